@@ -276,6 +276,19 @@ def test_langchains_own_number_holds_where_a_caller_says_it() -> None:
     assert len(model.seen) < STEPS
 
 
+@pytest.mark.parametrize("mode", [*MODES, "tool", "retriever"])
+async def test_langchains_own_number_holds_everywhere_where_it_is_bound(mode: str) -> None:
+    graph, model = asks_on()
+    bound = graph.with_config({"recursion_limit": 25})
+    if mode == "tool":
+        bound.as_tool().invoke({"question": "Who?"})
+    elif mode == "retriever":
+        bound.as_retriever().invoke("Who?")
+    else:
+        await in_mode(mode, bound)
+    assert 0 < len(model.seen) < STEPS
+
+
 @pytest.mark.parametrize("mode", ["tool", "retriever"])
 def test_a_limit_that_was_set_holds_in_an_adapter(mode: str) -> None:
     graph, model = asks_on()

@@ -308,6 +308,20 @@ def test_an_examples_answer_that_a_passage_holds_is_one() -> None:
     assert state["answer"] == "Osk"
 
 
+def test_a_short_answer_rests_on_the_passages_of_its_reasoning() -> None:
+    """The reasoning concludes nothing: only the passages vouch for what is read off it."""
+    told = (
+        "The bridge spans the Osk. It was built by Ada. The builder was from a town on that river."
+    )
+    for text, answer in (("The bridge spans the Osk.", "Osk"), ("The bridge is old.", "Unknown")):
+        found = OwnListRetriever(documents=documents(text))
+        model = ScriptedChat(replies=script(reason=told, extract="Osk"))
+        state = run(model=model, retriever=found)
+        assert state["answer"] == answer
+        (short,) = [one for one in state["candidates"].values() if one["pool"] == "short_answer"]
+        assert short["passages"] == [doc.id for doc in state["passages"]] != []
+
+
 def test_augmented_query_of_5000_characters_is_cut_before_the_question() -> None:
     state = run(model=ScriptedChat(replies=script(recall="lorem " * 900)))
     query = state["queries"]["internal"]

@@ -467,6 +467,37 @@ def test_an_answer_that_is_taken_back_is_given_anew() -> None:
     assert [one.text for one in again["messages"]] == [FIRST, "Ada"]
 
 
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_an_edited_question_is_answered_anew(how: str) -> None:
+    model = ScriptedChat(replies=said)
+    talk = chat(model=model, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    talk.invoke(ASKED, config)
+    *_, asked, _ = talk.invoke({"messages": [("user", "And where?")]}, config)["messages"]
+    given = {"messages": [HumanMessage(FOLLOW_UP, id=asked.id)]}
+    out = talk.invoke(given, config) if how == "sync" else await talk.ainvoke(given, config)
+    assert [one.text for one in out["messages"]] == [FIRST, "Ada Brenner", FOLLOW_UP, "1932"]
+    restating = [one.text for one in model.seen if one.task["task"] == "restate"][-1]
+    assert f"User: {FIRST}\nAssistant: Ada Brenner\nLast question: {FOLLOW_UP}" in restating
+    with pytest.raises(UsageError, match="not asked again"):
+        talk.invoke(given, config)
+    assert [one.text for one in talk.get_state(config).values["messages"]][-2:] == [
+        FOLLOW_UP,
+        "1932",
+    ]
+
+
+def test_an_edited_first_question_has_no_history_and_streams_its_answer_alone() -> None:
+    model = ScriptedChat(replies=said)
+    talk = chat(model=model, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    asked, _ = talk.invoke(ASKED, config)["messages"]
+    given = {"messages": [HumanMessage(RESTATED, id=asked.id)]}
+    parts = [one.text for one, _ in talk.stream(given, config, stream_mode="messages")]
+    assert "".join(parts) == "1932"
+    assert all(one.task["task"] == "answer" for one in model.seen)
+
+
 def test_messages_behind_a_removal_are_held_to_the_same() -> None:
     talk = chat(checkpointer=InMemorySaver())
     config: Any = {"configurable": {"thread_id": "1"}}
@@ -539,6 +570,16 @@ async def test_what_is_no_text_is_refused_before_it_enters_the_thread(
     with pytest.raises(UsageError, match=told):
         await talk.ainvoke(given, config)
     assert talk.get_state(config).values == {}
+
+
+@pytest.mark.parametrize("other", [PICTURE, FILE])
+def test_what_is_no_text_is_refused_within_another_graph(other: Any) -> None:
+    outer = StateGraph(AgentState)
+    outer.add_node("reader", chat())
+    outer.add_edge(START, "reader")
+    asked: Any = [{"type": "text", "text": FIRST}, other]
+    with pytest.raises(UsageError, match="text alone"):
+        outer.compile().invoke({"messages": [HumanMessage(asked)]})
 
 
 def test_text_may_come_in_blocks_and_an_answer_with_its_reasoning() -> None:

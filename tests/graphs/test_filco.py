@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import RetryPolicy
 from tests.scripted import ListRetriever, ScriptedChat
 
 from ragweave import build_graph
 from ragweave.errors import UsageError
-from ragweave.tools.filters import LexicalFilter, Span, spans_of
+from ragweave.tools.filters import CxmiFilter, LexicalFilter, Span, cxmi, spans_of
 from ragweave.tools.retrieval import Bm25Retriever
 
 QUESTION = "Who designed the Cedar Bridge?"
@@ -286,7 +287,55 @@ async def test_the_scorer_runs_sync_and_async(how: str) -> None:
     given = {"question": QUESTION, "gold_answers": ["Ada Moreno"]}
     out = graph.invoke(given) if how == "sync" else await graph.ainvoke(given)
     assert [doc.page_content for doc in out["passages"]] == [DESIGNED]
-    assert scorer.calls > 0
+    assert scorer.calls == 1
+    assert out["usage"]["calls"] == 2
+
+
+def test_usage_counts_what_cxmi_scores() -> None:
+    kept = {}
+    for name in ("lexical", "cxmi"):
+        kept[name] = run(filter=name, scorer=Likelihood(), input={"gold_answers": ["Ada Moreno"]})
+    usage, scored = kept["cxmi"]["usage"], kept["cxmi"]["usage"]["by_role"]["scorer"]
+    assert usage["calls"] == kept["lexical"]["usage"]["calls"] + 1
+    assert (scored["calls"], scored["output_tokens"]) == (1, 0)
+    assert scored == usage["by_node"]["filter_context"]
+    everything = len(BRIDGE + RIVER) + 7 * len(QUESTION)  # six sentences, and the question alone
+    assert scored["input_tokens"] > everything / 4
+    assert usage["estimated"]
+    assert "scorer" not in kept["lexical"]["usage"]["by_role"]
+
+
+def test_usage_counts_what_a_filter_of_the_callers_own_scores() -> None:
+    chosen = CxmiFilter(Likelihood())
+    state = run(filter=chosen, input={"gold_answers": ["Ada Moreno"]})
+    assert state["usage"]["by_role"]["scorer"]["calls"] == 1
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_usage_counts_scoring_in_time_and_once_where_the_node_is_tried_again(
+    how: str,
+) -> None:
+    class Failing(LexicalFilter):
+        tries = 0
+
+        def keep(self, *given: Any, **more: Any) -> list[Span]:
+            cxmi(spans_of(PASSAGES, "sentence"), QUESTION, "Ada", Likelihood())
+            self.tries += 1
+            if self.tries == 1:
+                raise ConnectionError("away")
+            return super().keep(*given, **more)
+
+    graph = build_graph(
+        "filco",
+        model=ScriptedChat(replies=["Ada Moreno"]),
+        retriever=ListRetriever(documents=PASSAGES),
+        filter=Failing(),
+        timeout=60,
+        retry_policy=RetryPolicy(initial_interval=0.0, jitter=False),
+    )
+    given = {"question": QUESTION}
+    out = graph.invoke(given) if how == "sync" else await graph.ainvoke(given)
+    assert out["usage"]["by_role"]["scorer"]["calls"] == 2
 
 
 def test_gold_answers_of_one_turn_do_not_reach_the_next() -> None:

@@ -186,6 +186,24 @@ def test_what_a_round_finds_again_is_not_answered_from_again(
     assert [doc.page_content for doc in out["passages"]] == [doc.page_content for doc in DOCS]
 
 
+class Ollama(ScriptedChat):
+    num_predict: int | None = None
+    temperature: float | None = None
+
+
+@pytest.mark.parametrize(
+    ("own", "bound", "calls"), [(0.0, 0.7, 3), (0.7, 0.0, 1), (0.0, None, 1), (0.7, None, 3)]
+)
+def test_a_table_of_ollamas_options_says_whether_rounds_draw(
+    own: float, bound: float | None, calls: int
+) -> None:
+    model: Any = Ollama(replies=["So the answer is Ada."], temperature=own)
+    if bound is not None:
+        model = model.bind(options={"temperature": bound})
+    graph = build_graph("iter_retgen", model=model, retriever=ListRetriever(documents=DOCS))
+    assert graph.invoke({"question": "Who?"})["usage"]["calls"] == calls
+
+
 def test_the_same_passages_in_another_order_are_another_prompt() -> None:
     class Turned(ListRetriever):
         def _get_relevant_documents(self, query: str, *, run_manager: object) -> list:

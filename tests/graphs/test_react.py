@@ -337,6 +337,43 @@ def test_under_a_papers_profile_the_model_continues_the_text() -> None:
     assert [seen.text.rpartition("\n")[2] for seen in model.seen] == ["Thought 1:", "Thought 2:"]
 
 
+OWN = """\
+Reason in turns, then Finish[the answer].
+
+Question: Who laid the first stone of Hull Pier?
+Thought 1: I look for the pier.
+Action 1: Search[Hull Pier]
+Thought 2: The passage says so.
+Action 2: Finish[Mara Quist]
+
+Question: {question}
+{passages}"""
+
+
+@pytest.mark.parametrize("profile", ["ours", "slimplm", "filco"])
+def test_a_prompt_of_ones_own_is_sent_and_its_examples_are_those_that_a_reply_may_copy(
+    profile: str,
+) -> None:
+    options: Any = {"profile": profile, "prompts": {"react": OWN}, "second_look": False}
+    copied = "Action 1: Finish[Mara Quist]"
+    graph, model, _ = built(copied, "Action 2: Finish[Verra]", **options)
+    out = graph.invoke({"question": "Where?"})
+    assert model.seen[0].text.startswith("Reason in turns")
+    assert model.seen[0].text.endswith(cue(1))
+    assert "Ines Falk" not in model.seen[0].text
+    # Mara Quist is the prompt's example; Verra, an example of ours, is none of this prompt
+    assert out["answer"] == "Verra"
+
+
+def test_a_papers_own_prompt_is_replaced_by_its_name() -> None:
+    options: Any = {"profile": "blendfilter", "second_look": False}
+    mine = {"react@blendfilter": OWN}
+    graph, model, _ = built("Action 1: Finish[Verra]", **options, prompts=mine)
+    assert graph.invoke({"question": "Where?"})["answer"] == "Verra"
+    assert model.seen[0].text.startswith("Reason in turns")
+    assert model.seen[0].text.endswith("Thought 1:")
+
+
 def test_the_papers_chain_goes_on_to_its_limit() -> None:
     graph, model, _ = built(SEARCH, *["Well."] * 5, second_look=False, max_steps=6)
     out = graph.invoke({"question": "Where?"})

@@ -34,6 +34,19 @@ def test_no_follow_up_is_one_call() -> None:
     )
 
 
+def test_a_prompt_of_ones_own_has_examples_of_its_own() -> None:
+    own = (
+        "Question: Who laid the stone?\nFollow up: Which stone?\nSo the final answer is: Mara Quist"
+        "\n\nQuestion: {question}\nAre follow up questions needed here:{passages}"
+    )
+    for said, answer in (("Verra", "Verra"), ("Mara Quist", "Unknown")):
+        options: Any = {"prompts": {"self_ask": own}, "second_look": False, "reader": False}
+        graph, model, _ = built(f"No.\nSo the final answer is: {said}", **options)
+        out = graph.invoke({"question": "Where?"})
+        assert out["answer"] == answer
+        assert model.seen[0].text.startswith("Question: Who laid the stone?")
+
+
 def test_a_follow_up_is_retrieved_read_and_shown() -> None:
     graph, model, retriever = built(FOLLOW, "Ada Brenner\nbuilt it.", FINAL)
     state = final_state(graph, "Where was its builder from?")

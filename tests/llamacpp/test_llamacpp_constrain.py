@@ -43,6 +43,13 @@ def test_random_weights_still_say_what_can_be_read(make_chat, method, options) -
     assert not held & UNREAD
 
 
+@pytest.mark.parametrize("method", ["react", "self_ask", "chain_of_note"])
+def test_no_limit_cuts_a_step_before_its_form_is_whole(make_chat, method) -> None:
+    model = make_chat(n_ctx=16384, temperature=1.0, seed=3, max_tokens=None)
+    graph = build_graph(method, model=model, retriever=OwnListRetriever(documents=FACTS))
+    assert "reply_limit_reached" not in events(graph)
+
+
 def test_yes_or_no_answers_come_in_their_form(make_chat) -> None:
     made = {
         "model": make_chat(n_ctx=4096, seed=5),

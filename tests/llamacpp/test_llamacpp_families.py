@@ -20,6 +20,8 @@ from ragweave.llamacpp.families import FAMILIES, family_of, is_base_model
 from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.llamacpp.options import LlamaCppFields, call_options
 from ragweave.llamacpp.sampling import Sampler, Sampling
+from ragweave.nodes.options import Options
+from ragweave.nodes.sampling import draws_nothing
 from ragweave.tools.models.tasks import attach
 
 THINKS = (
@@ -191,6 +193,28 @@ def test_what_was_made_of_a_model_that_thinks_thinks_as_that_does(
     model = in_family(make_chat, sampling="card", name="DeepSeek R1 0528 Qwen3 8B")
     assert drawn(model, HumanMessage("Tell me.")).temperature == 0.0
     assert drawn(model, HumanMessage("Tell me."), thinking=True).temperature == 0.6
+
+
+@pytest.mark.parametrize(
+    ("settings", "bound", "greedy"),
+    [
+        ({}, {}, True),
+        ({"sampling": "card"}, {}, False),
+        ({"sampling": "card"}, {"temperature": 0.0}, True),
+        ({"sampling": "card", "temperature": 0.0}, {}, True),
+        ({"thinking": True}, {}, False),
+        ({}, {"thinking": True}, False),
+        ({"thinking": True}, {"thinking": False}, True),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, {}, False),
+    ],
+)
+def test_a_model_that_samples_by_its_card_draws(
+    make_chat: Callable[..., Any], settings: dict[str, Any], bound: dict[str, Any], greedy: bool
+) -> None:
+    model = in_family(make_chat, **settings).bind(**bound)
+    assert draws_nothing(model, Options()) is greedy
+    assert draws_nothing(model, Options(sample_temperature=0.0))
+    assert not draws_nothing(model, Options(samples=2, sample_temperature=0.0))
 
 
 def prompt(model: LlamaCppChat, **overrides: Any) -> str:

@@ -60,6 +60,7 @@ def grammars(model: ScriptedChat, method: str, **options: Any) -> list[tuple[str
 IDS = id_list(["1", "2", "3"])
 VERDICT = one_of(VERDICTS)
 ANSWER = one_of(("Yes", "No", "Unknown"))
+SELF_ASK = self_ask_form("short", first=True)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,23 @@ def test_a_step_that_may_finish_with_a_long_answer_is_neither_held_nor_cut(
     assert [one["max_tokens"] for one in steps] == [700, 700]
     model = said_in_steps("Search[bridge]", "Finish[Ada]")
     assert grammars(model, "react", reply_tokens=700)
-    assert {one.settings["max_tokens"] for one in model.seen} == {128}
+    assert {one.settings["max_tokens"] for one in model.seen} == {
+        react_form(number, "short", last=False).most for number in (1, 2)
+    }
+
+
+@pytest.mark.parametrize(("method", "free"), [("react", 128), ("self_ask", 128)])
+def test_a_limit_lets_a_held_reply_end_by_its_form(method: str, free: int) -> None:
+    replies = {"react": "Finish[Ada]", "self_ask": "Yes.\nFollow up: Who?"}
+    held, loose = (kind(replies=[replies[method]]) for kind in (Constrained, ScriptedChat))
+    for model in (held, loose):
+        grammars(model, method)
+    first = {"react": react_form(1, "short", last=False), "self_ask": SELF_ASK}[method]
+    assert held.seen[0].settings["max_tokens"] == first.most > free
+    assert loose.seen[0].settings["max_tokens"] == free
+    again = Constrained(replies=[replies[method]])
+    grammars(again, method, reply_tokens=40)
+    assert again.seen[0].settings["max_tokens"] == 40
 
 
 def test_the_rewriters_form_has_as_many_claims_as_were_asked_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from re._parser import parse as sre_parse
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from ragweave.nodes.step_grammars import (
     rewrite_form,
     self_ask_form,
 )
+from ragweave.state import AnswerType
 from ragweave.tools.claims import parse_rewrite
 from ragweave.tools.text.reply import MARKS, is_echo
 
@@ -111,6 +113,37 @@ def test_a_rewriters_text_closes_the_brackets_that_it_opens(text: str, fits: boo
     pair = rules["pair"].replace('"("', r"\(").replace('")"', r"\)").replace(" ", "")
     pattern = rules["text"].replace("pair", f"(?:{pair})").replace(" ", "")
     assert bool(re.fullmatch(pattern, text)) is fits
+
+
+TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|(\[(?:[^\]\\]|\\.)*\](?:\{[\d,]+\})?)|([a-z]+)|(\|)')
+
+
+def pattern_of(grammar: str, rule: str = "root") -> str:
+    """Return a grammar of ours as a regular expression."""
+    rules = dict(line.split(" ::= ") for line in grammar.splitlines())
+
+    def part(found: re.Match[str]) -> str:
+        said, chosen, name, other = found.groups()
+        if said is not None:
+            return re.escape(said.encode("ascii").decode("unicode_escape"))
+        return chosen or other or f"(?:{pattern_of(grammar, name)})"
+
+    return "".join(map(part, TOKEN.finditer(rules[rule])))
+
+
+@pytest.mark.parametrize("kind", ["short", "yes_no"])
+def test_a_form_knows_the_longest_reply_that_it_allows(kind: AnswerType) -> None:
+    for form in (
+        react_form(1, kind, last=False),
+        react_form(12, kind, last=True),
+        self_ask_form(kind, first=True),
+        self_ask_form(kind, first=False),
+        notes_form(11, kind),
+    ):
+        shortest, longest = sre_parse(pattern_of(form.grammar)).getwidth()
+        assert 0 < shortest < longest <= form.most
+        if kind == "short":
+            assert form.most < longest + 5
 
 
 def test_a_held_sign_is_read() -> None:

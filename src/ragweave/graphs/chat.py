@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, cast, get_type_hints
 
-from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
+from langchain_core.messages import RemoveMessage, convert_to_messages
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END, START
 from langgraph.types import Checkpointer, RetryPolicy
@@ -86,15 +86,7 @@ def check_asks(given: Mapping[str, Any]) -> None:
     asked = max((at for at, kind in enumerate(kinds) if kind == "human"), default=-1)
     if asked < 0 or "answer" in kinds[asked:]:
         raise UsageError(NOTHING_NEW)
-    _check_text_alone(messages[asked])
     question_of(messages[asked])
-
-
-def _check_text_alone(message: BaseMessage) -> None:
-    blocks = message.content if isinstance(message.content, list) else []
-    for block in blocks:
-        if isinstance(block, dict) and block.get("type") != "text":
-            raise UsageError(f"a question holds text alone, not {block.get('type')!r}")
 
 
 _OF_OUTPUT = frozenset(get_type_hints(ChatOutput))

@@ -47,7 +47,8 @@ def with_own_steps(
     A batch, a chain and a stream of events fill it in, where `invoke` alone has LangGraph's limit,
     and a loop of more rounds would silently end by it. A limit that somebody set stands: the
     caller's, else the graph's own (`own`, what it is bound to), else that of the chain. A run
-    inside of another graph has that one's.
+    inside of another graph has that one's. A caller's own 25 for a batch or a chain can't be told
+    from the one filled in; the graph's own 25 can, since it stands apart.
     """
     around = var_child_runnable_config.get()
     if not (_is_filled_in(config) or _is_filled_in(around)) or is_nested(config):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -255,6 +255,19 @@ class LlamaCppChat(LlamaCppFields):
         """Return the length of the prompt that the chat template makes of the messages."""
         del tools
         return len(self._encode(messages))
+
+    def free_text_temperature(self, settings: Mapping[str, Any]) -> float:
+        """Return the temperature at which a call for free text is decoded, 0 for greedily.
+
+        That is the model card's where `sampling` or thinking asks for it.
+
+        Args:
+            settings: The settings of the call, bound ones among them.
+
+        Raises:
+            UsageError: A setting is unknown or out of range.
+        """
+        return self._options([], None, dict(settings)).request.sampling.temperature
 
     def _options(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, overrides: dict[str, Any]

@@ -292,7 +292,7 @@ class AnswerStep:
             "round": branch.get("round", self.round),
             "rank": min((doc.metadata.get("rank", 0) for doc in reply.passages), default=0),
             "sample": branch["sample"],
-            "passages": [doc.id or "" for doc in reply.passages] or branch.get("read", []),
+            "passages": [doc.id or "" for doc in reply.passages or branch.get("read", [])],
         }
         return {"candidates": {self._key(branch): candidate}}
 
@@ -301,8 +301,9 @@ class AnswerStep:
 
         A reasoning supports only what was read off it: it would vouch for its own copy of an example.
         """
-        titles = (str(doc.metadata.get("title") or "") for doc in reply.passages)
-        texts = (doc.page_content for doc in reply.passages)
+        read = [*reply.passages, *branch.get("read", [])]
+        titles = (str(doc.metadata.get("title") or "") for doc in read)
+        texts = (doc.page_content for doc in read)
         said = branch.get("concluded", "") if self.extracts else branch.get("draft", "")
         seen = "\n".join([*titles, *texts, said])
         answers = self.examples or EXAMPLE_ANSWERS.get(self.template, ())
@@ -366,13 +367,14 @@ def branches(
 
 def short_answers(state: RAGState, node: str, pool: str) -> list[Send]:
     """Return a branch to `node` for each reasoning of a pool that says anything."""
+    shown = {doc.id: doc for doc in state["passages"]}
     return [
         Send(
             node,
             {
                 **_branch(state, [], one["sample"], [], None),
                 "draft": said,
-                "read": one["passages"],
+                "read": [shown[read] for read in one["passages"] if read in shown],
                 "concluded": one["answer"],
             },
         )

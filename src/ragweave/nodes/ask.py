@@ -26,6 +26,7 @@ from ragweave.nodes.reply_form import (
     FormOf,
     before_stops,
     form_settings,
+    held_tokens,
     length_settings,
     read_form,
     was_cut,
@@ -216,7 +217,7 @@ def reply_to(
     settings |= seed_settings(model, settings, sample)
     stops = [] if takes_stop(model) else settings.pop("stop", [])
     left = tokens_left(model, fitted.messages)
-    wanted = _wanted(prompt, left, context.options)
+    wanted = _wanted(held_tokens(prompt.reply_tokens, form, held), left, context.options)
     config = _labelled(question, state, context.config)
     drawn = 0 if decodes_greedily(model, settings) else sample
     messages = numbered(fitted.messages, drawn)
@@ -311,9 +312,8 @@ def _note_cuts(model: ChatModel, message: BaseMessage, text: str, context: Conte
         context.note("input_cut")
 
 
-def _wanted(prompt: Prompt, left: int | None, options: Options) -> int | None:
+def _wanted(wanted: int | None, left: int | None, options: Options) -> int | None:
     """Return what a reply needs: more than `budget_of` kept free only as far as the context goes."""
-    wanted = prompt.reply_tokens
     if wanted is None or left is None or wanted <= options.reply_tokens:
         return wanted
     return min(wanted, max(left, options.reply_tokens))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -31,6 +30,7 @@ from ragweave.nodes.numbering import SENTENCE
 from ragweave.nodes.options import Options, OptionsT, at_least
 from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import id_tokens
+from ragweave.nodes.scoring import scoring_usage
 from ragweave.nodes.step import Call, Context, Step, Work, pure
 from ragweave.nodes.vote import pool_of
 from ragweave.nodes.wording import UNKNOWN_CLAUSE
@@ -56,7 +56,7 @@ from ragweave.tools.filters import (
 from ragweave.tools.filters.oracles import LEXICAL_THRESHOLD
 from ragweave.tools.filters.spans import in_prompt_order
 from ragweave.tools.models import Models
-from ragweave.tools.scorers.specs import LogprobScorer
+from ragweave.tools.scorers.specs import SCORER_ROLE, LogprobScorer, counting
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import UNKNOWN, knows_nothing
 from ragweave.trained.filter import Kept, TrainedFilter
@@ -377,19 +377,28 @@ def _by_measure(
     if gold and name not in (BLIND | {"full"}) and not isinstance(chosen, TrainedFilter):
         context.note("oracle_filter", filter=name)
     passages = as_merged(state["passages"])
-    kept = yield Call(RunnableLambda(partial(_kept, chosen, asked, answers), name="keep"), passages)
+    kept = yield Call(_keeper(chosen, asked, answers, context), passages)
     if kept.cut:
         context.note("input_cut")
     spans = checked_spans(kept.spans, chosen)
     return best_share(spans, passages, UNTRAINED_SHARE) if half else spans
 
 
-def _kept(
-    chosen: ContextFilter, asked: str, answers: Sequence[str], passages: list[Document]
-) -> Kept:
-    if isinstance(chosen, TrainedFilter):
-        return chosen.kept(asked, passages)
-    return Kept(chosen.keep(asked, passages, answers=answers or None), cut=False)
+def _keeper(
+    chosen: ContextFilter, asked: str, answers: Sequence[str], context: Context[Any]
+) -> RunnableLambda[list[Document], Kept]:
+    """Return what filters passages; a scorer's calls count in the run's usage."""
+
+    def count(pairs: Sequence[tuple[str, str]]) -> None:
+        context.spend(scoring_usage(SCORER_ROLE, context.node, pairs))
+
+    def keep(passages: list[Document]) -> Kept:
+        if isinstance(chosen, TrainedFilter):
+            return chosen.kept(asked, passages)
+        with counting(count):
+            return Kept(chosen.keep(asked, passages, answers=answers or None), cut=False)
+
+    return RunnableLambda(keep)
 
 
 BLIND = frozenset({"recomp", "provence"})

@@ -110,6 +110,9 @@ def turn_step(options: OptionsT) -> Step[ChatState, OptionsT]:
 def turn(state: ChatState, *, nested: bool = False) -> Update:
     """Take the last human message as the question.
 
+    A question that was edited, by a message of its id, is answered anew: the answer to what it was
+    before goes.
+
     Args:
         state: The conversation.
         nested: Whether another graph gives its messages: an agent's may stand behind the question.
@@ -120,9 +123,13 @@ def turn(state: ChatState, *, nested: bool = False) -> Update:
     messages = state["messages"]
     at = _asked_at(messages)
     asked = question_of(messages[at])
-    if not nested and any(map(is_answer, messages[at:])):
+    answered = not nested and any(map(is_answer, messages[at:]))
+    if answered and not _is_edited(state, messages[at]):
         raise UsageError(NOTHING_NEW)
+    kept = [one for one in messages[at:] if not is_answer(one)]
     cleared: dict[str, object] = {
+        **({"messages": Overwrite([*messages[:at], *kept])} if answered else {}),
+        "asked": messages[at],
         "question": asked,
         "answer": "",
         "status": "unknown",
@@ -136,6 +143,12 @@ def turn(state: ChatState, *, nested: bool = False) -> Update:
     return _update(cleared)
 
 
+def _is_edited(state: ChatState, message: AnyMessage) -> bool:
+    """Say whether a message is the one that the last turn answered, and says something else now."""
+    before = state.get("asked")
+    return before is not None and before.id == message.id and before.text != message.text
+
+
 NOTHING_NEW = (
     "the messages have no question behind the last answer, and a conversation's last "
     "question is not asked again"
@@ -146,8 +159,12 @@ def question_of(message: BaseMessage) -> str:
     """Return the question that a message asks.
 
     Raises:
-        UsageError: It is blank.
+        UsageError: It holds something else than text, or it is blank.
     """
+    blocks = message.content if isinstance(message.content, list) else []
+    for block in blocks:
+        if isinstance(block, dict) and block.get("type") != "text":
+            raise UsageError(f"a question holds text alone, not {block.get('type')!r}")
     asked = whole(message.text.strip())
     if not asked:
         raise UsageError("the question is empty: ask something")

@@ -27,17 +27,17 @@ from ragweave.nodes.ask import Prompt, Question, Templates, reply_to
 from ragweave.nodes.options import at_least, current
 from ragweave.nodes.profile import Paper
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
+from ragweave.nodes.scoring import scoring_usage
 from ragweave.nodes.step import Call, Context, Goto, StateT, Step, Work
 from ragweave.nodes.uncertainty_gate import GateOptions
 from ragweave.nodes.wording import worded
-from ragweave.state import ClaimBranch, RAGState, Tokens, Update, Usage
+from ragweave.state import ClaimBranch, RAGState, Update
 from ragweave.tools.bindings import unbound
 from ragweave.tools.claims import parse_judgement
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.tasks import Task
 from ragweave.tools.models.uncertainty import Gate
 from ragweave.tools.scorers.specs import LogprobScorer, ascore
-from ragweave.tools.text.normalize import estimate_tokens
 from ragweave.tools.text.unknown import knows_nothing
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.trained.card import check_router
@@ -315,22 +315,9 @@ def _by_margin(
 ) -> Generator[Call, Any, bool]:
     text = scored_text(prompt.messages([]), context.options.proxy_profile)
     score = RunnableLambda(scorer.score, afunc=functools.partial(ascore, scorer))
-    known, unknown = yield Call(score, [(text, verdict) for verdict in VERDICTS])
-    tokens: Tokens = {
-        "calls": 1,
-        "input_tokens": sum(estimate_tokens(text + verdict) for verdict in VERDICTS),
-        "output_tokens": 0,
-    }
-    usage: Usage = {
-        "calls": 1,
-        "input_tokens": tokens["input_tokens"],
-        "output_tokens": 0,
-        "estimated": True,
-        "retrievals": 0,
-        "by_role": {"judge": tokens},
-        "by_node": {context.node: tokens},
-    }
-    context.spend(usage)
+    pairs = [(text, verdict) for verdict in VERDICTS]
+    known, unknown = yield Call(score, pairs)
+    context.spend(scoring_usage("judge", context.node, pairs))
     return bool(known - unknown > context.options.margin)
 
 

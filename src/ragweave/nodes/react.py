@@ -35,12 +35,12 @@ from ragweave.nodes.rounds import (
 )
 from ragweave.nodes.step import Context, Step
 from ragweave.nodes.step_grammars import react_form
-from ragweave.nodes.wording import worded
+from ragweave.nodes.wording import examples_shown, worded
 from ragweave.state import AnswerType, Hop, RAGState, Update
 from ragweave.state.passages import INPUT
 from ragweave.tools.models import Models
 from ragweave.tools.text.normalize import normalize_answer
-from ragweave.tools.text.reply import PromptParts, examples_in
+from ragweave.tools.text.reply import Examples, PromptParts
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 from ragweave.tools.text.untrusted import one_line, render_passages
 
@@ -98,11 +98,6 @@ Action 3: Finish[1934]
 
 """
 
-EXAMPLES = examples_in(
-    _EXAMPLES, questions=r"Question: (.+)", answers=r"Finish\[(.+)\]", queries=r"Search\[(.+)\]"
-)
-"""What the examples say: a reply may copy them."""
-
 NO_ACTION = "No action was read. Write Search or Finish, and behind it square brackets."
 THOUGHT_CUE = "Thought {number}:"
 """How the next step begins where a model continues the text, as in the paper."""
@@ -141,6 +136,8 @@ PROMPTS = MappingProxyType(
 
 
 NAME = "react"
+CONTINUED = "react@blendfilter"
+"""The template that a model continues; every paper's tables have it, for no other prints one."""
 REPEATED = (
     "{query} was searched before. Read the observations above; then search for something else, "
     "or write Finish with the answer in square brackets."
@@ -193,14 +190,33 @@ def react_step(
     """
 
     def prompt(state: RAGState, opts: ReactOptions) -> Prompt:
-        name = "react@blendfilter" if opts.paper else "react"
-        return react_prompt(state, opts, worded(templates, name, opts))
+        name = template_name(templates, opts)
+        cue = THOUGHT_CUE if name == CONTINUED else STEP_CUE
+        return react_prompt(state, opts, worded(templates, name, opts), cue)
 
     def update(state: RAGState, reply: Reply, context: Context[ReactOptions]) -> Update:
-        return react_update(state, reply, context, retrieves=retrieves)
+        shown = examples_shown(
+            templates[template_name(templates, context.options)],
+            questions=r"Question: (.+)",
+            answers=r"Finish\[(.+)\]",
+            queries=r"Search\[(.+)\]",
+        )
+        return react_update(state, reply, context, shown, retrieves=retrieves)
 
     question = Ask[RAGState, ReactOptions](name=NAME, role="answer", prompt=prompt, update=update)
     return question.step(models, options)
+
+
+def template_name(templates: Templates, options: ReactOptions) -> str:
+    """Return the name of the template to send.
+
+    Under the profile of a paper that prints no ReAct prompt, a caller's own goes before the one that
+    models continue.
+    """
+    if not options.paper:
+        return NAME
+    is_own = templates[NAME] is not PROMPTS[NAME]
+    return NAME if is_own and options.paper != "blendfilter" else CONTINUED
 
 
 def is_last(state: RAGState, options: ReactOptions) -> bool:
@@ -208,14 +224,15 @@ def is_last(state: RAGState, options: ReactOptions) -> bool:
     return LOOP.is_last(state, done=len(state["hops"]) + 1, most=options.max_steps)
 
 
-def react_prompt(state: RAGState, options: ReactOptions, template: ChatPromptTemplate) -> Prompt:
-    """Ask for the next thought and action, behind all that was observed so far."""
+def react_prompt(
+    state: RAGState, options: ReactOptions, template: ChatPromptTemplate, cue: str
+) -> Prompt:
+    """Ask for the next thought and action, behind all that was observed so far, by a cue."""
     hops, kind = state["hops"], state["resolved_answer_type"]
     number, last = len(hops) + 1, is_last(state, options)
     is_long = kind == "long"  # any step may finish, with an answer of any length
 
     def render(kept: Sequence[Document]) -> str:
-        cue = THOUGHT_CUE if options.paper else STEP_CUE
         begin = cue.format(number=number, question=one_line(state["question"]))
         return transcript(hops, kept, begin, last=last, unknown=options.unknown is not False)
 
@@ -271,12 +288,17 @@ def _block(number: int, hop: Hop, seen: Sequence[Document]) -> str:
 
 
 def react_update(
-    state: RAGState, reply: Reply, context: Context[ReactOptions], *, retrieves: bool = True
+    state: RAGState,
+    reply: Reply,
+    context: Context[ReactOptions],
+    examples: Examples,
+    *,
+    retrieves: bool = True,
 ) -> Update:
-    """Start the search that the reply asks for, or end with its answer."""
+    """Start the search that the reply asks for, or end with its answer; examples may be copied."""
     hops, options, answer_type = state["hops"], context.options, state["resolved_answer_type"]
     last = is_last(state, options)
-    parts = PromptParts(state["question"], EXAMPLES, _observed(state, hops, options))
+    parts = PromptParts(state["question"], examples, _observed(state, hops, options))
     if last:
         said = read_last(reply.text, answer_type, parts)
     else:

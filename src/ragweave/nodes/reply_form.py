@@ -19,6 +19,7 @@ from ragweave.llamacpp.gbnf import id_list, one_of
 from ragweave.nodes.options import Options
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Call
+from ragweave.nodes.step_grammars import Written
 from ragweave.tools.bindings import unbound
 from ragweave.tools.models import ChatModel, aoffered_forms, offered_forms, reply_limit
 from ragweave.tools.models.roles import limit_name
@@ -139,6 +140,24 @@ def form_settings(
 
 def _may_offer(model: ChatModel) -> bool:
     return any(kind.__name__ == "BaseChatOpenAI" for kind in type(unbound(model)).__mro__)
+
+
+def held_tokens(
+    wanted: int | None, form: ReplyForm | None, settings: Mapping[str, Any]
+) -> int | None:
+    """Return what a step's reply needs: as many tokens as its grammar lets it write.
+
+    Such a reply ends by its grammar, and one that is cut before is none. A token has a character or
+    more, but where a vocabulary lacks a script.
+
+    Args:
+        wanted: Most tokens that the step needs where nothing holds it; None: it has no limit.
+        form: The form of the reply.
+        settings: The settings that hold it (`form_settings`).
+    """
+    if wanted is None or "grammar" not in settings or not isinstance(form, Written):
+        return wanted
+    return max(wanted, form.most)
 
 
 def read_form(text: str, form: ReplyForm | None, settings: Mapping[str, Any]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 
@@ -34,10 +35,8 @@ def call_sampling(
 
 def draws_nothing(model: ChatModel, options: Options) -> bool:
     """Say whether one prompt has one answer in a run: a single sample, at temperature 0."""
-    if options.samples > 1 or not takes_temperature(model):
-        return False
-    warm = call_sampling("answer", options.sampling, model, options).get("temperature")
-    return _is_greedy(model) if warm is None else warm == 0
+    settings = call_sampling("answer", options.sampling, model, options)
+    return options.samples == 1 and decodes_greedily(model, settings)
 
 
 _DRAWS: Mapping[Role, Mapping[str, str]] = {
@@ -50,8 +49,7 @@ _NUCLEUS_TEMPERATURE = 1.0
 
 
 def _is_greedy(model: ChatModel) -> bool:
-    own = {"temperature": getattr(unbound(model), "temperature", None)}
-    return bool(_first([*bound_settings(model), own], "temperature") == 0)
+    return bool(_temperature(model, {}) == 0)
 
 
 def seed_settings(model: ChatModel, settings: Mapping[str, Any], sample: object) -> dict[str, Any]:
@@ -75,10 +73,28 @@ def decodes_greedily(model: ChatModel, settings: Mapping[str, Any]) -> bool:
 
 
 def _warmth(model: ChatModel, settings: Mapping[str, Any]) -> Any:
-    """Return the temperature of a call; None where the model's server chooses it."""
-    own = {"temperature": getattr(unbound(model), "temperature", None)}
-    warm = _first([*_tables(model, settings), own], "temperature")
+    """Return the temperature of a call; None where the model's server chooses it.
+
+    A model that knows a card's sampling says how warm it is for free text.
+    """
+    target = unbound(model)
+    if isinstance(target, _KnowsCard):
+        given = ChainMap(dict(settings), *bound_settings(model))
+        warm: Any = target.free_text_temperature(given)
+    else:
+        warm = _temperature(model, settings)
     return warm or (warm if takes_temperature(model) else _NUCLEUS_TEMPERATURE)
+
+
+@runtime_checkable
+class _KnowsCard(Protocol):
+    def free_text_temperature(self, settings: Mapping[str, Any]) -> float: ...
+
+
+def _temperature(model: ChatModel, settings: Mapping[str, Any]) -> Any:
+    """Return the temperature that a call, a binding or the model itself sets; None: none does."""
+    own = {"temperature": getattr(unbound(model), "temperature", None)}
+    return _first([*_tables(model, settings), own], "temperature")
 
 
 def _tables(model: ChatModel, settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:

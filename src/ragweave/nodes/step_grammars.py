@@ -19,6 +19,9 @@ THOUGHT = 200
 QUERY = 320
 ANSWER = 320
 """Characters of a follow-up, a search or an answer: many say a whole question again."""
+_SIGNS = 2
+"""Signs before an answer."""
+_LONGEST = max(QUERY, ANSWER + _SIGNS)
 REWRITTEN = 160
 """Characters of a rewriter's question, claim or query: it writes several."""
 QUESTIONS = 4
@@ -49,6 +52,8 @@ class Written:
 
     grammar: str
     """The GBNF grammar of the reply."""
+    most: int = 0
+    """Most characters that the grammar allows; 0: too many to wait for."""
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -70,17 +75,18 @@ def react_form(number: int, answer_type: AnswerType, *, last: bool) -> Written:
     """
     finish = f'{literal("Finish[")} answer "]"'
     actions = finish if last else f'{literal("Search[")} query "]" | {finish}'
+    think, act = f"Thought {number}: ", f"{_BREAK}Action {number}: "
     return Written(
         "\n".join(
             [
-                f"root ::= {literal(f'Thought {number}: ')} thought "
-                f"{literal(f'{_BREAK}Action {number}: ')} action",
+                f"root ::= {literal(think)} thought {literal(act)} action",
                 f"action ::= {actions}",
                 f"thought ::= {_text(_BARE, THOUGHT)}",
                 *([] if last else [f"query ::= {_text(_BARE, QUERY)}"]),
                 _answer(answer_type, _BARE),
             ]
-        )
+        ),
+        len(think) + THOUGHT + len(act) + len("Search[]") + _LONGEST,
     )
 
 
@@ -92,15 +98,16 @@ def self_ask_form(answer_type: AnswerType, *, first: bool) -> Written:
         first: Whether the reply completes "Are follow up questions needed here:".
     """
     yes, no = ("Yes.\n", "No.\n") if first else ("", "")
+    ends = f"{no}So the final answer is: "
     return Written(
         "\n".join(
             [
-                f'root ::= {literal(f"{yes}Follow up: ")} query "?" '
-                f"| {literal(f'{no}So the final answer is: ')} answer",
+                f'root ::= {literal(f"{yes}Follow up: ")} query "?" | {literal(ends)} answer',
                 f"query ::= {_text(_ASKING, QUERY)}",
                 _answer(answer_type, _LINE),
             ]
-        )
+        ),
+        len(ends) + _LONGEST,
     )
 
 
@@ -111,7 +118,8 @@ def notes_form(passages: int, answer_type: AnswerType) -> Written:
         passages: How many passages the prompt shows.
         answer_type: The kind of answer asked for; no long one.
     """
-    notes = " ".join(f"{literal(f'Note {number}: ')} note" for number in range(1, passages + 1))
+    marks = [f"Note {number}: " for number in range(1, passages + 1)]
+    notes = " ".join(f"{literal(mark)} note" for mark in marks)
     return Written(
         "\n".join(
             [
@@ -119,7 +127,8 @@ def notes_form(passages: int, answer_type: AnswerType) -> Written:
                 f"note ::= {_text(_LINE, THOUGHT)} {literal(_BREAK)}",
                 _answer(answer_type, _LINE),
             ]
-        )
+        ),
+        sum(len(mark) + THOUGHT + 1 for mark in marks) + len("Answer: ") + _LONGEST,
     )
 
 
@@ -153,7 +162,7 @@ def _record(rule: str, label: str, flag: str) -> str:
 def _answer(answer_type: AnswerType, letter: str) -> str:
     if answer_type == "yes_no":
         return one_of(("Yes", "No", UNKNOWN)).replace("root", "answer", 1)
-    return f"answer ::= {_BEFORE_ANSWER}{{0,2}} {_text(letter, ANSWER)}"
+    return f"answer ::= {_BEFORE_ANSWER}{{0,{_SIGNS}}} {_text(letter, ANSWER)}"
 
 
 def _text(letter: str, most: int) -> str:

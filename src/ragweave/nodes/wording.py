@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
 
 from ragweave.nodes.ask import Prompt, Reply, Templates
@@ -22,6 +23,7 @@ from ragweave.nodes.profile import Paper
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import SHORT_ANSWER_TOKENS, Choice, FormOf
 from ragweave.state import AnswerType
+from ragweave.tools.text.reply import Examples, examples_in
 from ragweave.tools.text.unknown import UNKNOWN
 from ragweave.tools.text.untrusted import render_passages, title_of, untrusted
 from ragweave.trained.forms import context_text
@@ -163,6 +165,27 @@ def worded(
     """
     template = templates.get(f"{name}@{options.paper}", templates[name])
     return clause_as_wanted(template, options) if answers else template
+
+
+def examples_shown(
+    template: ChatPromptTemplate, *, questions: str = "", answers: str = "", queries: str = ""
+) -> Examples:
+    """Return what the examples of a prompt say, the caller's own too.
+
+    Args:
+        template: The prompt that is sent.
+        questions: Pattern of a question, with one group; "": none is looked for.
+        answers: Pattern of an answer.
+        queries: Pattern of a query.
+    """
+    said = [text for _, text in _texts(template)]
+    said += [one.text for one in template.messages if isinstance(one, BaseMessage)]
+    found = examples_in("\n".join(said), questions=questions, answers=answers, queries=queries)
+    return Examples(*(tuple(filter(_says_something, group)) for group in found))
+
+
+def _says_something(shown: str) -> bool:
+    return "{" not in shown and shown != UNKNOWN
 
 
 def clause_as_wanted(template: ChatPromptTemplate, options: Options) -> ChatPromptTemplate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage
@@ -48,6 +48,8 @@ class ChatOutput(ChatInput):
 class ChatState(ChatOutput):
     """What flows between the nodes of a conversation."""
 
+    asked: NotRequired[AnyMessage]
+    """The user's message that the last turn answered, as it stood then."""
     notes: Annotated[list[Note], merge_notes]
     deadline: Annotated[float, UntrackedValue]
     """Clock time (seconds since the epoch) by which this turn must end; not checkpointed."""

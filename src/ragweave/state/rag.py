@@ -129,8 +129,8 @@ class Branch(TypedDict):
     """Candidate answers of an earlier round, best first."""
     draft: NotRequired[str]
     """The reasoning that a short answer is extracted from."""
-    read: NotRequired[list[str]]
-    """Ids of the passages that this reasoning read."""
+    read: NotRequired[list[Document]]
+    """The passages that this reasoning read; the branch's own prompt does not show them."""
     concluded: NotRequired[str]
     """The answer that was read off this reasoning, held against those passages; or Unknown."""
     round: NotRequired[int]

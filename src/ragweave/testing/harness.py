@@ -23,15 +23,18 @@ from ragweave.errors import RagweaveError
 from ragweave.graphs import CompiledGraph
 from ragweave.graphs.build import build_graph
 from ragweave.graphs.method import Method
-from ragweave.state import RAGOutput
+from ragweave.nodes.scoring import scoring_usage
+from ragweave.state import RAGOutput, Usage
 from ragweave.testing.cases import Setting
 from ragweave.testing.scripted import (
     ModelCall,
     Record,
     RecordingRetriever,
+    RecordingScorer,
     Script,
     ScriptedModel,
 )
+from ragweave.tools.scorers.specs import SCORER_ROLE
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
@@ -202,6 +205,9 @@ ROLES = {
 }
 """Arguments of `build_graph`, and the roles that they fill: each has a model of its own here."""
 
+SCORERS = {"scorer": SCORER_ROLE, "judge_scorer": "judge"}
+"""Arguments that are scorers, and the roles that they fill."""
+
 OUTPUTS = tuple(RAGOutput.__annotations__)
 """What every graph gives back."""
 
@@ -223,6 +229,11 @@ class Run:
     def calls(self) -> list[ModelCall]:
         """The model calls, in the order in which they came."""
         return self.record.calls
+
+    @property
+    def scored(self) -> list[Usage]:
+        """What the calls of scorers cost, in the order in which they came."""
+        return [scoring_usage(role, "", pairs) for role, pairs in self.record.scorings]
 
     @property
     def output(self) -> dict[str, Any]:
@@ -255,18 +266,34 @@ class Run:
         return *self.asked, as_json(self.output)
 
 
-def tokens(calls: Sequence[ModelCall]) -> tuple[int, int, int]:
-    """Return the number of calls, and the tokens that they read and wrote."""
+def tokens(calls: Sequence[ModelCall], scored: Sequence[Usage] = ()) -> tuple[int, int, int]:
+    """Return the number of calls, and the tokens that they read and wrote, a scorer's among them."""
     read, written = (sum(getattr(one, key) for one in calls) for key in _COUNTS)
-    return len(calls), read, written
+    others = ledger(scored)
+    return len(calls) + others[0], read + others[1], written + others[2]
+
+
+def costs_by(key: str, run: Run) -> dict[str, tuple[int, int, int]]:
+    """Return `tokens` by the calls' `role` or `node`; a scorer's stand under its role alone."""
+    scored = run.scored
+    named = {getattr(call, key) for call in run.calls} | {
+        role for one in scored for role in one["by_role"]
+    }
+    return {
+        name: tokens(
+            [call for call in run.calls if getattr(call, key) == name],
+            [one for one in scored if name in one["by_role"]],
+        )
+        for name in named
+    }
 
 
 _COUNTS = ("input_tokens", "output_tokens")
 
 
-def ledger(entries: Sequence[Mapping[str, int]]) -> tuple[int, int, int]:
+def ledger(entries: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
     """Return what entries of a run's usage count as calls and tokens."""
-    return tuple(sum(one[key] for one in entries) for key in ("calls", *_COUNTS))  # type: ignore[return-value]
+    return tuple(sum(one[key] for one in entries) for key in ("calls", *_COUNTS))
 
 
 def as_json(value: Any) -> str:
@@ -342,6 +369,9 @@ class Harness:
         found = list(self.documents) if setting.finds else []
         finder = RecordingRetriever(documents=found).recording(record)
         parts |= {"retriever": self.retriever(finder), **setting.parts}
+        for name, role in SCORERS.items():
+            if name in parts:
+                parts[name] = RecordingScorer(parts[name], role, record)
         return build_graph(
             self.method, **parts, prompts=prompts, checkpointer=checkpointer, **setting.options
         )

@@ -23,6 +23,7 @@ from ragweave.testing.harness import (
     Run,
     as_json,
     asked_for,
+    costs_by,
     final_state,
     ledger,
     misread,
@@ -148,20 +149,18 @@ class MethodTests:
     def test_usage_counts_the_calls_made(self) -> None:
         """Calls, tokens and retrievals, in all, by role and by node, are those really made."""
         for run in self.finished():
-            if "judge_scorer" in run.setting.parts:
-                continue  # a scorer is not a model: its calls are not recorded
-            usage = run.output["usage"]
-            assert ledger([usage]) == tokens(run.calls), f"{said(run)}: usage is off in all"
+            usage, scored = run.output["usage"], run.scored
+            made = tokens(run.calls, scored)
+            assert ledger([usage]) == made, f"{said(run)}: usage is off in all"
+            nodes = ledger(list(usage["by_node"].values()))
+            assert nodes == made, f"{said(run)}: usage is off in by_node"
             for table, key in (("by_role", "role"), ("by_node", "node")):
-                made = {getattr(call, key) for call in run.calls}
-                expected = {
-                    name: tokens([call for call in run.calls if getattr(call, key) == name])
-                    for name in made
-                }
+                if table == "by_node" and scored:
+                    continue  # a scorer does not know which node asks it
                 counted = {key: ledger([one]) for key, one in usage[table].items() if one["calls"]}
-                assert counted == expected, f"{said(run)}: usage is off in {table}"
+                assert counted == costs_by(key, run), f"{said(run)}: usage is off in {table}"
             assert usage["retrievals"] == len(run.record.searches), f"{said(run)}: retrievals"
-            assert usage["estimated"] is False, "usage is estimated, though the models count"
+            assert usage["estimated"] is bool(scored), "usage is estimated, though the models count"
 
     def test_calls_lie_within_the_declared_costs(self) -> None:
         """The run makes no fewer calls than the best case and no more than the worst."""

@@ -27,6 +27,7 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import PrivateAttr
 
 from ragweave.tools.retrieval import PassageRetriever
+from ragweave.tools.scorers.specs import LogprobScorer, Pairs
 from ragweave.tools.text.normalize import words
 
 _PIECE = re.compile(r"(?<!\s)\s*+\S+")
@@ -72,6 +73,8 @@ class Record:
     calls: list[ModelCall] = field(default_factory=list)
     searches: list[tuple[str, int]] = field(default_factory=list)
     """Query and `k` of each retrieval."""
+    scorings: list[tuple[str, Pairs]] = field(default_factory=list)
+    """Role of each call of a scorer, and what it scored."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     taken: int = 0
 
@@ -215,6 +218,25 @@ class RecordingRetriever(PassageRetriever):
             return -shared, zlib.crc32(f"{query} {doc.id}".encode())
 
         return sorted(self.documents, key=place)[:k]
+
+
+class RecordingScorer:
+    """Scores as another scorer does; records every call."""
+
+    def __init__(self, scorer: LogprobScorer, role: str, record: Record) -> None:
+        """Take a scorer, the role in which it is asked, and where its calls are written."""
+        self._scorer, self._role, self._record = scorer, role, record
+
+    @property
+    def causal(self) -> bool:
+        """Whether the scorer's model is causal."""
+        return getattr(self._scorer, "causal", False) is True
+
+    def score(self, pairs: Pairs) -> list[float]:
+        """Return the other scorer's log-probabilities."""
+        with self._record.lock:
+            self._record.scorings.append((self._role, pairs))
+        return self._scorer.score(pairs)
 
 
 class ForeignRetriever(BaseRetriever):

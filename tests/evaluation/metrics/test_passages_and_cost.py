@@ -123,7 +123,8 @@ LEDGER = {
 
 def test_cost_by_role(tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
-    path.write_text(json.dumps({"answer": [1, 4], "*": [0.1, 0.2]}), "utf-8")
+    prices = {"answer": [1, 4], "scorer": [0, 0], "*": [0.1, 0.2]}
+    path.write_text(json.dumps(prices), "utf-8")
     assert metrics.cost(LEDGER, metrics.read_prices(str(path))) == pytest.approx(3.2)
     assert metrics.cost(LEDGER, metrics.read_prices("0.5,2")) == pytest.approx(2.5)
 

@@ -272,6 +272,7 @@ FULL = full("Could not finish the message because max_tokens or model output lim
         (filtered(), "It", "content_filter", 32),
         (filtered(told=False), "", "content_filter", None),
         (FULL, "", "length", None),
+        (full("MAX_TOKENS or model output limit was reached"), "", "length", None),
     ],
 )
 def test_a_filtered_reply_and_one_of_thoughts_alone_are_replies(

@@ -10,14 +10,15 @@ from ragweave.errors import UsageError
 from ragweave.tools.files import parse_json
 from ragweave.tools.models.roles import Role
 from ragweave.tools.prices import Price
+from ragweave.tools.scorers.specs import SCORER_ROLE
 
 Prices = Mapping[str, Price]
-"""Prices by role (`answer`, `proxy`, `judge`, `rewrite`, `filter`; `evaluator` for the judged
-metrics); `*` stands for the rest."""
+"""Prices by role (`answer`, `proxy`, `judge`, `rewrite`, `filter`; `scorer` for CXMI, `evaluator` for
+the judged metrics); `*` stands for the rest."""
 
 JUDGE_ROLE = "evaluator"
 """The role of the model that judges answers for the judged metrics; no method has it."""
-_KNOWN = (*get_args(Role), JUDGE_ROLE, "*")
+_KNOWN = (*get_args(Role), SCORER_ROLE, JUDGE_ROLE, "*")
 
 
 def cost(by_role: Mapping[str, Mapping[str, Any]], prices: Prices) -> float | None:

@@ -130,7 +130,8 @@ class FilterSettings:
     """The settings of a filter; each uses those that apply to it."""
 
     scorer: LogprobScorer | None = None
-    """What scores outputs, where the run has one."""
+    """What scores outputs, where the run has one; `ragweave.tools.scorers.scored` asks it so that
+    the run's usage counts the call."""
     granularity: Granularity = "sentence"
     """Sentences, or whole passages (PSG)."""
     top: int | None = 1

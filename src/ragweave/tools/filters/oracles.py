@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
 from ragweave.tools.filters.spans import Granularity, Span, spans_of, with_score
-from ragweave.tools.scorers.specs import LogprobScorer
+from ragweave.tools.scorers.specs import LogprobScorer, scored
 from ragweave.tools.text.normalize import words
 
 _ASKED = "Is this claim true? "
@@ -114,7 +114,7 @@ def cxmi(
     if not spans:
         return []
     prompts = [generator_input(question), *(generator_input(question, s["text"]) for s in spans)]
-    base, *scores = scorer.score([(prompt + lead, output) for prompt in prompts])
+    base, *scores = scored(scorer, [(prompt + lead, output) for prompt in prompts])
     return [score - base for score in scores]
 
 

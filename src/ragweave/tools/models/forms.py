@@ -113,7 +113,7 @@ def _invoke(target: Any, most: int) -> BaseMessage:
     try:
         reply: BaseMessage = target.invoke(_QUESTION, **_TRY, **_limit(target, most))
     except Exception as error:
-        if (cut := _cut(error)) is None:
+        if (cut := cut_reply(error)) is None:
             raise
         return cut
     return reply
@@ -123,7 +123,7 @@ async def _ainvoke(target: Any, most: int) -> BaseMessage:
     try:
         reply: BaseMessage = await target.ainvoke(_QUESTION, **_TRY, **_limit(target, most))
     except Exception as error:
-        if (cut := _cut(error)) is None:
+        if (cut := cut_reply(error)) is None:
             raise
         return cut
     return reply
@@ -131,24 +131,6 @@ async def _ainvoke(target: Any, most: int) -> BaseMessage:
 
 def _limit(target: Any, most: int) -> dict[str, int]:
     return {limit_name(target) or "max_tokens": most}
-
-
-_UNFINISHED = re.compile(r"max_tokens or model output limit was reached", re.IGNORECASE)
-
-
-def limit_reached(error: BaseException) -> bool:
-    """Return whether OpenAI's server says by an error that thoughts took up the whole reply.
-
-    Status 400, "Could not finish the message because max_tokens or model output limit was reached".
-    """
-    return status_of(error) == 400 and _UNFINISHED.search(str(error)) is not None
-
-
-def _cut(error: BaseException) -> AIMessage | None:
-    """Return the reply to a probe behind an error that says that it was cut."""
-    if limit_reached(error):
-        return AIMessage("", response_metadata={"finish_reason": "length"})
-    return cut_reply(error)
 
 
 def _join(target: Any, *, is_async: bool) -> tuple[Future[None], bool]:
@@ -217,11 +199,18 @@ def _finish_reason(error: BaseException) -> str | None:
     if "ContentFilterFinishReasonError" in named:
         return "content_filter"
     full = "LengthFinishReasonError" in named
-    return "length" if full or (status_of(error) == 400 and _FULL in str(error)) else None
+    return "length" if full or _limit_reached(error) else None
 
 
-_FULL = "max_tokens or model output limit was reached"
-"""OpenAI's server of a reply whose thoughts alone reached its limit."""
+_UNFINISHED = re.compile(r"max_tokens or model output limit was reached", re.IGNORECASE)
+
+
+def _limit_reached(error: BaseException) -> bool:
+    """Return whether OpenAI's server says by an error that thoughts took up the whole reply.
+
+    Status 400, "Could not finish the message because max_tokens or model output limit was reached".
+    """
+    return status_of(error) == 400 and _UNFINISHED.search(str(error)) is not None
 
 
 def _thoughts(said: Any, usage: Any) -> dict[str, Any]:

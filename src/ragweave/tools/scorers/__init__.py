@@ -2,6 +2,15 @@
 
 from ragweave.tools.scorers.huggingface import HuggingFaceScorer
 from ragweave.tools.scorers.server import ServerScorer
-from ragweave.tools.scorers.specs import LogprobScorer, ascore
+from ragweave.tools.scorers.specs import SCORER_ROLE, LogprobScorer, ascore, counting, scored
 
-__all__ = ["HuggingFaceScorer", "LogprobScorer", "ServerScorer", "ascore"]
+__all__ = [
+    "LogprobScorer",
+    "HuggingFaceScorer",
+    "ServerScorer",
+    "ascore",
+    # what a run's usage counts
+    "SCORER_ROLE",
+    "counting",
+    "scored",
+]

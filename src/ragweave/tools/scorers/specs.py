@@ -6,7 +6,9 @@ Spec strings mean the same in `eval`, `study`, `label` and a run's settings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from math import isfinite
 from pathlib import Path
@@ -51,6 +53,37 @@ def checked_score(logprob: float) -> float:
             "number type too small for its values"
         )
     return min(0.0, logprob)
+
+
+SCORER_ROLE = "scorer"
+"""The role, in a run's usage, of what scores texts where it plays none of the models' roles."""
+
+Pairs = Sequence[tuple[str, str]]
+"""Prompts and their continuations."""
+
+_COUNT: ContextVar[Callable[[Pairs], None] | None] = ContextVar("ragweave_scored", default=None)
+
+
+@contextmanager
+def counting(count: Callable[[Pairs], None]) -> Iterator[None]:
+    """Call `count` with the pairs of every call of a scorer in this context that `scored` makes."""
+    token = _COUNT.set(count)
+    try:
+        yield
+    finally:
+        _COUNT.reset(token)
+
+
+def scored(scorer: LogprobScorer, pairs: Pairs) -> list[float]:
+    """Return `scorer.score(pairs)`, which the usage of a run then counts as a call.
+
+    A context filter that scores by a model asks it through this.
+    """
+    scores = scorer.score(pairs)
+    count = _COUNT.get()
+    if count is not None and pairs:
+        count(pairs)
+    return scores
 
 
 async def ascore(scorer: LogprobScorer, pairs: Sequence[tuple[str, str]]) -> list[float]:
