@@ -80,7 +80,7 @@ def doctor(
     findings = inspect_machine(path, settings)
     usable = not any(one.level == "problem" for one in findings if one.topic == "model")
     if path is not None and speed and usable:
-        with progress_console().status("running the model, up to six times"):
+        with progress_console().status("running the model several times"):
             findings += measure_model(path, settings)
     topic = ""
     for finding in findings:
@@ -150,7 +150,8 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
 
     Args:
         path: A GGUF file.
-        settings: The spec's settings; `repack`, `n_gpu_layers` and `n_threads` matter here.
+        settings: The spec's settings; `repack`, `n_gpu_layers`, `n_threads` and `flash_attention`
+            matter here.
 
     Returns:
         Findings to show after those of `inspect_machine`; a model that cannot run is a problem.
@@ -159,9 +160,8 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
     from ragweave.llamacpp.measuring import measure_buffers
 
     repack = settings.get("repack", "auto")
-    placed: dict[str, Any] = {
-        k: settings[k] for k in ("n_gpu_layers", "n_threads") if k in settings
-    }
+    named = ("n_gpu_layers", "n_threads", "flash_attention")
+    placed: dict[str, Any] = {name: settings[name] for name in named if name in settings}
     try:
         facts = read_gguf(path)
         read = min(_READ, (facts.context or _READ) // 2)

@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -201,7 +202,7 @@ class Engine:
         """
         settings = settings or CoreSettings()
         self.facts: GGUFFacts = read_gguf(path)
-        extra = extra_buffers(self.facts, settings.repack, n_gpu_layers=settings.n_gpu_layers)
+        extra = extra_buffers(self.facts, settings.repack, asdict(settings))
         core = load_core(self.facts, settings, extra_buffers=extra, most=most)
         self.vocabulary = core.vocabulary
         self.n_ctx = core.n_ctx

@@ -1,7 +1,8 @@
-"""Verdicts on extra buffers, cached by library build, processor, architecture and quantisation.
+"""Verdicts on models, cached by library build, processor, placement and kind of model.
 
-That they crash holds for all models of a kind. Which choice is faster is a matter of one model: the
-rows of a smaller one may not fit the blocks of its quantisation, and are then stored otherwise.
+Whether a model crashes holds for all of its architecture and quantisation. Whether extra buffers
+make it faster is a matter of one model: the rows of a smaller one may not fit the blocks of its
+quantisation, and are then stored otherwise.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import json
 import logging
 import os
+import platform
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -33,9 +35,18 @@ class Verdict:
     """Why not: how the process failed, or `slower`."""
 
 
-def verdict_file(facts: GGUFFacts, info: str) -> Path:
-    """Return the file that caches the verdict on this build, processor and kind of model."""
-    return _file(_kind(facts, info))
+def verdict_file(
+    facts: GGUFFacts, info: str, place: str = "cpu", *, flash_attention: bool | None = None
+) -> Path:
+    """Return the file that caches the verdict on this build, processor and kind of model.
+
+    Args:
+        facts: The model.
+        info: llama.cpp's description of this system.
+        place: Where the layers are: `cpu`, `gpu` or `both`.
+        flash_attention: The setting of the load.
+    """
+    return _file([*_kind(facts, info), _processor(), place, flash_attention])
 
 
 def speed_file(facts: GGUFFacts, info: str) -> Path:
@@ -60,6 +71,18 @@ def _build() -> str:
     files = sorted(home.glob("*ggml-cpu*")) if home.is_dir() else []
     stamps = [f"{one.name}:{one.stat().st_size}:{one.stat().st_mtime_ns}" for one in files]
     return "|".join([str(module.__version__), *stamps])
+
+
+def _processor() -> str:
+    """Identify the processor: several machines may share the folder of the cache.
+
+    llama.cpp's own description says what it was compiled for.
+    """
+    listing = Path("/proc/cpuinfo")
+    lines = listing.read_text("utf-8", "replace").splitlines() if listing.is_file() else []
+    found = {line.partition(":")[0].strip(): line for line in reversed(lines)}
+    named = [found[key] for key in ("model name", "flags", "Features") if key in found]
+    return "|".join([platform.machine(), platform.processor(), *named])
 
 
 def read_verdict(path: Path) -> Verdict | None:
