@@ -24,7 +24,7 @@ from typing import Any
 
 from ragweave.errors import ModelError, RagweaveError, UnusableModelError
 from ragweave.llamacpp.binding import cache_bytes, context_length, in_main_memory
-from ragweave.llamacpp.core import Core, CoreSettings
+from ragweave.llamacpp.core import Core, CoreSettings, check_types
 from ragweave.llamacpp.decoder import Decoder
 from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
 from ragweave.llamacpp.guard import extra_buffers
@@ -202,6 +202,7 @@ class Engine:
         """
         settings = settings or CoreSettings()
         self.facts: GGUFFacts = read_gguf(path)
+        check_types(self.facts)
         extra = extra_buffers(self.facts, settings.repack, asdict(settings))
         core = load_core(self.facts, settings, extra_buffers=extra, most=most)
         self.vocabulary = core.vocabulary
