@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.gguf_bytes import with_new_type
 
 from ragweave.cli import doctor
 from ragweave.cli.doctor import Finding, inspect_machine
@@ -61,17 +61,10 @@ def test_a_model_for_embeddings_or_without_template_is_a_problem(tmp_path: Path)
     assert any("chat_template=" in text for text in problems)
 
 
-def with_new_quantisation(model: Path) -> Path:
-    """Give one tensor a type that no build knows."""
-    whole, name = model.read_bytes(), b"blk.0.ffn_up.weight"
-    at = whole.index(name) + len(name) + 4 + 2 * 8
-    model.write_bytes(whole[:at] + struct.pack("<I", 999) + whole[at + 4 :])
-    return model
-
-
 def test_a_quantisation_that_the_build_lacks_is_a_problem(model: Path) -> None:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
-    found = inspect_machine(str(with_new_quantisation(model)))
+    model.write_bytes(with_new_type(model.read_bytes()))
+    found = inspect_machine(str(model))
     (problem,) = (one.text for one in found if one.level == "problem")
     assert "does not support its quantisation (type 999)" in problem
 

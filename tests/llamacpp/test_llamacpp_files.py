@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
+from tests.gguf_bytes import with_new_type
 
 pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
 
@@ -198,11 +199,8 @@ def test_random_bytes_behind_the_magic_are_refused(tmp_path: Path, data: bytes) 
 
 def test_a_quantisation_that_the_build_lacks_is_named(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
-    whole = tiny_gguf.write(tmp_path / "m.gguf").read_bytes()
-    name = b"blk.0.ffn_up.weight"
-    at = whole.index(name) + len(name) + 4 + 2 * 8
-    path = tmp_path / "new.gguf"
-    path.write_bytes(whole[:at] + struct.pack("<I", 999) + whole[at + 4 :])
+    path = tiny_gguf.write(tmp_path / "new.gguf")
+    path.write_bytes(with_new_type(path.read_bytes()))
     with pytest.raises(UnusableModelError, match=r"new\.gguf: this llama-cpp-python .*type 999"):
         LlamaCppChat(path=str(path)).invoke("hello")
 
