@@ -19,6 +19,7 @@ BEGAN = "began"
 """First line of a child that got as far as its task."""
 FAILED = 3
 """Exit code of a child that reports an error of its task."""
+_CRASHES = {"SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE", "SIGABRT"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ def run_child(module: str, job: Mapping[str, Any], seconds: float) -> Ending:
     except OSError as error:
         return Ending(f"{error.strerror or error} at its start", began=False)
     return _ending(done.returncode, done.stdout)
+
+
+def is_crash(failure: str) -> bool:
+    """Return whether a failure would happen again; a child killed from outside does not count."""
+    return failure in _CRASHES or failure.startswith("exit code")
 
 
 def leave_no_core() -> None:

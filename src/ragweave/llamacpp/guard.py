@@ -22,8 +22,9 @@ from typing import Any, Literal
 
 from ragweave.errors import UnusableModelError
 from ragweave.llamacpp.binding import bind, in_main_memory
-from ragweave.llamacpp.child import Ending, run_child
+from ragweave.llamacpp.child import Ending, is_crash, run_child
 from ragweave.llamacpp.gguf import GGUFFacts
+from ragweave.llamacpp.library import REBUILD
 from ragweave.llamacpp.verdicts import (
     Verdict,
     keep_verdict,
@@ -39,11 +40,6 @@ Repack = Literal["auto", "on", "off"]
 or not, without a trial."""
 
 _FLAGS = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
-_COMPILE = (
-    "--force-reinstall --no-cache-dir --no-deps --no-binary llama-cpp-python llama-cpp-python"
-)
-REBUILD = f"pip install {_COMPILE}"
-"""How to compile llama-cpp-python for this processor."""
 REBUILD_AMX = (
     f"CC=gcc-13 CXX=g++-13 {REBUILD} (a newer compiler), or the same without AMX: "
     f"CMAKE_ARGS='-DGGML_AMX_TILE=OFF -DGGML_AMX_INT8=OFF -DGGML_AMX_BF16=OFF "
@@ -55,7 +51,6 @@ Inferred from llama.cpp#20824, which names gcc 11 and 12; not tried on a process
 """
 
 NAN = "the model computed NaN logits"
-_CRASHES = {"SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE", "SIGABRT"}
 _SECONDS, _SECONDS_A_GB = 120.0, 60.0
 
 
@@ -92,8 +87,7 @@ class Outcome:
     @property
     def crashed(self) -> bool:
         """Whether the same would happen again; a child killed from outside does not count."""
-        died = self.ending in _CRASHES or self.ending.startswith("exit code")
-        return self.began and died
+        return self.began and is_crash(self.ending)
 
     @property
     def lasting(self) -> bool:

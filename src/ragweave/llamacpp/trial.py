@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ragweave.errors import ModelError, RagweaveError
+from ragweave.llamacpp.binding import load
 from ragweave.llamacpp.child import BEGAN, FAILED, leave_no_core
 from ragweave.llamacpp.core import Core, CoreSettings, Run
 from ragweave.llamacpp.gguf import read_gguf
@@ -28,6 +29,7 @@ def main(arguments: list[str]) -> int:
     leave_no_core()
     job = json.loads(arguments[0])
     print(BEGAN, flush=True)  # noqa: T201
+    load()  # the library was checked before this process was started
     try:
         speed = measure(**job)
     except RagweaveError as error:

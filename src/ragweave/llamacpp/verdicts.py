@@ -8,16 +8,20 @@ quantisation, and are then stored otherwise.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import logging
 import os
 import platform
 import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from ragweave.llamacpp.binding import bind
 from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.tools.files import parse_json, write_atomic
 
@@ -64,13 +68,26 @@ def _file(key: list[object]) -> Path:
     return cache_folder() / "llamacpp" / f"{digest}.json"
 
 
+def library_file() -> Path | None:
+    """Return the file that says that this build loads on this processor; None without a build."""
+    return _file(["library", _build(), _processor()]) if _library() else None
+
+
 def _build() -> str:
-    """Identify the library by its version and its files, which a rebuild changes."""
-    module = bind()
-    home = Path(str(module.__file__)).parent / "lib"
-    files = sorted(home.glob("*ggml-cpu*")) if home.is_dir() else []
+    """Identify the library by its version and its files, which a rebuild changes; load nothing."""
+    version = ""
+    with suppress(metadata.PackageNotFoundError):  # only unpacked somewhere
+        version = metadata.version("llama-cpp-python")
+    home = _library()
+    files = sorted(home.glob("*ggml-cpu*")) if home is not None and home.is_dir() else []
     stamps = [f"{one.name}:{one.stat().st_size}:{one.stat().st_mtime_ns}" for one in files]
-    return "|".join([str(module.__version__), *stamps])
+    return "|".join([version, *stamps])
+
+
+def _library() -> Path | None:
+    """Return the folder of the library; None where llama-cpp-python is not installed."""
+    found = importlib.util.find_spec("llama_cpp")
+    return Path(found.origin).parent / "lib" if found is not None and found.origin else None
 
 
 def _processor() -> str:
@@ -103,6 +120,11 @@ def keep_verdict(path: Path, facts: GGUFFacts, verdict: Verdict) -> bool:
         "architecture": facts.architecture,
         "quantisation": facts.quantisation,
     }
+    return keep(path, content)
+
+
+def keep(path: Path, content: Mapping[str, Any]) -> bool:
+    """Write an object, whole or not at all, and return whether it was written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(content), sync=False)
