@@ -200,6 +200,17 @@ def test_a_model_that_dies_either_way_is_one_clear_error(facts: GGUFFacts) -> No
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("on_gpu")
+@pytest.mark.parametrize(("layers", "without"), [(-1, True), (1, True), (0, False)])
+def test_a_crash_on_the_gpu_is_told_how_to_do_without_it(
+    facts: GGUFFacts, layers: int, without: bool
+) -> None:
+    aborts = Trials(Outcome(ending="SIGABRT"), Outcome(ending="SIGABRT"))
+    with pytest.raises(UnusableModelError, match="rebuild") as caught:
+        extra_buffers(facts, "auto", {"n_gpu_layers": layers}, trial=aborts, info=PLAIN)
+    assert ("n_gpu_layers=0" in str(caught.value)) is without
+
+
 @pytest.mark.parametrize("ended", [KILLED, LATE], ids=["killed", "late"])
 def test_a_child_that_was_killed_from_outside_is_no_verdict(
     facts: GGUFFacts, cache: Path, caplog: pytest.LogCaptureFixture, ended: Outcome

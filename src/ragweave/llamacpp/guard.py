@@ -191,7 +191,7 @@ def _decide(one: _OneTrial, path: Path) -> bool:
         return not one.amx
     second = one(extra=False)
     if second.ending:
-        raise UnusableModelError(_refusal(one.facts, first, second))
+        raise UnusableModelError(_refusal(one, first, second))
     if second.speed is None:
         # The model itself is unusable: loading it will say why.
         return not first.ending
@@ -209,14 +209,16 @@ def _decide(one: _OneTrial, path: Path) -> bool:
     return False
 
 
-def _refusal(facts: GGUFFacts, first: Outcome, second: Outcome) -> str:
-    name = facts.path.name
+def _refusal(one: _OneTrial, first: Outcome, second: Outcome) -> str:
+    name = one.facts.path.name
     ended = f"ended with {first.cause}, and one without extra buffers with {second.ending}"
     skip = "set repack=on or repack=off to skip the trial"
     if second.crashed:
+        on_gpu = not in_main_memory(one.settings.get("n_gpu_layers", -1))
+        where = "GPU, set n_gpu_layers=0 to do without it" if on_gpu else f"processor ({REBUILD})"
         return (
             f"llama.cpp can't run {name} on this machine: a trial {ended}; rebuild "
-            f"llama-cpp-python for this processor and GPU ({REBUILD}), or {skip}"
+            f"llama-cpp-python for this {where}, or {skip}"
         )
     return (
         f"{name} could not be tried: a child process that loads it {ended}, as where it is killed "
