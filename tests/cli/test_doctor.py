@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.gguf_bytes import with_new_type
 
 from ragweave.cli import doctor
 from ragweave.cli.doctor import Finding, inspect_machine
@@ -58,6 +59,27 @@ def test_a_model_for_embeddings_or_without_template_is_a_problem(tmp_path: Path)
     problems = [f.text for f in inspect_machine(str(path)) if f.level == "problem"]
     assert any("embeddings" in text for text in problems)
     assert any("chat_template=" in text for text in problems)
+
+
+def test_a_quantisation_that_the_build_lacks_is_a_problem(model: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    model.write_bytes(with_new_type(model.read_bytes()))
+    found = inspect_machine(str(model))
+    (problem,) = (one.text for one in found if one.level == "problem")
+    assert "does not support its quantisation (type 999)" in problem
+
+
+def test_a_family_and_a_base_model_are_named(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
+    import tiny_gguf
+
+    path = tiny_gguf.write(tmp_path / "qwen2.5-0.5b-base.gguf")
+    found = [one for one in inspect_machine(str(path)) if one.topic == "model"]
+    notes = [one.text for one in found if one.level == "note"]
+    assert any("base model" in text for text in notes)
+    assert "family Qwen2.5: sampling=card means temperature 0.7" in lines(found, "model")
+    instruct = tiny_gguf.write(tmp_path / "qwen2.5-0.5b-instruct.gguf")
+    assert "base model" not in lines(inspect_machine(str(instruct)), "model")
 
 
 def test_too_little_memory_is_a_problem(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

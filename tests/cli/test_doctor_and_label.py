@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.command import LEXICAL, Run
+from tests.gguf_bytes import with_new_type
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "slimplm" / "judge-llama7b-dev.jsonl.gz"
 
@@ -22,6 +23,7 @@ def test_doctor_on_a_file_that_is_no_model(ragweave: Run, tmp_path: Path) -> Non
     assert done.returncode == 1
     assert "PROBLEM" in done.stdout
     assert "m.gguf" in done.stdout
+    assert_names_builds(done.stdout)
     assert "Traceback" not in done.stderr
 
 
@@ -75,9 +77,16 @@ def test_doctor_measures_a_model_and_names_faster_builds(ragweave: Run, tmp_path
     assert done.returncode == 0, done.stderr
     assert "tokens a second, generation" in done.stdout
     assert "extra buffers off: as requested" in done.stdout
+    assert_names_builds(done.stdout)
+    quick = ragweave("doctor", "--model", "m.gguf", "--no-speed", cwd=tmp_path)
+    assert "generation" not in quick.stdout
+    assert_names_builds(quick.stdout)
+
+
+def assert_names_builds(shown: str) -> None:
+    """Check that the builds for GPUs are named, but where there is one already."""
     for folder in ("/whl/cu", "/whl/rocm", "/whl/vulkan", "/whl/metal"):
-        assert folder in done.stdout or "sees a GPU" in done.stdout
-    assert "generation" not in ragweave("doctor", "--model", "m.gguf", "--no-speed", cwd=tmp_path).stdout  # fmt: skip
+        assert folder in shown or "sees a GPU" in shown
 
 
 @pytest.mark.parametrize(
@@ -112,22 +121,46 @@ def test_doctor_compares_both_layouts(ragweave: Run, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("prefill") == 2
     kept = "also in later loads" in done.stdout
-    assert kept is (tmp_path / "cache" / "llamacpp").is_dir()
+    verdicts = list((tmp_path / "cache" / "llamacpp").iterdir())
+    assert len(verdicts) == (2 if kept else 1), "that it runs, and which layout is faster"
     assert kept is ("no clear difference" not in done.stdout)
 
 
-def test_a_model_file_that_cannot_be_used_exits_2(ragweave: Run, tmp_path: Path) -> None:
+UNUSABLE = {
+    "base.gguf": "no chat template",
+    "new.gguf": "qwen99",
+    "cut.gguf": "incomplete",
+    "vectors.gguf": "embedding model",
+    "tools.gguf": "it may expect tools",
+    "type.gguf": "does not support its quantisation (type 999)",
+    "good.gguf?n_ctx=2000000000": "of memory, but only",
+}
+
+
+@pytest.fixture(scope="module")
+def unusable(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of model files."""
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
     import tiny_gguf
 
-    tiny_gguf.write(tmp_path / "base.gguf", template=None)
-    tiny_gguf.write(tmp_path / "new.gguf", architecture="qwen99")
-    (tmp_path / "cut.gguf").write_bytes((tmp_path / "base.gguf").read_bytes()[:-1000])
-    for name, said in (("base", "no chat template"), ("new", "qwen99"), ("cut", "incomplete")):
-        done = ragweave(
-            *("ask", "Who?", "-m", "direct", "--model", f"llamacpp:{name}.gguf"), cwd=tmp_path
-        )
-        assert done.returncode == 2, done.stderr
-        assert said in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
+    folder = tmp_path_factory.mktemp("unusable")
+    good = tiny_gguf.write(folder / "good.gguf").read_bytes()
+    tiny_gguf.write(folder / "base.gguf", template=None)
+    tiny_gguf.write(folder / "new.gguf", architecture="qwen99")
+    tiny_gguf.write(folder / "vectors.gguf", architecture="bert")
+    tiny_gguf.write(folder / "tools.gguf", template="{% for one in tools %}{{ one }}{% endfor %}")
+    (folder / "cut.gguf").write_bytes(good[:-1000])
+    (folder / "type.gguf").write_bytes(with_new_type(good))
+    return folder
+
+
+@pytest.mark.parametrize(("file", "said"), UNUSABLE.items(), ids=UNUSABLE)
+def test_a_model_file_that_cannot_be_used_exits_2(
+    ragweave: Run, unusable: Path, file: str, said: str
+) -> None:
+    asked = ("ask", "Who?", "-m", "direct", "--model", f"llamacpp:{file}")
+    done = ragweave(*asked, cwd=unusable)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -14,6 +14,7 @@ from langchain_core.messages import HumanMessage
 pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
+import tiny_gguf
 from ragweave.errors import UsageError
 from ragweave.llamacpp import LlamaCppChat
 from ragweave.llamacpp.families import FAMILIES, family_of, is_base_model
@@ -146,6 +147,34 @@ def test_a_base_model_is_told_by_its_name() -> None:
     assert is_base_model(facts("qwen2", "Qwen2.5 0.5B Base"))
     assert is_base_model(facts("gemma3", "", "gemma-3-1b-pt-Q4_0.gguf"))
     assert not is_base_model(facts("qwen2", "Qwen2.5 0.5B Instruct", "database-expert.gguf"))
+
+
+def test_a_base_model_with_a_template_is_named_once_at_its_first_call(
+    make_chat: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tiny_gguf.write(tmp_path / "qwen2.5-0.5b-base.gguf", end_bias=-50.0)
+    model = make_chat(path=path, max_tokens=1)
+    for one in (model, model.model_copy(), model.bind(temperature=0.5)):
+        one.invoke("hello")
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "qwen2.5-0.5b-base.gguf looks like a base model" in record.getMessage()
+    assert "chat_template=plain" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("file", "template"), [("base", "plain"), ("base", "{{ 'hi' }}"), ("it", None)]
+)
+def test_a_model_that_is_used_as_it_should_be_needs_no_warning(
+    make_chat: Callable[..., Any],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    file: str,
+    template: str | None,
+) -> None:
+    path = tiny_gguf.write(tmp_path / f"{file}.gguf", end_bias=-50.0)
+    make_chat(path=path, max_tokens=1, chat_template=template).invoke("hello")
+    assert not caplog.records
 
 
 def in_family(make_chat: Callable[..., Any], **settings: Any) -> LlamaCppChat:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import struct
 import subprocess
@@ -12,14 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
+from tests.gguf_bytes import with_new_type
 
 pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
 
 import tiny_gguf
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
-from ragweave.llamacpp import LlamaCppChat, binding
+from ragweave.llamacpp import LlamaCppChat, binding, engine, guard
 from ragweave.llamacpp.context_memory import attention_bytes
 from ragweave.llamacpp.gguf import read_gguf
+from ragweave.llamacpp.scorer import LlamaCppScorer
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
 
@@ -196,11 +199,8 @@ def test_random_bytes_behind_the_magic_are_refused(tmp_path: Path, data: bytes) 
 
 def test_a_quantisation_that_the_build_lacks_is_named(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
-    whole = tiny_gguf.write(tmp_path / "m.gguf").read_bytes()
-    name = b"blk.0.ffn_up.weight"
-    at = whole.index(name) + len(name) + 4 + 2 * 8
-    path = tmp_path / "new.gguf"
-    path.write_bytes(whole[:at] + struct.pack("<I", 999) + whole[at + 4 :])
+    path = tiny_gguf.write(tmp_path / "new.gguf")
+    path.write_bytes(with_new_type(path.read_bytes()))
     with pytest.raises(UnusableModelError, match=r"new\.gguf: this llama-cpp-python .*type 999"):
         LlamaCppChat(path=str(path)).invoke("hello")
 
@@ -341,6 +341,35 @@ def test_a_file_without_template_says_how_to_give_one(tmp_path: Path) -> None:
     words = plain.engine.vocabulary
     assert words.decode(plain._encode([HumanMessage("hello")])) == "hello\n\n"
     plain.close()
+
+
+def test_a_file_without_template_is_refused_before_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tiny_gguf.write(tmp_path / "m.gguf", template=None)
+    loads: list[object] = []
+    monkeypatch.setattr(engine, "Engine", lambda *args, **_: loads.append(args))
+    model = LlamaCppChat(path=str(path))
+    asks = (model.invoke, lambda text: list(model.stream(text)))
+    for ask in (*asks, lambda text: asyncio.run(model.ainvoke(text))):
+        with pytest.raises(UnusableModelError, match="chat_template="):
+            ask("hello")
+    assert loads == []
+
+
+def test_a_scorer_needs_no_template(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    path = tiny_gguf.write(tmp_path / "m.gguf", template=None)
+    scorer = LlamaCppScorer(path, n_threads=1)
+    assert scorer.score([("the question", " and the answer")])[0] < 0
+
+
+def test_a_quantisation_that_the_build_lacks_is_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
+    monkeypatch.setattr(guard, "run_trial", pytest.fail)
+    test_a_quantisation_that_the_build_lacks_is_named(tmp_path)
 
 
 def test_a_missing_package_names_the_extra(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

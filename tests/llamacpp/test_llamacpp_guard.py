@@ -9,6 +9,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 import tiny_gguf
 from ragweave.errors import UnusableModelError, UsageError
-from ragweave.llamacpp import LlamaCppChat, engine, guard, verdicts
+from ragweave.llamacpp import LlamaCppChat, binding, child, engine, guard, verdicts
 from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
 from ragweave.llamacpp.guard import (
     Outcome,
@@ -32,7 +33,9 @@ from ragweave.llamacpp.measuring import measure_buffers
 
 AMX = "CPU : AVX512 = 1 | AMX_INT8 = 1 | REPACK = 1 | "
 PLAIN = "CPU : AVX2 = 1 | REPACK = 1 | "
-DIES = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+DIES = (
+    f"import os, signal; print({child.BEGAN!r}, flush=True); os.kill(os.getpid(), signal.SIGSEGV)"
+)
 needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 
 
@@ -53,20 +56,78 @@ class Trials:
     def __init__(self, on: Outcome, off: Outcome | None = None) -> None:
         self.outcomes = {True: on, False: off or Outcome(speed=Speed(1, 1))}
         self.tried: list[bool] = []
+        self.settings: list[dict[str, Any]] = []
 
     def __call__(self, facts: GGUFFacts, settings: dict[str, Any]) -> Outcome:
+        self.settings.append(settings)
         self.tried.append(settings["extra_buffers"])
         return self.outcomes[settings["extra_buffers"]]
 
 
-DEAD = Outcome(ending="SIGSEGV")
+DEAD, RUNS = Outcome(ending="SIGSEGV"), Outcome(speed=Speed(1, 1))
+KILLED, LATE = Outcome(ending="SIGKILL"), Outcome(ending="a timeout after 120 s")
 
 
-def test_a_processor_without_amx_pays_nothing(facts: GGUFFacts, cache: Path) -> None:
+@pytest.fixture
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build with a GPU, as far as the guard can see."""
+    lib = SimpleNamespace(llama_supports_gpu_offload=lambda: True)
+    for module in (guard, binding):
+        monkeypatch.setattr(module, "bind", lambda: lib)
+
+
+@pytest.mark.parametrize("info", [AMX, PLAIN])
+def test_every_processor_has_a_model_tried_once(facts: GGUFFacts, info: str) -> None:
+    trial = Trials(RUNS)
+    assert extra_buffers(facts, "auto", trial=trial, info=info)
+    assert extra_buffers(facts, "auto", trial=trial, info=info)
+    assert trial.tried == [True]
+
+
+@pytest.mark.usefixtures("on_gpu")
+@pytest.mark.parametrize(
+    "settings", [{"n_gpu_layers": 0}, {"n_gpu_layers": 1}, {"flash_attention": True}]
+)
+def test_the_child_loads_the_model_as_the_engine_will(
+    facts: GGUFFacts, settings: dict[str, Any]
+) -> None:
     trial = Trials(DEAD)
-    assert extra_buffers(facts, "auto", trial=trial, info=PLAIN)
-    assert trial.tried == []
-    assert not cache.exists()
+    others = {"n_ctx": 512, "n_threads": None}
+    assert not extra_buffers(facts, "auto", {**settings, **others}, trial=trial, info=AMX)
+    assert trial.settings == [{**settings, "extra_buffers": extra} for extra in (True, False)]
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_where_the_layers_are_decides_which_verdict_counts(facts: GGUFFacts) -> None:
+    """On the GPU nothing is repacked: what ran there may crash on the processor."""
+    runs, dies = Trials(RUNS), Trials(DEAD)
+    assert extra_buffers(facts, "auto", {"n_gpu_layers": -1}, trial=runs, info=AMX)
+    assert not extra_buffers(facts, "auto", {"n_gpu_layers": 0}, trial=dies, info=AMX)
+    assert not extra_buffers(facts, "auto", {"n_gpu_layers": 1}, trial=dies, info=AMX)
+    assert extra_buffers(facts, "auto", {"n_gpu_layers": 99}, trial=dies, info=AMX)
+    assert (runs.tried, dies.tried) == ([True], [True, False] * 2)
+
+
+def test_the_engine_s_settings_reach_the_child(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trials(RUNS)
+    monkeypatch.setattr(guard, "run_trial", trial)
+    model = LlamaCppChat(
+        path=tiny, n_threads=1, n_gpu_layers=0, flash_attention=False, max_tokens=1
+    )
+    model.invoke("hello")
+    model.close()
+    loaded = {"n_gpu_layers": 0, "flash_attention": False, "extra_buffers": True}
+    assert trial.settings == [loaded]
+
+
+def test_another_processor_has_its_own_verdict(
+    facts: GGUFFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trials(RUNS)
+    for name in ("one", "two", "two"):
+        monkeypatch.setattr(verdicts, "_processor", lambda name=name: name)
+        assert extra_buffers(facts, "auto", trial=trial, info=PLAIN)
+    assert trial.tried == [True, True]
 
 
 def test_a_crash_switches_extra_buffers_off_says_so_once_and_is_remembered(
@@ -84,11 +145,13 @@ def test_a_crash_switches_extra_buffers_off_says_so_once_and_is_remembered(
     assert "gcc-13" in said
 
 
-def test_a_good_end_is_remembered_too(facts: GGUFFacts) -> None:
-    trial = Trials(Outcome(speed=Speed(1, 1)))
-    assert extra_buffers(facts, "auto", trial=trial, info=AMX)
-    assert extra_buffers(facts, "auto", trial=trial, info=AMX)
-    assert trial.tried == [True]
+def test_a_crash_without_amx_does_not_blame_amx(
+    facts: GGUFFacts, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not extra_buffers(facts, "auto", trial=Trials(DEAD), info=PLAIN)
+    assert "SIGSEGV" in caplog.text
+    assert guard.REBUILD in caplog.text
+    assert "amx" not in caplog.text
 
 
 def test_the_verdict_is_for_this_build_processor_and_kind_of_model(
@@ -137,8 +200,46 @@ def test_a_model_that_dies_either_way_is_one_clear_error(facts: GGUFFacts) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_a_child_that_was_killed_from_outside_is_no_verdict(facts: GGUFFacts, cache: Path) -> None:
-    assert not extra_buffers(facts, "auto", trial=Trials(Outcome(ending="SIGKILL")), info=AMX)
+@pytest.mark.usefixtures("on_gpu")
+@pytest.mark.parametrize(("layers", "without"), [(-1, True), (1, True), (0, False)])
+def test_a_crash_on_the_gpu_is_told_how_to_do_without_it(
+    facts: GGUFFacts, layers: int, without: bool
+) -> None:
+    aborts = Trials(Outcome(ending="SIGABRT"), Outcome(ending="SIGABRT"))
+    with pytest.raises(UnusableModelError, match="rebuild") as caught:
+        extra_buffers(facts, "auto", {"n_gpu_layers": layers}, trial=aborts, info=PLAIN)
+    assert ("n_gpu_layers=0" in str(caught.value)) is without
+
+
+@pytest.mark.parametrize("ended", [KILLED, LATE], ids=["killed", "late"])
+def test_a_child_that_was_killed_from_outside_is_no_verdict(
+    facts: GGUFFacts, cache: Path, caplog: pytest.LogCaptureFixture, ended: Outcome
+) -> None:
+    assert not extra_buffers(facts, "auto", trial=Trials(ended), info=AMX)
+    assert not cache.exists()
+    assert "memory" in caplog.text
+    assert "pip install" not in caplog.text
+
+
+@pytest.mark.parametrize("ended", [KILLED, LATE], ids=["killed", "late"])
+@pytest.mark.parametrize("first", [DEAD, KILLED], ids=["crashed", "killed"])
+def test_two_children_killed_from_outside_are_told_of_memory(
+    facts: GGUFFacts, cache: Path, first: Outcome, ended: Outcome
+) -> None:
+    with pytest.raises(UnusableModelError, match=r"could not be tried.*memory") as caught:
+        extra_buffers(facts, "auto", trial=Trials(first, ended), info=PLAIN)
+    assert "rebuild" not in str(caught.value)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(("info", "extra"), [(PLAIN, True), (AMX, False)])
+def test_where_no_child_can_be_started_the_model_is_loaded_the_safe_way(
+    facts: GGUFFacts, cache: Path, monkeypatch: pytest.MonkeyPatch, info: str, extra: bool
+) -> None:
+    """As in a program that embeds Python, whose executable is no interpreter."""
+    for executable in ("", "/nowhere/python", "/bin/false"):
+        monkeypatch.setattr(sys, "executable", executable)
+        assert extra_buffers(facts, "auto", info=info) is extra
     assert not cache.exists()
 
 
@@ -164,7 +265,7 @@ def test_what_is_measured_to_be_faster_serves_later_loads(
     assert found.extra is extra
     assert found.kept
     assert found.outcomes == {True: on, False: off}
-    assert measured.tried == [True, False, False, True, True, False]
+    assert measured.tried == [True, *(True, False, False, True, True, False)]
     later = Trials(DEAD)
     assert extra_buffers(facts, "auto", trial=later, info=PLAIN) is extra
     assert extra_buffers(facts, "on", trial=later, info=PLAIN)
@@ -195,6 +296,8 @@ def test_only_a_choice_that_wins_most_turns_clearly_is_kept(
     facts: GGUFFacts, cache: Path, speeds: list[float]
 ) -> None:
     shutil.rmtree(cache, ignore_errors=True)
+    extra_buffers(facts, "auto", trial=Trials(RUNS), info=PLAIN)
+    before = set(cache.rglob("*"))
     tried: dict[bool, list[float]] = {True: [], False: []}
 
     def trial(_facts: GGUFFacts, settings: dict[str, Any]) -> Outcome:
@@ -203,7 +306,8 @@ def test_only_a_choice_that_wins_most_turns_clearly_is_kept(
         return Outcome(speed=Speed(prefill, 20))
 
     found = measure_buffers(facts, "auto", {}, trial=trial, info=PLAIN)
-    assert cache.exists() is found.kept is (found.verdict is not None)
+    added = set(cache.rglob("*")) != before
+    assert added is found.kept is (found.verdict is not None)
     if found.verdict is not None:
         won, lost = tried[found.extra], tried[not found.extra]
         assert sorted(won)[1] > max(lost)
@@ -212,6 +316,8 @@ def test_only_a_choice_that_wins_most_turns_clearly_is_kept(
 
 
 def test_a_crash_found_by_measuring_switches_extra_buffers_off_for_good(facts: GGUFFacts) -> None:
+    """As where only a longer batch crashes."""
+    extra_buffers(facts, "auto", trial=Trials(RUNS), info=PLAIN)
     trial = Trials(DEAD)
     first = measure_buffers(facts, "auto", {}, trial=trial, info=PLAIN)
     again = measure_buffers(facts, "auto", {}, trial=trial, info=PLAIN)
@@ -243,9 +349,11 @@ def test_a_choice_by_name_is_measured_alone_and_not_kept(
 def test_a_failure_that_may_not_happen_again_decides_nothing(
     facts: GGUFFacts, cache: Path, on: Outcome
 ) -> None:
-    assert measure_buffers(facts, "auto", {}, trial=Trials(on, FAST), info=PLAIN).extra
     extra_buffers(facts, "auto", trial=Trials(on, FAST), info=AMX)
     assert not cache.exists()
+    extra_buffers(facts, "auto", trial=Trials(RUNS), info=PLAIN)
+    assert measure_buffers(facts, "auto", {}, trial=Trials(on, FAST), info=PLAIN).extra
+    assert len(list((cache / "llamacpp").iterdir())) == 1
 
 
 def test_where_nothing_can_be_kept_later_loads_are_said_to_stay_as_they_were(
@@ -258,20 +366,20 @@ def test_where_nothing_can_be_kept_later_loads_are_said_to_stay_as_they_were(
     assert not found.kept
     assert found.verdict is not None
     assert not found.verdict.extra
-    assert extra_buffers(facts, "auto", info=PLAIN)
+    assert extra_buffers(facts, "auto", trial=Trials(RUNS), info=PLAIN)
 
 
 @needs_signals
 def test_a_real_child_that_dies_by_a_signal_is_survived(
     facts: GGUFFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = guard._command
+    whole = child._command
 
-    def command(facts: GGUFFacts, settings: dict[str, Any]) -> list[str]:
+    def command(module: str, job: dict[str, Any]) -> list[str]:
         dies = [sys.executable, "-c", DIES]
-        return dies if settings["extra_buffers"] else whole(facts, settings)
+        return dies if job["extra_buffers"] else whole(module, job)
 
-    monkeypatch.setattr(guard, "_command", command)
+    monkeypatch.setattr(child, "_command", command)
     assert run_trial(facts, {"extra_buffers": True}).ending == signal.SIGSEGV.name
     monkeypatch.setattr(guard, "system_info", lambda: AMX)
     loaded: list[bool] = []
@@ -290,7 +398,8 @@ def test_a_real_child_that_dies_by_a_signal_is_survived(
 
 
 def test_a_real_child_decodes_and_measures(facts: GGUFFacts) -> None:
-    done = run_trial(facts, {"extra_buffers": True, "n_threads": 1})
+    loaded = {"n_threads": 1, "n_gpu_layers": 0, "flash_attention": False}
+    done = run_trial(facts, {"extra_buffers": True, **loaded})
     assert done.ending == done.error == ""
     assert done.speed is not None
     assert done.speed.prefill > 0

@@ -72,7 +72,7 @@ def doctor(
         ),
     ] = True,
 ) -> None:
-    """Check the installation, the machine and, with --model, a model file."""
+    """Check the installation, the machine and, with --model, a model file; exit code 1: a PROBLEM."""
     from ragweave.cli.screen import progress_console
     from ragweave.tools.text.plain import plain
 
@@ -80,8 +80,10 @@ def doctor(
     findings = inspect_machine(path, settings)
     usable = not any(one.level == "problem" for one in findings if one.topic == "model")
     if path is not None and speed and usable:
-        with progress_console().status("running the model, up to six times"):
+        with progress_console().status("running the model several times"):
             findings += measure_model(path, settings)
+    if path is not None:
+        findings += faster_builds()
     topic = ""
     for finding in findings:
         if finding.topic != topic:
@@ -150,7 +152,8 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
 
     Args:
         path: A GGUF file.
-        settings: The spec's settings; `repack`, `n_gpu_layers` and `n_threads` matter here.
+        settings: The spec's settings; `repack`, `n_gpu_layers`, `n_threads` and `flash_attention`
+            matter here.
 
     Returns:
         Findings to show after those of `inspect_machine`; a model that cannot run is a problem.
@@ -159,9 +162,8 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
     from ragweave.llamacpp.measuring import measure_buffers
 
     repack = settings.get("repack", "auto")
-    placed: dict[str, Any] = {
-        k: settings[k] for k in ("n_gpu_layers", "n_threads") if k in settings
-    }
+    named = ("n_gpu_layers", "n_threads", "flash_attention")
+    placed: dict[str, Any] = {name: settings[name] for name in named if name in settings}
     try:
         facts = read_gguf(path)
         read = min(_READ, (facts.context or _READ) // 2)
@@ -174,7 +176,7 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
         text = f"a trial run ended with {outcome.cause}{advice}"
         return [Finding("speed", "problem", text)]
     text = f"{_said(outcome.speed)} ({read} tokens read, {_WRITTEN} written)"
-    return [Finding("speed", "ok", text), _buffers(repack, found), *_wheels()]
+    return [Finding("speed", "ok", text), _buffers(repack, found)]
 
 
 def _said(speed: Speed) -> str:
@@ -210,21 +212,17 @@ def _buffers(repack: str, found: Measurement) -> Finding:
     return Finding("speed", "note", f"extra buffers {state}; {compared}; {advice}")
 
 
-def _wheels() -> list[Finding]:
+def faster_builds() -> list[Finding]:
     """Name the builds for GPUs, unless the installed one already supports a GPU."""
     from ragweave.llamacpp.binding import bind
 
-    if bind().llama_supports_gpu_offload():
-        return []
+    with suppress(MissingExtraError, ModelError):  # findings of their own
+        if bind().llama_supports_gpu_offload():
+            return []
     line = "pip install --force-reinstall --no-deps --prefer-binary llama-cpp-python"
-    return [
-        Finding(
-            "faster builds",
-            "note",
-            f"{name}: {line} --extra-index-url {_INDEX}/{folder} ({where})",
-        )
-        for name, folder, where in _WHEELS
-    ]
+    line += f" --extra-index-url {_INDEX}"
+    texts = (f"{name}: {line}/{folder} ({where})" for name, folder, where in _WHEELS)
+    return [Finding("faster builds", "note", text) for text in texts]
 
 
 def _packages() -> list[Finding]:
@@ -300,6 +298,7 @@ def _model(path: str, settings: Mapping[str, Any]) -> list[Finding]:
     ]
     if facts.embedding_only:
         found.append(Finding("model", "problem", "it computes embeddings and cannot write text"))
+    found += _types(facts)
     if facts.context is None:
         found.append(Finding("model", "note", "the file states no context length"))
     else:
@@ -310,6 +309,19 @@ def _model(path: str, settings: Mapping[str, Any]) -> list[Finding]:
         return [*found, _need(facts, requested, settings)]
     contexts = sorted({min(n, facts.context or n) for n in (_LONG, facts.context or _LONG)})
     return found + [_need(facts, n_ctx, settings) for n_ctx in contexts]
+
+
+def _types(facts: GGUFFacts) -> list[Finding]:
+    """Say where the installed build does not support the file's quantisation."""
+    from ragweave.llamacpp.core import check_types
+
+    try:
+        check_types(facts)
+    except UnusableModelError as error:
+        return [Finding("model", "problem", str(error))]
+    except (MissingExtraError, ModelError):
+        pass  # findings of their own
+    return []
 
 
 def _template(facts: GGUFFacts, given: str | None) -> Finding:

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 import logging
 import math
 import os
+import sys
 import threading
 from collections import deque
 from pathlib import Path
 from typing import Any
 
-from ragweave.errors import MissingExtraError, ModelError, UnusableModelError
+from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UnusableModelError
+from ragweave.llamacpp.child import BEGAN, FAILED, leave_no_core
 from ragweave.llamacpp.context_memory import attention_bytes, state_bytes
 from ragweave.llamacpp.gguf import GGUFFacts
+from ragweave.llamacpp.library import check_library
 
 _LOGGER = logging.getLogger("ragweave.llamacpp")
 _ERROR, _MORE = 4, 5
 """Levels of ggml's log: an error, and the continuation of the line before."""
-_LOCK = threading.Lock()
+_LOCK, _CHECKING = threading.Lock(), threading.Lock()
 _LOADED: dict[str, Any] = {}
 
 
@@ -62,6 +66,20 @@ class Log:
 
 def bind() -> Any:
     """Return the `llama_cpp` module, its backend initialised and its log led to `Log`.
+
+    Raises:
+        MissingExtraError: llama-cpp-python is not installed.
+        ModelError: It is installed, but its library does not load.
+    """
+    if "module" not in _LOADED:
+        with _CHECKING:
+            if "module" not in _LOADED:
+                check_library()
+    return load()
+
+
+def load() -> Any:
+    """Do what `bind` does in a process that may be lost if the library ends it.
 
     Raises:
         MissingExtraError: llama-cpp-python is not installed.
@@ -263,3 +281,20 @@ def _fitting(facts: GGUFFacts, free: int, n_sequences: int) -> int:
 def _whole(n_ctx: int) -> int:
     """Round a context down as llama.cpp pads one."""
     return n_ctx // 256 * 256
+
+
+def _main() -> int:
+    """Load the library and use it, as a child process of `check_library`; return the exit code."""
+    leave_no_core()
+    print(BEGAN, flush=True)  # noqa: T201
+    try:
+        info = load().llama_print_system_info().decode("utf-8", "replace")
+    except RagweaveError as error:
+        print(json.dumps({"error": str(error)}))  # noqa: T201
+        return FAILED
+    print(json.dumps({"info": info}))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

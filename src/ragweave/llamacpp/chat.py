@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
@@ -18,6 +21,7 @@ from typing_extensions import override
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError
 from ragweave.llamacpp.engine import AsyncInbox, Engine, Inbox, Loader
+from ragweave.llamacpp.families import is_base_model
 from ragweave.llamacpp.job import Finished, GenerationJob, Piece, Sink
 from ragweave.llamacpp.options import LlamaCppFields, Options, call_options
 from ragweave.llamacpp.prompt import Encoded, encode_prompt, structured, truncate
@@ -26,6 +30,8 @@ from ragweave.tools.models.tasks import task_of
 
 if TYPE_CHECKING:
     from ragweave.llamacpp.template import ChatTemplate
+
+_LOGGER = logging.getLogger("ragweave.llamacpp")
 
 
 def result(finished: Finished, name: str) -> ChatResult:
@@ -272,6 +278,7 @@ class LlamaCppChat(LlamaCppFields):
     def _options(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, overrides: dict[str, Any]
     ) -> Options:
+        self._source()  # raises before the weights are loaded, which takes long
         fields = self.options()
         options = call_options(fields, stop, overrides)
         if options.request.grammar is not None or not (options.thinking or _is_free_text(messages)):
@@ -308,10 +315,12 @@ class LlamaCppChat(LlamaCppFields):
             tokens, request, vocabulary, sink, stream=stream, marks=prompt.marks, cut=cut
         )
 
-    def _compiled(self, vocabulary: Vocabulary) -> ChatTemplate:
-        # jinja2 comes with llama-cpp-python, which is there where a model is loaded.
-        from ragweave.llamacpp.template import PLAIN, ChatTemplate
+    def _source(self) -> str:
+        """Return the chat template in use: Jinja text, or `plain`.
 
+        Raises:
+            UnusableModelError: The file has none, and none was given.
+        """
         source = self.chat_template or self._facts.template
         if source is None:
             raise UnusableModelError(
@@ -319,6 +328,15 @@ class LlamaCppChat(LlamaCppFields):
                 "an instruct model, pass a template (chat_template=…), or set chat_template=plain, "
                 "which makes the model continue the prompt's text"
             )
+        return source
+
+    def _compiled(self, vocabulary: Vocabulary) -> ChatTemplate:
+        # jinja2 comes with llama-cpp-python, which is there where a model is loaded.
+        from ragweave.llamacpp.template import PLAIN, ChatTemplate
+
+        source = self._source()
+        if not self.chat_template and is_base_model(self._facts):
+            _warn_of_base_model(self.path)
         source = PLAIN if source == "plain" else source
         if self._template is None or self._template[0] != source:
             names = {
@@ -327,6 +345,16 @@ class LlamaCppChat(LlamaCppFields):
             }
             self._template = source, ChatTemplate(source, vocabulary.control_texts, **names)
         return self._template[1]
+
+
+@cache
+def _warn_of_base_model(path: str) -> None:
+    """Say once of each file what to expect of it."""
+    _LOGGER.warning(
+        "%s looks like a base model, which continues text and does not follow instructions, though "
+        "it has a chat template: use an instruct model, or set chat_template=plain",
+        Path(path).name,
+    )
 
 
 def _finished(event: object) -> Finished:

@@ -107,7 +107,7 @@ class Core:
                 f"{facts.path.name} ({facts.architecture}) is an embedding model and does not "
                 "generate text"
             )
-        _check_types(lib, facts)
+        check_types(facts)
         self._extra_buffers = extra_buffers
         self.in_memory = in_main_memory(settings.n_gpu_layers)
         """Whether the model lives in main memory: no layer is offloaded."""
@@ -272,12 +272,14 @@ def _bytes(state: State) -> Any:
     return state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
 
 
-def _check_types(lib: Any, facts: GGUFFacts) -> None:
+def check_types(facts: GGUFFacts) -> None:
     """Check that this build knows every tensor type of the file.
 
     Raises:
+        MissingExtraError: llama-cpp-python is not installed.
         UnusableModelError: A type is newer than the build.
     """
+    lib = bind()
     known = int(getattr(lib, "GGML_TYPE_COUNT", 1 << 31))
     unknown = sorted(name for number, name in facts.tensor_types.items() if number >= known)
     if unknown:

@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -23,7 +24,7 @@ from typing import Any
 
 from ragweave.errors import ModelError, RagweaveError, UnusableModelError
 from ragweave.llamacpp.binding import cache_bytes, context_length, in_main_memory
-from ragweave.llamacpp.core import Core, CoreSettings
+from ragweave.llamacpp.core import Core, CoreSettings, check_types
 from ragweave.llamacpp.decoder import Decoder
 from ragweave.llamacpp.gguf import GGUFFacts, read_gguf
 from ragweave.llamacpp.guard import extra_buffers
@@ -201,7 +202,8 @@ class Engine:
         """
         settings = settings or CoreSettings()
         self.facts: GGUFFacts = read_gguf(path)
-        extra = extra_buffers(self.facts, settings.repack, n_gpu_layers=settings.n_gpu_layers)
+        check_types(self.facts)
+        extra = extra_buffers(self.facts, settings.repack, asdict(settings))
         core = load_core(self.facts, settings, extra_buffers=extra, most=most)
         self.vocabulary = core.vocabulary
         self.n_ctx = core.n_ctx

@@ -1,32 +1,30 @@
-"""Whether llama.cpp may repack the weights for this processor: tried in a child process first.
+"""Whether a model runs on this machine, and with which weights: tried in a child process first.
+
+A build of llama.cpp that does not suit the processor or GPU ends the process at the first batch.
+So before the first load on each build, processor, placement and kind of model, a child process
+decodes a long and a short batch. The verdict is cached, so that later starts need no trial.
 
 llama.cpp's "extra buffers" repack weights for AMX and the like. Compiled by gcc 11 or 12, the AMX
-path ends the process with a segmentation fault at the first batch (llama.cpp#20824). So where AMX
-would be used, a child process decodes a long and a short batch first. If it crashes, the model is
-loaded without extra buffers: slower, but safe. The verdict is cached, so that later starts need
-no trial.
+path crashes (llama.cpp#20824). If the child crashes with extra buffers and does not without them,
+the model is loaded without: slower, but safe.
 
-On other processors extra buffers can be the slower choice: `measuring.py` finds out.
+Extra buffers can also be the slower choice: `measuring.py` finds out.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
-import ragweave
 from ragweave.errors import UnusableModelError
-from ragweave.llamacpp.binding import bind
+from ragweave.llamacpp.binding import bind, in_main_memory
+from ragweave.llamacpp.child import Ending, is_crash, run_child
 from ragweave.llamacpp.gguf import GGUFFacts
+from ragweave.llamacpp.library import REBUILD
 from ragweave.llamacpp.verdicts import (
     Verdict,
     keep_verdict,
@@ -38,13 +36,12 @@ from ragweave.llamacpp.verdicts import (
 _LOGGER = logging.getLogger("ragweave.llamacpp")
 
 Repack = Literal["auto", "on", "off"]
-"""`auto` tries extra buffers in a child process where they are known to crash; `on` and `off` use
-them, or not, without a trial."""
+"""`auto` tries a model in a child process before its first load; `on` and `off` use extra buffers,
+or not, without a trial."""
 
 _FLAGS = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
-REBUILD = (
-    "CC=gcc-13 CXX=g++-13 pip install --force-reinstall --no-cache-dir --no-deps "
-    "--no-binary llama-cpp-python llama-cpp-python (a newer compiler), or the same without AMX: "
+REBUILD_AMX = (
+    f"CC=gcc-13 CXX=g++-13 {REBUILD} (a newer compiler), or the same without AMX: "
     f"CMAKE_ARGS='-DGGML_AMX_TILE=OFF -DGGML_AMX_INT8=OFF -DGGML_AMX_BF16=OFF "
     f'-DCMAKE_C_FLAGS="{_FLAGS}" -DCMAKE_CXX_FLAGS="{_FLAGS}"\''
 )
@@ -54,9 +51,6 @@ Inferred from llama.cpp#20824, which names gcc 11 and 12; not tried on a process
 """
 
 NAN = "the model computed NaN logits"
-FAILED = 3
-"""Exit code of a trial whose model could not be used, and which reported why."""
-_CRASHES = {"SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE", "SIGABRT"}
 _SECONDS, _SECONDS_A_GB = 120.0, 60.0
 
 
@@ -82,6 +76,8 @@ class Outcome:
     error: str = ""
     """Why the model could not be used, where the trial reported it."""
     speed: Speed | None = None
+    began: bool = True
+    """Whether the process got as far as loading the model."""
 
     @property
     def cause(self) -> str:
@@ -91,7 +87,7 @@ class Outcome:
     @property
     def crashed(self) -> bool:
         """Whether the same would happen again; a child killed from outside does not count."""
-        return self.ending in _CRASHES or self.ending.startswith("exit code")
+        return self.began and is_crash(self.ending)
 
     @property
     def lasting(self) -> bool:
@@ -106,8 +102,8 @@ Trial = Callable[[GGUFFacts, dict[str, Any]], Outcome]
 def extra_buffers(
     facts: GGUFFacts,
     repack: Repack,
+    settings: Mapping[str, Any] = MappingProxyType({}),
     *,
-    n_gpu_layers: int = -1,
     trial: Trial | None = None,
     info: str | None = None,
 ) -> bool:
@@ -116,26 +112,38 @@ def extra_buffers(
     Args:
         facts: The model.
         repack: The caller's choice.
-        n_gpu_layers: Layers on a GPU; where all are, nothing is repacked.
+        settings: How the model is loaded; `n_gpu_layers` and `flash_attention` decide which of
+            llama.cpp's code runs, and the child loads the model with them.
         trial: Tries the model in a child process; None: `run_trial`.
         info: llama.cpp's description of this system; None asks llama.cpp.
 
     Raises:
-        UnusableModelError: The child crashes both with extra buffers and without them.
+        UnusableModelError: The child crashes both with extra buffers and without them, or is
+            killed.
     """
     if repack != "auto":
         return repack == "on"
     info = system_info() if info is None else info
-    if all_on_gpu(facts, n_gpu_layers):
-        return True
-    path = verdict_file(facts, info)
+    path = verdict_path(facts, info, settings)
     known = read_verdict(path)
-    if known is None and uses_amx(info):
-        return _decide(facts, trial or run_trial, path)
-    if known is not None and not known.extra:
+    if known is None:
+        one = _OneTrial(facts, settings, trial or run_trial, uses_amx(info))
+        extra = _decide(one, path)
+        if not extra:
+            return False
+    elif not known.extra:
         return False
+    if all_on_gpu(facts, settings.get("n_gpu_layers", -1)):
+        return True
     faster = read_verdict(speed_file(facts, info))
     return faster is None or faster.extra
+
+
+def verdict_path(facts: GGUFFacts, info: str, settings: Mapping[str, Any]) -> Path:
+    """Return the file that caches the verdict on a model that is loaded with these settings."""
+    layers = settings.get("n_gpu_layers", -1)
+    place = "gpu" if all_on_gpu(facts, layers) else "cpu" if in_main_memory(layers) else "both"
+    return verdict_file(facts, info, place, flash_attention=settings.get("flash_attention"))
 
 
 def uses_amx(info: str) -> bool:
@@ -151,52 +159,72 @@ def system_info() -> str:
 
 def run_trial(facts: GGUFFacts, settings: dict[str, Any]) -> Outcome:
     """Load a model in a child process, decode a long and a short batch; return the outcome."""
-    if not sys.executable or getattr(sys, "frozen", False):
-        return Outcome(ending="no Python interpreter to run it with")
     seconds = _SECONDS + _SECONDS_A_GB * facts.size / 1e9
-    try:
-        done = subprocess.run(  # noqa: S603 - this interpreter, our own module
-            _command(facts, settings),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env=_environment(),
-        )
-    except subprocess.TimeoutExpired:
-        return Outcome(ending=f"a timeout after {seconds:.0f} s")
-    return _outcome(done.returncode, done.stdout)
+    job = {"path": str(facts.path), **settings}
+    return _outcome(run_child("ragweave.llamacpp.trial", job, seconds))
 
 
-def _decide(facts: GGUFFacts, trial: Trial, path: Path) -> bool:
+@dataclass(frozen=True)
+class _OneTrial:
+    """What is to be tried."""
+
+    facts: GGUFFacts
+    settings: Mapping[str, Any]
+    trial: Trial
+    amx: bool
+
+    def __call__(self, *, extra: bool) -> Outcome:
+        _LOGGER.info("trying %s in a child process", self.facts.path.name)
+        loads = {name: self.settings.get(name) for name in ("n_gpu_layers", "flash_attention")}
+        given = {name: value for name, value in loads.items() if value is not None}
+        return self.trial(self.facts, {**given, "extra_buffers": extra})
+
+
+def _decide(one: _OneTrial, path: Path) -> bool:
     """Try with extra buffers, then without; cache the verdict."""
-    first = trial(facts, {"extra_buffers": True})
+    first = one(extra=True)
     if first.speed is not None:
-        keep_verdict(path, facts, Verdict(extra=True))
+        keep_verdict(path, one.facts, Verdict(extra=True))
         return True
-    second = trial(facts, {"extra_buffers": False})
+    if not first.began:
+        _LOGGER.info("%s could not be tried: %s", one.facts.path.name, first.ending)
+        return not one.amx
+    second = one(extra=False)
     if second.ending:
-        raise UnusableModelError(
-            f"llama.cpp can't run {facts.path.name} on this machine: a trial ended with "
-            f"{first.cause}, and one without extra buffers with {second.ending}; rebuild "
-            f"llama-cpp-python for this processor, or set repack=on or repack=off to skip the trial"
-        )
+        raise UnusableModelError(_refusal(one, first, second))
     if second.speed is None:
         # The model itself is unusable: loading it will say why.
         return not first.ending
+    advice = "repacked weights need more memory than there seems to be"
     if first.lasting:
-        keep_verdict(path, facts, Verdict(extra=False, cause=first.cause))
+        keep_verdict(path, one.facts, Verdict(extra=False, cause=first.cause))
+        advice = f"to make it faster: {REBUILD_AMX if one.amx else REBUILD}"
     _LOGGER.warning(
         "llama.cpp ended with %s when %s was tried with weights repacked for this processor; it "
-        "now runs without repacking (extra buffers off), which is safe but slower. To make it "
-        "faster: %s",
+        "now runs without repacking (extra buffers off), which is safe but slower; %s",
         first.cause,
-        facts.path.name,
-        REBUILD,
+        one.facts.path.name,
+        advice,
     )
     return False
+
+
+def _refusal(one: _OneTrial, first: Outcome, second: Outcome) -> str:
+    name = one.facts.path.name
+    ended = f"ended with {first.cause}, and one without extra buffers with {second.ending}"
+    skip = "set repack=on or repack=off to skip the trial"
+    if second.crashed:
+        on_gpu = not in_main_memory(one.settings.get("n_gpu_layers", -1))
+        where = "GPU, set n_gpu_layers=0 to do without it" if on_gpu else f"processor ({REBUILD})"
+        return (
+            f"llama.cpp can't run {name} on this machine: a trial {ended}; rebuild "
+            f"llama-cpp-python for this {where}, or {skip}"
+        )
+    return (
+        f"{name} could not be tried: a child process that loads it {ended}, as where it is killed "
+        "or memory is short: free memory, lower the n_ctx of other models that are loaded, use a "
+        f"smaller file, or {skip}"
+    )
 
 
 def all_on_gpu(facts: GGUFFacts, n_gpu_layers: int) -> bool:
@@ -206,34 +234,11 @@ def all_on_gpu(facts: GGUFFacts, n_gpu_layers: int) -> bool:
     return n_gpu_layers < 0 or n_gpu_layers > (facts.layers or n_gpu_layers)
 
 
-def _command(facts: GGUFFacts, settings: dict[str, Any]) -> list[str]:
-    job = json.dumps({"path": str(facts.path), **settings})
-    # -P: a file in the caller's folder must not shadow a module.
-    return [sys.executable, "-P", "-m", "ragweave.llamacpp.trial", job]
-
-
-def _environment() -> dict[str, str]:
-    """Return the child's environment, in which it imports the same ragweave."""
-    home = str(Path(ragweave.__file__).parents[1])
-    paths = [home, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    path = os.pathsep.join(filter(None, dict.fromkeys(paths)))
-    # ggml would start a debugger to show where it aborted.
-    return {**os.environ, "PYTHONPATH": path, "GGML_NO_BACKTRACE": "1"}
-
-
-def _outcome(code: int, output: str) -> Outcome:
-    """Interpret a child's exit code and output, whose last line is JSON if it ended normally."""
-    if code < 0:
-        try:
-            return Outcome(ending=signal.Signals(-code).name)
-        except ValueError:
-            return Outcome(ending=f"signal {-code}")
-    lines = output.strip().splitlines()
-    result: Any = None
-    with suppress(ValueError):
-        result = json.loads(lines[-1]) if lines else None
-    if code == FAILED and isinstance(result, dict):
-        return Outcome(error=str(result.get("error")))
-    if code == 0 and isinstance(result, dict):
-        return Outcome(speed=Speed(float(result["prefill"]), float(result["generation"])))
-    return Outcome(ending=f"exit code {code}")
+def _outcome(ending: Ending) -> Outcome:
+    """Read what a trial reported."""
+    if ending.result is None:
+        return Outcome(ending=ending.failure, began=ending.began)
+    if ending.code:
+        return Outcome(error=str(ending.result.get("error")))
+    speed = Speed(float(ending.result["prefill"]), float(ending.result["generation"]))
+    return Outcome(speed=speed)

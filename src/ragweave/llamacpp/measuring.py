@@ -21,6 +21,7 @@ from ragweave.llamacpp.guard import (
     extra_buffers,
     run_trial,
     system_info,
+    verdict_path,
 )
 from ragweave.llamacpp.verdicts import (
     SLOWER,
@@ -28,7 +29,6 @@ from ragweave.llamacpp.verdicts import (
     keep_verdict,
     read_verdict,
     speed_file,
-    verdict_file,
 )
 
 _TURNS, _ENOUGH = 3, 60.0
@@ -73,15 +73,15 @@ def measure_buffers(
         UnusableModelError: The child crashes both with extra buffers and without them.
     """
     info, trial = system_info() if info is None else info, trial or run_trial
-    layers = settings.get("n_gpu_layers", -1)
-    extra = extra_buffers(facts, repack, n_gpu_layers=layers, trial=trial, info=info)
+    extra = extra_buffers(facts, repack, settings, trial=trial, info=info)
 
     def tried(choice: bool) -> Outcome:
         return trial(facts, {**settings, "extra_buffers": choice})
 
-    if repack != "auto" or all_on_gpu(facts, layers):
+    if repack != "auto" or all_on_gpu(facts, settings.get("n_gpu_layers", -1)):
         return Measurement(extra, {extra: tried(extra)})
-    known = read_verdict(verdict_file(facts, info))
+    path = verdict_path(facts, info, settings)
+    known = read_verdict(path)
     if known is not None and not known.extra:
         return Measurement(extra, {extra: tried(extra)}, known, kept=True)
     turns = _in_turns(tried)
@@ -89,8 +89,8 @@ def measure_buffers(
     verdict = _compared(turns[True], turns[False])
     if verdict is None:
         return Measurement(extra, best)
-    file = speed_file if verdict.cause in ("", SLOWER) else verdict_file
-    kept = keep_verdict(file(facts, info), facts, verdict)
+    of_speed = verdict.cause in ("", SLOWER)
+    kept = keep_verdict(speed_file(facts, info) if of_speed else path, facts, verdict)
     return Measurement(verdict.extra if kept else extra, best, verdict, kept=kept)
 
 

@@ -240,9 +240,9 @@ class LlamaCppFields(BaseChatModel):
     flash_attention: bool | None = None
     """None leaves it to llama.cpp."""
     repack: Repack = "auto"
-    """Whether llama.cpp may repack weights for this processor: `on`, `off`, or `auto`, which tries
-    it in a child process where some builds are known to crash, and uses what `ragweave doctor
-    --model` measured to be faster."""
+    """Whether llama.cpp may repack weights for this processor: `on`, `off`, or `auto`, which runs
+    the model in a child process before its first load, as some builds crash, and uses what
+    `ragweave doctor --model` measured to be faster."""
     chat_template: str | None = None
     """Jinja text (not its file) that replaces the file's own; `plain` joins the messages' texts, for a base model
     to continue."""

@@ -15,17 +15,21 @@ from typing import Any
 import numpy as np
 
 from ragweave.errors import ModelError, RagweaveError
+from ragweave.llamacpp.binding import load
+from ragweave.llamacpp.child import BEGAN, FAILED, leave_no_core
 from ragweave.llamacpp.core import Core, CoreSettings, Run
 from ragweave.llamacpp.gguf import read_gguf
-from ragweave.llamacpp.guard import FAILED, NAN
+from ragweave.llamacpp.guard import NAN
 
 _TEXT = "The measure keeps sentences that help the model to write the answer. "
 
 
 def main(arguments: list[str]) -> int:
     """Run the trial that the argument describes; return the process's exit code."""
-    _leave_no_core()
+    leave_no_core()
     job = json.loads(arguments[0])
+    print(BEGAN, flush=True)  # noqa: T201
+    load()  # the library was checked before this process was started
     try:
         speed = measure(**job)
     except RagweaveError as error:
@@ -76,15 +80,6 @@ def _next(core: Core, run: Run, row: int) -> int:
     if not np.isfinite(logits.max()):
         raise ModelError(NAN)
     return int(logits.argmax())
-
-
-def _leave_no_core() -> None:
-    """Keep a crash from leaving a core file behind."""
-    try:
-        import resource
-    except ImportError:  # Windows has neither the module nor such files
-        return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 if __name__ == "__main__":

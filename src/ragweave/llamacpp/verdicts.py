@@ -1,21 +1,27 @@
-"""Verdicts on extra buffers, cached by library build, processor, architecture and quantisation.
+"""Verdicts on models, cached by library build, processor, placement and kind of model.
 
-That they crash holds for all models of a kind. Which choice is faster is a matter of one model: the
-rows of a smaller one may not fit the blocks of its quantisation, and are then stored otherwise.
+Whether a model crashes holds for all of its architecture and quantisation. Whether extra buffers
+make it faster is a matter of one model: the rows of a smaller one may not fit the blocks of its
+quantisation, and are then stored otherwise.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import logging
 import os
+import platform
 import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from ragweave.llamacpp.binding import bind
 from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.tools.files import parse_json, write_atomic
 
@@ -33,9 +39,18 @@ class Verdict:
     """Why not: how the process failed, or `slower`."""
 
 
-def verdict_file(facts: GGUFFacts, info: str) -> Path:
-    """Return the file that caches the verdict on this build, processor and kind of model."""
-    return _file(_kind(facts, info))
+def verdict_file(
+    facts: GGUFFacts, info: str, place: str = "cpu", *, flash_attention: bool | None = None
+) -> Path:
+    """Return the file that caches the verdict on this build, processor and kind of model.
+
+    Args:
+        facts: The model.
+        info: llama.cpp's description of this system.
+        place: Where the layers are: `cpu`, `gpu` or `both`.
+        flash_attention: The setting of the load.
+    """
+    return _file([*_kind(facts, info), _processor(), place, flash_attention])
 
 
 def speed_file(facts: GGUFFacts, info: str) -> Path:
@@ -53,13 +68,38 @@ def _file(key: list[object]) -> Path:
     return cache_folder() / "llamacpp" / f"{digest}.json"
 
 
+def library_file() -> Path | None:
+    """Return the file that says that this build loads on this processor; None without a build."""
+    return _file(["library", _build(), _processor()]) if _library() else None
+
+
 def _build() -> str:
-    """Identify the library by its version and its files, which a rebuild changes."""
-    module = bind()
-    home = Path(str(module.__file__)).parent / "lib"
-    files = sorted(home.glob("*ggml-cpu*")) if home.is_dir() else []
+    """Identify the library by its version and its files, which a rebuild changes; load nothing."""
+    version = ""
+    with suppress(metadata.PackageNotFoundError):  # only unpacked somewhere
+        version = metadata.version("llama-cpp-python")
+    home = _library()
+    files = sorted(home.glob("*ggml-cpu*")) if home is not None and home.is_dir() else []
     stamps = [f"{one.name}:{one.stat().st_size}:{one.stat().st_mtime_ns}" for one in files]
-    return "|".join([str(module.__version__), *stamps])
+    return "|".join([version, *stamps])
+
+
+def _library() -> Path | None:
+    """Return the folder of the library; None where llama-cpp-python is not installed."""
+    found = importlib.util.find_spec("llama_cpp")
+    return Path(found.origin).parent / "lib" if found is not None and found.origin else None
+
+
+def _processor() -> str:
+    """Identify the processor: several machines may share the folder of the cache.
+
+    llama.cpp's own description says what it was compiled for.
+    """
+    listing = Path("/proc/cpuinfo")
+    lines = listing.read_text("utf-8", "replace").splitlines() if listing.is_file() else []
+    found = {line.partition(":")[0].strip(): line for line in reversed(lines)}
+    named = [found[key] for key in ("model name", "flags", "Features") if key in found]
+    return "|".join([platform.machine(), platform.processor(), *named])
 
 
 def read_verdict(path: Path) -> Verdict | None:
@@ -80,6 +120,11 @@ def keep_verdict(path: Path, facts: GGUFFacts, verdict: Verdict) -> bool:
         "architecture": facts.architecture,
         "quantisation": facts.quantisation,
     }
+    return keep(path, content)
+
+
+def keep(path: Path, content: Mapping[str, Any]) -> bool:
+    """Write an object, whole or not at all, and return whether it was written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(content), sync=False)
