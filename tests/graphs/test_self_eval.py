@@ -81,6 +81,15 @@ def test_nothing_found_is_closed_book() -> None:
     assert events(state) == ["no_passages_found", "answered_without_documents"]
 
 
+def test_unknown_without_a_document_says_why() -> None:
+    graph, _, retriever = built("No", "Unknown")
+    state = final_state(graph, "Who?")
+    assert (state["status"], retriever.queries) == ("unknown", [])
+    last = state["notes"][-1]
+    assert last["event"] == "unknown_without_documents"
+    assert last["detail"] == {"why": "judged known"}
+
+
 def test_given_passages_take_the_place_of_decision_and_retrieval() -> None:
     model, judge = ScriptedChat(replies=["Ada"]), ScriptedChat(replies=["No"])
     out = build_graph("self_eval", model=model, judge=judge).invoke(

@@ -103,6 +103,23 @@ def test_known_is_answered_directly_with_one_big_call() -> None:
     assert [one["pool"] for one in state["candidates"].values()] == ["direct"]
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_a_run_that_ends_unknown_without_a_document_says_why(again: bool) -> None:
+    big = ScriptedChat(replies=["Unknown", "Unknown"])
+    state = run(model=big, proxy=small(judge="<Known(True)>"), second_look=again)
+    assert (state["status"], bool(state["passages"])) == ("unknown", again)
+    why = [one["detail"] for one in state["notes"] if one["event"] == "unknown_without_documents"]
+    assert why == ([] if again else [{"why": "judged known"}])
+
+
+def test_a_second_look_that_finds_nothing_says_so() -> None:
+    big = ScriptedChat(replies=["Unknown", "Ada"])
+    nothing = OwnListRetriever()
+    state = run(model=big, proxy=small(judge="<Known(True)>"), retriever=nothing)
+    (last,) = [one for one in state["notes"] if one["event"] == "answered_without_documents"]
+    assert last["detail"] == {"why": "nothing was found"}
+
+
 def test_known_claims_are_not_searched() -> None:
     proxy = small(judge=lambda seen: f"<Known({'year' in seen.task['question']})>")
     state = run(proxy=proxy)

@@ -198,9 +198,14 @@ def to_rewrite(state: RAGState, options: NecessityOptions) -> Goto:
     return "not known" if options.rewrite else "not rewritten"
 
 
+def looks_again(_state: RAGState, options: NecessityOptions) -> bool:
+    """Say whether a verdict of known that the direct answer belies counts as not known."""
+    return options.second_look
+
+
 def to_second_look(state: RAGState, options: NecessityOptions) -> str:
     """Route: a verdict of known that the direct answer belies counts as not known."""
-    if state["status"] == "answered" or not options.second_look:
+    if state["status"] == "answered" or not looks_again(state, options):
         return "answered"
     return "not known" if options.rewrite else "not rewritten"
 
