@@ -102,7 +102,8 @@ class NecessityOptions(GateOptions):
     proxy_top_p: float | None = 0.85
     """Nucleus of the draft answer (released code); None leaves it to the model."""
     proxy_tokens: int | None = 512
-    """Most tokens of the draft answer (released code); None leaves it to the model."""
+    """Most tokens of the draft answer (released code); None leaves it to the model. Unless it is
+    set, the draft of a short answer has 256 at most, but under a paper's profile."""
 
     @property
     def gate_role(self) -> Role | None:
