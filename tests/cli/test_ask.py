@@ -239,6 +239,30 @@ def test_compare_shows_what_the_other_methods_answer_where_one_fails(
             assert "error" not in direct
 
 
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ("1932", "Answered without your documents: judged known"),
+        ("Unknown", "Unknown, and none of your documents was read: judged known"),
+    ],
+)
+def test_a_run_that_read_no_document_says_so(
+    kb: Path, capsys: pytest.CaptureFixture[str], answer: str, line: str
+) -> None:
+    def said(seen: Any) -> str:
+        return "No" if seen.task["task"] == "need" else answer
+
+    asked: Any = {"kb": str(kb), "model": ScriptedChat(replies=said)}
+    ask("When was the Old Bridge opened?", method="self_eval", **asked)
+    assert line in capsys.readouterr().out
+    both = ("When was the Old Bridge opened?", "self_eval,concat")
+    compare(*both, **asked)
+    assert f"self_eval: {line}" in capsys.readouterr().out
+    compare(*both, **asked, json=True)
+    lines = [one["without_documents"] for one in json.loads(capsys.readouterr().out)]
+    assert lines == [line, ""]
+
+
 def test_compare_asks_one_method_after_another(
     kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

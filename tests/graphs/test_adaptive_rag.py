@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.loops import final_state
+from tests.loops import events, final_state
 from tests.scripted import OwnListRetriever, ScriptedChat, documents
 
 from ragweave import build_graph
@@ -34,6 +34,20 @@ def test_a_single_round_reads_all_that_it_finds(options: dict[str, Any]) -> None
 def test_a_second_look_reads_all_that_it_finds() -> None:
     out, _ = run(["So the answer is Unknown.", ADA], strategy="none", k_one=20)
     assert len(out["passages"]) == 20
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_unknown_without_a_document_is_noted_where_the_run_ends(again: bool) -> None:
+    graph = build_graph(
+        "adaptive_rag",
+        model=ScriptedChat(replies=["So the answer is Unknown."]),
+        retriever=OwnListRetriever(documents=FOUND),
+        strategy="none",
+        second_look=again,
+    )
+    state = final_state(graph, QUESTION)
+    assert (state["status"], len(state["passages"])) == ("unknown", 15 if again else 0)
+    assert ("unknown_without_documents" in events(state)) is not again
 
 
 @pytest.mark.parametrize("samples", [1, 2])

@@ -92,6 +92,26 @@ async def test_eleven_calls_of_which_five_in_sequence(how: str) -> None:
     assert tasks(model) == {"reason": 2, "recall": 1, "topic": 1, "filter": 6, "extract": 1}
 
 
+@pytest.mark.parametrize(
+    ("options", "reasoning", "passage", "ids"),
+    [({}, 384, 256, 52), ({"k": 3}, 384, 256, 44), ({"reply_tokens": 100}, 100, 100, 52)],
+)
+def test_each_step_has_a_reply_limit_of_its_own(
+    options: dict[str, int], reasoning: int, passage: int, ids: int
+) -> None:
+    model = ScriptedChat(replies=script())
+    run(model=model, **options)
+    limits = {(seen.task["task"], seen.settings["max_tokens"]) for seen in model.seen if seen.task}
+    assert limits == {
+        ("reason", reasoning),
+        ("recall", passage),
+        ("topic", 32),
+        ("filter", passage),
+        ("filter", ids),
+        ("extract", 64),
+    }
+
+
 def test_calls_of_a_stage_run_at_once() -> None:
     # external, internal and topic wait for each other, as do the three filters' turns
     model = ScriptedChat(replies=script(), together=3)

@@ -158,12 +158,14 @@ class TestUncertaintyGate(MethodTests):
     doubtful = unsure("Karl Oster", Karl=0.5, Oster=0.5)
     words = ("Karl Oster", "Karl Brenner", "Ada Brenner")
     sampled = Setting(options={"gate": "variance"}, replies=(*words, "Ada Brenner"))
+    unknowing = Setting(replies={"gate": "Ada", "answer": "Unknown"})
     option_cases = {
         "gate": OptionCase("variance", Setting(replies=(*words, "Ada Brenner"))),
         "gate_tokens": OptionCase(10),
         "profile": OptionCase("slimplm"),
         "gate_samples": OptionCase(2, sampled),
         "threshold": OptionCase(0.001, Setting(replies=("Ada Brenner",))),
+        "second_look": OptionCase(False, unknowing),
         "ask_again": OptionCase(False, Setting(replies={"gate": "Ada", "answer": "<passage 1>"})),
     }
     more_settings = (

@@ -143,7 +143,9 @@ class TestAdaptive(MethodTests):
 class TestSelfEval(MethodTests):
     method = "self_eval"
     replies = {"need": "Yes", "answer": "Ada Brenner"}
-    more_settings = [Setting(replies={**replies, "need": "No"})]
+    knowing = Setting(replies={"need": "No", "answer": "Unknown"})
+    option_cases = {"second_look": OptionCase(False, knowing)}
+    more_settings = [Setting(replies={**replies, "need": "No"}), knowing]
 
 
 class TestSkrKnn(MethodTests):
@@ -167,10 +169,17 @@ class TestSkrKnn(MethodTests):
         return Setting(options=options, parts={"embeddings": HashEmbeddings()})
 
     @property
+    def unknowing(self) -> Setting:
+        options = {"training": self.files[0], "neighbours": 3}
+        parts = {"embeddings": HashEmbeddings()}
+        return Setting(options=options, parts=parts, replies=["Unknown"])
+
+    @property
     def option_cases(self) -> dict[str, OptionCase]:
         return {
             "training": OptionCase(self.files[1], Setting(options={"prior": 0.7})),
             "neighbours": OptionCase(3),
+            "second_look": OptionCase(False, self.unknowing),
         }
 
 

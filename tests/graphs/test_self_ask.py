@@ -25,7 +25,7 @@ def built(*replies: str, retriever: Any = None, **options: Any) -> tuple[Compile
 
 
 def test_no_follow_up_is_one_call() -> None:
-    graph, model, retriever = built("No.\nSo the final answer is: six")
+    graph, model, retriever = built("No.\nSo the final answer is: six", second_look=False)
     out = graph.invoke({"question": "How many sides has a hexagon?"})
     assert (out["answer"], out["status"], out["truncated"]) == ("six", "answered", False)
     assert (len(model.seen), retriever.queries, out["passages"]) == (1, [], [])
@@ -45,6 +45,31 @@ def test_a_prompt_of_ones_own_has_examples_of_its_own() -> None:
         out = graph.invoke({"question": "Where?"})
         assert out["answer"] == answer
         assert model.seen[0].text.startswith("Question: Who laid the stone?")
+
+
+def test_an_answer_before_any_follow_up_is_asked_for_again_over_what_the_question_finds() -> None:
+    graph, model, retriever = built("No.\nSo the final answer is: Eastport", "Norland.", FINAL)
+    state = final_state(graph, "Where is the light?")
+    assert retriever.queries == ["Where is the light?"]
+    assert (state["answer"], len(model.seen)) == ("Norland", 3)
+    assert [doc.id for doc in state["passages"]] == ["p0", "p1"]
+    assert events(state) == ["answered_before_search"]
+    assert "Eastport" not in model.seen[-1].text
+
+
+def test_the_question_is_looked_up_in_passages_that_were_given() -> None:
+    model = ScriptedChat(replies=["So the final answer is: Eastport", "Norland.", FINAL])
+    graph = build_graph("self_ask", model=model)
+    out = graph.invoke({"question": "Where is the light?", "passages": ["It is in Norland."]})
+    assert (out["answer"], len(out["passages"])) == ("Norland", 1)
+
+
+@pytest.mark.parametrize("more", [{"profile": "paper"}, {"retriever": None}])
+def test_an_answer_before_any_follow_up_stands(more: dict[str, Any]) -> None:
+    given = {"retriever": ListRetriever(documents=DOCS), **more}
+    model = ScriptedChat(replies=["So the final answer is: Eastport"])
+    out = build_graph("self_ask", model=model, **given).invoke({"question": "Where?"})
+    assert (out["answer"], len(model.seen)) == ("Eastport", 1)
 
 
 def test_a_follow_up_is_retrieved_read_and_shown() -> None:

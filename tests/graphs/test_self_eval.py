@@ -81,6 +81,40 @@ def test_nothing_found_is_closed_book() -> None:
     assert events(state) == ["no_passages_found", "answered_without_documents"]
 
 
+def test_what_was_said_to_be_known_and_is_not_is_searched_for() -> None:
+    graph, model, retriever = built("No", "Unknown", "Ada Brenner")
+    state = final_state(graph, "Who built the light?")
+    assert retriever.queries == ["Who built the light?"]
+    assert (state["answer"], state["usage"]["calls"]) == ("Ada Brenner", 3)
+    assert model.seen[2].passages == [doc.page_content for doc in DOCS]
+    assert [doc.id for doc in state["passages"]] == ["p0", "p1"]
+    assert [one["answer"] for one in state["candidates"].values()] == ["Unknown", "Ada Brenner"]
+    assert events(state) == []
+
+
+def test_there_is_one_second_look() -> None:
+    graph, model, retriever = built("No", "Unknown")
+    out = graph.invoke({"question": "Who?"})
+    assert (out["status"], len(model.seen), len(retriever.queries)) == ("unknown", 3, 1)
+
+
+@pytest.mark.parametrize("more", [{"profile": "paper"}, {"retriever": None}])
+def test_no_second_look(more: dict[str, Any]) -> None:
+    given = {"retriever": ListRetriever(documents=DOCS), **more}
+    model = ScriptedChat(replies=["No", "Unknown"])
+    out = build_graph("self_eval", model=model, **given).invoke({"question": "Who?"})
+    assert (out["status"], len(model.seen)) == ("unknown", 2)
+
+
+def test_unknown_without_a_document_says_why() -> None:
+    graph, _, retriever = built("No", "Unknown", second_look=False)
+    state = final_state(graph, "Who?")
+    assert (state["status"], retriever.queries) == ("unknown", [])
+    last = state["notes"][-1]
+    assert last["event"] == "unknown_without_documents"
+    assert last["detail"] == {"why": "judged known"}
+
+
 def test_given_passages_take_the_place_of_decision_and_retrieval() -> None:
     model, judge = ScriptedChat(replies=["Ada"]), ScriptedChat(replies=["No"])
     out = build_graph("self_eval", model=model, judge=judge).invoke(

@@ -103,6 +103,23 @@ def test_known_is_answered_directly_with_one_big_call() -> None:
     assert [one["pool"] for one in state["candidates"].values()] == ["direct"]
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_a_run_that_ends_unknown_without_a_document_says_why(again: bool) -> None:
+    big = ScriptedChat(replies=["Unknown", "Unknown"])
+    state = run(model=big, proxy=small(judge="<Known(True)>"), second_look=again)
+    assert (state["status"], bool(state["passages"])) == ("unknown", again)
+    why = [one["detail"] for one in state["notes"] if one["event"] == "unknown_without_documents"]
+    assert why == ([] if again else [{"why": "judged known"}])
+
+
+def test_a_second_look_that_finds_nothing_says_so() -> None:
+    big = ScriptedChat(replies=["Unknown", "Ada"])
+    nothing = OwnListRetriever()
+    state = run(model=big, proxy=small(judge="<Known(True)>"), retriever=nothing)
+    (last,) = [one for one in state["notes"] if one["event"] == "answered_without_documents"]
+    assert last["detail"] == {"why": "nothing was found"}
+
+
 def test_known_claims_are_not_searched() -> None:
     proxy = small(judge=lambda seen: f"<Known({'year' in seen.task['question']})>")
     state = run(proxy=proxy)
@@ -191,9 +208,9 @@ def test_the_draft_alone_is_sampled_as_in_the_released_code() -> None:
     proxy, big = small(), ScriptedChat(replies=["Ada"])
     run(model=big, proxy=proxy)
     asked = {seen.task["task"]: seen.settings for seen in proxy.seen if seen.task}
-    assert asked["recall"] == {"temperature": 0.01, "top_p": 0.85, "max_tokens": 512}
+    assert asked["recall"] == {"temperature": 0.01, "top_p": 0.85, "max_tokens": 256}
     assert asked["judge"] == {"max_tokens": 32}
-    assert asked["rewrite"] == {"max_tokens": 512}
+    assert asked["rewrite"] == {"max_tokens": 288}
     assert big.seen[0].settings == {"max_tokens": 256}
     quiet = small()
     run(proxy=quiet, proxy_temperature=None, proxy_top_p=None, proxy_tokens=None)
@@ -211,6 +228,27 @@ def test_released_profile_sends_the_authors_form() -> None:
     shown = " ".join(str(message.text) for seen in other.seen for message in seen.messages)
     assert "datatime" not in shown
     assert "Course" not in shown
+
+
+LENGTHS: dict[str, tuple[dict[str, Any], int, int]] = {
+    "ours": ({}, 256, 288),
+    "the paper's": ({"profile": "paper"}, 512, 512),
+    "released models": ({"proxy_profile": "released"}, 256, 512),
+    "a long answer": ({"answer_type": "long"}, 512, 512),
+    "a longer draft": ({"proxy_tokens": 400}, 400, 288),
+    "more claims": ({"max_claims": 20}, 256, 576),
+    "shorter replies": ({"reply_tokens": 100}, 100, 100),
+}
+
+
+@pytest.mark.parametrize(("options", "draft", "rewrite"), LENGTHS.values(), ids=LENGTHS)
+def test_draft_and_rewrite_are_as_long_as_they_need_to_be(
+    options: dict[str, Any], draft: int, rewrite: int
+) -> None:
+    proxy = small()
+    run(proxy=proxy, **options)
+    asked = {seen.task["task"]: seen.settings["max_tokens"] for seen in proxy.seen if seen.task}
+    assert (asked["recall"], asked["rewrite"]) == (draft, rewrite)
 
 
 class Margin:

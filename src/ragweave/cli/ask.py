@@ -241,9 +241,13 @@ async def _ask_all(
 
 
 async def _ask(question: str, system: System, graph: CompiledGraph) -> dict[str, Any]:
+    from ragweave.cli.show import without_documents
+
     started = time.perf_counter()
+    state: Mapping[str, Any] = {}
     try:
-        state: Mapping[str, Any] = await graph.ainvoke({"question": question})
+        async for values in graph.astream({"question": question}, stream_mode="values"):
+            state = values
     except Exception as error:  # noqa: BLE001 - what the other methods answer is shown all the same
         seconds = round(time.perf_counter() - started, 3)
         failed = {"method": system.label, "answer": None, "status": "failed"}
@@ -261,6 +265,7 @@ async def _ask(question: str, system: System, graph: CompiledGraph) -> dict[str,
         "input_tokens": usage["input_tokens"],
         "output_tokens": usage["output_tokens"],
         "estimated": usage["estimated"],
+        "without_documents": without_documents(state["notes"]),
         "seconds": round(time.perf_counter() - started, 3),
     }
 
@@ -284,8 +289,11 @@ def _show(question: str, results: Sequence[Mapping[str, Any]]) -> None:
 
     rows = [[one["method"], *_cells(one), f"{one['seconds']:.2f}"] for one in results]
     head = ["method", "answer", "sources", "calls", "tokens in + out", "seconds"]
-    estimated = any(one.get("estimated") for one in results)
-    remarks = ["Token counts are estimated from characters."] if estimated else []
+    remarks = [
+        f"{one['method']}: {said}" for one in results if (said := one.get("without_documents"))
+    ]
+    if any(one.get("estimated") for one in results):
+        remarks.append("Token counts are estimated from characters.")
     show_tables([Table(question, head, rows, remarks)])
 
 

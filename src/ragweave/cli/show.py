@@ -14,7 +14,7 @@ from rich.markup import escape
 from ragweave.cli.record import StepRecord, run_steps
 from ragweave.cli.screen import console, marked_up
 from ragweave.cli.watch import Watch
-from ragweave.state import Citation
+from ragweave.state import Citation, Note
 from ragweave.state.passages import heading_of
 from ragweave.tools.footnotes import footnotes, with_marks
 from ragweave.tools.text.normalize import normalize_answer
@@ -63,12 +63,24 @@ def show_warnings(screen: Any, result: Mapping[str, Any], watch: Watch) -> None:
     for event in dict.fromkeys(note["event"] for note in watch.notes):
         if event in _MESSAGES:
             screen.print(_MESSAGES[event], style="yellow")
-    for note in watch.notes:
-        if note["event"] == "answered_without_documents":
-            why = note["detail"]["why"]
-            screen.print(f"Answered without your documents: {why}", style="yellow")
+    if unread := without_documents(watch.notes):
+        screen.print(unread, style="yellow")
     if result["truncated"]:
         screen.print("A limit on rounds stopped the method before it was done.", style="yellow")
+
+
+_UNREAD = {
+    "answered_without_documents": "Answered without your documents: {why}",
+    "unknown_without_documents": "Unknown, and none of your documents was read: {why}",
+}
+
+
+def without_documents(notes: Iterable[Note]) -> str:
+    """Return the line that says that a run read no document, and why; "" where it read any."""
+    for one in notes:
+        if one["event"] in _UNREAD:
+            return _UNREAD[one["event"]].format(**one["detail"])
+    return ""
 
 
 def show_footnotes(

@@ -39,7 +39,7 @@ from ragweave.nodes.context_filter import (
     context_filter_step,
     generated_answer,
 )
-from ragweave.nodes.judge import NecessityOptions, to_second_look
+from ragweave.nodes.judge import NecessityOptions, looks_again, to_second_look
 from ragweave.nodes.knowledge_filter import KNOWLEDGE_PROMPTS
 from ragweave.nodes.profile import Paper
 from ragweave.nodes.proxy import PROXY_PROMPTS, REFERENCE_PROMPTS, reference_answer
@@ -113,9 +113,14 @@ def to_short_answer(state: RAGState, options: AdaptiveOptions) -> Goto:
     return short_answers(state, "short_answer", "answer") or "short already"
 
 
+def falls_back(state: RAGState, options: AdaptiveOptions) -> bool:
+    """Say whether Unknown sends each passage to Post-Fusion."""
+    return options.fallback and bool(state["passages"])
+
+
 def to_fallback(state: RAGState, options: AdaptiveOptions) -> Goto:
     """Route: Unknown sends each passage to Post-Fusion."""
-    if state["status"] == "answered" or not options.fallback or not state["passages"]:
+    if state["status"] == "answered" or not falls_back(state, options):
         return "answered"
     return branches(state, "post_fusion", options, contexts=one_by_one(state["passages"]))
 
@@ -138,7 +143,7 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
         "answer_vote",
         POOLS,
         options,
-        falls_back=lambda opts: opts.fallback,
+        falls_back=falls_back,
         reader="short_answer",
     )
 
@@ -146,7 +151,8 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     add_begin(graph, parts)
     add_judgement(graph, parts, given="augment")
     graph.add_node("direct", parts.answers(DIRECT), retry_policy=retry)
-    graph.add_node("direct_vote", vote_step("direct_vote", "direct", options))
+    direct_vote = vote_step("direct_vote", "direct", options, falls_back=looks_again)
+    graph.add_node("direct_vote", direct_vote)
     add_rewriting(graph, parts)
     add_blending(graph, parts, merge_strategy)
     graph.add_node("trim", trim_step(options))

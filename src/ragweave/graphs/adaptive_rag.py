@@ -36,7 +36,14 @@ def build(parts: Parts[AdaptiveRagOptions]) -> CompiledGraph:
     for reader in ircot.READERS.values():
         graph.add_node(reader.name, parts.answers(reader), retry_policy=retry)
         graph.add_edge(reader.name, "vote")
-    graph.add_node("vote", vote_step("vote", pools, options, truncated=adaptive_rag.ended_early))
+    vote = vote_step(
+        "vote",
+        pools,
+        options,
+        truncated=adaptive_rag.ended_early,
+        falls_back=adaptive_rag.looks_again,
+    )
+    graph.add_node("vote", vote)
     readers: dict[Hashable, str] = {"read": "answer", "reason": "answer_cot"}
     graph.add_conditional_edges(
         "begin",

@@ -196,12 +196,14 @@ class FlareArguments(Arguments, total=False):
 class SelfEvalArguments(Arguments, total=False):
     """What `self_eval` takes."""
 
+    second_look: bool
     decided_by: Literal["answer", "judge"]
 
 
 class SkrKnnArguments(Arguments, total=False):
     """What `skr_knn` takes."""
 
+    second_look: bool
     training: str | PathLike[str]
     neighbours: int
     prior: float | None
@@ -258,6 +260,7 @@ class AstuteArguments(Arguments, total=False):
 class UncertaintyGateArguments(Arguments, total=False):
     """What `uncertainty_gate` takes."""
 
+    second_look: bool
     gate: Literal["mean", "least", "entropy", "margin", "variance", "dissimilarity"]
     gate_tokens: int
     gate_samples: int

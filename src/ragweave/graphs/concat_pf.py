@@ -31,9 +31,14 @@ def to_concat(state: RAGState, options: Options) -> Goto:
     return branches(state, "concat", options, contexts=contexts) or "concat_vote"
 
 
+def falls_back(state: RAGState, _options: Options) -> bool:
+    """Say whether Unknown sends each passage to Post-Fusion: where there are any."""
+    return bool(state["passages"])
+
+
 def to_fallback(state: RAGState, options: Options) -> Goto:
     """Route: an answer ends the run; Unknown sends each passage to Post-Fusion."""
-    if state["status"] == "answered" or not state["passages"]:
+    if state["status"] == "answered" or not falls_back(state, options):
         return "answered"
     return branches(state, "post_fusion", options, contexts=one_by_one(state["passages"]))
 
@@ -48,7 +53,7 @@ def build(parts: Parts[ConcatPfOptions]) -> CompiledGraph:
     add_question_retrieval(graph, parts)
     graph.add_node("concat", parts.answers(concat), retry_policy=parts.retry)
     graph.add_node(
-        "concat_vote", vote_step("concat_vote", "concat", options, falls_back=lambda _opts: True)
+        "concat_vote", vote_step("concat_vote", "concat", options, falls_back=falls_back)
     )
     graph.add_node("post_fusion", parts.answers(post_fusion), retry_policy=parts.retry)
     graph.add_node("vote", vote_step("vote", "post_fusion", options))

@@ -35,6 +35,7 @@ from ragweave.nodes.judge import (
 from ragweave.nodes.knowledge_filter import knowledge_filter_step, topic_step
 from ragweave.nodes.options import Options
 from ragweave.nodes.proxy import draft_step, proxy_down
+from ragweave.nodes.retrieval_decision import DecisionOptions, DecisionT, looks_again
 from ragweave.nodes.retrieve import (
     MergeStrategy,
     collect_step,
@@ -264,7 +265,8 @@ PROMPTS = ("direct", "direct_passages")
 
 def to_answers(state: RAGState, options: Options) -> Goto:
     """Route: a branch a sample over all passages; closed book where there are none."""
-    return branches(state, "answer", options, contexts=[state["passages"]])
+    again = 1 if state["known"] and state["retrieved"] else None
+    return branches(state, "answer", options, contexts=[state["passages"]], round=again)
 
 
 def to_search(state: RAGState, options: Options) -> Goto:
@@ -278,9 +280,12 @@ def to_decision(state: RAGState, _options: Options) -> str:
 
 
 def with_retrieval_decision(
-    parts: Parts[Any], name: str, decides: str, decide: Step[RAGState, Any]
+    parts: Parts[DecisionT], name: str, decides: str, decide: Step[RAGState, DecisionT]
 ) -> CompiledGraph:
     """Wire a method whose node `decides` sets `known` and so whether to retrieve.
+
+    What it calls known, and is then answered Unknown, is searched for after all (`second_look`),
+    where there is a retriever.
 
     Args:
         parts: Models, retriever, options and the rest.
@@ -291,12 +296,20 @@ def with_retrieval_decision(
     options = parts.options
     answer = AnswerStep("answer", "direct_passages", closed_template="direct")
 
+    def again(state: RAGState, opts: DecisionOptions) -> bool:
+        return parts.retriever is not None and looks_again(state, opts)
+
+    def to_second_look(state: RAGState, opts: DecisionOptions) -> Goto:
+        if state["status"] == "answered" or not again(state, opts):
+            return "answered"
+        return to_retrieval(state, opts)
+
     graph = draft(parts)
     add_begin(graph, parts)
     graph.add_node(decides, decide, retry_policy=parts.retry)
     add_retrieval(graph, parts)
     graph.add_node("answer", parts.answers(answer), retry_policy=parts.retry)
-    graph.add_node("vote", vote_step("vote", "answer", options))
+    graph.add_node("vote", vote_step("vote", "answer", options, falls_back=again))
     graph.add_conditional_edges(
         "begin",
         Route(to_decision, options),
@@ -309,5 +322,9 @@ def with_retrieval_decision(
     )
     graph.add_conditional_edges("collect", Route(to_answers, options), ["answer"])
     graph.add_edge("answer", "vote")
-    graph.add_edge("vote", END)
+    graph.add_conditional_edges(
+        "vote",
+        Route(to_second_look, options),
+        {"answered": END, "not known": "retrieve"},
+    )
     return finish(graph, name, parts)

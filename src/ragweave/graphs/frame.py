@@ -48,7 +48,7 @@ class Draft(StateGraph[Any, Any, Any, Any]):
     """
 
     retrieves = False
-    """Whether there is a retriever: an answer without any document is then noted."""
+    """Whether there is a retriever: a run that ends without any document is then noted."""
 
     def add_node(self, node: Any, action: Any = None, **settings: Any) -> Self:
         """Add a node, as `StateGraph.add_node` does; its updates are checked at run time."""
@@ -100,27 +100,27 @@ class CheckedNode(Runnable[Any, Any]):
                     f"no such field{_closest(key, self._fields)}"
                 )
         if self._retrieves and _read_nothing(result):
-            why = _why_unread(state)
-            said = note(config or {}, str(self.name), "answered_without_documents", why=why)
+            event = f"{result['status']}_without_documents"
+            said = note(config or {}, str(self.name), event, why=_why_unread(state))
             return {**result, "notes": [*result.get("notes", ()), said]}
         return result
 
 
 def _read_nothing(result: object) -> bool:
-    """Say whether an update ends a run with an answer that rests on no passage."""
-    if not isinstance(result, Mapping) or result.get("status") != "answered":
+    """Say whether an update ends a run, with an answer or Unknown, for which no passage was read."""
+    if not isinstance(result, Mapping) or not (result.get("answer") and result.get("status")):
         return False
     passages = result.get("passages")
     return isinstance(passages, Overwrite) and not passages.value
 
 
 def _why_unread(state: Mapping[str, Any]) -> str:
-    if state.get("known"):
-        return "judged known"
     found = state.get("retrieved") or {}
     if any(found.values()):
         return "nothing was kept"
-    return "nothing was found" if found else "nothing was looked up"
+    if found:
+        return "nothing was found"
+    return "judged known" if state.get("known") else "nothing was looked up"
 
 
 def _keys(result: object) -> Iterator[str]:

@@ -39,9 +39,10 @@ def build(parts: Parts[SelfAskOptions]) -> CompiledGraph:
 
     graph = draft(parts)
     add_begin(graph, parts)
-    graph.add_node(
-        "self_ask", self_ask_step(parts.models, parts.prompts, options), retry_policy=parts.retry
+    step = self_ask_step(
+        parts.models, parts.prompts, options, retrieves=parts.retriever is not None
     )
+    graph.add_node("self_ask", step, retry_policy=parts.retry)
     add_retrieval(graph, parts)
     graph.add_node(
         "read", read_step(parts.models, parts.prompts, options), retry_policy=parts.retry

@@ -13,13 +13,12 @@ from ragweave.graphs.fragments import PROMPTS as ANSWERS
 from ragweave.graphs.fragments import with_retrieval_decision
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
-from ragweave.nodes.options import Options
 from ragweave.nodes.profile import Paper
-from ragweave.nodes.retrieval_decision import PROMPTS, retrieval_decision_step
+from ragweave.nodes.retrieval_decision import PROMPTS, DecisionOptions, retrieval_decision_step
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfEvalOptions(Options):
+class SelfEvalOptions(DecisionOptions):
     """Options of `self_eval`."""
 
     decided_by: Literal["answer", "judge"] = "answer"
@@ -32,7 +31,10 @@ class SelfEvalOptions(Options):
 
 
 def build(parts: Parts[SelfEvalOptions]) -> CompiledGraph:
-    """Build `self_eval`: one call to decide, and one to answer, both by the large model."""
+    """Build `self_eval`: one call to decide, and one to answer, both by the large model.
+
+    What it said to know, and then answered Unknown, is answered again over what is found.
+    """
     decide = retrieval_decision_step(
         parts.models, parts.prompts, parts.options, lambda options: options.decided_by
     )
@@ -45,7 +47,7 @@ METHOD = Method(
     paper="Kadavath et al. 2022, Self-Eval",
     when="Where some questions need no retrieval and the model can tell which.",
     best="1 + p",
-    worst="1 + 2p",
+    worst="1 + 4p",
     options=SelfEvalOptions,
     build=build,
     roles=lambda options: (options.decided_by,),

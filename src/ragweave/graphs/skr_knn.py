@@ -35,7 +35,7 @@ METHOD = Method(
         "label needed`)."
     ),
     best="p",
-    worst="2p",
+    worst="4p",
     options=SkrKnnOptions,
     build=build,
     prompts=answer_prompts(*PROMPTS),

@@ -19,7 +19,7 @@ from ragweave.graphs.fragments import (
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.judge import NecessityOptions, to_second_look
+from ragweave.nodes.judge import NecessityOptions, looks_again, to_second_look
 from ragweave.nodes.options import Options
 from ragweave.nodes.proxy import PROXY_PROMPTS, REFERENCE_PROMPTS, reference_answer
 from ragweave.nodes.retrieve import BudgetOptions, to_retrieval, trim_step
@@ -56,7 +56,8 @@ def build(parts: Parts[SlimPlmOptions]) -> CompiledGraph:
     graph.add_node("trim", trim_step(options))
     graph.add_node("direct", parts.answers(DIRECT), retry_policy=retry)
     graph.add_node("answer", parts.answers(ANSWER), retry_policy=retry)
-    graph.add_node("direct_vote", vote_step("direct_vote", "direct", options))
+    direct_vote = vote_step("direct_vote", "direct", options, falls_back=looks_again)
+    graph.add_node("direct_vote", direct_vote)
     graph.add_node("vote", vote_step("vote", ("direct", "answer"), options))
     graph.add_conditional_edges("plan", Route(to_retrieval, options), {"each query": "retrieve"})
     graph.add_edge("collect", "trim")

@@ -12,6 +12,7 @@ from ragweave.graphs.fragments import PROMPTS as ANSWERS
 from ragweave.graphs.fragments import with_retrieval_decision
 from ragweave.graphs.frame import CompiledGraph, Parts
 from ragweave.graphs.method import Method, answer_prompts
+from ragweave.nodes.retrieval_decision import DecisionOptions
 from ragweave.nodes.step import Context, Step, Work
 from ragweave.nodes.uncertainty_gate import GateOptions, gated
 from ragweave.state import RAGState
@@ -19,7 +20,7 @@ from ragweave.tools.models import Role
 
 
 @dataclass(frozen=True, kw_only=True)
-class UncertaintyGateOptions(GateOptions):
+class UncertaintyGateOptions(GateOptions, DecisionOptions):
     """Options of `uncertainty_gate`."""
 
     threshold: float | None = None
@@ -59,7 +60,7 @@ METHOD = Method(
         "`gate=variance` for any model. Set `threshold` on questions whose answers you know."
     ),
     best="1 + p",
-    worst="gate_samples + 2p",
+    worst="gate_samples + 4p",
     options=UncertaintyGateOptions,
     build=build,
     roles=lambda options: (options.gate_role,),

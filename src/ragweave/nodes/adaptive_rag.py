@@ -264,11 +264,16 @@ def to_reader(state: RAGState, options: AdaptiveRagOptions) -> Goto:
     return branches(state, reader.name, options, contexts=[state["passages"]], round=again)
 
 
+def looks_again(state: RAGState, options: AdaptiveRagOptions) -> bool:
+    """Say whether what was to take no retrieval is searched for once, answered Unknown."""
+    return options.second_look and bool(state["known"]) and not state["retrieved"]
+
+
 def to_second_look(state: RAGState, options: AdaptiveRagOptions) -> Goto:
     """Route: what was to take no retrieval is searched for once where it was answered Unknown."""
-    if state["status"] == "answered" or not state["known"] or state["retrieved"]:
+    if state["status"] == "answered" or not looks_again(state, options):
         return "answered"
-    return searches(state, state["queries"], ONE) if options.second_look else "answered"
+    return searches(state, state["queries"], ONE)
 
 
 def ended_early(state: RAGState, options: AdaptiveRagOptions) -> bool:

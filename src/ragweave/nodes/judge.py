@@ -102,7 +102,8 @@ class NecessityOptions(GateOptions):
     proxy_top_p: float | None = 0.85
     """Nucleus of the draft answer (released code); None leaves it to the model."""
     proxy_tokens: int | None = 512
-    """Most tokens of the draft answer (released code); None leaves it to the model."""
+    """Most tokens of the draft answer (released code); None leaves it to the model. Unless it is
+    set, the draft of a short answer has 256 at most, but under a paper's profile."""
 
     @property
     def gate_role(self) -> Role | None:
@@ -198,9 +199,14 @@ def to_rewrite(state: RAGState, options: NecessityOptions) -> Goto:
     return "not known" if options.rewrite else "not rewritten"
 
 
+def looks_again(_state: RAGState, options: NecessityOptions) -> bool:
+    """Say whether a verdict of known that the direct answer belies counts as not known."""
+    return options.second_look
+
+
 def to_second_look(state: RAGState, options: NecessityOptions) -> str:
     """Route: a verdict of known that the direct answer belies counts as not known."""
-    if state["status"] == "answered" or not options.second_look:
+    if state["status"] == "answered" or not looks_again(state, options):
         return "answered"
     return "not known" if options.rewrite else "not rewritten"
 

@@ -31,6 +31,7 @@ from ragweave.nodes.ask import Ask, Prompt, Reply, Templates
 from ragweave.nodes.expand_query import cut
 from ragweave.nodes.judge import NecessityOptions, declines
 from ragweave.nodes.replies import bare_text
+from ragweave.nodes.reply_form import PASSAGE_TOKENS
 from ragweave.nodes.step import Context, Step, note
 from ragweave.nodes.wording import MANY_ANSWERS, reference_text
 from ragweave.state import AnswerType, RAGState, Update
@@ -159,7 +160,9 @@ def draft_step(
         }
         values = {"question": state["question"]}
         own = {"temperature": opts.proxy_temperature, **settings(opts)}
-        return Prompt(templates["draft"], task, values, settings=own)
+        return Prompt(
+            templates["draft"], task, values, settings=own, reply_tokens=draft_tokens(state, opts)
+        )
 
     def update(_state: RAGState, reply: Reply, context: Context[NecessityOptions]) -> Update:
         draft = cut(bare_text(reply.text), LONGEST)
@@ -180,6 +183,16 @@ def draft_step(
         name="draft", role="proxy", prompt=prompt, update=update
     )
     return question.step(models, options)
+
+
+def draft_tokens(state: RAGState, options: NecessityOptions) -> int | None:
+    """Return the most tokens that a draft needs, where neither a paper nor the caller says it.
+
+    A draft of a long answer is one itself, and has no limit of its own.
+    """
+    is_long = state["resolved_answer_type"] == "long"
+    settled = options.paper or "proxy_tokens" in options.given
+    return None if is_long or settled else PASSAGE_TOKENS
 
 
 def settings(options: NecessityOptions) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.prompts import ChatPromptTemplate
@@ -155,7 +156,24 @@ def retrieval_decision(*, known: bool) -> Update:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SkrKnnOptions(Options):
+class DecisionOptions(Options):
+    """Options of a method that decides first whether to retrieve."""
+
+    second_look: bool = True
+    """Whether a question that was to take no retrieval, and was then answered Unknown, is searched
+    for after all; the papers stop there."""
+
+
+DecisionT = TypeVar("DecisionT", bound=DecisionOptions)
+
+
+def looks_again(state: RAGState, options: DecisionOptions) -> bool:
+    """Say whether what was to take no retrieval is searched for after all, answered Unknown."""
+    return options.second_look and bool(state["known"]) and not state["retrieved"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkrKnnOptions(DecisionOptions):
     """Options of `skr_knn`."""
 
     training: str = ""

@@ -234,7 +234,8 @@ class SelfAskOptions(RoundOptions):
     stop_sequences: bool = True
     """Whether to send stop sequences; some reasoning models refuse them, and none is needed."""
     second_look: bool = True
-    """Whether Concat answers over what was found where the limit brings no answer."""
+    """Whether an answer before any follow-up is asked for again over what the question finds, and
+    Concat answers over what was found where the limit brings no answer."""
     reader: bool = True
     """Whether a call of its own reads what a follow-up found (SlimPLM, appendix B); else the
     passages themselves, with their titles, stand as the intermediate answer (Press et al. 2022: the
@@ -247,15 +248,22 @@ class SelfAskOptions(RoundOptions):
 
 
 def self_ask_step(
-    models: Models, templates: Templates, options: SelfAskOptions
+    models: Models, templates: Templates, options: SelfAskOptions, *, retrieves: bool = True
 ) -> Step[RAGState, SelfAskOptions]:
     """Return the node `self_ask`: one call of the chain; two where a follow-up is asked again.
 
     It starts a search for the follow-up that the model asks, or ends the run with its final
     answer. After the last round the prompt itself says "So the final answer is:". A first reply
     that says Unknown, or nothing readable, makes the question itself the follow-up: the papers
-    are silent there, and nothing has been looked up yet. A follow-up that was asked before would
-    find the same: the prompt that concludes comes at once then, but under a paper's profile.
+    are silent there, and nothing has been looked up yet. So does one that answers at once, unless
+    `second_look` is off. A follow-up that was asked before would find the same: the prompt that
+    concludes comes at once then, but under a paper's profile.
+
+    Args:
+        models: The models by role.
+        templates: The prompt templates.
+        options: The build's options.
+        retrieves: Whether there is a retriever.
     """
 
     def question(*, last: bool) -> Question[RAGState, SelfAskOptions]:
@@ -275,7 +283,9 @@ def self_ask_step(
             reply = yield from reply_to(question(last=True), models, state, context)
             said = next_step(state, reply, shown, last=True)
         early = not repeats and len(state["hops"]) < context.options.rounds
-        return chain_update(state, reply, said, context, last=last or repeats, early=early)
+        doubts = context.options.second_look and (retrieves or bool(state["passages"]))
+        ends = last or repeats
+        return chain_update(state, reply, said, context, last=ends, early=early, doubts=doubts)
 
     return Step(NAME, body, options)
 
@@ -354,6 +364,7 @@ def chain_update(
     *,
     last: bool,
     early: bool,
+    doubts: bool,
 ) -> Update:
     """Start the search that the reply asks for, or end with its answer.
 
@@ -364,16 +375,18 @@ def chain_update(
         context: The options in force, and notes.
         last: Whether the reply had to conclude.
         early: Whether the method's own limit allows for more calls.
+        doubts: Whether an answer before any follow-up is looked up first.
     """
     hops, options = state["hops"], context.options
-    query = _to_look_up(said, "" if hops or last else state["question"])
+    query = _to_look_up(said, "" if hops or last else state["question"], doubts=doubts)
     asks_on = last and said.text in ("", UNKNOWN) and not is_unknown(reply.text)
     if said.rejected:
         context.note("answer_rejected", reason=said.rejected)
     elif said.kind == "unreadable" or asks_on:
         context.note("step_unparsed")
     elif said.kind == "final" and query:
-        context.note("unknown_before_search")
+        unknown = said.text in ("", UNKNOWN)
+        context.note("unknown_before_search" if unknown else "answered_before_search")
     if query:
         number = len(hops)
         hop: Hop = {"key": round_key(number), "thought": "", "query": query, "result": ""}
@@ -391,11 +404,11 @@ def chain_update(
     )
 
 
-def _to_look_up(said: SelfAskReply, otherwise: str) -> str:
-    """Return the follow-up; `otherwise` where there is neither one nor an answer."""
+def _to_look_up(said: SelfAskReply, otherwise: str, *, doubts: bool) -> str:
+    """Return the follow-up; `otherwise` where there is neither one nor an answer to rely on."""
     if said.kind == "follow_up":
         return said.text
-    return otherwise if said.text in ("", UNKNOWN) else ""
+    return otherwise if doubts or said.text in ("", UNKNOWN) else ""
 
 
 def read_step(

@@ -127,7 +127,7 @@ def vote_step(
     options: OptionsT,
     *,
     truncated: Callable[[RAGState, OptionsT], bool] = lambda _state, _options: False,
-    falls_back: Callable[[OptionsT], bool] = lambda _options: False,
+    falls_back: Callable[[RAGState, OptionsT], bool] = lambda _state, _options: False,
     reader: str = "",
 ) -> Step[RAGState, OptionsT]:
     """Return a node that votes over the latest round of a pool, or of several, joined.
@@ -137,8 +137,8 @@ def vote_step(
         pool: The pool or pools.
         options: The build's options.
         truncated: Says of state and options whether a limit on rounds ended the method.
-        falls_back: Whether the method goes on with the same passages where the answer is Unknown:
-            they are left as they are then.
+        falls_back: Says of state and options whether the method goes on where the answer is Unknown:
+            the passages are left as they are then, and nothing is said of the run's end.
         reader: The one of the pools that reads answers off reasonings of the round before: where
             it says nothing at all, what those reasonings say counts, noted `short_answer_empty`.
     """
@@ -160,7 +160,7 @@ def vote_step(
             context.options,
             truncated=truncated(state, context.options),
         )
-        if update["status"] == "unknown" and falls_back(context.options):
+        if update["status"] == "unknown" and falls_back(state, context.options):
             del update["passages"]
         return pure(update)
 

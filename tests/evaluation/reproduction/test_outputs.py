@@ -103,7 +103,7 @@ def test_calls_follow_the_methods_formulas() -> None:
     gated = {"route": "uncertainty", "gate": "variance", "gate_samples": 5}
     assert calls_of(system("slimplm", max_claims=4, **gated)) == (3, 15)
     assert calls_of(system("slimplm", max_claims=4, question_judge=False, **gated)) == (3, 11)
-    assert calls_of(system("uncertainty_gate", gate="variance", gate_samples=4)) == (2, 6)
+    assert calls_of(system("uncertainty_gate", gate="variance", gate_samples=4)) == (2, 8)
     assert calls_of(system("crag")) == (5 + 1 + 1, 5 + 2 + 2)
     assert calls_of(system("self_ask", rounds=2)) == (1, 7)
 
