@@ -105,7 +105,7 @@ def _read_step(record: dict[str, Any]) -> Any:
     if node == "propose":
         return parse_candidates(reply, kind, 2, PromptParts(record["question"], SURE, seen))
     if node == "react":
-        before, _, own = seen.rpartition("Question: ")
+        before, _, own = "\n".join(text for _, text in record["prompt"]).rpartition("Question: ")
         shown = examples_in(before, answers=r"Finish\[(.+)\]", queries=r"Search\[(.+)\]")
         parts = PromptParts(record["question"], shown, own)
         said = parse_react(reply, kind, parts, observed="Observation" in own)
