@@ -19,13 +19,18 @@ TABLES = (
     "filco-nq",
     "filco-hotpotqa",
     "slimplm-nq",
+    "blendfilter-hotpotqa",
     "adaptive-hotpotqa",
 )
 """Those that the page shows."""
 SCORES = {"em": "EM", "f1": "F1", "contains": "Contains", "unknown": "%Unk"}
 MORE = {"fusion": {"nm": "%NM"}}
 """Scores that some tables show beside those, by the name's beginning."""
-BASELINES = {"filco": "filco full passages", "slimplm": "slimplm"}
+BASELINES = {
+    "filco": "filco full passages",
+    "slimplm": "slimplm",
+    "blendfilter": "blendfilter",
+}
 """What a table's other systems are compared with, question by question, by its name's beginning;
 others with `concat`."""
 COMPARED = {"slimplm": "contains"}

@@ -126,7 +126,8 @@ class Decoder:
             n_kept: Most tokens of finished requests that stay in the prefix cache, unless a
                 single one holds more; None takes an eighth of the context. Attention runs over
                 all cached tokens in each batch, useful or not, so a larger cache rarely pays.
-            shelf: Where tokens go that no longer stay there; None keeps none.
+            shelf: Where tokens go that no longer stay there, or that no request begins with as
+                another is admitted; None keeps none.
             share: Whether to compute common prefixes once.
         """
         self._core = core

@@ -227,12 +227,14 @@ class LlamaCppFields(BaseChatModel):
     """Most replies generated at the same time; more calls wait. Attention runs over the tokens of
     all of them, so with a small model on a CPU fewer may be faster."""
     n_kept: int | None = None
-    """Most tokens of finished calls that stay in the prefix cache for later calls; None takes an
-    eighth of the context, because cached tokens slow down all calls that run meanwhile."""
+    """Most tokens of finished calls that stay in the context for later calls; None takes an eighth of
+    it. They slow down all calls that run meanwhile, and leave it for `cache_ram` as soon as a call
+    comes that begins otherwise."""
     cache_ram: int | None = None
-    """Most MiB of main memory for what finished calls have computed beyond `n_kept`; a later call
-    with the same beginning copies it back. None: an eighth of the memory that is free when the
-    model is loaded, at most 2,048, and nothing where layers are on a GPU; 0 keeps nothing."""
+    """Most MiB of main memory for what finished calls have computed and the context no longer holds;
+    a later call with the same beginning copies it back. None: an eighth of the memory that is free
+    when the model is loaded, at most 2,048, and nothing where layers are on a GPU; 0 keeps
+    nothing."""
     n_batch: int = 512
     """Most tokens computed in one step."""
     n_threads: int | None = None
