@@ -210,7 +210,7 @@ def test_the_draft_alone_is_sampled_as_in_the_released_code() -> None:
     asked = {seen.task["task"]: seen.settings for seen in proxy.seen if seen.task}
     assert asked["recall"] == {"temperature": 0.01, "top_p": 0.85, "max_tokens": 256}
     assert asked["judge"] == {"max_tokens": 32}
-    assert asked["rewrite"] == {"max_tokens": 288}
+    assert asked["rewrite"] == {"max_tokens": 432}
     assert big.seen[0].settings == {"max_tokens": 256}
     quiet = small()
     run(proxy=quiet, proxy_temperature=None, proxy_top_p=None, proxy_tokens=None)
@@ -231,12 +231,12 @@ def test_released_profile_sends_the_authors_form() -> None:
 
 
 LENGTHS: dict[str, tuple[dict[str, Any], int, int]] = {
-    "ours": ({}, 256, 288),
+    "ours": ({}, 256, 432),
     "the paper's": ({"profile": "paper"}, 512, 512),
-    "released models": ({"proxy_profile": "released"}, 256, 512),
+    "released models": ({"proxy_profile": "released"}, 512, 512),
     "a long answer": ({"answer_type": "long"}, 512, 512),
-    "a longer draft": ({"proxy_tokens": 400}, 400, 288),
-    "more claims": ({"max_claims": 20}, 256, 576),
+    "a longer draft": ({"proxy_tokens": 400}, 400, 432),
+    "more claims": ({"max_claims": 20}, 256, 864),
     "shorter replies": ({"reply_tokens": 100}, 100, 100),
 }
 

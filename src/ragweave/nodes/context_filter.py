@@ -393,7 +393,7 @@ def _keeper(
         context.spend(scoring_usage(SCORER_ROLE, context.node, pairs))
 
     def keep(passages: list[Document]) -> Kept:
-        if isinstance(chosen, TrainedFilter):
+        if isinstance(chosen, TrainedFilter) and type(chosen).keep is TrainedFilter.keep:
             return chosen.kept(asked, passages)
         with counting(count):
             return Kept(chosen.keep(asked, passages, answers=answers or None), cut=False)

@@ -21,6 +21,7 @@ from ragweave.tools.models.served_context import (
     may_tell_context,
     served_context,
 )
+from ragweave.tools.models.thinking import thinking_room
 from ragweave.tools.text.normalize import estimate_message_tokens
 
 
@@ -47,11 +48,17 @@ def context_of(model: ChatModel) -> int | None:
 
 
 def budget_of(model: ChatModel, options: Options) -> int | None:
-    """Return the most tokens that a prompt to `model` may have; None: no limit is known."""
+    """Return the most tokens that a prompt to `model` may have; None: no limit is known.
+
+    It leaves room for the reply, and up to a quarter of the context for thoughts that the model
+    counts with it.
+    """
     if options.prompt_tokens is not None:
         return options.prompt_tokens
-    context = context_of(model)
-    return None if context is None else max(context - options.reply_tokens, 1)
+    if (context := context_of(model)) is None:
+        return None
+    thoughts = min(thinking_room(model), context // 4)
+    return max(context - options.reply_tokens - thoughts, 1)
 
 
 _ESTIMATE_ERROR = 1.25

@@ -188,10 +188,12 @@ def draft_step(
 def draft_tokens(state: RAGState, options: NecessityOptions) -> int | None:
     """Return the most tokens that a draft needs, where neither a paper nor the caller says it.
 
-    A draft of a long answer is one itself, and has no limit of its own.
+    A draft of a long answer is one itself, and has no limit of its own. The released models were
+    trained on drafts of the paper's length.
     """
     is_long = state["resolved_answer_type"] == "long"
-    settled = options.paper or "proxy_tokens" in options.given
+    as_trained = options.paper or options.proxy_profile == "released"
+    settled = as_trained or "proxy_tokens" in options.given
     return None if is_long or settled else PASSAGE_TOKENS
 
 

@@ -30,9 +30,9 @@ from ragweave.tools.text.reply import cut_off
 from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import untrusted
 
-RECORD_TOKENS = 24
-"""Tokens of a question or a claim with its marks and its query, on average over a full form. Recorded
-rewrites of small models take 60 to 170 in all, about 30 a record; longer ones repeat themselves."""
+RECORD_TOKENS = 36
+"""Tokens of a question or a claim with its marks and its query. Recorded rewrites of small models take
+60 to 170 in all, about 30 a record; longer ones repeat themselves."""
 
 
 def rewrite_step(

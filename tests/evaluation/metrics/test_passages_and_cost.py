@@ -145,3 +145,14 @@ def test_a_price_that_is_a_text_is_refused(tmp_path: Path) -> None:
     path.write_text('{"answer": "15"}', "utf-8")
     with pytest.raises(UsageError, match="INPUT,OUTPUT"):
         metrics.read_prices(str(path))
+
+
+def test_a_scorer_is_free_unless_it_has_a_price_of_its_own() -> None:
+    ledger = {
+        "answer": {"input_tokens": 1_000_000, "output_tokens": 0},
+        "scorer": {"input_tokens": 1_000_000, "output_tokens": 0},
+    }
+    assert metrics.cost(ledger, metrics.read_prices("2,3")) == 2.0
+    assert metrics.cost(ledger, {"answer": metrics.Price(2, 3)}) == 2.0
+    priced = {"answer": metrics.Price(2, 3), "scorer": metrics.Price(1, 0)}
+    assert metrics.cost(ledger, priced) == 3.0

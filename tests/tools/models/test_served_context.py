@@ -114,6 +114,14 @@ def test_a_server_that_is_away_is_asked_again(fault: Any, mode: str) -> None:
     assert served_context(model) == 2048
 
 
+@both
+def test_a_server_that_keeps_one_waiting_is_not_asked_again(mode: str) -> None:
+    site = Site({"/v1/models": httpx.ReadTimeout("no answer")})
+    model = client(site)
+    learn(model, mode)
+    assert (len(site.asked), served_context(model), may_tell_context(model)) == (1, None, False)
+
+
 def test_who_is_not_asked() -> None:
     site = Site({})
     for model in (

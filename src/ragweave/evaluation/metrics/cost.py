@@ -14,7 +14,8 @@ from ragweave.tools.scorers.specs import SCORER_ROLE
 
 Prices = Mapping[str, Price]
 """Prices by role (`answer`, `proxy`, `judge`, `rewrite`, `filter`; `scorer` for CXMI, `evaluator` for
-the judged metrics); `*` stands for the rest."""
+the judged metrics); `*` stands for the rest, but for `scorer`: most run in this process and cost
+nothing."""
 
 JUDGE_ROLE = "evaluator"
 """The role of the model that judges answers for the judged metrics; no method has it."""
@@ -27,11 +28,18 @@ def cost(by_role: Mapping[str, Mapping[str, Any]], prices: Prices) -> float | No
         return None
     total = 0.0
     for role, tokens in by_role.items():
+        if is_free(role, prices):
+            continue
         price = prices.get(role, prices.get("*"))
         if price is None:
             return None
         total += price.of(tokens["input_tokens"], tokens["output_tokens"])
     return total
+
+
+def is_free(role: str, prices: Prices) -> bool:
+    """Return whether a role costs nothing unless a price is given for it: a scorer's."""
+    return role == SCORER_ROLE and role not in prices
 
 
 def read_prices(text: str) -> dict[str, Price]:

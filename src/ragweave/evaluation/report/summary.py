@@ -26,6 +26,7 @@ from ragweave.evaluation.metrics import (
     metric_info,
     primary_metric,
 )
+from ragweave.evaluation.metrics.cost import is_free
 from ragweave.evaluation.report.merging import check_apart, key_of
 from ragweave.evaluation.runs.calls import Ledger
 from ragweave.evaluation.runs.directory import RunDirectory, records_of
@@ -156,7 +157,8 @@ class Column:
         index, usage = record["at"], record["usage"]
         large = usage["by_role"].get("answer", {}).get("calls", 0)
         if self.prices and "*" not in self.prices:
-            self.unpriced |= usage["by_role"].keys() - self.prices.keys()
+            paid = {role for role in usage["by_role"] if not is_free(role, self.prices)}
+            self.unpriced |= paid - self.prices.keys()
         dollars = None if self.unpriced else cost(usage["by_role"], self.prices)
         seconds = record["seconds"] if _is_timed(record) else None
         costs = {**usage, "api_calls": large, "seconds": seconds, "cost": dollars}

@@ -23,7 +23,7 @@ _LOGGER = logging.getLogger("ragweave.models")
 
 _OWN = ("openai.com", "azure.com", "azure-api.net")
 """Hosts of OpenAI's own servers and of Azure's, which tell no context."""
-_PATIENCE = 10.0
+_PATIENCE = 3.0
 """Seconds: an answer that does not come is no reason to wait."""
 
 _told: dict[int, int | None] = {}
@@ -56,7 +56,8 @@ def may_tell_context(model: object) -> bool:
 def learn_context(model: ChatModel) -> None:
     """Ask a model's server for the model's context, and remember it for the model object.
 
-    A server that can't be reached is asked again next time, one that does not tell is not.
+    A server that can't be reached is asked again next time, one that does not tell, or keeps one
+    waiting, is not.
     """
     import openai
 
@@ -141,5 +142,7 @@ def _remember(target: Any, size: int | None) -> None:
 
 
 def _failed(target: Any, error: Exception) -> None:
-    if not is_transient(error):
+    import openai
+
+    if isinstance(error, openai.APITimeoutError) or not is_transient(error):
         _remember(target, None)
