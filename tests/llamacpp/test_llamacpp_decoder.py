@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
@@ -250,6 +251,20 @@ def test_what_a_waiting_request_begins_like_stays_in_the_context(
     jobs = [job(core, text)[0] for text in (other, waiting)]
     run(decoder, *jobs)
     assert jobs[1].reused == len(jobs[1].prompt) - 1
+
+
+def test_what_a_conversation_goes_on_with_is_not_copied(core: Core) -> None:
+    shelf, said = Shelf(1 << 24), core.vocabulary.encode(QUESTIONS[-1])
+    decoder = Decoder(core, 1, n_kept=1024, shelf=shelf)
+    for text in QUESTIONS[:3]:
+        turn = GenerationJob(said, Request(max_tokens=5), core.vocabulary, [].append)
+        run(decoder, turn)
+        said = [*turn.tokens, *core.vocabulary.encode(text)]
+    assert turn.reused > len(turn.prompt) // 2
+    assert shelf.size == 0
+    copied = len(turn.tokens) - 1
+    run(decoder, job(core, "something else")[0])
+    assert shelf.find(np.asarray(turn.tokens, np.int32))[1] == copied
 
 
 def test_a_beginning_in_main_memory_is_worth_more_than_a_shorter_one_in_the_context(

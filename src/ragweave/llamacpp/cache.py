@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ragweave.llamacpp.core import Core
-from ragweave.llamacpp.prefix import PrefixCache, Shelf, Tokens, least_prefix, longest_prefix
+from ragweave.llamacpp.prefix import (
+    PrefixCache,
+    Shelf,
+    Tokens,
+    common_prefix,
+    least_prefix,
+    longest_prefix,
+)
 
 
 class KVCells:
@@ -107,21 +114,29 @@ class SequencePool:
         self.set_aside(*found)
         return True
 
-    def set_idle_aside(self, waiting: Iterable[Tokens]) -> None:
-        """Set aside what no waiting request begins like, where main memory has room for it.
+    def set_idle_aside(self, requests: Iterable[Tokens]) -> None:
+        """Set aside what no request begins like, where main memory has room for it.
 
         Attention would run over it. In a model with a window it stays: a copy lacks what would
-        serve a shorter prefix.
+        serve a shorter prefix. So does what a request shares half of or more: that takes few cells
+        beside the request's own, and a conversation goes on with it.
 
         Args:
-            waiting: Of each waiting request, the tokens that may be taken from elsewhere.
+            requests: The prompts of running and waiting requests.
         """
         if self._core.window or not (self._shelf.limit and self._prefixes):
             return
-        wanted = {self.find(tokens)[0] for tokens in waiting}
-        for sequence in [one for one in self._prefixes if one not in wanted]:
+        prompts = list(requests)
+        idle = [
+            (sequence, tokens)
+            for sequence, tokens in self._prefixes.items()
+            if not any(2 * common_prefix(tokens, one) >= len(tokens) for one in prompts)
+        ]
+        # The longest first: what it begins with needs no copy of its own.
+        for sequence, tokens in sorted(idle, key=lambda one: -len(one[1])):
             if self._core.state_size(sequence) <= self._shelf.limit:
-                self.set_aside(sequence, self._prefixes.take(sequence))
+                self._prefixes.remove(sequence)
+                self.set_aside(sequence, tokens)
 
     def set_aside(self, sequence: int, tokens: Tokens) -> None:
         """Take a sequence and its cells back, and keep a copy of its `tokens` in main memory."""

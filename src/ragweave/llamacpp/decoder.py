@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import chain, count, islice
 
 import numpy as np
 
@@ -191,8 +191,9 @@ class Decoder:
         before = len(self._waiting)
         self._admit_waiting()
         if len(self._waiting) < before:
-            waiting = islice(self._waiting, _LOOK_AHEAD)
-            self._pool.set_idle_aside(all_tokens(job)[: job.logits_from] for job in waiting)
+            running = (slot.job for slot in self._running)
+            requests = chain(running, islice(self._waiting, _LOOK_AHEAD))
+            self._pool.set_idle_aside(job.prompt for job in requests)
 
     def _admit_waiting(self) -> None:
         for job in list(islice(self._waiting, _LOOK_AHEAD)):

@@ -95,9 +95,13 @@ class PrefixCache:
         """
         return longest_prefix(tokens, self._tokens.items(), least)
 
-    def take(self, sequence: int) -> Tokens:
-        """Remove a sequence; return its tokens."""
-        return self._tokens.pop(sequence)
+    def items(self) -> Iterable[tuple[int, Tokens]]:
+        """Return the sequences with their tokens."""
+        return self._tokens.items()
+
+    def remove(self, sequence: int) -> None:
+        """Remove a sequence."""
+        del self._tokens[sequence]
 
     def oldest(self, excluding: int = -1) -> tuple[int, Tokens] | None:
         """Remove and return the least recently used sequence other than `excluding`."""

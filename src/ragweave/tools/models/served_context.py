@@ -1,8 +1,8 @@
 """How many tokens a model takes that an OpenAI-compatible server offers, as the server says.
 
 vLLM and SGLang list a model's `max_model_len` under `/v1/models`; llama-server lists the context of
-a slot as `meta.n_ctx`, and older versions tell it under `/props` alone. The server is asked once for
-a model object, before its first call.
+a slot as `meta.n_ctx`, and older versions tell it under `/props` alone. The server is asked
+before the first call of a model object; calls that begin at once may each ask.
 """
 
 from __future__ import annotations
