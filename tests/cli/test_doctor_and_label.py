@@ -122,7 +122,7 @@ def test_doctor_compares_both_layouts(ragweave: Run, tmp_path: Path) -> None:
     assert done.stdout.count("prefill") == 2
     kept = "also in later loads" in done.stdout
     verdicts = list((tmp_path / "cache" / "llamacpp").iterdir())
-    assert len(verdicts) == (2 if kept else 1), "that it runs, and which layout is faster"
+    assert len(verdicts) == (3 if kept else 2), "library, model, and which layout is faster"
     assert kept is ("no clear difference" not in done.stdout)
 
 

@@ -60,8 +60,8 @@ def test_the_lower_limit_counts() -> None:
     ("make", "limit"),
     [
         (lambda: Limited(max_tokens=60), 60),
-        (lambda: Limited(), 512),
-        (lambda: Limited(max_tokens=2000), 512),
+        (lambda: Limited(), 256),
+        (lambda: Limited(max_tokens=2000), 256),
     ],
 )
 def test_a_draft_keeps_to_the_proxys_limit(make: Callable[[], Limited], limit: int) -> None:
@@ -85,19 +85,19 @@ def drafted(proxy: ChatModel, seen: ScriptedChat) -> dict[str, Any]:
 def test_a_limit_is_sent_by_the_models_own_name_alone() -> None:
     google = Google()
     sent = drafted(google, google)
-    assert sent == {"temperature": 0.01, "top_p": 0.85, "max_output_tokens": 512}
+    assert sent == {"temperature": 0.01, "top_p": 0.85, "max_output_tokens": 256}
 
 
 def test_ollamas_settings_are_one_table_with_the_models_own() -> None:
     sampling = {"temperature": 0.01, "top_p": 0.85}
     plain = Ollama()
-    assert drafted(plain, plain) == {"options": {**sampling, "num_predict": 512}}
+    assert drafted(plain, plain) == {"options": {**sampling, "num_predict": 256}}
     own = Ollama(num_ctx=8192, num_predict=60, temperature=0.7, stop=["END"])
     table = {**sampling, "num_predict": 60, "num_ctx": 8192, "stop": ["END"]}
     assert drafted(own, own) == {"options": table}
     bound = Ollama(num_ctx=8192)
     sent = drafted(bound.bind(options={"num_ctx": 1024, "seed": 3}), bound)
-    assert sent == {"options": {**sampling, "num_predict": 512, "num_ctx": 1024, "seed": 3}}
+    assert sent == {"options": {**sampling, "num_predict": 256, "num_ctx": 1024, "seed": 3}}
 
 
 def test_a_model_that_hands_over_no_thoughts_gets_room_for_them() -> None:

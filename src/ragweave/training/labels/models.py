@@ -33,7 +33,7 @@ from ragweave.tools.text.untrusted import untrusted
 from ragweave.training.labels.labeler import CachedCall
 from ragweave.training.labels.source import InvalidRow, Item
 
-OPTIONS = NecessityOptions()
+OPTIONS = NecessityOptions(proxy_tokens=512)
 """SlimPLM's options with the paper's values."""
 
 
