@@ -58,7 +58,9 @@ def build(parts: Parts[AdaptiveRagOptions]) -> CompiledGraph:
     graph.add_edge("search", "collect")
     graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges(
-        "collect", Route(adaptive_rag.to_reading, options), {"many rounds": "reason", **readers}
+        "collect",
+        Route(adaptive_rag.to_reading, options),
+        {"many rounds": "reason", "nothing found": "vote", **readers},
     )
     graph.add_conditional_edges(
         "reason",

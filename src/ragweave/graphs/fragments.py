@@ -35,7 +35,12 @@ from ragweave.nodes.judge import (
 from ragweave.nodes.knowledge_filter import knowledge_filter_step, topic_step
 from ragweave.nodes.options import Options
 from ragweave.nodes.proxy import draft_step, proxy_down
-from ragweave.nodes.retrieval_decision import DecisionOptions, DecisionT, looks_again
+from ragweave.nodes.retrieval_decision import (
+    DecisionOptions,
+    DecisionT,
+    looked_in_vain,
+    looks_again,
+)
 from ragweave.nodes.retrieve import (
     MergeStrategy,
     collect_step,
@@ -264,7 +269,12 @@ PROMPTS = ("direct", "direct_passages")
 
 
 def to_answers(state: RAGState, options: Options) -> Goto:
-    """Route: a branch a sample over all passages; closed book where there are none."""
+    """Route: a branch a sample over all passages; closed book where there are none.
+
+    What was asked closed book before a second look that found nothing is not asked again.
+    """
+    if looked_in_vain(state):
+        return "vote"
     again = 1 if state["known"] and state["retrieved"] else None
     return branches(state, "answer", options, contexts=[state["passages"]], round=again)
 
@@ -320,7 +330,7 @@ def with_retrieval_decision(
         Route(to_search, options),
         {"known": "answer", "needed": "retrieve"},
     )
-    graph.add_conditional_edges("collect", Route(to_answers, options), ["answer"])
+    graph.add_conditional_edges("collect", Route(to_answers, options), ["answer", "vote"])
     graph.add_edge("answer", "vote")
     graph.add_conditional_edges(
         "vote",
