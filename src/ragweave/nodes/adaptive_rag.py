@@ -272,10 +272,8 @@ def looks_again(state: RAGState, options: AdaptiveRagOptions) -> bool:
     return options.second_look and bool(state["known"]) and not state["retrieved"]
 
 
-def to_second_look(state: RAGState, options: AdaptiveRagOptions) -> Goto:
+def to_second_look(state: RAGState, _options: AdaptiveRagOptions) -> Goto:
     """Route: what was to take no retrieval is searched for once where it was answered Unknown."""
-    if state["status"] == "answered" or not looks_again(state, options):
-        return "answered"
     return searches(state, state["queries"], ONE)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.evaluation.towns import read_year, reader, run, towns
 from tests.scripted import ListRetriever, ScriptedChat, Seen, documents, nucleus
 
-from ragweave import build_graph
+from ragweave import METHODS, build_graph
 from ragweave.cli.gates import gate_tables
 from ragweave.cli.study import NAMES
 from ragweave.errors import UsageError
@@ -214,7 +214,7 @@ def test_the_end_that_never_retrieves_does_so_where_the_answer_is_unknown_too(me
     retrievals = {}
     for system in made.systems:
         graph = build_graph(
-            method,
+            METHODS[method],
             model=ScriptedChat(replies=reply),
             retriever=ListRetriever(documents=documents("Ada Brenner built it.")),
             **system.options,
