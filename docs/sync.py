@@ -58,7 +58,7 @@ def methods_table() -> str:
         ["name", "what it does", "model calls, best to worst", "paper"],
         [[f"`{one.name}`", one.summary, calls(one), one.paper] for one in METHODS.ours()],
     )
-    samples = "p: self-consistency samples (default 1; more are drawn at temperature 0.7)."
+    samples = "p: self-consistency samples (default 1; more are drawn at temperature 0.7); second_look: 1 (0 where it is off, or there is nothing to search)."
     return f"{rows}\n\n{passages_by_default()}; {samples}"
 
 

@@ -50,6 +50,21 @@ def test_unknown_without_a_document_is_noted_where_the_run_ends(again: bool) -> 
     assert ("unknown_without_documents" in events(state)) is not again
 
 
+def test_a_second_look_that_finds_nothing_does_not_ask_again() -> None:
+    model = ScriptedChat(replies=["So the answer is Unknown.", ADA])
+    own = OwnListRetriever()
+    graph = build_graph("adaptive_rag", model=model, retriever=own, strategy="none")
+    state = final_state(graph, QUESTION)
+    assert (state["status"], len(model.seen), len(own.asked)) == ("unknown", 1, 1)
+    assert state["notes"][-1]["detail"] == {"why": "nothing was found"}
+
+
+def test_without_a_retriever_there_is_no_second_look() -> None:
+    model = ScriptedChat(replies=["So the answer is Unknown."])
+    out = build_graph("adaptive_rag", model=model, strategy="none").invoke(QUESTION)
+    assert (out["status"], len(model.seen)) == ("unknown", 1)
+
+
 @pytest.mark.parametrize("samples", [1, 2])
 def test_a_second_look_keeps_the_first_answer_among_the_candidates(samples: int) -> None:
     unsure = ["So the answer is Unknown."] * samples

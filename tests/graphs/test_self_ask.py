@@ -10,6 +10,8 @@ from tests.loops import events, final_state, limits_end_quietly
 from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave.errors import UsageError
+from ragweave.evaluation.reproduction.estimate import calls_of
+from ragweave.evaluation.runs import system
 from ragweave.graphs import CompiledGraph, build_graph
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 
@@ -32,6 +34,15 @@ def test_no_follow_up_is_one_call() -> None:
     assert model.seen[0].text.endswith(
         "Question: How many sides has a hexagon?\nAre follow up questions needed here:"
     )
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_the_fewest_calls_are_those_declared(again: bool) -> None:
+    reply = "No.\nSo the final answer is: six"
+    graph, model, retriever = built(reply, "six", reply, second_look=again)
+    out = graph.invoke({"question": "How many sides has a hexagon?"})
+    declared = calls_of(system("self_ask", second_look=again))[0]
+    assert (out["answer"], len(model.seen), len(retriever.queries)) == ("six", declared, again)
 
 
 def test_a_prompt_of_ones_own_has_examples_of_its_own() -> None:

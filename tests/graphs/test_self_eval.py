@@ -98,6 +98,16 @@ def test_there_is_one_second_look() -> None:
     assert (out["status"], len(model.seen), len(retriever.queries)) == ("unknown", 3, 1)
 
 
+@pytest.mark.parametrize("samples", [1, 2])
+def test_a_second_look_that_finds_nothing_does_not_ask_again(samples: int) -> None:
+    replies = ["No", *["Unknown"] * samples, "Ada"]
+    graph, model, retriever = built(*replies, retriever=OwnListRetriever(), samples=samples)
+    state = final_state(graph, "Who?")
+    assert (state["status"], len(model.seen), len(retriever.asked)) == ("unknown", 1 + samples, 1)
+    assert events(state) == ["no_passages_found", "unknown_without_documents"]
+    assert state["notes"][-1]["detail"] == {"why": "nothing was found"}
+
+
 @pytest.mark.parametrize("more", [{"profile": "paper"}, {"retriever": None}])
 def test_no_second_look(more: dict[str, Any]) -> None:
     given = {"retriever": ListRetriever(documents=DOCS), **more}

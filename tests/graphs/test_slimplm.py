@@ -13,7 +13,7 @@ from langgraph.types import RetryPolicy
 from tests.loops import final_state
 from tests.scripted import OwnListRetriever, ScriptedChat, documents
 
-from ragweave import build_graph
+from ragweave import METHODS, build_graph
 from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.tools.models import is_transient
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
@@ -118,6 +118,14 @@ def test_a_second_look_that_finds_nothing_says_so() -> None:
     state = run(model=big, proxy=small(judge="<Known(True)>"), retriever=nothing)
     (last,) = [one for one in state["notes"] if one["event"] == "answered_without_documents"]
     assert last["detail"] == {"why": "nothing was found"}
+
+
+@pytest.mark.parametrize("method", ["slimplm", "adaptive"])
+def test_without_a_retriever_there_is_no_second_look(method: str) -> None:
+    big, proxy = ScriptedChat(replies=["Unknown"]), small(judge="<Known(True)>")
+    out = build_graph(METHODS[method], model=big, proxy=proxy).invoke({"question": QUESTION})
+    assert (out["status"], len(big.seen)) == ("unknown", 1)
+    assert tasks(proxy) == {"recall": 1, "judge": 1}
 
 
 def test_known_claims_are_not_searched() -> None:

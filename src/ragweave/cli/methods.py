@@ -220,7 +220,7 @@ def methods(
     screen = console()
     screen.print(_methods_table(found[kind]) if kind == "methods" else _table(found[kind]))
     if kind == "methods":
-        legend = f"{passages_by_default()}; p: self-consistency samples (default 1)."
+        legend = f"{passages_by_default()}; p: self-consistency samples (default 1); second_look: 1, or 0 where it is off."
         screen.print(legend, soft_wrap=not screen.is_terminal)
     for other, registry in found.items():
         added = registry.others() if other != kind else {}

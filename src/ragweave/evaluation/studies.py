@@ -101,14 +101,19 @@ def gated_label(method: str, gate: str, end: str) -> str:
 
 
 def _gates(methods: Sequence[str], values: Sequence[str]) -> list[System]:
-    """Return a system for each gate that never retrieves, and one that always does."""
+    """Return a system for each gate that never retrieves, and one that always does.
+
+    Neither looks again where the direct answer is Unknown: "never" would retrieve there.
+    """
     made = []
     for method in methods:
         own = method == "uncertainty_gate"
-        route: dict[str, Any] = {} if own else {"route": "uncertainty"}
+        held: dict[str, Any] = {"second_look": False}
+        if not own:
+            held["route"] = "uncertainty"
         name = "threshold" if own else "route_threshold"
         made += [
-            system(method, gated_label(method, gate, end), gate=gate, **{name: cut}, **route)
+            system(method, gated_label(method, gate, end), gate=gate, **{name: cut}, **held)
             for gate in values
             for end, cut in GATED.items()
         ]

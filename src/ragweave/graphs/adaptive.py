@@ -20,6 +20,7 @@ from ragweave.graphs.fragments import (
     add_judgement,
     add_rewriting,
     one_by_one,
+    second_look,
     together,
 )
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
@@ -151,7 +152,8 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     add_begin(graph, parts)
     add_judgement(graph, parts, given="augment")
     graph.add_node("direct", parts.answers(DIRECT), retry_policy=retry)
-    direct_vote = vote_step("direct_vote", "direct", options, falls_back=looks_again)
+    again, second = second_look(parts, looks_again, to_second_look)
+    direct_vote = vote_step("direct_vote", "direct", options, falls_back=again)
     graph.add_node("direct_vote", direct_vote)
     add_rewriting(graph, parts)
     add_blending(graph, parts, merge_strategy)
@@ -166,7 +168,7 @@ def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
     graph.add_edge("direct", "direct_vote")
     graph.add_conditional_edges(
         "direct_vote",
-        Route(to_second_look, options),
+        Route(second, options),
         {"answered": END, "not known": "rewrite", "not rewritten": "plan"},
     )
     graph.add_conditional_edges(

@@ -9,7 +9,7 @@ from collections.abc import Hashable
 
 from langgraph.graph import END
 
-from ragweave.graphs.fragments import add_begin
+from ragweave.graphs.fragments import add_begin, second_look
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
 from ragweave.nodes import adaptive_rag, ircot
@@ -36,13 +36,9 @@ def build(parts: Parts[AdaptiveRagOptions]) -> CompiledGraph:
     for reader in ircot.READERS.values():
         graph.add_node(reader.name, parts.answers(reader), retry_policy=retry)
         graph.add_edge(reader.name, "vote")
-    vote = vote_step(
-        "vote",
-        pools,
-        options,
-        truncated=adaptive_rag.ended_early,
-        falls_back=adaptive_rag.looks_again,
-    )
+    again, second = second_look(parts, adaptive_rag.looks_again, adaptive_rag.to_second_look)
+    ended_early = adaptive_rag.ended_early
+    vote = vote_step("vote", pools, options, truncated=ended_early, falls_back=again)
     graph.add_node("vote", vote)
     readers: dict[Hashable, str] = {"read": "answer", "reason": "answer_cot"}
     graph.add_conditional_edges(
@@ -58,7 +54,9 @@ def build(parts: Parts[AdaptiveRagOptions]) -> CompiledGraph:
     graph.add_edge("search", "collect")
     graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges(
-        "collect", Route(adaptive_rag.to_reading, options), {"many rounds": "reason", **readers}
+        "collect",
+        Route(adaptive_rag.to_reading, options),
+        {"many rounds": "reason", "nothing found": "vote", **readers},
     )
     graph.add_conditional_edges(
         "reason",
@@ -67,7 +65,7 @@ def build(parts: Parts[AdaptiveRagOptions]) -> CompiledGraph:
     )
     graph.add_conditional_edges(
         "vote",
-        Route(adaptive_rag.to_second_look, options),
+        Route(second, options),
         {"answered": END, "not known": "search"},
     )
     return finish(graph, "adaptive_rag", parts)

@@ -35,7 +35,11 @@ from ragweave.nodes.judge import (
 from ragweave.nodes.knowledge_filter import knowledge_filter_step, topic_step
 from ragweave.nodes.options import Options
 from ragweave.nodes.proxy import draft_step, proxy_down
-from ragweave.nodes.retrieval_decision import DecisionOptions, DecisionT, looks_again
+from ragweave.nodes.retrieval_decision import (
+    DecisionT,
+    looked_in_vain,
+    looks_again,
+)
 from ragweave.nodes.retrieve import (
     MergeStrategy,
     collect_step,
@@ -259,12 +263,47 @@ def add_concat_at_limit(graph: Draft, parts: Parts[Any]) -> None:
 LAST_ROUND = 1_000
 """The round of what is asked behind all rounds of a loop."""
 
+
+def second_look(
+    parts: Parts[Any],
+    wanted: Callable[[RAGState, Any], bool],
+    look: Callable[[RAGState, Any], Goto],
+) -> tuple[Callable[[RAGState, Any], bool], Callable[[RAGState, Any], Goto]]:
+    """Return when Unknown is searched for after all, and the route behind the vote that says so.
+
+    Without a retriever it never is: the run ends Unknown.
+
+    Args:
+        parts: Retriever and the rest.
+        wanted: Whether state and options ask for a second look.
+        look: The route to the search.
+
+    Returns:
+        `falls_back` of the vote, and the route, which says "answered" where the run ends.
+    """
+
+    def falls_back(state: RAGState, options: Any) -> bool:
+        return parts.retriever is not None and wanted(state, options)
+
+    def to_second_look(state: RAGState, options: Any) -> Goto:
+        if state["status"] == "answered" or not falls_back(state, options):
+            return "answered"
+        return look(state, options)
+
+    return falls_back, to_second_look
+
+
 PROMPTS = ("direct", "direct_passages")
 """Names of the answer step's templates that these methods use."""
 
 
 def to_answers(state: RAGState, options: Options) -> Goto:
-    """Route: a branch a sample over all passages; closed book where there are none."""
+    """Route: a branch a sample over all passages; closed book where there are none.
+
+    What was asked closed book before a second look that found nothing is not asked again.
+    """
+    if looked_in_vain(state):
+        return "vote"
     again = 1 if state["known"] and state["retrieved"] else None
     return branches(state, "answer", options, contexts=[state["passages"]], round=again)
 
@@ -296,13 +335,7 @@ def with_retrieval_decision(
     options = parts.options
     answer = AnswerStep("answer", "direct_passages", closed_template="direct")
 
-    def again(state: RAGState, opts: DecisionOptions) -> bool:
-        return parts.retriever is not None and looks_again(state, opts)
-
-    def to_second_look(state: RAGState, opts: DecisionOptions) -> Goto:
-        if state["status"] == "answered" or not again(state, opts):
-            return "answered"
-        return to_retrieval(state, opts)
+    again, to_second_look = second_look(parts, looks_again, to_retrieval)
 
     graph = draft(parts)
     add_begin(graph, parts)
@@ -320,7 +353,7 @@ def with_retrieval_decision(
         Route(to_search, options),
         {"known": "answer", "needed": "retrieve"},
     )
-    graph.add_conditional_edges("collect", Route(to_answers, options), ["answer"])
+    graph.add_conditional_edges("collect", Route(to_answers, options), ["answer", "vote"])
     graph.add_edge("answer", "vote")
     graph.add_conditional_edges(
         "vote",

@@ -15,6 +15,7 @@ from ragweave.graphs.fragments import (
     add_judgement,
     add_retrieval,
     add_rewriting,
+    second_look,
 )
 from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
 from ragweave.graphs.method import Method, answer_prompts
@@ -56,7 +57,8 @@ def build(parts: Parts[SlimPlmOptions]) -> CompiledGraph:
     graph.add_node("trim", trim_step(options))
     graph.add_node("direct", parts.answers(DIRECT), retry_policy=retry)
     graph.add_node("answer", parts.answers(ANSWER), retry_policy=retry)
-    direct_vote = vote_step("direct_vote", "direct", options, falls_back=looks_again)
+    again, second = second_look(parts, looks_again, to_second_look)
+    direct_vote = vote_step("direct_vote", "direct", options, falls_back=again)
     graph.add_node("direct_vote", direct_vote)
     graph.add_node("vote", vote_step("vote", ("direct", "answer"), options))
     graph.add_conditional_edges("plan", Route(to_retrieval, options), {"each query": "retrieve"})
@@ -65,7 +67,7 @@ def build(parts: Parts[SlimPlmOptions]) -> CompiledGraph:
     graph.add_edge("direct", "direct_vote")
     graph.add_conditional_edges(
         "direct_vote",
-        Route(to_second_look, options),
+        Route(second, options),
         {"answered": END, "not known": "rewrite", "not rewritten": "plan"},
     )
     graph.add_edge("answer", "vote")

@@ -1,6 +1,10 @@
 """The uncertainty gate: a short draft decides whether to retrieve, by how uncertain the model was.
 
 Source: TARG (arXiv 2511.09803), algorithm 1; the simple gates of arXiv 2501.12835.
+
+Where we differ: what was answered Unknown without retrieval is searched for after all
+(`second_look`); the algorithm stops there. There is no profile for TARG, so `profile=paper` leaves
+that on; `second_look=False` turns it off, as any named paper's profile does.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from ragweave.nodes.ircot import READERS, IrcotOptions, cut_short, found_so_far
 from ragweave.nodes.options import at_least
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_form import VERDICT_TOKENS, Choice
+from ragweave.nodes.retrieval_decision import looked_in_vain
 from ragweave.nodes.retrieve import Retriever, collect_step, searches
 from ragweave.nodes.route import check_look, choose_route
 from ragweave.nodes.step import Context, Goto, Step, Work
@@ -253,7 +254,9 @@ def to_route(state: RAGState, options: AdaptiveRagOptions) -> Goto:
 
 
 def to_reading(state: RAGState, options: AdaptiveRagOptions) -> Goto:
-    """Route: many rounds reason on, one is read."""
+    """Route: many rounds reason on, one is read; a second look that found nothing is the end."""
+    if looked_in_vain(state):
+        return "nothing found"
     return "many rounds" if state["route"] == "many" else to_reader(state, options)
 
 
@@ -269,10 +272,8 @@ def looks_again(state: RAGState, options: AdaptiveRagOptions) -> bool:
     return options.second_look and bool(state["known"]) and not state["retrieved"]
 
 
-def to_second_look(state: RAGState, options: AdaptiveRagOptions) -> Goto:
+def to_second_look(state: RAGState, _options: AdaptiveRagOptions) -> Goto:
     """Route: what was to take no retrieval is searched for once where it was answered Unknown."""
-    if state["status"] == "answered" or not looks_again(state, options):
-        return "answered"
     return searches(state, state["queries"], ONE)
 
 

@@ -204,10 +204,8 @@ def looks_again(_state: RAGState, options: NecessityOptions) -> bool:
     return options.second_look
 
 
-def to_second_look(state: RAGState, options: NecessityOptions) -> str:
+def to_second_look(_state: RAGState, options: NecessityOptions) -> str:
     """Route: a verdict of known that the direct answer belies counts as not known."""
-    if state["status"] == "answered" or not looks_again(state, options):
-        return "answered"
     return "not known" if options.rewrite else "not rewritten"
 
 

@@ -172,6 +172,11 @@ def looks_again(state: RAGState, options: DecisionOptions) -> bool:
     return options.second_look and bool(state["known"]) and not state["retrieved"]
 
 
+def looked_in_vain(state: RAGState) -> bool:
+    """Say whether a second look found nothing, so that the prompt would be the first one again."""
+    return bool(state["known"]) and bool(state["retrieved"]) and not state["passages"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SkrKnnOptions(DecisionOptions):
     """Options of `skr_knn`."""

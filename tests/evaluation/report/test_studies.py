@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from tests.evaluation.towns import read_year, reader, run, towns
-from tests.scripted import ScriptedChat, Seen, nucleus
+from tests.scripted import ListRetriever, ScriptedChat, Seen, documents, nucleus
 
+from ragweave import METHODS, build_graph
 from ragweave.cli.gates import gate_tables
 from ragweave.cli.study import NAMES
 from ragweave.errors import UsageError
@@ -19,6 +20,7 @@ from ragweave.evaluation.report import Table, read_runs, tables_of
 from ragweave.evaluation.report.tables import best_of_table
 from ragweave.evaluation.runs import claim_directory, parse_systems, plan
 from ragweave.evaluation.studies import STUDIES, plot_study, runs_of, values_of
+from ragweave.nodes.uncertainty_gate import DRAFT_TEMPERATURE
 
 
 def test_the_command_line_names_every_study() -> None:
@@ -199,3 +201,24 @@ def test_gates_of_other_methods_are_routes() -> None:
     (one,) = runs_of(STUDIES["gate"], ["adaptive"], ["variance"])
     assert [system.options["route"] for system in one.systems] == ["uncertainty"] * 2
     assert [system.options["route_threshold"] for system in one.systems] == [1e9, -1.0]
+
+
+@pytest.mark.parametrize("method", ["uncertainty_gate", "slimplm", "adaptive"])
+def test_the_end_that_never_retrieves_does_so_where_the_answer_is_unknown_too(method: str) -> None:
+    def reply(seen: Seen) -> str:
+        drafted = seen.settings.get("temperature") == DRAFT_TEMPERATURE
+        recalled = seen.task is not None and seen.task["task"] == "recall"
+        return "Ada Brenner" if drafted or recalled else "Unknown"
+
+    (made,) = runs_of(STUDIES["gate"], [method], ["variance"])
+    retrievals = {}
+    for system in made.systems:
+        graph = build_graph(
+            METHODS[method],
+            model=ScriptedChat(replies=reply),
+            retriever=ListRetriever(documents=documents("Ada Brenner built it.")),
+            **system.options,
+        )
+        retrievals[system.label] = graph.invoke({"question": "Who?"})["usage"]["retrievals"]
+    never, always = retrievals.values()
+    assert (never, always > 0) == (0, True)

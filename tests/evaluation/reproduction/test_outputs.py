@@ -105,7 +105,9 @@ def test_calls_follow_the_methods_formulas() -> None:
     assert calls_of(system("slimplm", max_claims=4, question_judge=False, **gated)) == (3, 11)
     assert calls_of(system("uncertainty_gate", gate="variance", gate_samples=4)) == (2, 8)
     assert calls_of(system("crag")) == (5 + 1 + 1, 5 + 2 + 2)
-    assert calls_of(system("self_ask", rounds=2)) == (1, 7)
+    assert calls_of(system("self_ask", rounds=2)) == (3, 7)
+    assert calls_of(system("self_ask", rounds=2, second_look=False)) == (1, 7)
+    assert calls_of(system("react", max_steps=4)) == (2, 6)
 
 
 def test_costs_are_told_before_anything_is_paid(data: Path) -> None:

@@ -148,6 +148,7 @@ def calls_of(one: System) -> tuple[int, int]:
         "claims": getattr(chosen, "max_claims", 0),
         "rewrites": getattr(chosen, "max_rewrites", 0),
         "gate_samples": getattr(chosen, "gate_drafts", 1),
+        "second_look": int(getattr(chosen, "second_look", False)),
     }
     for name in ("hops", "rounds", "max_steps"):
         values[name] = getattr(chosen, name, 0)
