@@ -243,6 +243,40 @@ def test_where_no_child_can_be_started_the_model_is_loaded_the_safe_way(
     assert not cache.exists()
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys; sys.modules['llama_cpp'] = None\nfrom ragweave.llamacpp import trial\n"
+        "sys.exit(trial.main(sys.argv[1:]))",
+        f"print({child.BEGAN!r}); raise MemoryError",
+    ],
+    ids=["the library loads in the parent alone", "MemoryError"],
+)
+@pytest.mark.parametrize(("info", "extra"), [(PLAIN, True), (AMX, False)])
+def test_an_exception_in_the_child_is_no_crash(
+    facts: GGUFFacts,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    info: str,
+    extra: bool,
+) -> None:
+    def command(_module: str, job: dict[str, Any]) -> list[str]:
+        return [sys.executable, "-c", code, json.dumps(job)]
+
+    monkeypatch.setattr(child, "_command", command)
+    assert extra_buffers(facts, "auto", info=info) is extra
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("first", [DEAD, KILLED], ids=["crashed", "killed"])
+def test_a_second_child_that_tells_nothing_leaves_extra_buffers_off(
+    facts: GGUFFacts, first: Outcome
+) -> None:
+    second = Outcome(ending="exit code 1", began=False)
+    assert not extra_buffers(facts, "auto", trial=Trials(first, second), info=PLAIN)
+
+
 def test_an_error_of_the_model_is_left_to_its_loading(facts: GGUFFacts, cache: Path) -> None:
     short = Outcome(error="memory is short")
     assert extra_buffers(facts, "auto", trial=Trials(short, short), info=AMX)

@@ -187,10 +187,10 @@ def _decide(one: _OneTrial, path: Path) -> bool:
         keep_verdict(path, one.facts, Verdict(extra=True))
         return True
     if not first.began:
-        _LOGGER.info("%s could not be tried: %s", one.facts.path.name, first.ending)
+        _LOGGER.info("%s could not be tried: %s", one.facts.path.name, first.cause)
         return not one.amx
     second = one(extra=False)
-    if second.ending:
+    if second.ending and second.began:
         raise UnusableModelError(_refusal(one, first, second))
     if second.speed is None:
         # The model itself is unusable: loading it will say why.
@@ -239,6 +239,6 @@ def _outcome(ending: Ending) -> Outcome:
     if ending.result is None:
         return Outcome(ending=ending.failure, began=ending.began)
     if ending.code:
-        return Outcome(error=str(ending.result.get("error")))
+        return Outcome(error=str(ending.result.get("error")), began=ending.began)
     speed = Speed(float(ending.result["prefill"]), float(ending.result["generation"]))
     return Outcome(speed=speed)
