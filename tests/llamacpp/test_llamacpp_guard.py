@@ -217,8 +217,38 @@ def test_a_child_that_was_killed_from_outside_is_no_verdict(
 ) -> None:
     assert not extra_buffers(facts, "auto", trial=Trials(ended), info=AMX)
     assert not cache.exists()
-    assert "memory" in caplog.text
+    assert ("memory" in caplog.text) is (ended is KILLED)
+    assert ("tries again" in caplog.text) is (ended is LATE)
     assert "pip install" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (guard.NAN, "to make it faster"),
+        ("llama.cpp can't load m.gguf: unable to allocate CPU_REPACK buffer", "more memory"),
+        ("llama_decode returned -3: compute failed", "tries again"),
+    ],
+)
+def test_a_trial_that_reports_an_error_is_told_with_what_helps(
+    facts: GGUFFacts, caplog: pytest.LogCaptureFixture, error: str, advice: str
+) -> None:
+    assert not extra_buffers(facts, "auto", trial=Trials(Outcome(error=error)), info=PLAIN)
+    assert f"failed in a trial with weights repacked for this processor ({error})" in caplog.text
+    assert advice in caplog.text
+
+
+def test_a_processor_with_amx_whose_models_cannot_be_tried_has_one_warning(
+    facts: GGUFFacts, caplog: pytest.LogCaptureFixture
+) -> None:
+    untried = Trials(Outcome(ending="no Python interpreter to run it with", began=False))
+    with caplog.at_level(logging.WARNING, "ragweave.llamacpp"):
+        assert extra_buffers(facts, "auto", trial=untried, info=PLAIN)
+        assert not caplog.records
+        assert not extra_buffers(facts, "auto", trial=untried, info=AMX)
+    (one,) = caplog.records
+    assert "no Python interpreter" in one.getMessage()
+    assert "repack=on" in one.getMessage()
 
 
 @pytest.mark.parametrize("ended", [KILLED, LATE], ids=["killed", "late"])
