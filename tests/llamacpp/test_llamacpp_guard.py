@@ -184,6 +184,25 @@ def test_a_verdict_that_cannot_be_read_or_kept_is_made_anew(
     assert not extra_buffers(facts, "auto", trial=trial, info=AMX)
 
 
+@pytest.mark.parametrize(("outcome", "tried"), [(RUNS, [True]), (DEAD, [True, False])])
+def test_a_verdict_that_cannot_be_written_holds_in_this_process_with_one_warning(
+    facts: GGUFFacts,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    outcome: Outcome,
+    tried: list[bool],
+) -> None:
+    (cache.parent / "file").write_text("", "utf-8")
+    monkeypatch.setenv("RAGWEAVE_CACHE", str(cache.parent / "file"))
+    trial = Trials(outcome)
+    first = extra_buffers(facts, "auto", trial=trial, info=PLAIN)
+    assert extra_buffers(facts, "auto", trial=trial, info=PLAIN) is first is (outcome is RUNS)
+    assert trial.tried == tried
+    assert not extra_buffers(facts, "auto", trial=Trials(DEAD), info=AMX)
+    assert caplog.text.count("RAGWEAVE_CACHE") == 1
+
+
 @pytest.mark.parametrize(("repack", "extra"), [("on", True), ("off", False)])
 def test_who_says_what_he_wants_has_nothing_tried(
     facts: GGUFFacts, repack: guard.Repack, extra: bool

@@ -27,8 +27,8 @@ from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.llamacpp.library import REBUILD
 from ragweave.llamacpp.verdicts import (
     Verdict,
-    keep_verdict,
     read_verdict,
+    settle_verdict,
     speed_file,
     verdict_file,
 )
@@ -190,7 +190,7 @@ def _decide(one: _OneTrial, path: Path) -> bool:
     """Try with extra buffers, then without; cache the verdict."""
     first = one(extra=True)
     if first.speed is not None:
-        keep_verdict(path, one.facts, Verdict(extra=True))
+        settle_verdict(path, one.facts, Verdict(extra=True))
         return True
     if not first.began:
         _tell_untried(one, first.cause)
@@ -202,7 +202,7 @@ def _decide(one: _OneTrial, path: Path) -> bool:
         # The model itself is unusable: loading it will say why.
         return not first.ending
     if first.lasting:
-        keep_verdict(path, one.facts, Verdict(extra=False, cause=first.cause))
+        settle_verdict(path, one.facts, Verdict(extra=False, cause=first.cause))
     _LOGGER.warning(
         "%s failed in a trial with weights repacked for this processor (%s); it now runs without "
         "repacking (extra buffers off), which is safe but slower; %s",
