@@ -184,6 +184,24 @@ def test_a_verdict_that_cannot_be_read_or_kept_is_made_anew(
     assert not extra_buffers(facts, "auto", trial=trial, info=AMX)
 
 
+def test_a_library_of_one_s_own_has_its_own_verdict(
+    facts: GGUFFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock = verdicts.library_file()
+    assert extra_buffers(facts, "auto", trial=Trials(RUNS), info=AMX)
+    files = {stock}
+    for name in ("one", "two"):
+        monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path / name))
+        assert not extra_buffers(facts, "auto", trial=Trials(DEAD), info=AMX)
+        files.add(verdicts.library_file())
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "libggml-cpu.so").write_bytes(b"rebuilt")
+    assert len({*files, verdicts.library_file()}) == 4
+    monkeypatch.delenv("LLAMA_CPP_LIB_PATH")
+    assert verdicts.library_file() == stock
+    assert extra_buffers(facts, "auto", trial=Trials(DEAD), info=AMX)
+
+
 @pytest.mark.parametrize(("outcome", "tried"), [(RUNS, [True]), (DEAD, [True, False])])
 def test_a_verdict_that_cannot_be_written_holds_in_this_process_with_one_warning(
     facts: GGUFFacts,

@@ -82,13 +82,22 @@ def _build() -> str:
     home = _library()
     files = sorted(home.glob("*ggml-cpu*")) if home is not None and home.is_dir() else []
     stamps = [f"{one.name}:{one.stat().st_size}:{one.stat().st_mtime_ns}" for one in files]
-    return "|".join([version, *stamps])
+    own = [] if _own_library() is None else [str(home)]  # it may have no file of such a name
+    return "|".join([version, *own, *stamps])
 
 
 def _library() -> Path | None:
     """Return the folder of the library; None where llama-cpp-python is not installed."""
     found = importlib.util.find_spec("llama_cpp")
-    return Path(found.origin).parent / "lib" if found is not None and found.origin else None
+    if found is None or not found.origin:
+        return None
+    return _own_library() or Path(found.origin).parent / "lib"
+
+
+def _own_library() -> Path | None:
+    """Return the folder that llama-cpp-python is told to take its library from."""
+    named = os.environ.get("LLAMA_CPP_LIB_PATH")
+    return None if named is None else Path(named).absolute()
 
 
 def _processor() -> str:
