@@ -147,6 +147,13 @@ def test_a_base_model_is_told_by_its_name() -> None:
     assert is_base_model(facts("qwen2", "Qwen2.5 0.5B Base"))
     assert is_base_model(facts("gemma3", "", "gemma-3-1b-pt-Q4_0.gguf"))
     assert not is_base_model(facts("qwen2", "Qwen2.5 0.5B Instruct", "database-expert.gguf"))
+    for name in (
+        "Llama 3 8B Instruct PT BR",
+        "tucano-2b4-instruct-pt",
+        "sql-base-chat",
+        "4b-it-pt",
+    ):
+        assert not is_base_model(facts("llama", name))
 
 
 def test_a_base_model_with_a_template_is_named_once_at_its_first_call(

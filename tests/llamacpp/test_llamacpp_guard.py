@@ -184,6 +184,43 @@ def test_a_verdict_that_cannot_be_read_or_kept_is_made_anew(
     assert not extra_buffers(facts, "auto", trial=trial, info=AMX)
 
 
+def test_a_library_of_one_s_own_has_its_own_verdict(
+    facts: GGUFFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock = verdicts.library_file()
+    assert extra_buffers(facts, "auto", trial=Trials(RUNS), info=AMX)
+    files = {stock}
+    for name in ("one", "two"):
+        monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path / name))
+        assert not extra_buffers(facts, "auto", trial=Trials(DEAD), info=AMX)
+        files.add(verdicts.library_file())
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "libggml-cpu.so").write_bytes(b"rebuilt")
+    assert len({*files, verdicts.library_file()}) == 4
+    monkeypatch.delenv("LLAMA_CPP_LIB_PATH")
+    assert verdicts.library_file() == stock
+    assert extra_buffers(facts, "auto", trial=Trials(DEAD), info=AMX)
+
+
+@pytest.mark.parametrize(("outcome", "tried"), [(RUNS, [True]), (DEAD, [True, False])])
+def test_a_verdict_that_cannot_be_written_holds_in_this_process_with_one_warning(
+    facts: GGUFFacts,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    outcome: Outcome,
+    tried: list[bool],
+) -> None:
+    (cache.parent / "file").write_text("", "utf-8")
+    monkeypatch.setenv("RAGWEAVE_CACHE", str(cache.parent / "file"))
+    trial = Trials(outcome)
+    first = extra_buffers(facts, "auto", trial=trial, info=PLAIN)
+    assert extra_buffers(facts, "auto", trial=trial, info=PLAIN) is first is (outcome is RUNS)
+    assert trial.tried == tried
+    assert not extra_buffers(facts, "auto", trial=Trials(DEAD), info=AMX)
+    assert caplog.text.count("RAGWEAVE_CACHE") == 1
+
+
 @pytest.mark.parametrize(("repack", "extra"), [("on", True), ("off", False)])
 def test_who_says_what_he_wants_has_nothing_tried(
     facts: GGUFFacts, repack: guard.Repack, extra: bool
@@ -217,8 +254,38 @@ def test_a_child_that_was_killed_from_outside_is_no_verdict(
 ) -> None:
     assert not extra_buffers(facts, "auto", trial=Trials(ended), info=AMX)
     assert not cache.exists()
-    assert "memory" in caplog.text
+    assert ("memory" in caplog.text) is (ended is KILLED)
+    assert ("tries again" in caplog.text) is (ended is LATE)
     assert "pip install" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (guard.NAN, "to make it faster"),
+        ("llama.cpp can't load m.gguf: unable to allocate CPU_REPACK buffer", "more memory"),
+        ("llama_decode returned -3: compute failed", "tries again"),
+    ],
+)
+def test_a_trial_that_reports_an_error_is_told_with_what_helps(
+    facts: GGUFFacts, caplog: pytest.LogCaptureFixture, error: str, advice: str
+) -> None:
+    assert not extra_buffers(facts, "auto", trial=Trials(Outcome(error=error)), info=PLAIN)
+    assert f"failed in a trial with weights repacked for this processor ({error})" in caplog.text
+    assert advice in caplog.text
+
+
+def test_a_processor_with_amx_whose_models_cannot_be_tried_has_one_warning(
+    facts: GGUFFacts, caplog: pytest.LogCaptureFixture
+) -> None:
+    untried = Trials(Outcome(ending="no Python interpreter to run it with", began=False))
+    with caplog.at_level(logging.WARNING, "ragweave.llamacpp"):
+        assert extra_buffers(facts, "auto", trial=untried, info=PLAIN)
+        assert not caplog.records
+        assert not extra_buffers(facts, "auto", trial=untried, info=AMX)
+    (one,) = caplog.records
+    assert "no Python interpreter" in one.getMessage()
+    assert "repack=on" in one.getMessage()
 
 
 @pytest.mark.parametrize("ended", [KILLED, LATE], ids=["killed", "late"])
@@ -241,6 +308,40 @@ def test_where_no_child_can_be_started_the_model_is_loaded_the_safe_way(
         monkeypatch.setattr(sys, "executable", executable)
         assert extra_buffers(facts, "auto", info=info) is extra
     assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys; sys.modules['llama_cpp'] = None\nfrom ragweave.llamacpp import trial\n"
+        "sys.exit(trial.main(sys.argv[1:]))",
+        f"print({child.BEGAN!r}); raise MemoryError",
+    ],
+    ids=["the library loads in the parent alone", "MemoryError"],
+)
+@pytest.mark.parametrize(("info", "extra"), [(PLAIN, True), (AMX, False)])
+def test_an_exception_in_the_child_is_no_crash(
+    facts: GGUFFacts,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    info: str,
+    extra: bool,
+) -> None:
+    def command(_module: str, job: dict[str, Any]) -> list[str]:
+        return [sys.executable, "-c", code, json.dumps(job)]
+
+    monkeypatch.setattr(child, "_command", command)
+    assert extra_buffers(facts, "auto", info=info) is extra
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("first", [DEAD, KILLED], ids=["crashed", "killed"])
+def test_a_second_child_that_tells_nothing_leaves_extra_buffers_off(
+    facts: GGUFFacts, first: Outcome
+) -> None:
+    second = Outcome(ending="exit code 1", began=False)
+    assert not extra_buffers(facts, "auto", trial=Trials(first, second), info=PLAIN)
 
 
 def test_an_error_of_the_model_is_left_to_its_loading(facts: GGUFFacts, cache: Path) -> None:

@@ -78,3 +78,24 @@ def test_a_missing_package_is_not_looked_for_in_a_child(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     monkeypatch.setattr(library, "run_child", pytest.fail)
     check_library()
+
+
+def test_a_cache_that_may_not_be_searched_holds_nothing(
+    monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    """No `chmod`: root may search every folder."""
+
+    def refused(_path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    monkeypatch.setattr(library, "library_file", lambda: cache / "kept.json")
+    tried: list[object] = []
+
+    def run(*args: object) -> Ending:
+        tried.append(args)
+        return Ending("SIGKILL")
+
+    monkeypatch.setattr(library, "run_child", run)
+    check_library()
+    assert len(tried) == 1

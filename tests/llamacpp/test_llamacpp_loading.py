@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from tests.loops import final_state
-from tests.scripted import documents
+from tests.scripted import ListRetriever, documents
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 import tiny_gguf
-from ragweave import build_graph
+from ragweave import build_chat, build_graph
 from ragweave.errors import ModelError
-from ragweave.llamacpp import LlamaCppChat, binding
+from ragweave.llamacpp import LlamaCppChat, binding, engine, options
 from ragweave.llamacpp.core import Core, CoreSettings
 from ragweave.llamacpp.gguf import read_gguf
 from ragweave.nodes.model_context import context_of
+from ragweave.tools.threads import on_event_loop
 
 
 def memory_for(tiny: Path, n_ctx: int) -> int:
@@ -99,6 +103,84 @@ def test_a_prompt_can_be_made_where_the_model_can_not_be_loaded(
         patch.setitem(sys.modules, "llama_cpp", None)
         assert (model.opened_context, context_of(model)) == (None, 2048)
     assert context_of(model) == model.opened_context == 2048
+
+
+@pytest.fixture
+def blocked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether an event loop was blocked, each time that llama.cpp's library was needed."""
+    needed: list[bool] = []
+
+    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any, **settings: Any) -> Any:
+            needed.append(on_event_loop())
+            return function(*args, **settings)
+
+        return noted
+
+    for module, name in ((engine, "in_main_memory"), (options, "schema_grammar")):
+        monkeypatch.setattr(module, name, noting(getattr(module, name)))
+    return needed
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_a_run_chooses_the_context_off_the_event_loop(
+    make_chat, tiny: Path, monkeypatch: pytest.MonkeyPatch, blocked: list[bool], fits: bool
+) -> None:
+    """As `langgraph dev` demands, which ends a run that blocks its loop."""
+    free = memory_for(tiny, 1024 if fits else 0)
+    monkeypatch.setattr(binding, "free_memory", lambda: free)
+    model = make_chat(overflow="drop_middle")
+    graph = build_graph("concat", model=model, reply_tokens=24, ask_again=False)
+    given = {"question": "Where?", "passages": documents(*(f"{one} " * 200 for one in "abcd"))}
+    if fits:
+        asyncio.run(graph.ainvoke(given))
+        assert model.opened_context == 1024
+    else:
+        with pytest.raises(ModelError, match="of memory"):
+            asyncio.run(graph.ainvoke(given))
+    assert set(blocked) == {False}
+
+
+def test_a_follow_up_chooses_the_context_off_the_event_loop(make_chat, blocked: list[bool]) -> None:
+    model = make_chat(overflow="drop_middle")
+    said = [HumanMessage("Where?"), AIMessage("There."), HumanMessage("And when?")]
+    retriever = ListRetriever(documents=documents("alpha"))
+    chat = build_chat("concat", model=model, retriever=retriever)
+    asyncio.run(chat.ainvoke({"messages": said}))
+    assert model.context_chosen
+    assert set(blocked) == {False}
+
+
+def test_a_run_in_a_notebook_knows_the_context(
+    make_chat, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell is run by an event loop, and may call `invoke`."""
+    monkeypatch.setattr(binding, "free_memory", lambda: memory_for(tiny, 1024))
+    model = make_chat(overflow="drop_middle")
+    graph = build_graph("concat", model=model, reply_tokens=24, ask_again=False)
+    passages = documents(*(f"{name} " * 200 for name in ("alpha", "beta", "gamma", "delta")))
+
+    async def cell() -> dict[str, Any]:
+        return final_state(graph, {"question": "Where?", "passages": passages})
+
+    state = asyncio.run(cell())
+    assert "passages_dropped" in [one["event"] for one in state["notes"]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_schema_becomes_a_grammar_off_the_event_loop(
+    make_chat, ending: Path, blocked: list[bool], stream: bool
+) -> None:
+    model = make_chat(path=ending, n_ctx=512)
+
+    async def call() -> None:
+        if stream:
+            _ = [one async for one in model.astream("hello", json_schema={"type": "boolean"})]
+        else:
+            await model.ainvoke("hello", json_schema={"type": "boolean"})
+
+    asyncio.run(call())
+    assert set(blocked) == {False}
 
 
 class InterruptsOnce(logging.Handler):

@@ -72,7 +72,10 @@ def doctor(
         ),
     ] = True,
 ) -> None:
-    """Check the installation, the machine and, with --model, a model file; exit code 1: a PROBLEM."""
+    """Check the installation, the machine and, with --model, a model file.
+
+    Exits with code 1 if it finds a problem.
+    """
     from ragweave.cli.screen import progress_console
     from ragweave.tools.text.plain import plain
 

@@ -27,6 +27,7 @@ from ragweave.llamacpp.options import LlamaCppFields, Options, call_options
 from ragweave.llamacpp.prompt import Encoded, encode_prompt, structured, truncate
 from ragweave.llamacpp.vocabulary import Vocabulary
 from ragweave.tools.models.tasks import task_of
+from ragweave.tools.threads import on_event_loop
 
 if TYPE_CHECKING:
     from ragweave.llamacpp.template import ChatTemplate
@@ -139,9 +140,24 @@ class LlamaCppChat(LlamaCppFields):
 
     @property
     def opened_context(self) -> int | None:
-        """Tokens of the context that is open, or that the next call opens; loads nothing.
+        """Tokens of the context that is open, or that the next call opens; loads no weights.
 
-        None where no call can open one: the call says so itself, unless a cache has its reply.
+        None where no call can open one: the call says so itself, unless a cache has its reply. On
+        an event loop, which choosing it would block, also None until `choose_context` has run.
+        """
+        known = self._loader.known_n_ctx
+        return known if known is not None or on_event_loop() else self.choose_context()
+
+    @property
+    def context_chosen(self) -> bool:
+        """Whether it is known which context is open, or which the next call opens."""
+        return self._loader.known_n_ctx is not None
+
+    def choose_context(self) -> int | None:
+        """Choose the context that the next call opens; return its tokens, or None if none fits.
+
+        Loads llama.cpp's library, the first time on a machine in a child process: that takes about
+        a second, so call it in a thread where an event loop runs.
         """
         try:
             return self._loader.n_ctx
@@ -165,7 +181,7 @@ class LlamaCppChat(LlamaCppFields):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        options, inbox, engine = self._options(messages, stop, kwargs), Inbox(), self.engine
+        (options, engine), inbox = self._prepared(messages, stop, kwargs), Inbox()
         job = self._job(engine, messages, options, inbox.sink, stream=False)
         with closing(inbox.events(engine, job, options.timeout)) as events:
             return result(_finished(next(events)), self._facts.name)
@@ -178,8 +194,8 @@ class LlamaCppChat(LlamaCppFields):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        options, inbox = self._options(messages, stop, kwargs), AsyncInbox()
-        engine = await asyncio.to_thread(lambda: self.engine)
+        inbox = AsyncInbox()
+        options, engine = await asyncio.to_thread(self._prepared, messages, stop, kwargs)
         job = self._job(engine, messages, options, inbox.sink, stream=False)
         async with aclosing(inbox.events(engine, job, options.timeout)) as events:
             return result(_finished(await anext(events)), self._facts.name)
@@ -192,7 +208,7 @@ class LlamaCppChat(LlamaCppFields):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        options, inbox, engine = self._options(messages, stop, kwargs), Inbox(), self.engine
+        (options, engine), inbox = self._prepared(messages, stop, kwargs), Inbox()
         job = self._job(engine, messages, options, inbox.sink, stream=True)
         with closing(inbox.events(engine, job, options.timeout)) as events:
             for event in events:
@@ -210,8 +226,8 @@ class LlamaCppChat(LlamaCppFields):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        options, inbox = self._options(messages, stop, kwargs), AsyncInbox()
-        engine = await asyncio.to_thread(lambda: self.engine)
+        inbox = AsyncInbox()
+        options, engine = await asyncio.to_thread(self._prepared, messages, stop, kwargs)
         job = self._job(engine, messages, options, inbox.sink, stream=True)
         async with aclosing(inbox.events(engine, job, options.timeout)) as events:
             async for event in events:
@@ -274,6 +290,12 @@ class LlamaCppChat(LlamaCppFields):
             UsageError: A setting is unknown or out of range.
         """
         return self._options([], None, dict(settings)).request.sampling.temperature
+
+    def _prepared(
+        self, messages: Sequence[BaseMessage], stop: list[str] | None, overrides: dict[str, Any]
+    ) -> tuple[Options, Engine]:
+        """Return a call's options and the loaded model, which both may need llama.cpp's library."""
+        return self._options(messages, stop, overrides), self.engine
 
     def _options(
         self, messages: Sequence[BaseMessage], stop: list[str] | None, overrides: dict[str, Any]

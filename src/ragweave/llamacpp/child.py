@@ -94,7 +94,8 @@ def _environment() -> dict[str, str]:
 
 def _ending(code: int, output: str) -> Ending:
     lines = output.strip().splitlines()
-    began = BEGAN in lines
+    # With 1 Python ends on an exception, such as MemoryError: that says nothing of the task either.
+    began = BEGAN in lines and code != 1
     if code < 0:
         try:
             return Ending(signal.Signals(-code).name, began=began)
@@ -104,5 +105,5 @@ def _ending(code: int, output: str) -> Ending:
     with suppress(ValueError):
         result = json.loads(lines[-1]) if lines else None
     if code in (0, FAILED) and isinstance(result, dict):
-        return Ending(code=code, result=result)
+        return Ending(code=code, result=result, began=began)
     return Ending(f"exit code {code}", began=began)

@@ -268,6 +268,11 @@ class Loader:
                 )
             return self._n_ctx
 
+    @property
+    def known_n_ctx(self) -> int | None:
+        """What `n_ctx` is, where it was chosen already; measures and loads nothing."""
+        return self._n_ctx
+
     def get(self) -> Engine:
         """Return the engine; a closed one is loaded again."""
         with self._lock:

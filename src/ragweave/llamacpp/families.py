@@ -180,6 +180,10 @@ def _is_own(word: str) -> bool:
 
 
 def is_base_model(facts: GGUFFacts) -> bool:
-    """Return whether the model's or file's name says that it is a base (pretrained) model."""
+    """Return whether the model's or file's name says that it is a base (pretrained) model.
+
+    `pt` may mean Portuguese, and `base` a database: an instruct model is none, whatever its name.
+    """
     stated = f"{facts.name} {facts.metadata.get('general.finetune', '')} {facts.path.stem}"
-    return re.search(r"(?i)(?<![a-z])(base|pretrained|pt)(?![a-z])", stated) is not None
+    words = set(re.findall("[a-z]+", stated.lower()))
+    return bool(words & {"base", "pretrained", "pt"}) and not words & {"instruct", "chat", "it"}

@@ -27,8 +27,8 @@ from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.llamacpp.library import REBUILD
 from ragweave.llamacpp.verdicts import (
     Verdict,
-    keep_verdict,
     read_verdict,
+    settle_verdict,
     speed_file,
     verdict_file,
 )
@@ -93,6 +93,12 @@ class Outcome:
     def lasting(self) -> bool:
         """Whether to remember the failure: a crash or wrong numbers, but not a lack of memory."""
         return self.crashed or self.error == NAN
+
+    @property
+    def short_of_memory(self) -> bool:
+        """Whether memory ran out: the system killed the process, or llama.cpp said so."""
+        said = self.error.lower()
+        return self.ending == "SIGKILL" or "memory" in said or "allocate" in said
 
 
 Trial = Callable[[GGUFFacts, dict[str, Any]], Outcome]
@@ -184,29 +190,50 @@ def _decide(one: _OneTrial, path: Path) -> bool:
     """Try with extra buffers, then without; cache the verdict."""
     first = one(extra=True)
     if first.speed is not None:
-        keep_verdict(path, one.facts, Verdict(extra=True))
+        settle_verdict(path, one.facts, Verdict(extra=True))
         return True
     if not first.began:
-        _LOGGER.info("%s could not be tried: %s", one.facts.path.name, first.ending)
+        _tell_untried(one, first.cause)
         return not one.amx
     second = one(extra=False)
-    if second.ending:
+    if second.ending and second.began:
         raise UnusableModelError(_refusal(one, first, second))
     if second.speed is None:
         # The model itself is unusable: loading it will say why.
         return not first.ending
-    advice = "repacked weights need more memory than there seems to be"
     if first.lasting:
-        keep_verdict(path, one.facts, Verdict(extra=False, cause=first.cause))
-        advice = f"to make it faster: {REBUILD_AMX if one.amx else REBUILD}"
+        settle_verdict(path, one.facts, Verdict(extra=False, cause=first.cause))
     _LOGGER.warning(
-        "llama.cpp ended with %s when %s was tried with weights repacked for this processor; it "
-        "now runs without repacking (extra buffers off), which is safe but slower; %s",
-        first.cause,
+        "%s failed in a trial with weights repacked for this processor (%s); it now runs without "
+        "repacking (extra buffers off), which is safe but slower; %s",
         one.facts.path.name,
-        advice,
+        first.cause,
+        _advice(one, first),
     )
     return False
+
+
+def _tell_untried(one: _OneTrial, cause: str) -> None:
+    name = one.facts.path.name
+    if not one.amx:
+        _LOGGER.info("%s could not be tried: %s", name, cause)
+        return
+    _LOGGER.warning(
+        "%s could not be tried in a child process (%s); it now runs without repacking (extra "
+        "buffers off), which is safe but slower, since some builds of llama.cpp crash on "
+        "processors with AMX; set repack=on if yours does not",
+        name,
+        cause,
+    )
+
+
+def _advice(one: _OneTrial, failed: Outcome) -> str:
+    """Return what to do about a trial with repacked weights that failed."""
+    if failed.lasting:
+        return f"to make it faster: {REBUILD_AMX if one.amx else REBUILD}"
+    if failed.short_of_memory:
+        return "repacked weights need more memory than there seems to be"
+    return "the next load tries again"
 
 
 def _refusal(one: _OneTrial, first: Outcome, second: Outcome) -> str:
@@ -239,6 +266,6 @@ def _outcome(ending: Ending) -> Outcome:
     if ending.result is None:
         return Outcome(ending=ending.failure, began=ending.began)
     if ending.code:
-        return Outcome(error=str(ending.result.get("error")))
+        return Outcome(error=str(ending.result.get("error")), began=ending.began)
     speed = Speed(float(ending.result["prefill"]), float(ending.result["generation"]))
     return Outcome(speed=speed)

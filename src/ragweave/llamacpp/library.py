@@ -7,6 +7,8 @@ the processor, so that later starts need no trial.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ragweave.errors import ModelError
 from ragweave.llamacpp.child import is_crash, run_child
 from ragweave.llamacpp.verdicts import keep, library_file
@@ -26,7 +28,7 @@ def check_library() -> None:
         ModelError: The library ends the process that loads it.
     """
     path = library_file()
-    if path is None or path.is_file():
+    if path is None or _is_cached(path):
         return
     ending = run_child("ragweave.llamacpp.binding", {}, _SECONDS)
     if ending.result is not None and not ending.code:
@@ -36,3 +38,10 @@ def check_library() -> None:
             f"llama-cpp-python's library ends a process that loads it with {ending.failure}: it "
             f"was compiled for another processor; compile it for this one: {REBUILD}"
         )
+
+
+def _is_cached(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # the folder may not be searched; Python 3.14 says False itself
+        return False

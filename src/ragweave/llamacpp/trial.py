@@ -28,9 +28,9 @@ def main(arguments: list[str]) -> int:
     """Run the trial that the argument describes; return the process's exit code."""
     leave_no_core()
     job = json.loads(arguments[0])
-    print(BEGAN, flush=True)  # noqa: T201
-    load()  # the library was checked before this process was started
     try:
+        load()  # it may load in the parent alone, whose search paths may be others
+        print(BEGAN, flush=True)  # noqa: T201
         speed = measure(**job)
     except RagweaveError as error:
         print(json.dumps({"error": str(error)}))  # noqa: T201

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -81,13 +82,22 @@ def _build() -> str:
     home = _library()
     files = sorted(home.glob("*ggml-cpu*")) if home is not None and home.is_dir() else []
     stamps = [f"{one.name}:{one.stat().st_size}:{one.stat().st_mtime_ns}" for one in files]
-    return "|".join([version, *stamps])
+    own = [] if _own_library() is None else [str(home)]  # it may have no file of such a name
+    return "|".join([version, *own, *stamps])
 
 
 def _library() -> Path | None:
     """Return the folder of the library; None where llama-cpp-python is not installed."""
     found = importlib.util.find_spec("llama_cpp")
-    return Path(found.origin).parent / "lib" if found is not None and found.origin else None
+    if found is None or not found.origin:
+        return None
+    return _own_library() or Path(found.origin).parent / "lib"
+
+
+def _own_library() -> Path | None:
+    """Return the folder that llama-cpp-python is told to take its library from."""
+    named = os.environ.get("LLAMA_CPP_LIB_PATH")
+    return None if named is None else Path(named).absolute()
 
 
 def _processor() -> str:
@@ -106,10 +116,22 @@ def read_verdict(path: Path) -> Verdict | None:
     """Return the cached verdict; None where there is none that can be read."""
     try:
         found = parse_json(path.read_text("utf-8"))
-    except (OSError, ValueError):
+    except OSError:
+        return _UNWRITTEN.get(path)
+    except ValueError:
         return None
     extra = found.get("extra_buffers") if isinstance(found, dict) else None
     return Verdict(extra, str(found.get("cause", ""))) if isinstance(extra, bool) else None
+
+
+_UNWRITTEN: dict[Path, Verdict] = {}
+"""Verdicts of this process that could not be written."""
+
+
+def settle_verdict(path: Path, facts: GGUFFacts, verdict: Verdict) -> None:
+    """Write a verdict; where that fails, remember it in this process."""
+    if not keep_verdict(path, facts, verdict):
+        _UNWRITTEN[path] = verdict
 
 
 def keep_verdict(path: Path, facts: GGUFFacts, verdict: Verdict) -> bool:
@@ -129,9 +151,19 @@ def keep(path: Path, content: Mapping[str, Any]) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(content), sync=False)
     except OSError as error:
-        _LOGGER.info("can't cache the verdict on this build of llama.cpp: %s", error)
+        _warn_of_cache(path.parent, error.strerror or str(error))
         return False
     return True
+
+
+@cache
+def _warn_of_cache(folder: Path, reason: str) -> None:
+    _LOGGER.warning(
+        "can't write to %s (%s): each process tries llama.cpp and its models anew, which slows "
+        "down their first load; set RAGWEAVE_CACHE to a folder that can be written to",
+        folder,
+        reason,
+    )
 
 
 def cache_folder() -> Path:

@@ -34,7 +34,7 @@ from pydantic import Field
 
 from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.nodes.ask import Ask, Prompt, Reply, ask
-from ragweave.nodes.model_context import budget_of
+from ragweave.nodes.model_context import budget_of, learnt_context
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.restate_reply import EXAMPLE, LONGEST_TURN, read_restated
 from ragweave.nodes.step import Call, Context, Step, Work, pure
@@ -254,6 +254,7 @@ def restate_step(
     )
 
     def body(state: ChatState, context: Context[OptionsT]) -> Work:
+        yield from learnt_context(silent)
         if how.history(state, context.options):
             with suppress(PromptTooLongError, ContextOverflowError):
                 return (yield from ask(question, models, state, context))

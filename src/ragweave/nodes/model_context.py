@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -26,12 +26,31 @@ from ragweave.tools.text.normalize import estimate_message_tokens
 
 
 def learnt_context(model: ChatModel) -> Generator[Call, Any, None]:
-    """Ask a model's server for the model's context, once, where it may tell of it."""
+    """Ask a model's server for the model's context, once, or let a model in this process choose it.
+
+    Either may take seconds, so neither is done on an event loop.
+    """
     if may_tell_context(model):
         yield Call(_LEARN, model, config={"callbacks": []}, client=model)
+    target = unbound(model)
+    if isinstance(target, _ChoosesContext) and not target.context_chosen:
+        yield Call(_CHOOSE, target, config={"callbacks": []}, client=model)
+
+
+@runtime_checkable
+class _ChoosesContext(Protocol):
+    @property
+    def context_chosen(self) -> bool: ...
+
+    def choose_context(self) -> int | None: ...
+
+
+def _choose(model: _ChoosesContext) -> int | None:
+    return model.choose_context()
 
 
 _LEARN = RunnableLambda(learn_context, afunc=alearn_context, name="served_context")
+_CHOOSE = RunnableLambda(_choose, name="chosen_context")
 
 
 def context_of(model: ChatModel) -> int | None:

@@ -31,6 +31,15 @@ def in_thread(work: Callable[[], T]) -> Future[T]:
     return future
 
 
+def on_event_loop() -> bool:
+    """Return whether an event loop runs in this thread, which blocking work would hold up."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 async def awaited(work: Callable[[], T]) -> T:
     """Do blocking `work` in a thread of its own, and await its result."""
     return await asyncio.wrap_future(in_thread(work))
