@@ -10,9 +10,8 @@ from tests.loops import events, final_state, limits_end_quietly
 from tests.scripted import ListRetriever, OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.reproduction.estimate import calls_of
-from ragweave.evaluation.runs import system
-from ragweave.graphs import CompiledGraph, build_graph
+from ragweave.graphs import METHODS, CompiledGraph, build_graph
+from ragweave.testing.cases import declared_calls
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 
 DOCS = documents("Ada Brenner built the light.", "It stands in Norland.")
@@ -41,7 +40,8 @@ def test_the_fewest_calls_are_those_declared(again: bool) -> None:
     reply = "No.\nSo the final answer is: six"
     graph, model, retriever = built(reply, "six", reply, second_look=again)
     out = graph.invoke({"question": "How many sides has a hexagon?"})
-    declared = calls_of(system("self_ask", second_look=again))[0]
+    method = METHODS["self_ask"]
+    declared = declared_calls(method.best, method.options(second_look=again), {})
     assert (out["answer"], len(model.seen), len(retriever.queries)) == ("six", declared, again)
 
 
