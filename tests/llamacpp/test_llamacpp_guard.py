@@ -108,6 +108,25 @@ def test_where_the_layers_are_decides_which_verdict_counts(facts: GGUFFacts) -> 
     assert (runs.tried, dies.tried) == ([True], [True, False] * 2)
 
 
+@pytest.mark.usefixtures("on_gpu")
+def test_another_gpu_has_its_own_verdict(facts: GGUFFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where machines with two kinds of GPU share a home."""
+    trial = Trials(RUNS)
+    for name in ("NVIDIA H100", "NVIDIA V100", "NVIDIA V100"):
+        monkeypatch.setattr(guard, "gpu_names", lambda name=name: (name,))
+        for layers in (-1, 1, 0):
+            assert extra_buffers(facts, "auto", {"n_gpu_layers": layers}, trial=trial, info=PLAIN)
+    assert [one["n_gpu_layers"] for one in trial.settings] == [-1, 1, 0, -1, 1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="ggml can't be asked there")
+def test_devices_are_named_and_the_processor_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert binding.bind().llama_supports_gpu_offload() is bool(binding.gpu_names())
+    monkeypatch.setattr(binding, "_GPUS", (0, 1, 2))
+    assert all(binding.gpu_names())
+    assert binding.gpu_names()
+
+
 def test_the_engine_s_settings_reach_the_child(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trials(RUNS)
     monkeypatch.setattr(guard, "run_trial", trial)

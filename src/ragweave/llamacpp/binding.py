@@ -6,6 +6,7 @@ log, and measures what a model needs from the machine (physical cores, free memo
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import itertools
 import json
@@ -198,6 +199,35 @@ def in_main_memory(n_gpu_layers: int) -> bool:
         ModelError: It is installed, but its library does not load.
     """
     return n_gpu_layers == 0 or not bind().llama_supports_gpu_offload()
+
+
+_GPUS = (1, 2)
+"""`GGML_BACKEND_DEVICE_TYPE_GPU` and `_IGPU` of ggml-backend.h."""
+
+
+def gpu_names() -> tuple[str, ...]:
+    """Return ggml's descriptions of the GPUs, such as `NVIDIA H100 80GB HBM3`.
+
+    Empty on Windows, where llama.cpp's library does not give access to ggml's.
+
+    Raises:
+        MissingExtraError: llama-cpp-python is not installed.
+        ModelError: It is installed, but its library does not load.
+    """
+    bind()
+    # Found in libllama or what it was linked with. `llama_cpp._ggml` would load a second ggml where
+    # LLAMA_CPP_LIB_PATH names another library.
+    lib: Any = getattr(importlib.import_module("llama_cpp.llama_cpp"), "_lib", None)
+    if not hasattr(lib, "ggml_backend_dev_count"):
+        return ()
+    # Looked up by index, a function is a new object: types set here are nobody else's.
+    count, get = lib["ggml_backend_dev_count"], lib["ggml_backend_dev_get"]
+    kind, name = lib["ggml_backend_dev_type"], lib["ggml_backend_dev_description"]
+    count.restype, get.restype, name.restype = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
+    get.argtypes = [ctypes.c_size_t]
+    kind.argtypes = name.argtypes = [ctypes.c_void_p]
+    devices = [get(number) for number in range(count())]
+    return tuple(name(one).decode("utf-8", "replace") for one in devices if kind(one) in _GPUS)
 
 
 def needed_memory(facts: GGUFFacts, n_ctx: int, n_sequences: int) -> int:

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from ragweave.errors import UnusableModelError
-from ragweave.llamacpp.binding import bind, in_main_memory
+from ragweave.llamacpp.binding import bind, gpu_names, in_main_memory
 from ragweave.llamacpp.child import Ending, is_crash, run_child
 from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.llamacpp.library import REBUILD
@@ -149,7 +149,9 @@ def verdict_path(facts: GGUFFacts, info: str, settings: Mapping[str, Any]) -> Pa
     """Return the file that caches the verdict on a model that is loaded with these settings."""
     layers = settings.get("n_gpu_layers", -1)
     place = "gpu" if all_on_gpu(facts, layers) else "cpu" if in_main_memory(layers) else "both"
-    return verdict_file(facts, info, place, flash_attention=settings.get("flash_attention"))
+    gpus = () if place == "cpu" else gpu_names()
+    flash = settings.get("flash_attention")
+    return verdict_file(facts, info, place, flash_attention=flash, gpus=gpus)
 
 
 def uses_amx(info: str) -> bool:

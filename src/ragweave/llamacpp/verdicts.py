@@ -15,7 +15,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -41,7 +41,12 @@ class Verdict:
 
 
 def verdict_file(
-    facts: GGUFFacts, info: str, place: str = "cpu", *, flash_attention: bool | None = None
+    facts: GGUFFacts,
+    info: str,
+    place: str = "cpu",
+    *,
+    flash_attention: bool | None = None,
+    gpus: Sequence[str] = (),
 ) -> Path:
     """Return the file that caches the verdict on this build, processor and kind of model.
 
@@ -50,8 +55,9 @@ def verdict_file(
         info: llama.cpp's description of this system.
         place: Where the layers are: `cpu`, `gpu` or `both`.
         flash_attention: The setting of the load.
+        gpus: Names of the devices that hold layers: several machines may share the cache's folder.
     """
-    return _file([*_kind(facts, info), _processor(), place, flash_attention])
+    return _file([*_kind(facts, info), _processor(), place, flash_attention, *gpus])
 
 
 def speed_file(facts: GGUFFacts, info: str) -> Path:
