@@ -146,6 +146,8 @@ class Reply:
     """The passages that stood in the prompt."""
     message: BaseMessage | None = None
     """The message itself; None where no call was made."""
+    prompt: Prompt | None = None
+    """What was asked; None where no call was made."""
 
 
 PromptOf = Callable[[StateT, OptionsT], Prompt]
@@ -242,7 +244,7 @@ def reply_to(
     text = reply_text(message)
     _note_cuts(model, message, text, context)
     text = before_stops(read_form(text, form, settings), stops)
-    reply = Reply(bounded(text.strip()), fitted.passages, message)
+    reply = Reply(bounded(text.strip()), fitted.passages, message, prompt)
     if len(reply.text) < len(text.strip()):
         context.note("reply_cut", characters=len(text.strip()))
     if not reply.text:
