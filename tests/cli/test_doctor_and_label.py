@@ -73,7 +73,12 @@ def test_doctor_measures_a_model_and_names_faster_builds(ragweave: Run, tmp_path
     import tiny_gguf
 
     tiny_gguf.write(tmp_path / "m.gguf")
-    done = ragweave("doctor", "--model", "llamacpp:m.gguf?n_threads=1&repack=off", cwd=tmp_path)
+    done = ragweave(
+        "doctor",
+        "--model",
+        "llamacpp:m.gguf?n_threads=1&repack=off&flash_attention=on",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     assert "tokens a second, generation" in done.stdout
     assert "extra buffers off: as requested" in done.stdout

@@ -312,6 +312,14 @@ def test_a_copied_example_is_neither_searched_nor_vouches_for_itself() -> None:
     assert (state["answer"], state["status"]) == ("Unknown", "unknown")
 
 
+def test_a_callers_prompt_without_our_examples_has_none_to_copy() -> None:
+    own = "{passages}\n\nQuestion: {question}"
+    model = ScriptedChat(replies=script(reason=COPIED, extract="Osk"))
+    state = run(model=model, prompts={"external": own, "reason": own})
+    assert "external" in state["queries"]
+    assert (state["answer"], state["status"]) == ("Osk", "answered")
+
+
 @pytest.mark.parametrize("setting", [{"profile": "paper"}, {"shots": 0}])
 def test_a_reasoning_is_searched_for_as_it_is_by_the_paper_and_without_examples(
     setting: dict[str, Any],

@@ -75,6 +75,22 @@ def test_granite_4_h_tiny_attends_in_four_layers_of_forty(tmp_path: Path) -> Non
     assert state == 58_060_800
 
 
+def test_latent_attention_keeps_no_values(tmp_path: Path) -> None:
+    facts = header(
+        tmp_path,
+        "deepseek2",
+        block_count=27,
+        embedding_length=2048,
+        attention_0head_count=16,
+        attention_0head_count_kv=1,
+        attention_0key_length=576,
+        attention_0value_length=512,
+        attention_0key_length_mla=192,
+        attention_0value_length_mla=128,
+    )
+    assert sizes(facts) == (27 * 576 * 2, 0)
+
+
 def test_lfm2_holds_the_past_of_its_convolutions(tmp_path: Path) -> None:
     facts = header(
         tmp_path,

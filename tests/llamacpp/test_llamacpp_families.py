@@ -307,6 +307,14 @@ async def test_a_thinking_block_is_bounded_and_no_part_of_the_reply(
     assert [one["token"] for one in streamed] == [one["token"] for one in entries]
 
 
+def test_thoughts_leave_room_for_the_reply(make_chat: Callable[..., Any]) -> None:
+    model = make_chat(chat_template=THINKS, thinking=True, n_ctx=192, max_tokens=24)
+    reply = model.invoke("hi " * 20)
+    assert reply.additional_kwargs["reasoning_content"]
+    assert reply.content
+    assert reply.usage_metadata["total_tokens"] <= 192
+
+
 def test_min_p_drops_what_is_unlikely() -> None:
     logits = np.log(np.array([0.6, 0.3, 0.06, 0.04], np.float32))
     picked = {

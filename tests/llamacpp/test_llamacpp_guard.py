@@ -545,9 +545,12 @@ def test_the_cache_has_a_place_on_each_platform(
     assert "ragweave" in verdicts.cache_folder().parts
 
 
-def test_a_verdict_on_speed_is_found_by_the_size_of_a_split_model_s_first_file(
-    facts: GGUFFacts,
+def test_a_verdict_on_speed_is_of_a_processor_and_a_split_model_s_first_file(
+    facts: GGUFFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = verdicts.speed_file(facts, PLAIN)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(verdicts, "_processor", lambda: "another")
+        assert file != verdicts.speed_file(facts, PLAIN), "what is faster there need not be here"
     assert file == verdicts.speed_file(replace(facts, size=facts.size + 9, others=9), PLAIN)
     assert file != verdicts.speed_file(replace(facts, size=facts.size + 9), PLAIN)

@@ -22,8 +22,8 @@ pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
 import tiny_gguf
 from ragweave import build_chat, build_graph
-from ragweave.errors import ModelError
-from ragweave.llamacpp import LlamaCppChat, binding, engine, options
+from ragweave.errors import ModelError, UnusableModelError
+from ragweave.llamacpp import LlamaCppChat, binding, core, engine, options
 from ragweave.llamacpp.core import Core, CoreSettings
 from ragweave.llamacpp.gguf import read_gguf
 from ragweave.nodes.model_context import context_of
@@ -103,6 +103,25 @@ def test_a_prompt_can_be_made_where_the_model_can_not_be_loaded(
         patch.setitem(sys.modules, "llama_cpp", None)
         assert (model.opened_context, context_of(model)) == (None, 2048)
     assert context_of(model) == model.opened_context == 2048
+
+
+def test_a_context_that_nobody_asked_for_is_halved_where_a_gpu_has_no_room_for_it(
+    make_chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lib = binding.bind()
+    opened = lib.llama_init_from_model
+
+    def on_a_small_gpu(model: Any, params: Any) -> Any:
+        return opened(model, params) if params.n_ctx <= 1024 else None
+
+    monkeypatch.setattr(lib, "llama_init_from_model", on_a_small_gpu)
+    monkeypatch.setattr(core, "USABLE", 256)
+    monkeypatch.setattr(binding, "free_memory", lambda: None)
+    model = make_chat()
+    assert model.engine.n_ctx == context_of(model) == 1024
+    assert model.invoke("Where?").usage_metadata["output_tokens"] > 0
+    with pytest.raises(UnusableModelError, match="a lower n_ctx needs less memory"):
+        _ = make_chat(n_ctx=2048).engine
 
 
 @pytest.fixture

@@ -357,10 +357,28 @@ async def test_a_prompt_that_the_server_finds_too_long(status: int, mode: str) -
     with OpenAIServer(["<passage 1>", error]) as server:
         graph = build_graph("concat", model=client(server), retry_policy=QUICK)
         out = await run(graph, mode)
-        assert (out["answer"], out["usage"]["calls"], server.count) == ("Unknown", 1, 2)
+        assert (out["answer"], out["usage"]["calls"], server.count) == ("Unknown", 1, 3)
         with pytest.raises(PromptTooLongError, match=r"set prompt_tokens.*maximum context length"):
             await run(graph, mode)
-        assert server.count == 3
+        assert server.count == 5
+
+
+@pytest.mark.loopback
+@both
+async def test_what_only_the_server_finds_too_long_is_asked_with_fewer_passages(mode: str) -> None:
+    def script(body: dict[str, Any]) -> Answer:
+        asked = body["messages"][-1]["content"]
+        return HttpFault(400, message=LONG_AT_VLLM) if asked.count("<passage ") > 2 else "Paris"
+
+    given = {"question": "Where?", "passages": [f"Fact {number}." for number in range(5)]}
+    with OpenAIServer(script) as server:
+        graph = build_graph("concat", model=client(server), retry_policy=QUICK)
+        out = await run(graph, mode, given)
+        assert (out["answer"], out["usage"]["calls"], server.count) == ("Paris", 1, 4)
+        assert [one.page_content for one in out["passages"]] == ["Fact 0.", "Fact 1."]
+        (note,) = notes(graph, given)
+        assert note["event"] == "passages_dropped"
+        assert (note["detail"]["kept"], len(note["detail"]["dropped"])) == (2, 3)
 
 
 HELD = {

@@ -163,10 +163,13 @@ def measure_model(path: str, settings: dict[str, Any]) -> list[Finding]:
     """
     from ragweave.llamacpp.gguf import read_gguf
     from ragweave.llamacpp.measuring import measure_buffers
+    from ragweave.tools.models.specs import flag
 
     repack = settings.get("repack", "auto")
     named = ("n_gpu_layers", "n_threads", "flash_attention")
     placed: dict[str, Any] = {name: settings[name] for name in named if name in settings}
+    if "flash_attention" in placed:
+        placed["flash_attention"] = flag("flash_attention", placed["flash_attention"])
     try:
         facts = read_gguf(path)
         read = min(_READ, (facts.context or _READ) // 2)

@@ -116,7 +116,7 @@ _SPARE = 256 << 20
 """Bytes for compute buffers, but for a batch's logits, and everything else in the process."""
 _LEFT = 4
 """Which part of the free memory a context that nobody asked for leaves to other models."""
-_USABLE = 4096
+USABLE = 4096
 """Tokens; a shorter context takes what is there."""
 _MOST_CACHED = 2 << 30
 """Bytes of prefixes in main memory, where nothing else is asked for."""
@@ -287,7 +287,7 @@ def context_length(
     fits = most = _fitting(facts, free, n_sequences)
     if requested is None:
         left = free // _LEFT + logits_memory(facts, n_batch)
-        most = max(_fitting(facts, free - left, n_sequences), min(fits, _USABLE))
+        most = max(_fitting(facts, free - left, n_sequences), min(fits, USABLE))
     if n_ctx <= most:
         return n_ctx
     if requested is None and most >= 512:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +23,7 @@ from typing_extensions import override
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError
 from ragweave.llamacpp.engine import AsyncInbox, Engine, Inbox, Loader
 from ragweave.llamacpp.families import is_base_model
-from ragweave.llamacpp.job import Finished, GenerationJob, Piece, Sink
+from ragweave.llamacpp.job import Finished, GenerationJob, Piece, Request, Sink
 from ragweave.llamacpp.options import LlamaCppFields, Options, call_options
 from ragweave.llamacpp.prompt import Encoded, encode_prompt, structured, truncate
 from ragweave.llamacpp.vocabulary import Vocabulary
@@ -333,6 +334,7 @@ class LlamaCppChat(LlamaCppFields):
             prompt.tokens, engine.n_ctx, request.max_tokens, options.overflow, vocabulary.start
         )
         cut = len(tokens) < len(prompt.tokens)
+        request = _thinking_within(request, engine.n_ctx - len(tokens))
         return GenerationJob(
             tokens, request, vocabulary, sink, stream=stream, marks=prompt.marks, cut=cut
         )
@@ -377,6 +379,22 @@ def _warn_of_base_model(path: str) -> None:
         "it has a chat template: use an instruct model, or set chat_template=plain",
         Path(path).name,
     )
+
+
+_ENDS_THOUGHTS = 16
+"""Tokens that the end of a thinking block takes at most."""
+
+
+def _thinking_within(request: Request, room: int) -> Request:
+    """Return a request whose thoughts leave room for the reply in the context.
+
+    Args:
+        request: The request; its thoughts do not count towards `max_tokens`.
+        room: Tokens of the context that the prompt leaves.
+    """
+    reply = min(request.max_tokens or room // 2, room // 2)
+    most = max(1, room - reply - _ENDS_THOUGHTS)
+    return replace(request, thinking_tokens=min(request.thinking_tokens, most))
 
 
 def _finished(event: object) -> Finished:

@@ -73,7 +73,9 @@ def _head_numbers(facts: GGUFFacts, width: int, ends: list[str]) -> int:
     keys, values = (
         [facts.count(f"attention.{part}_length{end}") for end in ends] for part in ("key", "value")
     )
-    return sum(next((one for one in sizes if one), width) for sizes in (keys, values))
+    latent = all(facts.count(f"attention.{part}_length_mla") for part in ("key", "value"))
+    kept = (keys,) if latent else (keys, values)  # latent attention reads values off the keys
+    return sum(next((one for one in sizes if one), width) for sizes in kept)
 
 
 def _recurrent(facts: GGUFFacts) -> list[bool]:

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import ModelError, UnusableModelError, UsageError
-from ragweave.llamacpp.binding import bind, context_length, in_main_memory, log, physical_cores
+from ragweave.llamacpp.binding import (
+    USABLE,
+    bind,
+    context_length,
+    in_main_memory,
+    log,
+    physical_cores,
+)
 from ragweave.llamacpp.context_memory import state_bytes
 from ragweave.llamacpp.gguf import GGUFFacts
 from ragweave.llamacpp.guard import Repack
@@ -235,6 +242,7 @@ class Core:
             )
 
     def _open(self, facts: GGUFFacts, settings: CoreSettings) -> Any:
+        """Open the context; one that nobody asked for is shorter where a GPU's memory is."""
         params = self._lib.llama_context_default_params()
         params.n_ctx = self.n_ctx
         params.n_batch = params.n_ubatch = settings.n_batch
@@ -246,6 +254,9 @@ class Core:
         if settings.flash_attention is not None:
             params.flash_attn_type = int(settings.flash_attention)
         context = self._lib.llama_init_from_model(self._model, params)
+        while not context and settings.n_ctx is None and self.n_ctx > USABLE:
+            self.n_ctx = params.n_ctx = max(self.n_ctx // 2, USABLE)
+            context = self._lib.llama_init_from_model(self._model, params)
         if not context:
             raise UnusableModelError(
                 f"llama.cpp can't open {facts.path.name} with n_ctx={self.n_ctx}: "

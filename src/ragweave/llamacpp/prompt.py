@@ -92,7 +92,7 @@ def encode_prompt(
         marks = None
     tokens: list[int] = []
     for text, trusted in fragments:
-        tokens += vocabulary.encode(text, special=trusted)
+        tokens += vocabulary.encode(text, special=True) if trusted else vocabulary.quoted(text)
     if vocabulary.adds_start and tokens[:1] != [vocabulary.start]:
         tokens.insert(0, vocabulary.start)
     if not tokens:

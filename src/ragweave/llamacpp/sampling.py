@@ -87,7 +87,10 @@ class Grammar:
         self._free = weakref.finalize(self, self._lib.llama_sampler_free, self._pointer)
 
     def allows(self, tokens: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return, for each token of a 1-D array, whether it may come next."""
+        """Return, for each token of a 1-D array, whether it may come next.
+
+        llama.cpp reads the name of a control token as text, which would pass for a reply's.
+        """
         entries = np.zeros(len(tokens), _ENTRY)
         entries["id"] = tokens
         array = self._lib.llama_token_data_array(
@@ -97,8 +100,8 @@ class Grammar:
             sorted=False,
         )
         self._lib.llama_sampler_apply(self._pointer, ctypes.byref(array))
-        out: NDArray[np.bool_] = entries["logit"] == 0.0
-        return out
+        fits: NDArray[np.bool_] = entries["logit"] == 0.0
+        return fits & ~np.isin(tokens, self._vocabulary.silent)
 
     def accept(self, token: int) -> None:
         """Advance by a token that `allows` accepted; llama.cpp aborts on any other."""

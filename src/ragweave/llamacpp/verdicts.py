@@ -62,8 +62,8 @@ def verdict_file(
 
 def speed_file(facts: GGUFFacts, info: str) -> Path:
     """Return the file that caches which choice is faster for this model."""
-    own = facts.size - facts.others  # of one file, as in the names of verdicts already cached
-    return _file([*_kind(facts, info), facts.name, facts.layers, own])
+    own = facts.size - facts.others
+    return _file([*_kind(facts, info), _processor(), facts.name, facts.layers, own])
 
 
 def _kind(facts: GGUFFacts, info: str) -> list[object]:

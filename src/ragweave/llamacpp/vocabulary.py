@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ragweave.errors import ModelError
 from ragweave.tools.text.reply import MARKS, ThinkingFlow
 
@@ -64,7 +67,7 @@ class Vocabulary:
             text: Any text.
             start: Whether to add the start token where the model expects one.
             special: Whether the texts of control tokens become those tokens; False reads them as
-                plain text, which is what untrusted text needs.
+                plain text, but for user-defined ones (see `quoted`).
 
         Raises:
             ModelError: The tokenizer rejects the text.
@@ -82,6 +85,17 @@ class Vocabulary:
             if -count <= room:
                 raise ModelError(f"the tokenizer rejected a text of {len(data)} bytes")
             room = -count
+
+    def quoted(self, text: str) -> list[int]:
+        """Return the tokens of a control token's name that stands in text from outside, as letters.
+
+        llama.cpp takes the names of user-defined tokens for those tokens even in plain text, and
+        what gpt-oss marks roles with are such. Other user-defined tokens, of spaces or HTML, say,
+        are text.
+        """
+        if text in _SHOWN or text.startswith("<|") or text.endswith("|>"):
+            return self.encode(text[:1]) + self.encode(text[1:])
+        return self.encode(text)
 
     def piece(self, token: int) -> bytes:
         """Return the bytes that a token stands for; control tokens stand for none."""
@@ -116,6 +130,14 @@ class Vocabulary:
                 for token in range(self.size)
                 if attribute(self.pointer, token) & _CONTROL and (name := self.text(token))
             )
+
+    @cached_property
+    def silent(self) -> NDArray[np.int64]:
+        """The control tokens that stand for no text and end no reply, such as a turn's beginning."""
+        attribute = self._lib.llama_vocab_get_attr
+        with self.in_use():
+            marks = [one for one in range(self.size) if attribute(self.pointer, one) & _CONTROL]
+        return np.array([one for one in marks if not self.piece(one) and not self.ends(one)], int)
 
     @cached_property
     def _has_channels(self) -> bool:

@@ -42,6 +42,7 @@ from ragweave.nodes.wording import (
     answer_choice,
     as_clause,
     asked_again,
+    shown_by,
     style_of,
     with_printed_clause,
     worded,
@@ -306,8 +307,10 @@ class AnswerStep:
         texts = (doc.page_content for doc in read)
         said = branch.get("concluded", "") if self.extracts else branch.get("draft", "")
         seen = "\n".join([*titles, *texts, said])
-        answers = self.examples or EXAMPLE_ANSWERS.get(self.template, ())
-        return PromptParts(branch["question"], Examples(answers=answers), seen)
+        ours = Examples(answers=self.examples or EXAMPLE_ANSWERS.get(self.template, ()))
+        # an answer that is read off a draft may copy what the draft's prompt showed
+        copied = ours if self.extracts else shown_by(reply, ours)
+        return PromptParts(branch["question"], copied, seen)
 
     def _style(self, options: Options) -> Style:
         return style_of(options) or Style(self.forms, self.reads, self.render)

@@ -146,6 +146,8 @@ class Reply:
     """The passages that stood in the prompt."""
     message: BaseMessage | None = None
     """The message itself; None where no call was made."""
+    prompt: Prompt | None = None
+    """What was asked; None where no call was made."""
 
 
 PromptOf = Callable[[StateT, OptionsT], Prompt]
@@ -196,20 +198,55 @@ def reply_to(
 ) -> Generator[Call, Any, Reply]:
     """Ask once and return the reply; its usage, and what was dropped or empty, go to `context`.
 
-    Where no passage fits the prompt the model is not asked: the reply is empty.
+    What our estimate takes for short enough may be too long by the model's own count: it is asked
+    with fewer passages then. Where no passage fits the prompt the model is not asked: the reply is
+    empty.
 
     Raises:
         UsageError: The model replies with something that is no message.
+        PromptTooLongError: The prompt is too long: without any passage by our estimate, or with one
+            by the model's own count.
     """
     model = models.by_role(question.role)
     yield from learnt_context(model)
     prompt = question.prompt(state, context.options)
-    fitted = fit(prompt, budget_of(model, context.options), estimate_message_tokens)
-    if fitted.dropped:
-        ids = [doc.id for doc in fitted.dropped]
-        context.note("passages_dropped", dropped=ids, kept=len(fitted.passages))
-        if not fitted.passages:
-            return Reply("", [])
+    dropped: list[Document] = []
+    while True:
+        fitted = fit(prompt, budget_of(model, context.options), estimate_message_tokens)
+        dropped += fitted.dropped
+        reply = None
+        if fitted.passages or not dropped:
+            try:
+                reply = yield from _asked(question, model, prompt, fitted, state, context)
+            except (PromptTooLongError, ContextOverflowError):
+                if len(fitted.passages) < 2:
+                    raise
+                prompt, lost = _with_fewer(prompt, fitted.passages)
+                dropped += lost
+                continue
+        if dropped:
+            ids = [doc.id for doc in dropped]
+            context.note("passages_dropped", dropped=ids, kept=len(fitted.passages))
+        return reply or Reply("", [])
+
+
+def _with_fewer(prompt: Prompt, passages: Sequence[Document]) -> tuple[Prompt, list[Document]]:
+    """Return a prompt without a fifth of its passages, of the lowest rank, and those."""
+    kept = set(best_first(passages)[: len(passages) * 4 // 5])
+    left = [doc for index, doc in enumerate(passages) if index in kept]
+    lost = [doc for index, doc in enumerate(passages) if index not in kept]
+    return replace(prompt, passages=left), lost
+
+
+def _asked(
+    question: Question[StateT, OptionsT],
+    model: ChatModel,
+    prompt: Prompt,
+    fitted: FittedPrompt,
+    state: StateT,
+    context: Context[OptionsT],
+) -> Generator[Call, Any, Reply]:
+    """Make the call of a prompt that fits, and return the reply."""
     form = prompt.form(fitted.passages) if prompt.form else None
     held = yield from form_settings(model, form, context.options)
     settings = {**call_sampling(question.role, prompt.settings, model, context.options), **held}
@@ -242,7 +279,7 @@ def reply_to(
     text = reply_text(message)
     _note_cuts(model, message, text, context)
     text = before_stops(read_form(text, form, settings), stops)
-    reply = Reply(bounded(text.strip()), fitted.passages, message)
+    reply = Reply(bounded(text.strip()), fitted.passages, message, prompt)
     if len(reply.text) < len(text.strip()):
         context.note("reply_cut", characters=len(text.strip()))
     if not reply.text:

@@ -30,7 +30,7 @@ from ragweave.nodes.replies import read_answer
 from ragweave.nodes.reply_form import PASSAGE_TOKENS, REASONING_TOKENS
 from ragweave.nodes.retrieve import searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
-from ragweave.nodes.wording import style_of, worded
+from ragweave.nodes.wording import shown_by, style_of, worded
 from ragweave.state import AnswerType, Branch, RAGState, Update, ranked
 from ragweave.tools.models import Models
 from ragweave.tools.models.tasks import Task, TaskName
@@ -312,8 +312,9 @@ def external_step(
 
 def _copies_example(question: str, reply: Reply) -> bool:
     """Say whether a reasoning arrives at an example's answer that no passage of its own holds."""
-    shown = (f"{doc.metadata.get('title') or ''}\n{doc.page_content}" for doc in reply.passages)
-    parts = PromptParts(question, Examples(answers=EXAMPLE_ANSWERS), "\n".join(shown))
+    read = (f"{doc.metadata.get('title') or ''}\n{doc.page_content}" for doc in reply.passages)
+    copied = shown_by(reply, Examples(answers=EXAMPLE_ANSWERS))
+    parts = PromptParts(question, copied, "\n".join(read))
     return read_answer(reply.text, "short", parts, reasons=True).rejected == "example"
 
 

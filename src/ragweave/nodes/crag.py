@@ -35,12 +35,13 @@ from typing_extensions import TypedDict
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.ask import Ask, Prompt, Question, Reply, Templates, reply_to
 from ragweave.nodes.context_filter import kept_update
-from ragweave.nodes.crag_reply import Grade, parse_grade, parse_keywords
+from ragweave.nodes.crag_reply import EXAMPLES, Grade, parse_grade, parse_keywords
 from ragweave.nodes.numbering import Numbering
 from ragweave.nodes.options import Options, at_least
 from ragweave.nodes.reply_form import QUERY_TOKENS, VERDICT_TOKENS, Choice, id_tokens
 from ragweave.nodes.retrieve import arranged, searches
 from ragweave.nodes.step import Context, Goto, Step, Work, pure
+from ragweave.nodes.wording import shown_by
 from ragweave.state import RAGState, Update, by_query, merge_by_key
 from ragweave.state.passages import as_merged, told_apart
 from ragweave.tools.filters import Span, spans_of
@@ -249,7 +250,7 @@ def keywords_step(
         return Prompt(templates["keywords"], task, values, reply_tokens=QUERY_TOKENS)
 
     def update(state: CragState, reply: Reply, context: Context[CragOptions]) -> Update:
-        query = parse_keywords(reply.text, state["question"])
+        query = parse_keywords(reply.text, state["question"], shown_by(reply, EXAMPLES))
         if not query:
             context.note("query_unparsed")
         return {"queries": {**state["queries"], SECOND: query or state["question"]}}

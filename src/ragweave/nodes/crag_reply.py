@@ -84,15 +84,20 @@ def _grades_the_passage(text: str, start: int) -> bool:
     return _OF_SOMETHING_ELSE.search(sentence) is None
 
 
-def parse_keywords(reply: str, question: str) -> str:
+def parse_keywords(reply: str, question: str, examples: Examples = EXAMPLES) -> str:
     """Return the query that a reply writes; "" where it has none, or an echo of the prompt.
 
     A line that only announces it is passed over; the items of a list are one query.
+
+    Args:
+        reply: The model's reply, of any text.
+        question: The question.
+        examples: What the prompt's examples say.
     """
     lines = [one.strip() for one in bare_text(reply)[:_LOOKED_AT].splitlines()]
     lines = [one for one in lines if re.search(r"\w", one) and not one.rstrip("*_ ").endswith(":")]
     items = items_of(lines) if lines and _FIRST_ITEM.match(lines[0]) else lines[:1]
     bare = (_QUERY.sub("", one_line(one)).strip(" \"'`*_.“”") for one in items)
     query = ", ".join(one for one in bare if one).strip("[]() ")
-    parts = PromptParts(question, EXAMPLES)
+    parts = PromptParts(question, examples)
     return "" if is_unknown(query) or is_echo(query, parts) else query

@@ -43,7 +43,7 @@ from ragweave.nodes.reply_form import QUERY_TOKENS
 from ragweave.nodes.retrieve import MergeStrategy, searches
 from ragweave.nodes.rounds import Loop, conclude_chain, ids_of, refuse_samples, round_key
 from ragweave.nodes.step import Context, Goto, Step
-from ragweave.nodes.wording import Style, style_of, worded
+from ragweave.nodes.wording import Style, shown_by, style_of, worded
 from ragweave.state import AnswerType, Hop, RAGState, Update, by_query
 from ragweave.tools.models import Models
 from ragweave.tools.text.normalize import normalize_answer
@@ -312,7 +312,7 @@ def reason_step(
 def update(state: RAGState, reply: Reply, context: Context[IrcotOptions]) -> Update:
     """Add the sentence to the chain: it is the next query, unless the chain has come to its end."""
     hops, options = state["hops"], context.options
-    parts = PromptParts(state["question"], EXAMPLES, _seen(state["passages"]))
+    parts = PromptParts(state["question"], shown_by(reply, EXAMPLES), _seen(state["passages"]))
     said = next_sentence(reply.text, chained(hops), state["resolved_answer_type"], parts)
     if not said.text:
         context.note("step_unparsed")

@@ -45,7 +45,7 @@ from ragweave.nodes.sure_reply import (
     scores,
 )
 from ragweave.nodes.vote import conclude
-from ragweave.nodes.wording import UNKNOWN_CLAUSE, Style, style_of, worded
+from ragweave.nodes.wording import UNKNOWN_CLAUSE, Style, shown_by, style_of, worded
 from ragweave.state import AnswerType, Candidate, RAGState, Update, merge_by_key
 from ragweave.tools.models import Models
 from ragweave.tools.text.reply import PromptParts
@@ -169,7 +169,7 @@ def propose_step(
 
 def _proposed(state: SureState, reply: Reply, context: Context[SureOptions]) -> Update:
     seen = "\n".join(doc.page_content for doc in reply.passages)
-    parts = PromptParts(state["question"], EXAMPLES, seen)
+    parts = PromptParts(state["question"], shown_by(reply, EXAMPLES), seen)
     kind, most = state["resolved_answer_type"], context.options.candidates
     answers = parse_candidates(reply.text, kind, most, parts)
     if not answers and not knows_no_candidate(reply.text, most):

@@ -178,10 +178,30 @@ def examples_shown(
         answers: Pattern of an answer.
         queries: Pattern of a query.
     """
+    said = _words_of(template)
+    found = examples_in(said, questions=questions, answers=answers, queries=queries)
+    return Examples(*(tuple(filter(_says_something, group)) for group in found))
+
+
+def shown_by(reply: Reply, known: Examples) -> Examples:
+    """Return those of our examples that the prompt of a reply shows: a caller's own has others.
+
+    Args:
+        reply: The reply; what it was asked stands in it.
+        known: What the examples of our prompt say.
+    """
+    if reply.prompt is None:
+        return Examples()
+    template, values = reply.prompt.template, reply.prompt.values
+    filled_in = values.get("examples", "") if "examples" in template.input_variables else ""
+    shown = f"{_words_of(template)}\n{filled_in}"
+    return Examples(*(tuple(one for one in group if one in shown) for group in known))
+
+
+def _words_of(template: ChatPromptTemplate) -> str:
     said = [text for _, text in _texts(template)]
     said += [one.text for one in template.messages if isinstance(one, BaseMessage)]
-    found = examples_in("\n".join(said), questions=questions, answers=answers, queries=queries)
-    return Examples(*(tuple(filter(_says_something, group)) for group in found))
+    return "\n".join(said)
 
 
 def _says_something(shown: str) -> bool:
