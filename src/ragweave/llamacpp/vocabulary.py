@@ -123,21 +123,19 @@ class Vocabulary:
     @cached_property
     def control_texts(self) -> tuple[str, ...]:
         """Names of the control tokens, which untrusted text must never produce."""
-        attribute = self._lib.llama_vocab_get_attr
-        with self.in_use():
-            return tuple(
-                name
-                for token in range(self.size)
-                if attribute(self.pointer, token) & _CONTROL and (name := self.text(token))
-            )
+        return tuple(name for token in self._controls if (name := self.text(token)))
 
     @cached_property
     def silent(self) -> NDArray[np.int64]:
         """The control tokens that stand for no text and end no reply, such as a turn's beginning."""
+        silent = [one for one in self._controls if not self.piece(one) and not self.ends(one)]
+        return np.array(silent, int)
+
+    @cached_property
+    def _controls(self) -> list[int]:
         attribute = self._lib.llama_vocab_get_attr
         with self.in_use():
-            marks = [one for one in range(self.size) if attribute(self.pointer, one) & _CONTROL]
-        return np.array([one for one in marks if not self.piece(one) and not self.ends(one)], int)
+            return [one for one in range(self.size) if attribute(self.pointer, one) & _CONTROL]
 
     @cached_property
     def _has_channels(self) -> bool:

@@ -214,20 +214,21 @@ def reply_to(
     while True:
         fitted = fit(prompt, budget_of(model, context.options), estimate_message_tokens)
         dropped += fitted.dropped
-        reply = None
-        if fitted.passages or not dropped:
-            try:
-                reply = yield from _asked(question, model, prompt, fitted, state, context)
-            except (PromptTooLongError, ContextOverflowError):
-                if len(fitted.passages) < 2:
-                    raise
-                prompt, lost = _with_fewer(prompt, fitted.passages)
-                dropped += lost
-                continue
-        if dropped:
-            ids = [doc.id for doc in dropped]
-            context.note("passages_dropped", dropped=ids, kept=len(fitted.passages))
-        return reply or Reply("", [])
+        if dropped and not fitted.passages:
+            reply = Reply("", [])
+            break
+        try:
+            reply = yield from _asked(question, model, prompt, fitted, state, context)
+            break
+        except (PromptTooLongError, ContextOverflowError):
+            if len(fitted.passages) < 2:
+                raise
+        prompt, lost = _with_fewer(prompt, fitted.passages)
+        dropped += lost
+    if dropped:
+        ids = [doc.id for doc in dropped]
+        context.note("passages_dropped", dropped=ids, kept=len(fitted.passages))
+    return reply
 
 
 def _with_fewer(prompt: Prompt, passages: Sequence[Document]) -> tuple[Prompt, list[Document]]:
