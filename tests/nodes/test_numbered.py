@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
@@ -21,6 +22,13 @@ def test_numbers_from_zero_with_titles() -> None:
         [Document(page_content="Wide.\nLong.", metadata={"title": "Osk"}), Document("Ada.")]
     )
     assert shown == "knowledge 0 : Osk | Wide. Long.\nknowledge 1 : Ada."
+
+
+@pytest.mark.parametrize(
+    "reply", ["Strips 1 and 3", "strip 1, strip 3", "Strips 1 and 3 are relevant."]
+)
+def test_items_may_be_named_in_the_plural(reply: str) -> None:
+    assert Numbering("strip").read(reply, 3) == [0, 2]
 
 
 def test_a_passage_cannot_write_a_number_of_its_own() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.undressed import undressed
 
 from ragweave.nodes.react_reply import last_answer, parse_react
 from ragweave.nodes.replies import bare_text
@@ -55,6 +56,10 @@ KINDS = st.sampled_from(["short", "long", "yes_no"])
         "Thought: I need the builder.\nAction: Search[the light",
         "<think>Finish[Bob]</think>Thought: I need the builder.\nAction: `Search[the light]`",
         "Thought: I need the builder.\nAction: Search[]\nAction: Search[the light]",
+        "Thought: I need the builder.\nSearch(the light)",
+        "Thought: I need the builder.\nSearch: the light",
+        '{"thought": "I need the builder.", "action": "Search", "action_input": "the light"}',
+        'I need the builder.\n```json\n{"action": "search",\n "input": "the light"}\n```',
     ],
 )
 def test_searches(reply: str) -> None:
@@ -70,6 +75,12 @@ def test_searches(reply: str) -> None:
         "Finish[Paris.]",
         'Action: Finish("Paris")',
         "Action: Finish: Paris",
+        "Thought: I know.\nFinish: Paris",
+        "Thought: I know.\nFinish(Paris)",
+        "Thought: I know.\n**Finish:** Paris",
+        "Thought: I know.\nAction: Finish\nFinal Answer: Paris",
+        "Thought: I know.\nAction 2: Finish\nAnswer: Paris",
+        '{"thought": "I know.", "action": "Finish", "action_input": "Paris"}',
         "Finish[Paris",
         "Thought: done\nFinal Answer: Paris",
         "Thought: The answer is Paris.",
@@ -115,6 +126,9 @@ def test_nested_brackets_belong_to_the_argument() -> None:
         "Action: Lookup[Paris]",
         "Observation 1: Paris",
         "I should search (again) for it.",
+        "We finish: the light is old.",
+        '{"action": "Search", "action_input": ""}',
+        '{"action": "Lookup", "action_input": "Paris"}',
         "I must know what the answer is about.",
     ],
 )
@@ -150,14 +164,14 @@ def test_nothing_is_made_up(reply: str, kind: str) -> None:
     assert (said.argument == "") == (said.action == "none")
     assert " ".join(said.thought.split()) in text
     if said.argument not in (UNKNOWN, "Yes", "No"):
-        assert " ".join(said.argument.split()) in text
+        assert undressed(" ".join(said.argument.split())) in undressed(text)
 
 
 @given(REPLIES, KINDS)
 def test_a_last_answer_is_never_empty(reply: str, kind: str) -> None:
     answer = last_answer(reply, kind)  # type: ignore[arg-type]
     assert answer
-    assert answer in bare_text(reply) or answer in (UNKNOWN, "Yes", "No")
+    assert undressed(answer) in undressed(bare_text(reply)) or answer in (UNKNOWN, "Yes", "No")
 
 
 def test_a_search_behind_a_made_up_observation_is_made_and_an_answer_is_not() -> None:

@@ -17,7 +17,7 @@ from ragweave.nodes.react_reply import last_answer, parse_react
 from ragweave.nodes.replies import bare_text, concluding, parse_answer, read_answer
 from ragweave.nodes.retrieval_decision import parse_need
 from ragweave.nodes.self_ask import final_answer, parse_self_ask
-from ragweave.nodes.sure_reply import parse_candidates, parse_validity
+from ragweave.nodes.sure_reply import parse_candidates, parse_preference, parse_validity
 from ragweave.tools.claims import (
     known_label,
     parse_claims,
@@ -66,6 +66,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "unknown": is_unknown,
     "concluding": concluding,
     "candidates": lambda text: parse_candidates(text, "short", 2),
+    "preference": parse_preference,
     "validity": parse_validity,
     "grade": parse_grade,
     "keywords": lambda text: parse_keywords(text, PARTS.question),

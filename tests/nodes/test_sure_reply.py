@@ -136,6 +136,8 @@ def test_a_reply_may_know_no_candidate(reply: str, none: bool) -> None:
         ("True or False", None),
         ("Ada", None),
         ("", None),
+        ("True/False", None),
+        ("True / False", None),
     ],
 )
 def test_validity_is_true_or_false(reply: str, valid: bool | None) -> None:
@@ -150,6 +152,13 @@ def test_validity_is_true_or_false(reply: str, valid: bool | None) -> None:
         ("2", 2),
         ("Summary 1 is better.", 1),
         ("Passage 1 or Passage 2", None),
+        ("Passage 1 is more informative than passage 2.", 1),
+        ("Passage 2 is better. Passage 1 does not mention the light.", 2),
+        ("I prefer Passage 1 over **Passage 2**.", 1),
+        ("I prefer Passage 2 to Passage 1.", 2),
+        ("The better passage is passage 2, as passage 1 says nothing of it.", 2),
+        ("Passage 1 and passage 2 are equally good.", None),
+        ("Passage 1 lacks the year, and passage 2 doesn't name her.", None),
         ("Both", None),
         ("", None),
     ],

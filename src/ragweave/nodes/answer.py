@@ -270,7 +270,7 @@ class AnswerStep:
         if kind == "short" and wording != "method":
             reads = "short" if wording == "phrase" else "long"
         if reasons and kind == "short" and wording == "many":
-            concluded = concluding(text)
+            concluded = concluding(text, self._parts(branch, reply).question)
             reads = "short" if concluded is None else "long"
             text = text if concluded is None else concluded
         read = self.parse(text, reads, self._parts(branch, reply), reasons=reasons)

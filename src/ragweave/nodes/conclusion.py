@@ -19,11 +19,15 @@ _TO_IT = (
 )
 """To the question, which may be told once more: its "is" is not the conclusion's."""
 _ANSWER = rf"(?:(?:the|my) )?{_KIND}answer"
-_LABEL = rf"(?:{_ANSWER}|antwort|respuesta|réponse|risposta|a|答案)"
+_LABEL = (
+    rf"(?:{_ANSWER}|antwort|respuesta|réponse|risposta|resposta|antwoord|svar|odpowiedź|ответ"
+    r"|a|答案|回答)"
+)
 _MARKER = re.compile(
     rf"(?:(?:^|(?<=[.!?:;,] )){_DRESS}|\b{_THEREFORE}){_THE_ANSWER}{_TO_IT} is\s*:?"
     rf"|\b{_SO_IT_IS}\s*:?|(?:^|(?<=[.!?:;,] )){_DRESS}final answer is\s*:?"
-    r"|\b(?:la respuesta es|die antwort (?:ist|lautet)|la réponse est|la risposta è|答案是)\s*:?"
+    r"|\b(?:la respuesta es|die antwort (?:ist|lautet)(?: (?:also|somit|daher|demnach))?"
+    r"|la réponse est|la risposta è|a resposta é|het antwoord is|svaret är)\b\s*:?|答案是\s*[:：]?"
     rf"|(?:^|(?<=[.!?] )){_DRESS}{_LABEL}[ \t]*+{_RUN}*+[ \t]*+[:：]"
     rf"|\b(?:so|thus|hence|therefore),? {_ANSWER}[ \t]*:"
     rf"|(?<=[,;] ){_ANSWER}:|^{_DRESS}{_ANSWER}[ \t*_{EMPHASIS}]*$"

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 from ragweave.nodes.negation import ENDS_CLAUSE, SENTENCE, is_negated
-from ragweave.nodes.replies import bare_text, items_of
+from ragweave.nodes.replies import bare_text
+from ragweave.nodes.reply_lists import items_of
 from ragweave.tools.text.reply import Examples, PromptParts, is_echo
 from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import one_line
@@ -27,9 +28,10 @@ EXAMPLES = Examples(
 
 _WORDS = re.compile(
     r"\b(?P<part_of_it>(?:not|\w+n't|cannot)\b (?:quite|fully|completely|entirely)\b)"
-    r"|\b(?P<no>(?:not|\w+n't|cannot|no)\b[^.\n]{0,30}?\b(?:correct|relevant|answer|help)\w*)"
+    r"|\b(?P<no>(?:not|\w+n't|cannot|no)\b[^.,\n]{0,30}?\b(?:correct|relevant|answer|help)\w*)"
     r"|\b(?P<wrong>incorrect|irrelevant|unrelated|wrong|no)\b"
-    r"|\b(?P<part>ambiguous|partial(?:ly)?|partly|unclear|uncertain|unsure)\b"
+    r"|\b(?P<part>ambiguous|partial(?:ly)?|partly|unclear|uncertain|unsure"
+    r"|(?:somewhat|only|loosely|tangentially|indirectly) (?:relevant|related))\b"
     r"|\b(?P<right>correct|relevant|right|yes)\b",
     re.IGNORECASE,
 )
@@ -42,6 +44,11 @@ _OF_SOMETHING_ELSE = re.compile(
     re.IGNORECASE,
 )
 """What a sentence says before a word that grades no passage: "shows that the premise is"."""
+_LIMITS = re.compile(
+    r"\b(?:but|however|although|though|while|yet)\b[^.\n]{0,120}?(?:\b(?:not|cannot|no|nothing|lacks?)\b|n't\b)",
+    re.IGNORECASE,
+)
+"""How a reply takes a part of its praise back: "relevant, but it does not answer"."""
 _GRADES: Mapping[str, Grade] = {
     "part_of_it": "Ambiguous",
     "no": "Incorrect",
@@ -63,7 +70,8 @@ def parse_grade(reply: str) -> Grade | None:
     """Return the grade that a reply says; None where it says none, or repeats all three.
 
     Where one of the three words ends a clause on the passage and nothing negates it, it decides;
-    else the first word or phrase that means one of them.
+    else the first word or phrase that means one of them. A passage that is called relevant, and
+    yet lacks something, is Ambiguous.
     """
     text = bare_text(reply)[:_LOOKED_AT].replace("’", "'")
     if all(one.lower() in text.lower() for one in get_args(Grade)):
@@ -76,7 +84,8 @@ def parse_grade(reply: str) -> Grade | None:
     if len(said) == 1:
         return next(one for one in get_args(Grade) if one in said)
     found = _WORDS.search(text)
-    return _GRADES[found.lastgroup or ""] if found else None
+    grade = _GRADES[found.lastgroup or ""] if found else None
+    return "Ambiguous" if grade == "Correct" and _LIMITS.search(text) else grade
 
 
 def _grades_the_passage(text: str, start: int) -> bool:

@@ -48,7 +48,7 @@ from ragweave.state import AnswerType, Hop, RAGState, Update, by_query
 from ragweave.tools.models import Models
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.reply import NO_PARTS, Examples, PromptParts, is_echo
-from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.sentences import ends_in_title, split_sentences
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 from ragweave.tools.text.untrusted import one_line
 
@@ -173,10 +173,12 @@ _LEAD = re.compile(
 """What a reply puts before the sentence, also on a line of its own."""
 _NUMBER = re.compile(r"\A[\s*_#(•-]*+\d{1,2}[.)][*_]*+(?:\s[\s*_]*+|\Z)")
 """The number of a list's item."""
-_ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Lt|Col|Gen|Capt|Rev|Vol)\.\Z")
-"""What a name goes on behind, also where a splitter ends a sentence there: "Dr. No"."""
 _WORD = re.compile(r"[^\W\d_]{3}")
-_CONCLUSION = re.compile(r"\banswer is\b[: ]{0,3}+", re.IGNORECASE)
+_CONCLUSION = re.compile(
+    r"\banswer(?: to (?:the|this|that|your) (?:\w+ )?question)? is\b[: ]{0,3}+"
+    r"|\bfinal answer[*_]{0,3}:[*_ ]{0,4}+",
+    re.IGNORECASE,
+)
 _ANNOUNCES = (":", "answer is")
 """How a line ends that the next one goes on with."""
 _LOOKED_AT = 4_000
@@ -265,7 +267,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 def _is_fragment(said: str) -> bool:
     """Is what a splitter took for a sentence but a number, initials, or cut behind a title?"""
-    if _ABBREVIATED.search(said):
+    if ends_in_title(said):
         return True
     return len(said.split()) <= 2 and not _WORD.search(said)
 

@@ -58,7 +58,7 @@ class Numbering:
         words that mean an item everywhere, as "strip" doesn't.
         """
         if self.label not in _KNOWN:
-            text = re.sub(rf"\b{re.escape(self.label)}\b", "item", text, flags=re.IGNORECASE)
+            text = re.sub(rf"\b{re.escape(self.label)}s?\b", "item", text, flags=re.IGNORECASE)
         return parse_ids(text, count, titles, first=self.first)
 
 

@@ -5,6 +5,7 @@ Models go on and make up observations; what stands behind the first action does 
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from itertools import islice
@@ -21,7 +22,18 @@ from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 # ways to read it.
 _LABELLED = r"^[^\w\n]*+action[ \t]*+#?\d*+[*_ \t]*+[:：][*_`\" \t]*+(?P<labelled>search|finish)\b"
 _BARE = r"\b(?P<bare>search|finish)(?=[*_`]{0,3}[ \t]{0,9}\[)"
-_ACTION = re.compile(rf"{_LABELLED}|{_BARE}", re.IGNORECASE | re.MULTILINE)
+_LINE = r"^[^\w\n]*+(?P<line>search|finish)(?=[*_`]{0,3}[ \t]{0,9}[(:：])"
+_ACTION = re.compile(rf"{_LABELLED}|{_LINE}|{_BARE}", re.IGNORECASE | re.MULTILINE)
+_TEXT = r"\"(?:[^\"\\]|\\.)*+\""
+_IN_JSON = re.compile(
+    rf"(?:\{{\s*+)?+(?:\"thought\"\s*+:\s*+(?P<thought>{_TEXT})\s*+,\s*+)?\"action\"\s*+:\s*+"
+    rf"\"(?P<name>search|finish)\"\s*+,\s*+\"(?:action_input|input|query|answer)\"\s*+:\s*+(?P<text>{_TEXT})",
+    re.IGNORECASE,
+)
+"""An action as agents with tools write it."""
+_ANSWER_LINE = re.compile(
+    r"\A[*_`\" \t]*+\n[^\w\n]*+(?:final )?answer[*_ \t]*+[:：]", re.IGNORECASE
+)
 _INPUT = re.compile(
     r"[*_`\" \t]*+(?:[:：]|\n[^\w\n]*+(?:action )?input[ \t]*+\d*+[*_ \t]*+[:：])?+[*_`\" \t]*+",
     re.IGNORECASE,
@@ -49,48 +61,10 @@ _PLANS = re.compile(
 """Words of a thought that plans, or speaks of what was read; a plain statement has none."""
 _IS = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
 _SMALL = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "of",
-        "in",
-        "on",
-        "at",
-        "for",
-        "to",
-        "by",
-        "with",
-        "from",
-        "and",
-        "or",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "do",
-        "does",
-        "did",
-        "has",
-        "have",
-        "had",
-        "which",
-        "what",
-        "who",
-        "whom",
-        "whose",
-        "when",
-        "where",
-        "why",
-        "how",
-        "that",
-        "this",
-        "it",
-        "its",
-        "as",
-    ]
+    words(
+        "a an the of in on at for to by with from and or is are was were be been "
+        "do does did has have had which what who whom whose when where why how that this it its as"
+    )
 )
 _STATEMENT = 40
 """Words of a thought that may be read as the answer; longer ones reason."""
@@ -125,7 +99,8 @@ def parse_react(
     """Read the thought and the first action off a reply.
 
     `Search[…]` and `Finish[…]`, also with round brackets, a colon or an "Action Input" line behind
-    "Action:", and without a closing bracket. A reply without an action that says "So the answer
+    "Action:" or at a line's beginning, without a closing bracket, and as a JSON object with `action`
+    and `action_input`. A reply without an action that says "So the answer
     is …" finishes, and so does one plain statement that answers the question in its own words
     ("The measure for fact verification is CXMI"), where something has been observed; any other is
     no action. Our own instructions, given back, are no action, and neither is a search for a
@@ -144,7 +119,7 @@ def parse_react(
     actions, copied = _actions(text), False
     thought = _unlabelled(text[: actions[0].start()] if actions else text)
     for found in actions:
-        argument = _argument(text[found.end() :][:_ARGUMENT])
+        argument = _argument_of(text, found)
         if _name(found) == "finish":
             return _finish(thought, read_answer(argument, answer_type, parts))
         copied = is_echo(argument, parts._replace(question=""))
@@ -163,9 +138,9 @@ def _behind_made_up(reply: str, parts: PromptParts) -> ReactReply:
 
     The thought behind it, and an answer, rest on what was made up.
     """
-    text = bare_text(reply)
+    text = _plain(reply)
     for found in _actions(text):
-        argument = _argument(text[found.end() :][:_ARGUMENT])
+        argument = _argument_of(text, found)
         searches = _name(found) == "search" and re.search(r"\w", argument)
         if searches and not is_echo(argument, parts._replace(question="")):
             return ReactReply("", "search", " ".join(argument.split()))
@@ -186,7 +161,7 @@ def read_last(reply: str, answer_type: AnswerType, parts: PromptParts = NO_PARTS
         return ReactReply("", "finish", UNKNOWN)
     prose = _unlabelled(text)
     stated = _stated(prose, parts.question) or prose
-    answer = _argument(text[said.end() :][:_ARGUMENT]) if said else stated
+    answer = _argument_of(text, said) if said else stated
     read = read_answer(answer, answer_type, parts)
     return ReactReply("", "finish", read.answer, read.rejected)
 
@@ -212,7 +187,7 @@ def _line_of(text: str, found: re.Match[str]) -> str:
 
 
 def _name(found: re.Match[str]) -> str:
-    return str(found["labelled"] or found["bare"]).lower()
+    return str(found["labelled"] or found["line"] or found["bare"]).lower()
 
 
 def _stated(thought: str, question: str) -> str:
@@ -238,14 +213,38 @@ def _stated(thought: str, question: str) -> str:
 
 def _own(reply: str) -> str:
     """Return what the model may say: the reply up to the first observation that it made up."""
-    text = bare_text(reply)
+    text = _plain(reply)
     made_up = _OBSERVATION.search(text)
     return text[: made_up.start()] if made_up else text
+
+
+def _plain(reply: str) -> str:
+    """Return a reply's text, with an action in JSON as a line of its own."""
+
+    def line(found: re.Match[str]) -> str:
+        thought, argument = (_string(found[name]) for name in ("thought", "text"))
+        return f"{thought}\nAction: {found['name']}[{argument}]\n"
+
+    return _IN_JSON.sub(line, bare_text(reply))
+
+
+def _string(literal: str | None) -> str:
+    """Return what a JSON string says, as it stands where it is none; "" of nothing."""
+    try:
+        return str(json.loads(literal)) if literal else ""
+    except ValueError:
+        return str(literal).strip('"')
 
 
 def _unlabelled(text: str) -> str:
     label = _THOUGHT.match(text)
     return text[label.end() if label else 0 :].strip()
+
+
+def _argument_of(text: str, found: re.Match[str]) -> str:
+    """Return the argument of an action; "Action: Finish" may have its "Final Answer:" below."""
+    rest = text[found.end() :][:_ARGUMENT]
+    return _argument(_ANSWER_LINE.sub("", rest) if _name(found) == "finish" else rest)
 
 
 def _argument(text: str) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -15,6 +13,9 @@ from ragweave.nodes.conclusion import (
     without_open_end,
     without_source,
 )
+from ragweave.nodes.reply_framing import before_another_question, without_opening
+from ragweave.nodes.reply_lists import listed
+from ragweave.nodes.yes_no import begins_with_verdict, last_verdict, says_so, verdict
 from ragweave.state import AnswerType
 from ragweave.tools.text.markup import (
     EMPHASIS,
@@ -35,7 +36,7 @@ from ragweave.tools.text.reply import (
     restates,
     without_thinking,
 )
-from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.sentences import ends_in_title, split_sentences
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 Rejected = EchoKind | Literal["no_conclusion"]
@@ -65,7 +66,8 @@ _ATTRIBUTED = re.compile(
     r" (?:in|by)|(?:see|source:?|from|according to|based on)) ?(?:the )?"
     r"(?:passage|context|text|document|article|knowledge)s?[ \d,and]{0,20}[)\]]?\.?\Z"
     r"| ?[(\[](?:passage|document|knowledge)s? ?[\d, and]{1,20}[)\]]\.?\Z"
-    r"| ?[(\[](?:my )?final answer[)\]]\.?\Z",
+    r"| ?[(\[](?:my )?final answer[)\]]\.?\Z"
+    r"|(?<=[\w.)\"”]) \[\d{1,2}(?:, ?\d{1,2}){0,9}\]\.?\Z",
     re.IGNORECASE,
 )
 _BY_SOURCE = re.compile(
@@ -91,26 +93,18 @@ _CONCLUDES = re.compile(
 )
 _EXPLAINS = re.compile(r"(?:this|that|it) is (?:because|since|as|why)\b|because\b", re.IGNORECASE)
 """How a sentence begins that gives the reason of the one before."""
-_ANNOUNCES = re.compile(
-    r"\A(?!\W*(?:yes|no|true|false)\b)(?![^:]*\b(?:reason|step|fact|source|passage)s?\b)[^.;:]*"
-    r"\b(?:includ(?:ing|es?|ed)|were|was|are|is|as follows|following(?: \w+){0,3}|such as|these"
-    r"|answers?):\Z",
+_HOW_MANY = re.compile(r"\bhow (?:many|much)\b", re.IGNORECASE)
+_RUNS = re.compile("|".join(f"{sign}+" for sign in EMPHASIS))
+_PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
+_NAME = re.compile(
+    r"(?!(?:the|this|that|these|it|he|she|they|in|on|at|as|so|however|therefore|thus|since|based|we"
+    r"|i|to|if|a|an|first|next|finally)\b)(?-i:[A-Z\d]\S*)(?: (?-i:[A-Z\d]\S*))*",
     re.IGNORECASE,
 )
-_HERE = re.compile(
-    r"\A\W*here(?: is|['’]s) (?:\w+ ){0,3}answer\b[^\n]{0,60}:[*_ ]*\n+(?=.*\w)", re.IGNORECASE
-)
-_NO_MORE = re.compile(r"\b(?:other|others|more|else|further)\b", re.IGNORECASE)
-"""A caveat behind a list: that there may be others."""
-_HOW_MANY = re.compile(r"\bhow (?:many|much)\b", re.IGNORECASE)
-_ITEM = re.compile(r"(?:\d{1,2}[.)]|[-•*])[ \t]+(\S.*)\Z")
-_EXPLAINED = re.compile(r":\s|\s[–—-]\s")
-_EXPLAINS_FROM = 6
-"""Words behind a colon that explain an item; fewer may be a part of its name."""
+"""A paragraph that is a name or a number; another one, without a full stop, may have been cut."""
+_HEADING = re.compile(r"\s*(?:#|[-•*] |\d{1,2}[.)] )")
+"""How a line begins that may have had more behind it."""
 _TEX = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
-_YES_NO = re.compile(r"(?i)^[\W_]*(yes|no|true|false)(?![^\W_])")
-_SAYS_SO = re.compile(r"(?i)(?:yes|no)(?:[,;:!]|\.(?! ?\d)|$| ?[-–—])")
-"""A reply to a question that asks for Yes or No; what follows is the reason."""
 _LONGEST = 400
 """Most characters of a short answer; of a longer one the first sentence is shown."""
 _ALONE = 4
@@ -152,7 +146,7 @@ def read_answer(
             its "So the answer is …" is then no answer, but for a single sentence, a first line of
             a few words, and a last sentence that begins with "So" or the like.
     """
-    text = bare_text(reply)
+    text = before_another_question(bare_text(reply), parts.question, reasons=reasons)
     wrapped = _wrapped(text, all_of_it=answer_type == "long")
     said = without_tags(text if wrapped is None else wrapped)
     if answer_type == "long":
@@ -161,26 +155,48 @@ def read_answer(
     if said and not (said := without_open_end(said)):
         return ReadAnswer(UNKNOWN, "no_conclusion")
     marked = behind_marker(said)
-    if marked is None and wrapped is None and reasons:
+    if marked is None:
+        concludes = reasons and wrapped is None
+        return _read_unmarked(said, answer_type, parts, reasons=reasons, concludes=concludes)
+    answer = _with_whole_emphasis(_plain_answer(_first_line(marked), marked=True))
+    if _says_unknown(answer):
+        return ReadAnswer(UNKNOWN)
+    return _unless_echo(answer, _as_asked(answer, said, answer_type, parts), parts)
+
+
+def _read_unmarked(
+    said: str, answer_type: AnswerType, parts: PromptParts, *, reasons: bool, concludes: bool
+) -> ReadAnswer:
+    """Read a reply without a mark: its first line that says anything, or its conclusion."""
+    items = "" if reasons or _HOW_MANY.search(parts.question) else listed(said)
+    said = without_opening(said, parts.question, reasons=reasons)
+    if concludes:
         concluded = _concluded(said, answer_type)
         if concluded is None:
             return ReadAnswer(UNKNOWN, "" if _refuses(said) else "no_conclusion")
         said = concluded
-    answer = as_written(_plain_answer(said, marked))
-    declines = marked is None and not _stands_alone(answer) and _refuses(said)
+    first = _first_line(said)
+    answer = _with_whole_emphasis(_plain_answer(first, marked=False))
+    declines = not _stands_alone(answer) and _refuses(said)
     if declines or _says_unknown(answer):
-        return ReadAnswer(UNKNOWN, echo_of(as_written(_first_line(said))) if marked is None else "")
+        return ReadAnswer(UNKNOWN, echo_of(as_written(first)))
+    return _unless_echo(answer, _as_asked(answer, said, answer_type, parts, items), parts)
+
+
+def _as_asked(
+    answer: str, said: str, answer_type: AnswerType, parts: PromptParts, items: str = ""
+) -> str:
+    """Return the Yes or No that was asked for, a list's items, or an answer that fits a screen."""
     if answer_type == "yes_no":
-        return _unless_echo(answer, _yes_or_no(answer), parts)
-    takes_list = marked is None and not reasons and not _HOW_MANY.search(parts.question)
-    listed = _listed(said) if takes_list else ""
-    shown = _verdict(answer, parts.question) or listed or _shown(without_backticks(answer))
-    return _unless_echo(answer, shown, parts)
+        return verdict(answer) if begins_with_verdict(answer) else last_verdict(said)
+    if asks_yes_or_no(parts.question) and says_so(answer):
+        return verdict(answer)
+    return items or _shown(without_backticks(answer))
 
 
-def concluding(reply: str) -> str | None:
+def concluding(reply: str, question: str = "") -> str | None:
     """Return all that a reasoning concludes with, which may be several answers; None without it."""
-    text = bare_text(reply)
+    text = before_another_question(bare_text(reply), question, reasons=True)
     wrapped = _wrapped(text)
     text = without_source(with_marked_emphasis(text if wrapped is None else wrapped))
     said = answers_behind(text)
@@ -198,8 +214,8 @@ def only_states(reply: str, answer_type: AnswerType) -> bool:
     Yes or No that `answer_type` asks for.
     """
     text = bare_text(reply)
-    first = _first_line(text)
-    told = answer_type == "yes_no" and _YES_NO.match(first)
+    first = _first_line(without_opening(text, "", reasons=True))
+    told = answer_type == "yes_no" and begins_with_verdict(first)
     stated = bool(first) and not told and not _stands_alone(first)
     return stated and concluding(reply) is None and not _refuses(text)
 
@@ -212,15 +228,6 @@ def _says_unknown(answer: str) -> bool:
     return is_unknown(answer) and not is_sign(without_backticks(answer))
 
 
-def _verdict(answer: str, question: str) -> str:
-    """Return Yes, No or Unknown where a question for Yes or No is answered so; "" elsewhere."""
-    said_so = _SAYS_SO.match(answer) if asks_yes_or_no(question) else None
-    if said_so is None:
-        return ""
-    told = trimmed(answer[said_so.end() :])
-    return UNKNOWN if told and is_unknown(told) else _yes_or_no(answer)
-
-
 def _unless_echo(said: str, answer: str, parts: PromptParts) -> ReadAnswer:
     if answer == UNKNOWN:
         return ReadAnswer(UNKNOWN)
@@ -228,13 +235,12 @@ def _unless_echo(said: str, answer: str, parts: PromptParts) -> ReadAnswer:
     return ReadAnswer(UNKNOWN, kind) if kind else ReadAnswer(answer)
 
 
-def _plain_answer(said: str, marked: str | None) -> str:
-    """Return the first line's answer, without its delimiters and where it was found."""
-    line = _first_line(said if marked is None else marked)
+def _plain_answer(line: str, *, marked: bool) -> str:
+    """Return a line's answer, without its delimiters and where it was found."""
     inner = trimmed(_DELIMITERS.sub(" ", line))
     if inner != line and len(inner.split()) > 0:
         line = _without_full_stop(inner)
-    cut = _first_sentence(line) if marked is not None else _before_source(line)
+    cut = _first_sentence(line) if marked else _before_source(line)
     bare = _ATTRIBUTED.sub("", _BY_SOURCE.sub("", cut[:_LOOKED_AT], count=1) + cut[_LOOKED_AT:])
     return trimmed(_without_full_stop(trimmed(bare)))
 
@@ -243,16 +249,28 @@ def _concluded(said: str, answer_type: AnswerType) -> str | None:
     """Return where a reasoning without a mark arrives; None where it arrives nowhere."""
     first = _first_line(said)
     sentences = split_sentences(said[-_LOOKED_AT:])
-    if _stands_alone(first) or (answer_type == "yes_no" and _YES_NO.match(first)):
+    if _stands_alone(first) or (answer_type == "yes_no" and begins_with_verdict(first)):
         return said
+    if ends := _last_paragraph(said):
+        return ends
     if len(sentences) > 1:
         last = sentences[-1].text
+        if answer_type == "yes_no" and says_so(last):
+            return last
         lead = _CONCLUDES.match(last)
         if len(sentences) == 2 and _EXPLAINS.match(last) and not _RULES_OUT.match(first):
             return sentences[0].text
         return last[lead.end() :] if lead else None
     announces = trimmed(said).endswith((":", "…"))
     return None if announces or _RULES_OUT.match(first) else said
+
+
+def _last_paragraph(said: str) -> str:
+    """Return the last paragraph of a reasoning where it is an answer by itself, else ""."""
+    *before, last = _PARAGRAPH.split(said.strip())
+    bare = trimmed(last)
+    whole = last.endswith((".", *EMPHASIS)) or _NAME.fullmatch(bare)
+    return last if before and whole and _stands_alone(bare) and not _HEADING.match(last) else ""
 
 
 def _stands_alone(line: str) -> bool:
@@ -271,9 +289,10 @@ def _shown(answer: str) -> str:
 def _first_sentence(line: str) -> str:
     """Cut what a reply goes on to say behind the answer; "Dr. No" goes on by a word only."""
     sentences = split_sentences(line[:_LOOKED_AT])
-    if len(sentences) < 2 or len(line[sentences[0].end :].split()) < _GOES_ON:
+    end = next((one.end for one in sentences if not ends_in_title(line[: one.end])), len(line))
+    if len(line[end:].split()) < _GOES_ON:
         return line
-    return trimmed(_without_full_stop(sentences[0].text))
+    return trimmed(_without_full_stop(line[:end]))
 
 
 def _before_source(line: str) -> str:
@@ -345,42 +364,16 @@ def _field(value: object) -> str | None:
 
 
 def _first_line(text: str) -> str:
-    lines = [trimmed(line) for line in _HERE.sub("", text, count=1).splitlines()]
+    lines = [trimmed(line) for line in text.splitlines()]
     says = (line for line in lines if line.strip(_SAY_NOTHING))
     signs = (line for line in lines if is_sign(without_backticks(line)))
     line = next(says, "") or next(signs, "")
     return trimmed(_without_full_stop(line))
 
 
-def _listed(said: str) -> str:
-    """Return the items of a list that is the whole answer, joined by commas; "" of any other text.
-
-    It stands behind a line that announces it ("They were:"), one item a line, and nothing that
-    concludes follows; Unknown where what follows declines.
-    """
-    announced, *lines = [line for line in said.splitlines() if line.strip()] or [""]
-    items = items_of(lines)
-    rest = "\n".join(lines[len(items) :])
-    if len(items) < 2 or _CONCLUDES.search(rest) or not _ANNOUNCES.search(trimmed(announced)):
-        return ""
-    if rest and is_unknown(rest) and not _NO_MORE.search(rest):
-        return UNKNOWN
-    return ", ".join(map(_head, items))
-
-
-def items_of(lines: Iterable[str]) -> list[str]:
-    """Return the items of the list that `lines` begin with, without their numbers or bullets."""
-    found = itertools.takewhile(bool, map(_ITEM.match, lines))
-    return [one[1] for one in found if one]
-
-
-def _head(item: str) -> str:
-    """Return what a list's item names, without what is said of it behind a colon or a dash."""
-    bare = item.translate(dict.fromkeys(map(ord, EMPHASIS)))
-    named, *told = _EXPLAINED.split(bare, maxsplit=1)
-    explained = bool(told) and len(told[0].split()) >= _EXPLAINS_FROM
-    head = trimmed(trimmed(named if explained else bare).strip(".,;: "))
-    return without_backticks(head)
+def _with_whole_emphasis(line: str) -> str:
+    """Return a piece with its emphasis as it was written, but where half of a pair was cut off."""
+    return _RUNS.sub("", line) if len(_RUNS.findall(line)) % 2 else as_written(line)
 
 
 def _without_full_stop(line: str) -> str:
@@ -390,10 +383,3 @@ def _without_full_stop(line: str) -> str:
     if line.endswith(".") and not re.search(r"(?:^|[\s.])[^\W\d_]$", inner):
         return inner
     return line
-
-
-def _yes_or_no(answer: str) -> str:
-    match = _YES_NO.match(answer)
-    if match is None:
-        return UNKNOWN
-    return "Yes" if match.group(1).lower() in ("yes", "true") else "No"

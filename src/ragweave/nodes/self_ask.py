@@ -128,7 +128,11 @@ _NEEDED = re.compile(
     rf"\W*+(?:are follow[- ]?up questions needed(?: here)?{_COLON}\W*+)?(?P<said>yes|no)\b[.,;:!*_]*+",
     re.IGNORECASE,
 )
-_NOTHING = re.compile(r"\W*+(?:none|nothing|not needed|n/a|no)?\W*+", re.IGNORECASE)
+_NOTHING = re.compile(
+    r"\W*+(?:(?:none|nothing|not|no|n/a)(?: (?:further|more|additional|other))?(?: follow[- ]?ups?)?"
+    r"(?: questions?)?(?: (?:is|are))?(?: (?:needed|required|necessary))?)?\W*+",
+    re.IGNORECASE,
+)
 _TRIES = 20
 """Marks that are looked at for one with a text."""
 _EDGES = " \t\r\n*_`\"'“”"

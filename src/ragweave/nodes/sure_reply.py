@@ -161,6 +161,17 @@ _SENSE = re.compile(
     re.IGNORECASE,
 )
 _PASSAGE = re.compile(r"\b(?:passage|summary)[ #*_]{0,3}([12])\b|^\W{0,3}([12])\b", re.IGNORECASE)
+_COMPARED_WITH = re.compile(
+    r"\b(?:than|over|unlike|prefer\b[^.\n]{0,40}\bto|(?:compared|opposed) (?:to|with)|instead of)\W{1,3}"
+    r"(?:(?:the|that of|those of|in) )?\Z",
+    re.IGNORECASE,
+)
+_LACKS = re.compile(
+    r"[*_ ]{0,4}(?:(?:does|is|do|has|can|did|was)(?: not\b|n['’]t\b)|cannot\b|(?:only|merely|just)\b"
+    r"|(?:lacks?|omits?|fails?|says? nothing|has no|gives? no|contains? no|mentions? no)\b"
+    r"|is (?:less|only|not|irrelevant|incorrect|wrong)\b)",
+    re.IGNORECASE,
+)
 _LOOKED_AT = 400
 """Characters of a reply in which a verdict is looked for."""
 
@@ -174,7 +185,7 @@ def parse_validity(reply: str) -> bool | None:
     turned round by a negation before it ("does not show that the prediction is correct").
     """
     text = bare_text(reply)[:_LOOKED_AT]
-    if re.search(r"\btrue (?:or|/) false\b", text, re.IGNORECASE):
+    if re.search(r"\btrue ?(?:or|/) ?false\b", text, re.IGNORECASE):
         return None
     text = NEGATES_NOTHING.sub("", text)
     labels = [one for one in _LABEL.finditer(text) if _is_said(text, one.start())]
@@ -207,9 +218,23 @@ def _sense(text: str) -> bool | None:
 
 
 def parse_preference(reply: str) -> int | None:
-    """Return 1 or 2, the passage that a reply names; None where it names none, or both."""
-    named = {one or two for one, two in _PASSAGE.findall(bare_text(reply)[:_LOOKED_AT])}
+    """Return 1 or 2, the passage that a reply prefers; None where it prefers none, or both.
+
+    Where it names both, the one counts that is neither compared with ("better than passage 2") nor
+    said to lack something ("passage 1 does not mention it").
+    """
+    text = bare_text(reply)[:_LOOKED_AT]
+    found = [*_PASSAGE.finditer(text)]
+    named = {one[1] or one[2] for one in found}
+    if len(named) > 1:
+        named -= {one[1] or one[2] for one in found if _loses(text, one)}
     return int(named.pop()) if len(named) == 1 else None
+
+
+def _loses(text: str, passage: re.Match[str]) -> bool:
+    if _COMPARED_WITH.search(text[: passage.start()]):
+        return True
+    return _LACKS.match(text, passage.end()) is not None
 
 
 def scores(count: int, valid: Mapping[str, bool], preferred: Mapping[str, str]) -> list[float]:

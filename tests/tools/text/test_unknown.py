@@ -114,6 +114,17 @@ UNKNOWNS = [
     "未知。",
     "неизвестно",
     "Antwort: Unbekannt",
+    "The director cannot be determined.",
+    "The director could not be identified from the passages.",
+    "There is no director mentioned.",
+    "None. The passages do not mention the director.",
+    "None (the passages do not mention it)",
+    "N/A - the passages do not say who directed it.",
+    "Not enough info",
+    "Answer not found.",
+    "Not yet known",
+    "Unknown. However, the film was shown in 1975.",
+    "The passages do not explicitly state why it closed. They describe its halls.",
 ]
 
 ANSWERS = [
@@ -184,6 +195,12 @@ ANSWERS = [
     "They refused because there is no water in the well.",
     "巴黎",
     "Unbekannte Pfade",
+    "Unknown. However, it was probably Ada Oak.",
+    "There is no single answer. The war had several causes: trade, pride and fear.",
+    "Nobody knows the exact number. Estimates run from 500 to 700.",
+    "The passages do not explicitly state why it closed. It was closed after the fire of 1902.",
+    "None: the passages list three ships, and all of them came back",
+    "None, as the ship never sailed",
 ]
 
 

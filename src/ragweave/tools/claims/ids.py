@@ -42,6 +42,11 @@ _ID_WITH_NOTE = re.compile(
     r"(?= ?(?:[,;.&]|and\b|\Z))"
 )
 _STARTS_WITH_ID = re.compile(rf"(?:[-*•+] )?(?:{LABEL})?[#(\[]?[0-9]", re.IGNORECASE)
+_CONCLUDES_WITH_ID = re.compile(
+    r"\b(?:relevant|helpful|useful|kept|keep|remaining|output)\b[^.\n0-9:;]{0,60}?(?:\b(?:is|are)\b|:)"
+    rf" ?(?:only )?(?:{LABEL})?[#(\[]?[0-9]",
+    re.IGNORECASE,
+)
 _RELEVANCE_WORD = re.compile(r"relevant|related|helpful|useful|\b(?:not|no|yes)\b", re.IGNORECASE)
 _MAX_RANGE = 1000
 """Most ids of one range."""
@@ -81,7 +86,7 @@ def counted(numbers: Iterable[int], count: int, first: int = 0) -> list[int]:
 
 def _without_notes(line: str) -> str:
     """Remove the text after each id of a list: "0 (its title), 2 (its title)"."""
-    if not _STARTS_WITH_ID.match(line):
+    if not (_STARTS_WITH_ID.match(line) or _CONCLUDES_WITH_ID.search(line)):
         return line
     return _ID_WITH_NOTE.sub(
         lambda one: one.group() if _RELEVANCE_WORD.search(one[2]) else one[1], line
@@ -183,6 +188,11 @@ _NONE = re.compile(
     r"|(?:all|they|these)[\w ]{0,30} not relevant|(?:output|answer|ids?|relevant)\W{1,4}none)\b",
     re.IGNORECASE,
 )
+_OPENS_WITH_NONE = re.compile(r"\A\W*(?:none|nothing)(?:\.|!|;|:?[ \t]*(?:\n|\Z))", re.IGNORECASE)
+_CALLS_RELEVANT = re.compile(
+    r"\b(?:is|are|seems?)(?: \w+ly)? (?:relevant|related|helpful|useful)\b", re.IGNORECASE
+)
+"""What takes an opening "None" back."""
 _BULLET = re.compile(r"\A\s*(?:[-*•+]|[0-9]{1,3}[.)](?=\s+\S))\s+")
 _MAX_CHARACTERS = 6000
 _COPIED_LABEL = re.compile(
@@ -214,7 +224,8 @@ def parse_ids(
        ("0-2"), with or without a label ("knowledge 3").
     4. Lists in square brackets.
     5. Ids behind `knowledge`, `passage`, `sentence`, `document`, `id`, …, unless that sentence
-       (or the heading above it) says irrelevant, not, none, removed, ….
+       (or the heading above it) says irrelevant, not, none, removed, …. A reply that opens with
+       "None." names none, whatever it goes on to say of them, unless that they are relevant.
 
     6. Titles in the place of ids, where every line names exactly one passage's title.
     7. "All of them are relevant", "all": every id.
@@ -246,7 +257,7 @@ def parse_ids(
     ):
         if ids := counted(found, count, first):
             return ids
-    mentions = _mentions(lines)
+    mentions = [] if _rules_out(plain) else _mentions(lines)
     kept = (i for m in mentions if m.relevant is not False for i in m.ids)
     if ids := in_range(kept, count, first):
         return ids
@@ -259,6 +270,11 @@ def parse_ids(
     if nothing == everything:
         return None
     return [] if nothing else list(range(count))
+
+
+def _rules_out(plain: str) -> bool:
+    """Return whether a reply opens with "None." and calls nothing relevant behind it."""
+    return bool(_OPENS_WITH_NONE.match(plain)) and not _CALLS_RELEVANT.search(plain)
 
 
 def _from_copied_lines(said: str, titles: Sequence[str], first: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ _BLANKS = {
     if one.isspace()
 }
 """White space beyond ASCII to ASCII's: sentencex 1.0.32 panics over a capital between two such."""
+
+
+_TITLE = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Lt|Col|Gen|Capt|Rev|Vol)\.\Z")
 
 
 class Sentence(NamedTuple):
@@ -43,6 +47,11 @@ def split_sentences(text: str, language: str = "en") -> list[Sentence]:
             first = start + len(piece) - len(piece.lstrip())
             sentences.append(Sentence(stripped, first, first + len(stripped)))
     return sentences
+
+
+def ends_in_title(text: str) -> bool:
+    """Return whether `text` ends in a title that a name follows: a splitter cuts "Dr. No" there."""
+    return _TITLE.search(text[-8:]) is not None
 
 
 def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:

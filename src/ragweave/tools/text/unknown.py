@@ -151,8 +151,8 @@ _REFUSALS = re.compile(
             r"|(?:no|not|enough|any|sufficient) (?:\w+ ){0,3}?(?:information|mention|answer|context"
             r"|details?|data|indication|reference|evidence in))\b",
             # no subject, or the answer as subject
-            rf"not (?:\w+ly )?{_TOLD}{_WHERE}",
-            rf"(?:not|in) (?:in|enough|sufficient) (?:\w+ ){{0,2}}?(?:{_SOURCE}|data|evidence)",
+            rf"not (?:\w+ly |yet )?{_TOLD}{_WHERE}",
+            rf"(?:not|in) (?:in|enough|sufficient) (?:\w+ ){{0,2}}?(?:{_SOURCE}|data|evidence|info\b)",
             r"insufficient (?:\w+ )?(?:information|context|data|evidence|details)",
             rf"no (?:\w+ ){{0,3}}?(?:information|answer|mention|data|context|details?)"
             r"(?:$|[,;]| (?:is|was|are|were) (?:given|found|provided|available|mentioned|stated"
@@ -170,7 +170,10 @@ _REFUSALS = re.compile(
             rf"[^,;:]{{1,200}} (?:is|are|was|were|remains?) (?:unknown|unclear|unspecified"
             rf"|uncertain|missing){_IN_SOURCE}",
             r"(?:it|this|that|the [^,;:]{1,200}) costs? unknown$",
-            rf"(?:information|details?|answer) not {_ADVERB}{_MISSING}\b",
+            rf"(?:information|details?|answer) not {_ADVERB}(?:{_MISSING}|found)\b",
+            rf"[^,;:]{{1,200}} (?:cannot|could not) be {_ADVERB}(?:determined|identified|established"
+            rf"|inferred|ascertained|verified){_WHERE}",
+            rf"there (?:is|are|was|were) no (?:\w+ ){{1,4}}{_MISSING}\b",
             rf"[^,;:]{{0,200}} (?:cannot|can't) be {_ADVERB}\w+ (?:from|based on|with|using|in) "
             rf"(?:\w+ ){{0,4}}?{_SOURCE}",
         )
@@ -179,7 +182,19 @@ _REFUSALS = re.compile(
 _BARE_START = re.compile(
     r"unknown\W{1,4}(?:passages?|documents?|not|no|as|because|since|the|based|none|there|this|it|i|neither"
     r"|if (?:you|i|we) (?:do not|cannot|are not|am not))\b"
+    r"|n/?a[ .:(–—-]{1,4}(?:the|these|this|there|not|no|none|it|i|as|because|since|based)\b"
+    rf"|none[ .:(,–—-]{{1,4}}{_SOURCES} {_NOT} {_ADVERB}{_TELL}"
 )
+_GUESSES = re.compile(
+    r"\b(?:likely|probably|possibly|perhaps|maybe|may|might|could|(?:i|we) (?:think|believe|guess)"
+    r"|it (?:is|was)|they (?:are|were)|best guess)\b"
+)
+"""How a value is given behind the word Unknown itself; other statements there answer nothing."""
+_HEDGES = re.compile(
+    r"\b(?:explicit(?:ly)?|exact(?:ly)?|precise(?:ly)?|direct(?:ly)?|definitive(?:ly)?"
+    r"|for (?:certain|sure)|single|simple)\b"
+)
+"""What a sentence lacks that the next ones may still tell about: an exact number, a single cause."""
 _CONTRAST = re.compile(r"\b(?:but|however|although|though|nevertheless|nonetheless|yet)\b,? *")
 _STILL_NOTHING = re.compile(
     rf"(?:(?:it|they|(?:the|these|this) (?:\w+ ){{0,2}}?{_SOURCE}|passage \w+) (?:\w+ly )?(?:do|does"
@@ -279,8 +294,8 @@ def is_unknown(text: str, *, one_answer: bool = False) -> bool:
     first, last = sentences[0], sentences[-1]
     if _bare(last):
         return True
-    if (_bare(first) or _declines(first)) and not _recovers(sentences[1:], first):
-        return not (_ONE_OF_THEM.match(first) and _another_says(sentences[1:]))
+    if _opens_declining(sentences):
+        return not _tells_something(sentences, hedges=not one_answer)
     if _DENIES.match(first) and any(map(_ASKS_BACK.search, sentences[-2:])):
         return not _recovers(sentences[1:], first)
     elsewhere = not one_answer and _of_its_own(last, sentences)
@@ -294,6 +309,39 @@ def _of_its_own(last: str, sentences: list[str]) -> bool:
     if _IMPERSONAL.match(core) or _OF_SOURCES.match(core):
         return False
     return not all(_OF_SOURCES.match(one) or _declines(one) for one in sentences[:-1])
+
+
+def _opens_declining(sentences: list[str]) -> bool:
+    """Does the first sentence decline, and none behind it give a value?"""
+    first, *rest = sentences
+    if not (_bare(first) or _declines(first)):
+        return False
+    guesses = not _bare(first) or any(map(_GUESSES.search, rest))
+    return not (guesses and _recovers(rest, first))
+
+
+def _tells_something(sentences: list[str], *, hedges: bool) -> bool:
+    """Does a reply that begins with a refusal tell something all the same?
+
+    Of another passage than the first sentence's; or, with `hedges`, of the thing itself where only
+    an exact number or a single cause is said to be lacking.
+    """
+    first, *rest = sentences
+    if _ONE_OF_THEM.match(first) and _another_says(rest):
+        return True
+    return hedges and bool(_HEDGES.search(first)) and not all(map(_tells_nothing, rest))
+
+
+def _tells_nothing(sentence: str) -> bool:
+    """Does a sentence behind a refusal speak only of the sources, decline, or say nothing?"""
+    rest = _without_fillers(sentence, _STILL_NOTHING)
+    return bool(
+        _OF_SOURCES.match(rest)
+        or _STILL_NOTHING.match(rest)
+        or _PLEASANTRY.match(rest)
+        or _ASKS_BACK.search(rest)
+        or _declines(sentence)
+    )
 
 
 def knows_nothing(text: str) -> bool:

@@ -1,0 +1,54 @@
+"""Reading Yes or No off a reply."""
+
+from __future__ import annotations
+
+import re
+
+from ragweave.tools.text.markup import trimmed
+from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.unknown import UNKNOWN, is_unknown
+
+_WORD = re.compile(
+    r"^[\W_]*(?!yes ?(?:or|/|\|) ?no\b)(?!true ?(?:or|/|\|) ?false\b)(yes|no|true|false)(?![^\W_])",
+    re.IGNORECASE,
+)
+"""The word itself; the choice told again ("Yes or No") is none."""
+_SAYS_SO = re.compile(r"(?:yes|no)(?:[,;:!]|\.(?! ?\d)|$| ?[-–—])", re.IGNORECASE)
+"""A Yes or No with which a sentence begins; what follows is the reason."""
+_CONCLUDES = re.compile(
+    r"(?:so|therefore|thus|hence|in conclusion|overall|consequently|in short)\b,? ?", re.IGNORECASE
+)
+_LOOKED_AT = 2000
+"""Characters at a reply's end in which its last sentence is looked for."""
+
+
+def begins_with_verdict(text: str) -> bool:
+    """Return whether a text begins with Yes, No, True or False."""
+    return _WORD.match(text) is not None
+
+
+def says_so(text: str) -> bool:
+    """Return whether a text is Yes or No, or begins with it and a comma or the like."""
+    return _SAYS_SO.match(text) is not None
+
+
+def verdict(text: str) -> str:
+    """Return the Yes or No that a text begins with, else Unknown.
+
+    "No, there is not enough information" says neither.
+    """
+    said_so = _SAYS_SO.match(text)
+    told = trimmed(text[said_so.end() :]) if said_so else ""
+    found = None if told and is_unknown(told) else _WORD.match(text)
+    if found is None:
+        return UNKNOWN
+    return "Yes" if found[1].lower() in ("yes", "true") else "No"
+
+
+def last_verdict(text: str) -> str:
+    """Return the Yes or No that the last sentence of a text says first, else Unknown."""
+    sentences = split_sentences(text[-_LOOKED_AT:])
+    last = sentences[-1].text if sentences else ""
+    lead = _CONCLUDES.match(last)
+    bare = trimmed(last[lead.end() if lead else 0 :])
+    return verdict(bare) if says_so(bare) else UNKNOWN

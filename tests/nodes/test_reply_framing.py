@@ -1,0 +1,139 @@
+"""What stands around an answer in a reply, and replies that are lists."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragweave.nodes.replies import concluding, parse_answer, read_answer
+from ragweave.nodes.reply_framing import before_another_question, without_opening
+from ragweave.state import AnswerType
+from ragweave.tools.text.reply import PromptParts
+from ragweave.tools.text.unknown import UNKNOWN
+
+ASKED = "Who built the light?"
+BUILDER = "Ada Brenner"
+ANOTHER = "Question: Who painted it?\nAnswer: Karl Oster"
+
+
+def read(reply: str, *, reasons: bool, kind: AnswerType = "short", question: str = ASKED) -> str:
+    return read_answer(reply, kind, PromptParts(question), reasons=reasons).answer
+
+
+@pytest.mark.parametrize("reasons", [False, True])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"{BUILDER}\n\n{ANOTHER}",
+        f"{BUILDER}\n{ANOTHER}",
+        f"{BUILDER}\n\n**Question:** Who painted it?\n**Answer:** Karl Oster",
+        f"{BUILDER}\n\nQ: Who painted it?\nA: Karl Oster",
+        f"{BUILDER}\n\nQuestion 2: Who painted it?\nAnswer 2: Karl Oster",
+        f"Answer: {BUILDER}\n\n{ANOTHER}",
+        f"Question: {ASKED}\nAnswer: {BUILDER}\n\n{ANOTHER}",
+        f"She drew it. So the answer is {BUILDER}.\n\n{ANOTHER}",
+        f"{BUILDER}\n\nHuman: Who painted it?\n\nAssistant: The answer is Karl Oster.",
+        f"{BUILDER}\n\nUser: Who painted it?\n\nAnswer: Karl Oster",
+        f"So the answer is {BUILDER}.\n\nQuestion: Who painted it?\nSo the answer is Karl Oster.",
+    ],
+)
+def test_what_answers_another_question_does_not_count(reply: str, reasons: bool) -> None:
+    assert read(reply, reasons=reasons) == BUILDER
+
+
+@pytest.mark.parametrize("reasons", [False, True])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"Question: Who painted it?\nAnswer: Karl Oster\n\nQuestion: Who drew it?\nAnswer: {BUILDER}",
+        f"I ask for its plans.\nQuestion 1: Who painted it?\nAnswer: Karl Oster\n"
+        f"Question 2: Who drew it?\nAnswer: {BUILDER}",
+        f"Two painters were at work.\nQuestion: Who painted it?\nAnswer: Karl Oster\nSo the answer is {BUILDER}.",
+        f"It is old.\nIt is tall.\n\nQuestion: {ASKED}\nAnswer: {BUILDER}",
+        f"The note:\nuser: Karl Oster\nAnswer: {BUILDER}",
+    ],
+)
+def test_a_question_on_the_way_to_the_answer_cuts_nothing(reply: str, reasons: bool) -> None:
+    assert read(reply, reasons=reasons) == BUILDER
+
+
+def test_a_refusal_a_verdict_and_a_long_answer_end_at_another_question() -> None:
+    assert read(f"Unknown\n\n{ANOTHER}", reasons=False) == UNKNOWN
+    question = "Is the light tall?"
+    reply = "Yes\n\nQuestion: Is it new?\nAnswer: No"
+    assert read(reply, reasons=False, kind="yes_no", question=question) == "Yes"
+    told = "Ada Brenner built it.\nShe drew it first."
+    assert read(f"{told}\n\n{ANOTHER}", reasons=False, kind="long") == told
+
+
+def test_a_reasoning_that_concluded_nothing_goes_on() -> None:
+    reply = f"It is tall.\nIt is old.\n\nQuestion: Who drew it?\nSo the answer is {BUILDER}."
+    assert read(reply, reasons=True) == BUILDER
+    assert concluding(f"So the answer is {BUILDER}.\n\n{ANOTHER}", ASKED) == BUILDER
+
+
+@pytest.mark.parametrize("reasons", [False, True])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"Based on the passages provided:\n\n**{BUILDER}**",
+        f"Sure!\n\n{BUILDER}",
+        f"Sure! Here is the answer:\n\n{BUILDER}",
+        f"Certainly! {BUILDER}",
+        f"I'd be happy to help!\n\n{BUILDER}.",
+        f"The light was built by:\n\n{BUILDER}",
+        f"{ASKED}\n\n{BUILDER}",
+        f"**{ASKED}**\n{BUILDER}",
+        f"Question: {ASKED}\n\n{BUILDER}",
+    ],
+)
+def test_what_opens_a_reply_is_no_answer(reply: str, reasons: bool) -> None:
+    assert read(reply, reasons=reasons) == BUILDER
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [("Sure", "Sure"), ("Okay.", "Okay"), ("Sure Thing, of 1962", "Sure Thing, of 1962")],
+)
+def test_a_pleasantry_alone_may_be_the_answer(reply: str, answer: str) -> None:
+    assert parse_answer(reply, "short") == answer
+
+
+def test_an_announced_reasoning_stays_one() -> None:
+    reply = "Let me think:\nIt is a light.\nIt stands in the north."
+    assert read_answer(reply, "short", reasons=True).rejected == "no_conclusion"
+
+
+def test_a_verdict_may_stand_behind_an_announcement() -> None:
+    question = "Is the light taller than the mill?"
+    reply = "Based on the passages:\n\nYes, the light is taller."
+    assert read(reply, reasons=False, kind="yes_no", question=question) == "Yes"
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("The light was built by:\n- Ada Brenner\n- Karl Oster", "Ada Brenner, Karl Oster"),
+        (
+            "Based on the passages, the light was built by:\n1. Ada Brenner\n2. Karl Oster",
+            "Ada Brenner, Karl Oster",
+        ),
+        ("1. Ada Brenner\n2. Karl Oster", "Ada Brenner, Karl Oster"),
+        ("- **Ada Brenner**\n- Karl Oster.", "Ada Brenner, Karl Oster"),
+        ("They were:\n- Ada Brenner\n- Karl Oster\nAlso see passage 2.", "Ada Brenner, Karl Oster"),
+        ("1. Ada Brenner\n2. Unknown", "1. Ada Brenner"),
+        (
+            "1. The light is old and grey and tall.\n2. Ada Brenner built it.",
+            "1. The light is old and grey and tall",
+        ),
+    ],
+)
+def test_a_list_of_names_is_one_answer(reply: str, answer: str) -> None:
+    assert read(reply, reasons=False) == answer
+
+
+@given(st.text(alphabet=st.sampled_from("Q:q *\n1user Human?.")), st.booleans())
+def test_cuts_make_nothing_up(text: str, reasons: bool) -> None:
+    assert text.startswith(before_another_question(text, ASKED, reasons=reasons))
+    assert text.endswith(without_opening(text, ASKED, reasons=reasons))
