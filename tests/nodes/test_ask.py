@@ -314,6 +314,17 @@ async def test_a_transient_error_is_tried_again(error: Answer, mode: str) -> Non
 
 
 @pytest.mark.loopback
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("own", ["END", ["END", "DONE"]])
+def test_a_step_adds_its_stop_sequences_to_the_models_own(own: Any, bound: bool) -> None:
+    with OpenAIServer(["Thought: I know.\nAction: Finish[Paris]"]) as server:
+        model = client(server).bind(stop=own) if bound else client(server, stop=own)
+        build_graph("react", model=model, retriever=ListRetriever()).invoke(QUESTION)
+        named = [own] if isinstance(own, str) else own
+        assert server.requests[0].body["stop"] == ["\nObservation", *named]
+
+
+@pytest.mark.loopback
 @both
 async def test_a_stream_cut_half_way_is_tried_again(mode: str) -> None:
     with OpenAIServer([Drop(after=3), "Paris"]) as server:

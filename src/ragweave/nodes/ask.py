@@ -38,7 +38,7 @@ from ragweave.state.passages import best_first
 from ragweave.tools.models import ChatModel, Models, Role
 from ragweave.tools.models.forms import cut_reply
 from ragweave.tools.models.ollama import as_ollama_options
-from ragweave.tools.models.roles import checked_reply
+from ragweave.tools.models.roles import checked_reply, with_own_stops
 from ragweave.tools.models.tasks import Task, attach, numbered, task_passages
 from ragweave.tools.models.thinking import takes_stop
 from ragweave.tools.prices import price_of
@@ -252,7 +252,7 @@ def _asked(
     held = yield from form_settings(model, form, context.options)
     settings = {**call_sampling(question.role, prompt.settings, model, context.options), **held}
     sample = state.get("sample", 0)
-    settings |= seed_settings(model, settings, sample)
+    settings = with_own_stops(model, settings | seed_settings(model, settings, sample))
     stops = [] if takes_stop(model) else settings.pop("stop", [])
     left = tokens_left(model, fitted.messages)
     wanted = _wanted(held_tokens(prompt.reply_tokens, form, held), left, context.options)

@@ -90,6 +90,11 @@ def test_the_channels_of_gpt_oss_come_apart_wherever_they_are_cut(
     assert parted(f"{begin}{thought}{role}{final}Paris.", step) == ("Paris.", thought)
 
 
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_the_mark_that_ends_a_message_is_no_thought(step: int) -> None:
+    assert parted(f"{ANALYSIS}hm<|end|>{ASSISTANT}{FINAL}Paris.", step) == ("Paris.", "hm")
+
+
 @given(
     st.sampled_from(["<|start|> your engines", f"{ASSISTANT}, no", "<|channel|>final " * 3]),
     st.integers(1, 60),

@@ -130,6 +130,20 @@ def within_limit(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any
     return {**settings, "max_tokens": most}
 
 
+def with_own_stops(model: ChatModel, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call's settings with the stop sequences that the model was made or bound with.
+
+    A client sends those of a call in the place of its own: a step's would end the others.
+    """
+    if "stop" not in settings:
+        return dict(settings)
+    target = unbound(model)
+    own = getattr(target, "stop", None) or getattr(target, "stop_sequences", None)
+    named = [settings["stop"], *(one.get("stop") for one in bound_settings(model)), own]
+    lists = ([some] if isinstance(some, str) else some for some in named if some)
+    return {**settings, "stop": list(dict.fromkeys(text for some in lists for text in some))}
+
+
 def _numbers(settings: Mapping[str, Any]) -> list[int]:
     found = (settings.get(name) for name in _NAMES)
     return [one for one in found if isinstance(one, int) and not isinstance(one, bool) and one > 0]

@@ -195,7 +195,7 @@ class ThinkingFlow:
             self._state = "speaking"
 
     def _think(self) -> None:
-        end = _FINAL if self._end == _GPT_OSS[1] else re.escape(self._end)
+        end = rf"(?:<\|end\|>)?{_FINAL}" if self._end == _GPT_OSS[1] else re.escape(self._end)
         if found := re.search(end, self._held):
             self.thought += self._held[: found.start()]
             self._state, self._held = "behind", self._held[found.end() :]
