@@ -551,7 +551,24 @@ def test_all_that_a_reasoning_concludes_with(reply: str, concluded: str | None) 
     ("reply", "answer"),
     [
         ("It is a light in the north. It was built in 1934.\n\nAda Brenner", "Ada Brenner"),
-        ("It is a light in the north. It was built in 1934.\n\n**the north**", "the north"),
+        ("It is a light in the north. It was built in 1934.\n\n**Ada Brenner**", "Ada Brenner"),
+        ("It is a light in the north. It was built by two.\n\nBank of Norland.", "Bank of Norland"),
+        ("It is a light. Ada was born in 1946.\n\nTherefore, 1946.", "1946"),
+        ("It is a light. Ada was born in 1946.\n\nIn short, in 1946.", "in 1946"),
+        *(
+            (f"It is a light. Ada was born in 1946.\n\n{closing}", UNKNOWN)
+            for closing in (
+                *("Hope this helps", "See Passage 2", "Source: Passage 1", "Confidence: 95%"),
+                *(
+                    "**Conclusion**",
+                    "Thank you",
+                    "Done",
+                    "Step 2",
+                    "This is correct",
+                    "**the north**",
+                ),
+            )
+        ),
         ("It is a light. It is old and grey.\n\n1934.", "1934"),
         ("It is a light. It is old and grey.\n\nThe light", UNKNOWN),
         ("It is a light. It is old and grey.\n\nthe north", UNKNOWN),
@@ -572,14 +589,24 @@ def test_a_reasoning_may_end_in_the_bare_answer(reply: str, answer: str) -> None
         ("Yes/No", UNKNOWN),
         ("No, there is not enough information.", UNKNOWN),
         ("No, it is not known for its length but for its floods.", "No"),
+        ("No, breakfast is not included.", "No"),
+        ("Yes, but the exact date is not mentioned in the passages.", "Yes"),
     ],
 )
 def test_a_verdict_may_come_last_and_may_be_none(reply: str, answer: str, reasons: bool) -> None:
     assert read_answer(reply, "yes_no", reasons=reasons).answer == answer
 
 
-def test_no_that_begins_a_sentence_is_no_verdict() -> None:
-    assert parse_answer("The Nile is long. No other river is longer.", "yes_no") == UNKNOWN
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "The Nile is long. No other river is longer.",
+        "The Nile is long. Is the Rhine short? Yes.",
+        "The Nile is long.\n\nIs there anything else? No.",
+    ],
+)
+def test_another_yes_or_no_is_no_verdict(reply: str) -> None:
+    assert parse_answer(reply, "yes_no") == UNKNOWN
 
 
 @pytest.mark.parametrize("reasons", [False, True])
@@ -596,9 +623,15 @@ def test_no_that_begins_a_sentence_is_no_verdict() -> None:
         ("Ada Brenner [1]", "Ada Brenner"),
         ("Ada Brenner [1, 3].", "Ada Brenner"),
         ("array[1]", "array[1]"),
+        ("The interval [0, 1]", "The interval [0, 1]"),
+        ("It prints [1, 2, 3].", "It prints [1, 2, 3]"),
+        ("Ada built it, see [1].", "Ada built it, see [1]"),
         ("It opened in **1975**.", "It opened in 1975"),
         ("The **light** is by **Ada**", "The light is by Ada"),
+        ("*Jaws* is by **Ada**.", "Jaws is by Ada"),
+        ("**Ada** and **Karl**", "Ada and Karl"),
         ("Answer: Dr. No. It was released in 1962.", "Dr. No"),
+        ("Answer: 2 Baker St. It is a house in the north.", "2 Baker St"),
     ],
 )
 def test_answers_in_other_words_and_dresses(reply: str, answer: str, reasons: bool) -> None:

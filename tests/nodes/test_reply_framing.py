@@ -30,6 +30,11 @@ def read(reply: str, *, reasons: bool, kind: AnswerType = "short", question: str
         f"{BUILDER}\n\n**Question:** Who painted it?\n**Answer:** Karl Oster",
         f"{BUILDER}\n\nQ: Who painted it?\nA: Karl Oster",
         f"{BUILDER}\n\nQuestion 2: Who painted it?\nAnswer 2: Karl Oster",
+        f"{BUILDER}\n\nNext question: Who painted it?\nAnswer: Karl Oster",
+        f"{BUILDER}\n\n### Question\nWho painted it?\n### Answer\nKarl Oster",
+        f"{BUILDER}\nUser: Who painted it?\nAssistant: The answer is Karl Oster.",
+        f"{BUILDER}\n\n问题：谁画的？\n回答：Karl Oster",
+        f"{BUILDER}\n\nВопрос: Кто?\nОтвет: Karl Oster",
         f"Answer: {BUILDER}\n\n{ANOTHER}",
         f"Question: {ASKED}\nAnswer: {BUILDER}\n\n{ANOTHER}",
         f"She drew it. So the answer is {BUILDER}.\n\n{ANOTHER}",
@@ -52,6 +57,9 @@ def test_what_answers_another_question_does_not_count(reply: str, reasons: bool)
         f"Two painters were at work.\nQuestion: Who painted it?\nAnswer: Karl Oster\nSo the answer is {BUILDER}.",
         f"It is old.\nIt is tall.\n\nQuestion: {ASKED}\nAnswer: {BUILDER}",
         f"The note:\nuser: Karl Oster\nAnswer: {BUILDER}",
+        f"Sure!\n\nQuestion: Who built the light in Norland?\nAnswer: {BUILDER}",
+        f"Let me think about it.\nQuestion: who drew it?\n<answer>{BUILDER}</answer>",
+        f"Based on the passages, here it is.\n\nQuestion: Who drew it?\nAnswer: {BUILDER}",
     ],
 )
 def test_a_question_on_the_way_to_the_answer_cuts_nothing(reply: str, reasons: bool) -> None:
@@ -67,6 +75,26 @@ def test_a_refusal_a_verdict_and_a_long_answer_end_at_another_question() -> None
     assert read(f"{told}\n\n{ANOTHER}", reasons=False, kind="long") == told
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "It follows Q = mcT, where\nQ: the heat energy\nm: the mass",
+        "Revenue rose:\nQ3: 5.2 million\nQ4: 6 million",
+        "The species are:\n\n- Human: 46\n- Dog: 78",
+        "Log in as follows.\n\nUser: admin\nPassword: none",
+        "An FAQ tells.\n\nQ: Why?\nA: Because it is tall.",
+    ],
+)
+def test_names_that_look_like_a_question_stay_in_a_long_answer(reply: str) -> None:
+    assert read(reply, reasons=False, kind="long") == reply
+
+
+def test_a_question_of_several_lines_may_be_told_again() -> None:
+    question = "Which of these is tall?\nA) light\nB) mill"
+    reply = "Sure.\nQuestion: Which of these is tall?\nA) light\nB) mill\nAnswer: A) light"
+    assert read(reply, reasons=False, question=question) == "A) light"
+
+
 def test_a_reasoning_that_concluded_nothing_goes_on() -> None:
     reply = f"It is tall.\nIt is old.\n\nQuestion: Who drew it?\nSo the answer is {BUILDER}."
     assert read(reply, reasons=True) == BUILDER
@@ -79,6 +107,7 @@ def test_a_reasoning_that_concluded_nothing_goes_on() -> None:
     [
         f"Based on the passages provided:\n\n**{BUILDER}**",
         f"Sure!\n\n{BUILDER}",
+        f"Sure, here is the answer:\n{BUILDER}",
         f"Sure! Here is the answer:\n\n{BUILDER}",
         f"Certainly! {BUILDER}",
         f"I'd be happy to help!\n\n{BUILDER}.",
@@ -98,6 +127,35 @@ def test_what_opens_a_reply_is_no_answer(reply: str, reasons: bool) -> None:
 )
 def test_a_pleasantry_alone_may_be_the_answer(reply: str, answer: str) -> None:
     assert parse_answer(reply, "short") == answer
+
+
+@pytest.mark.parametrize("reasons", [False, True])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "The passages do not say who built it. They only say the following:\nIt was lit in 1884.",
+        "I cannot determine it from the passages. The only mention is:\nA light.",
+        "Unknown. Reason:\nThe light is only mentioned.",
+        "Unknown:\nIt is not in the passages.",
+        f"{ASKED}\nWho painted it?\nWho drew it?",
+        f"{ASKED}\n\nAnswer the question with a short phrase.",
+    ],
+)
+def test_a_refusal_and_an_echo_stay_what_they_are(reply: str, reasons: bool) -> None:
+    assert read(reply, reasons=reasons) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("reply", "question", "answer"),
+    [
+        ("**Ada Brenner:**\nShe built it in 1884.", ASKED, "Ada Brenner:"),
+        ("Ada Brenner. Explanation:\nPassage 1 says so.", ASKED, "Ada Brenner. Explanation:"),
+        ("There were four:\n\nAda, Bo and two more", "How many were there?", "There were four:"),
+        ("OK\n\nIt stands for Oklahoma.", "Which state?", "OK"),
+    ],
+)
+def test_a_first_line_that_answers_stays(reply: str, question: str, answer: str) -> None:
+    assert read(reply, reasons=False, question=question) == answer
 
 
 def test_an_announced_reasoning_stays_one() -> None:
@@ -123,6 +181,12 @@ def test_a_verdict_may_stand_behind_an_announcement() -> None:
         ("- **Ada Brenner**\n- Karl Oster.", "Ada Brenner, Karl Oster"),
         ("They were:\n- Ada Brenner\n- Karl Oster\nAlso see passage 2.", "Ada Brenner, Karl Oster"),
         ("1. Ada Brenner\n2. Unknown", "1. Ada Brenner"),
+        ("They were:\n  - Ada Brenner\n  - Karl Oster", "Ada Brenner, Karl Oster"),
+        ("They were:\n(1) Ada Brenner\n(2) Karl Oster", "Ada Brenner, Karl Oster"),
+        ("- Ada Brenner\n- Ada Brenner\n- Ada Brenner", "Ada Brenner"),
+        ("- Ada Brenner\n- Source: Passage 1", "- Ada Brenner"),
+        ("1. Yes\n2. Ada built it.", "1. Yes"),
+        ("They were:\na) Ada Brenner\nb) Karl Oster", "They were:"),
         (
             "1. The light is old and grey and tall.\n2. Ada Brenner built it.",
             "1. The light is old and grey and tall",

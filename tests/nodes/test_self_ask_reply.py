@@ -82,6 +82,7 @@ def test_a_follow_up_needs_no_question_mark() -> None:
         "No follow up questions are needed. The answer is Paris.",
         "Follow up: None\nSo the final answer is: Paris",
         "Follow up: No further questions needed.\nSo the final answer is: Paris",
+        "Follow up: No further information is needed.\nSo the final answer is: Paris",
         "Follow up: None needed\nSo the final answer is: Paris",
         "Follow up: No more follow-up questions are necessary.\nSo the final answer is: Paris",
     ],

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from ragweave.nodes.negation import ENDS_CLAUSE, SENTENCE, is_negated
+from ragweave.nodes.negation import ENDS_CLAUSE, NEGATES_NOTHING, SENTENCE, is_negated
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.reply_lists import items_of
 from ragweave.tools.text.reply import Examples, PromptParts, is_echo
@@ -28,10 +28,10 @@ EXAMPLES = Examples(
 
 _WORDS = re.compile(
     r"\b(?P<part_of_it>(?:not|\w+n't|cannot)\b (?:quite|fully|completely|entirely)\b)"
-    r"|\b(?P<no>(?:not|\w+n't|cannot|no)\b[^.,\n]{0,30}?\b(?:correct|relevant|answer|help)\w*)"
+    r"|\b(?P<no>(?:not|\w+n't|cannot|no)\b[^.\n]{0,30}?\b(?:correct|relevant|answer|help)\w*)"
     r"|\b(?P<wrong>incorrect|irrelevant|unrelated|wrong|no)\b"
     r"|\b(?P<part>ambiguous|partial(?:ly)?|partly|unclear|uncertain|unsure"
-    r"|(?:somewhat|only|loosely|tangentially|indirectly) (?:relevant|related))\b"
+    r"|(?:somewhat|(?<!the )only|loosely|tangentially|indirectly) (?:relevant|related))\b"
     r"|\b(?P<right>correct|relevant|right|yes)\b",
     re.IGNORECASE,
 )
@@ -44,11 +44,21 @@ _OF_SOMETHING_ELSE = re.compile(
     re.IGNORECASE,
 )
 """What a sentence says before a word that grades no passage: "shows that the premise is"."""
+_TELLS = (
+    r"(?:mentions?|says?|states?|answers?|names?|gives?|contains?|provides?|specif(?:y|ies)|address(?:es)?"
+    r"|tells?|explains?|identif(?:y|ies)|confirms?)"
+)
+_IT = r"(?:(?:it|this|that|(?:the|this) (?:passage|text|document)) )?"
+_LACKING = rf"(?:(?:does|do|did)(?: not|n't)|cannot|can't)(?: \w+ly)? {_TELLS}\b|lacks\b"
 _LIMITS = re.compile(
-    r"\b(?:but|however|although|though|while|yet)\b[^.\n]{0,120}?(?:\b(?:not|cannot|no|nothing|lacks?)\b|n't\b)",
+    rf"\b(?:but|however|although|though|yet),? {_IT}(?:{_LACKING}|only (?:partly|partially|indirectly)\b)",
     re.IGNORECASE,
 )
 """How a reply takes a part of its praise back: "relevant, but it does not answer"."""
+_CONCEDES = re.compile(
+    rf"\W*(?:although|though|while|even though) {_IT}(?:{_LACKING})[^,.\n]*, ?", re.IGNORECASE
+)
+"""The same before the praise."""
 _GRADES: Mapping[str, Grade] = {
     "part_of_it": "Ambiguous",
     "no": "Incorrect",
@@ -83,9 +93,11 @@ def parse_grade(reply: str) -> Grade | None:
     }
     if len(said) == 1:
         return next(one for one in get_args(Grade) if one in said)
-    found = _WORDS.search(text)
+    concedes = _CONCEDES.match(text)
+    found = _WORDS.search(NEGATES_NOTHING.sub("", text[concedes.end() if concedes else 0 :]))
     grade = _GRADES[found.lastgroup or ""] if found else None
-    return "Ambiguous" if grade == "Correct" and _LIMITS.search(text) else grade
+    limited = concedes is not None or _LIMITS.search(text) is not None
+    return "Ambiguous" if grade == "Correct" and limited else grade
 
 
 def _grades_the_passage(text: str, start: int) -> bool:

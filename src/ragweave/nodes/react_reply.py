@@ -22,8 +22,18 @@ from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 # ways to read it.
 _LABELLED = r"^[^\w\n]*+action[ \t]*+#?\d*+[*_ \t]*+[:：][*_`\" \t]*+(?P<labelled>search|finish)\b"
 _BARE = r"\b(?P<bare>search|finish)(?=[*_`]{0,3}[ \t]{0,9}\[)"
-_LINE = r"^[^\w\n]*+(?P<line>search|finish)(?=[*_`]{0,3}[ \t]{0,9}[(:：])"
-_ACTION = re.compile(rf"{_LABELLED}|{_LINE}|{_BARE}", re.IGNORECASE | re.MULTILINE)
+_ACTION = re.compile(rf"{_LABELLED}|{_BARE}", re.IGNORECASE | re.MULTILINE)
+_LINE = re.compile(
+    r"^[^\w\n]*+(?P<labelled>search|finish)[*_`]{0,3}+"
+    r"(?=(?P<bare>\([^\n]{1,400}\)[\s\W]*$|[ \t]?[:：][*_` \t]*+\w))",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""An action without its label and brackets: "Finish: Paris", "Search(the light)"."""
+_NO_ARGUMENT = re.compile(
+    r"\W*(?:(?:none|nothing|n/a|done|again|no|not|query|answer|text)\b[^\n]{0,80})?\W*",
+    re.IGNORECASE,
+)
+_KEYWORD = re.compile(r"(?:answer|query|text|argument|input|action_input) ?= ?", re.IGNORECASE)
 _TEXT = r"\"(?:[^\"\\]|\\.)*+\""
 _IN_JSON = re.compile(
     rf"(?:\{{\s*+)?+(?:\"thought\"\s*+:\s*+(?P<thought>{_TEXT})\s*+,\s*+)?\"action\"\s*+:\s*+"
@@ -31,9 +41,11 @@ _IN_JSON = re.compile(
     re.IGNORECASE,
 )
 """An action as agents with tools write it."""
-_ANSWER_LINE = re.compile(
-    r"\A[*_`\" \t]*+\n[^\w\n]*+(?:final )?answer[*_ \t]*+[:：]", re.IGNORECASE
+_BELOW = re.compile(
+    r"\A[*_`\":： \t]*+(?:\n[^\w\n\[(]*+)+(?:(?:final )?answer[*_ \t]*+[:：])?(?!(?:action|thought)\b)",
+    re.IGNORECASE,
 )
+"""What stands between "Finish" and an answer on a line of its own."""
 _INPUT = re.compile(
     r"[*_`\" \t]*+(?:[:：]|\n[^\w\n]*+(?:action )?input[ \t]*+\d*+[*_ \t]*+[:：])?+[*_`\" \t]*+",
     re.IGNORECASE,
@@ -99,8 +111,8 @@ def parse_react(
     """Read the thought and the first action off a reply.
 
     `Search[…]` and `Finish[…]`, also with round brackets, a colon or an "Action Input" line behind
-    "Action:" or at a line's beginning, without a closing bracket, and as a JSON object with `action`
-    and `action_input`. A reply without an action that says "So the answer
+    "Action:", without a closing bracket, as a JSON object with `action` and `action_input`, and as a
+    line of its own ("Finish: Paris") where it is the reply's only action and nothing concludes. A reply without an action that says "So the answer
     is …" finishes, and so does one plain statement that answers the question in its own words
     ("The measure for fact verification is CXMI"), where something has been observed; any other is
     no action. Our own instructions, given back, are no action, and neither is a search for a
@@ -176,8 +188,16 @@ def _finish(thought: str, read: ReadAnswer) -> ReactReply:
 
 def _actions(text: str) -> list[re.Match[str]]:
     """Return the first actions of a text, but for those that our own instructions name."""
-    found = list(islice(_ACTION.finditer(text), _TRIES))
+    found = list(islice(_ACTION.finditer(text), _TRIES)) or _only_line(text)
     return [one for one in found if not _INSTRUCTED.search(_line_of(text, one))]
+
+
+def _only_line(text: str) -> list[re.Match[str]]:
+    """Return the action that a line of its own names, where it is the only one."""
+    lines = list(islice(_LINE.finditer(text), _TRIES))
+    if len(lines) != 1 or _CONCLUDES.search(text):
+        return []
+    return [] if _NO_ARGUMENT.fullmatch(_argument_of(text, lines[0])) else lines
 
 
 def _line_of(text: str, found: re.Match[str]) -> str:
@@ -187,7 +207,7 @@ def _line_of(text: str, found: re.Match[str]) -> str:
 
 
 def _name(found: re.Match[str]) -> str:
-    return str(found["labelled"] or found["line"] or found["bare"]).lower()
+    return str(found["labelled"] or found["bare"]).lower()
 
 
 def _stated(thought: str, question: str) -> str:
@@ -242,9 +262,9 @@ def _unlabelled(text: str) -> str:
 
 
 def _argument_of(text: str, found: re.Match[str]) -> str:
-    """Return the argument of an action; "Action: Finish" may have its "Final Answer:" below."""
+    """Return the argument of an action; "Action: Finish" may have its answer below."""
     rest = text[found.end() :][:_ARGUMENT]
-    return _argument(_ANSWER_LINE.sub("", rest) if _name(found) == "finish" else rest)
+    return _argument(_BELOW.sub("", rest) if _name(found) == "finish" else rest)
 
 
 def _argument(text: str) -> str:
@@ -257,7 +277,7 @@ def _argument(text: str) -> str:
     for index, char in enumerate(rest):
         depth += (char == rest[0]) - (char == close)
         if depth == 0:
-            return stripped(rest[1:index], _EDGES)
+            return stripped(_KEYWORD.sub("", rest[1:index].lstrip(), count=1), _EDGES)
     return _first_line(rest[1:])
 
 

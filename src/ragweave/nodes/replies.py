@@ -15,7 +15,14 @@ from ragweave.nodes.conclusion import (
 )
 from ragweave.nodes.reply_framing import before_another_question, without_opening
 from ragweave.nodes.reply_lists import listed
-from ragweave.nodes.yes_no import begins_with_verdict, last_verdict, says_so, verdict
+from ragweave.nodes.reply_sources import is_about_source, without_attribution
+from ragweave.nodes.yes_no import (
+    begins_with_verdict,
+    last_verdict,
+    reasoned_verdict,
+    says_so,
+    verdict,
+)
 from ragweave.state import AnswerType
 from ragweave.tools.text.markup import (
     EMPHASIS,
@@ -61,28 +68,6 @@ _OBJECTS = 20
 """Places that are tried for a JSON object: each may be looked through to the reply's end."""
 _JSON = json.JSONDecoder()
 _DELIMITERS = re.compile(r"</?\s?passage\b[^>\n]{0,400}>?", re.IGNORECASE)
-_ATTRIBUTED = re.compile(
-    r"(?:,? ?[(\[]|, )(?:(?:as )?(?:stated|mentioned|given|said|found|written|described)"
-    r" (?:in|by)|(?:see|source:?|from|according to|based on)) ?(?:the )?"
-    r"(?:passage|context|text|document|article|knowledge)s?[ \d,and]{0,20}[)\]]?\.?\Z"
-    r"| ?[(\[](?:passage|document|knowledge)s? ?[\d, and]{1,20}[)\]]\.?\Z"
-    r"| ?[(\[](?:my )?final answer[)\]]\.?\Z"
-    r"|(?<=[\w.)\"”]) \[\d{1,2}(?:, ?\d{1,2}){0,9}\]\.?\Z",
-    re.IGNORECASE,
-)
-_BY_SOURCE = re.compile(
-    r"(?:according to|based on|as stated in|from|in) (?:the )?"
-    r"(?:information (?:provided|given|contained|found) (?:in|by) (?:the )?)?"
-    r"(?:(?:given|provided|above|first|second|third) )?"
-    r"(?:passage|context|text|document|article|knowledge|information|reference)s?(?: \d{1,3})?"
-    r"(?: provided| given| above)?, ?(?=\S)",
-    re.IGNORECASE,
-)
-_ABOUT_SOURCE = re.compile(
-    r"(?:this|that|it|the answer|as|see|source|the information|both|all)\b.{0,60}?\b(?:stated|mentioned"
-    r"|found|given|said|based|according|supported|comes?|described|written|passages?|context|text)\b",
-    re.IGNORECASE,
-)
 _RULES_OUT = re.compile(
     r"\W*(?:(?:the )?(?:first|second|third|other|remaining) )?(?:passages?|documents?|knowledge)"
     r"(?: \d{1,3})?\b|\W*useful information\b|\W*(?:neither|none|both) of the passages\b",
@@ -98,12 +83,13 @@ _RUNS = re.compile("|".join(f"{sign}+" for sign in EMPHASIS))
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 _NAME = re.compile(
     r"(?!(?:the|this|that|these|it|he|she|they|in|on|at|as|so|however|therefore|thus|since|based|we"
-    r"|i|to|if|a|an|first|next|finally)\b)(?-i:[A-Z\d]\S*)(?: (?-i:[A-Z\d]\S*))*",
+    r"|i|to|if|a|an|first|next|finally|let|hope|thanks?|done|end|see|step|source|passage|document"
+    r"|knowledge|confidence|notes?|references?|conclusion|summary|explanation|reasoning|question"
+    r"|answer|both|neither|none)\b)(?-i:[A-Z\d][^\s:]*)"
+    r"(?: (?:of|the|and|de|da|di|du|von|van|der|la|le|el|al|bin|(?-i:[A-Z\d][^\s:]*)))*",
     re.IGNORECASE,
 )
-"""A paragraph that is a name or a number; another one, without a full stop, may have been cut."""
-_HEADING = re.compile(r"\s*(?:#|[-•*] |\d{1,2}[.)] )")
-"""How a line begins that may have had more behind it."""
+"""A paragraph that is a name or a number; another one may be a heading, or cut off."""
 _TEX = re.compile(r"\\(?:text|mathrm|textbf)\{([^{}]*)\}")
 _LONGEST = 400
 """Most characters of a short answer; of a longer one the first sentence is shown."""
@@ -121,10 +107,12 @@ def parse_answer(reply: str, answer_type: AnswerType) -> str:
 
     A reply with reasoning is read behind its last "So the answer is …" or "Answer:", or from its
     last `<answer>…</answer>`, `\boxed{…}` or `{"answer": …}`; without such a mark a short answer
-    is the first line that says anything, a long one the whole reply. Code fences, emphasis,
-    quotes, a thinking block and where the answer was found ("This is stated in passage 2.") are
-    dropped. A yes/no reply that is neither counts as unknown, and so does a delimiter or a
-    placeholder of the prompt. Of a long reply only `MAX_REPLY` characters are read.
+    is the first line that says anything, or a list of names, and a long one the whole reply. What
+    opens the reply ("Based on the passages:"), code fences, emphasis, quotes, a thinking block,
+    where the answer was found ("This is stated in passage 2.") and another question with its answer
+    are dropped. A yes/no reply is read by its first words, else by its last sentence; one that says
+    neither, or that "there is not enough information", counts as unknown, and so does a delimiter
+    or a placeholder of the prompt. Of a long reply only `MAX_REPLY` characters are read.
     """
     return read_answer(reply, answer_type).answer
 
@@ -144,9 +132,12 @@ def read_answer(
         parts: What the prompt said: an echo of it is no answer.
         reasons: Whether the reply was to reason first and then to conclude. A reasoning without
             its "So the answer is …" is then no answer, but for a single sentence, a first line of
-            a few words, and a last sentence that begins with "So" or the like.
+            a few words, a last paragraph that is a name or a number, and a last sentence that
+            begins with "So" or the like.
     """
-    text = before_another_question(bare_text(reply), parts.question, reasons=reasons)
+    text = before_another_question(
+        bare_text(reply), parts.question, answer_type=answer_type, reasons=reasons
+    )
     wrapped = _wrapped(text, all_of_it=answer_type == "long")
     said = without_tags(text if wrapped is None else wrapped)
     if answer_type == "long":
@@ -168,16 +159,17 @@ def _read_unmarked(
     said: str, answer_type: AnswerType, parts: PromptParts, *, reasons: bool, concludes: bool
 ) -> ReadAnswer:
     """Read a reply without a mark: its first line that says anything, or its conclusion."""
+    whole = said
     items = "" if reasons or _HOW_MANY.search(parts.question) else listed(said)
     said = without_opening(said, parts.question, reasons=reasons)
     if concludes:
         concluded = _concluded(said, answer_type)
         if concluded is None:
             return ReadAnswer(UNKNOWN, "" if _refuses(said) else "no_conclusion")
-        said = concluded
+        whole = said = concluded
     first = _first_line(said)
     answer = _with_whole_emphasis(_plain_answer(first, marked=False))
-    declines = not _stands_alone(answer) and _refuses(said)
+    declines = not _stands_alone(answer) and (_refuses(said) or _refuses(whole))
     if declines or _says_unknown(answer):
         return ReadAnswer(UNKNOWN, echo_of(as_written(first)))
     return _unless_echo(answer, _as_asked(answer, said, answer_type, parts, items), parts)
@@ -190,7 +182,7 @@ def _as_asked(
     if answer_type == "yes_no":
         return verdict(answer) if begins_with_verdict(answer) else last_verdict(said)
     if asks_yes_or_no(parts.question) and says_so(answer):
-        return verdict(answer)
+        return reasoned_verdict(answer)
     return items or _shown(without_backticks(answer))
 
 
@@ -240,9 +232,9 @@ def _plain_answer(line: str, *, marked: bool) -> str:
     inner = trimmed(_DELIMITERS.sub(" ", line))
     if inner != line and len(inner.split()) > 0:
         line = _without_full_stop(inner)
-    cut = _first_sentence(line) if marked else _before_source(line)
-    bare = _ATTRIBUTED.sub("", _BY_SOURCE.sub("", cut[:_LOOKED_AT], count=1) + cut[_LOOKED_AT:])
-    return trimmed(_without_full_stop(trimmed(bare)))
+    about_source = not marked and is_about_source(_second_sentence(line))
+    cut = _first_sentence(line) if marked or about_source else line
+    return trimmed(_without_full_stop(trimmed(without_attribution(cut))))
 
 
 def _concluded(said: str, answer_type: AnswerType) -> str | None:
@@ -266,11 +258,12 @@ def _concluded(said: str, answer_type: AnswerType) -> str | None:
 
 
 def _last_paragraph(said: str) -> str:
-    """Return the last paragraph of a reasoning where it is an answer by itself, else ""."""
+    """Return the name or number that is the last paragraph of a reasoning, else ""."""
     *before, last = _PARAGRAPH.split(said.strip())
-    bare = trimmed(last)
-    whole = last.endswith((".", *EMPHASIS)) or _NAME.fullmatch(bare)
-    return last if before and whole and _stands_alone(bare) and not _HEADING.match(last) else ""
+    lead = _CONCLUDES.match(last)
+    bare = trimmed(_without_full_stop(trimmed(last[lead.end() if lead else 0 :])))
+    named = _NAME.fullmatch(bare) or (lead is not None and not _RULES_OUT.match(bare))
+    return bare if before and named and _stands_alone(bare) else ""
 
 
 def _stands_alone(line: str) -> bool:
@@ -289,18 +282,16 @@ def _shown(answer: str) -> str:
 def _first_sentence(line: str) -> str:
     """Cut what a reply goes on to say behind the answer; "Dr. No" goes on by a word only."""
     sentences = split_sentences(line[:_LOOKED_AT])
-    end = next((one.end for one in sentences if not ends_in_title(line[: one.end])), len(line))
+    ends = (one.end for one in sentences if not ends_in_title(line[: one.end], line[one.end :]))
+    end = next(ends, len(line))
     if len(line[end:].split()) < _GOES_ON:
         return line
     return trimmed(_without_full_stop(line[:end]))
 
 
-def _before_source(line: str) -> str:
-    """Cut a second sentence that says only where the answer of the first one stands."""
+def _second_sentence(line: str) -> str:
     sentences = split_sentences(line[:_LOOKED_AT])
-    if len(sentences) < 2 or not _ABOUT_SOURCE.match(sentences[1].text):
-        return line
-    return _first_sentence(line)
+    return sentences[1].text if len(sentences) > 1 else ""
 
 
 def bare_text(reply: str) -> str:
@@ -373,7 +364,12 @@ def _first_line(text: str) -> str:
 
 def _with_whole_emphasis(line: str) -> str:
     """Return a piece with its emphasis as it was written, but where half of a pair was cut off."""
-    return _RUNS.sub("", line) if len(_RUNS.findall(line)) % 2 else as_written(line)
+    runs = [*_RUNS.finditer(line)]
+    pairs = zip(runs[::2], runs[1::2], strict=False)
+    whole = len(runs) % 2 == 0 and all(
+        begin[0] == end[0] and line[begin.end() : begin.end() + 1].strip() for begin, end in pairs
+    )
+    return as_written(line) if whole else _RUNS.sub("", line)
 
 
 def _without_full_stop(line: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Sequence
+from textwrap import dedent
 
 from ragweave.tools.text.markup import EMPHASIS, trimmed, without_backticks
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
@@ -22,12 +23,17 @@ _CONCLUDES = re.compile(
 )
 _NO_MORE = re.compile(r"\b(?:other|others|more|else|further)\b", re.IGNORECASE)
 """A caveat behind a list: that there may be others."""
-_ITEM = re.compile(r"(?:\d{1,2}[.)]|[-•*])[ \t]+(\S.*)\Z")
+_ITEM = re.compile(r"(?:\(?(?P<number>\d{1,2})[.)]|[-•*+–])[ \t]+(?P<text>\S.*)\Z")
+_ANY_ITEM = re.compile(r"\s*(?:\(?(?:\d{1,2}|[A-Za-z])[.)]|[-•*+–])[ \t]+\S")
 _EXPLAINED = re.compile(r":\s|\s[–—-]\s")
 _EXPLAINS_FROM = 6
 """Words behind a colon that explain an item; fewer may be a part of its name."""
 _NAMES = 5
 """Most words of an item that is a name; a longer one may be a step of a reasoning."""
+_NO_NAME = re.compile(
+    r":|\b(?:passage|document|knowledge)s? \d|\A\W*(?:yes|no|true|false)\b", re.IGNORECASE
+)
+"""What an item has that is no name: a heading of its own, a source, a verdict."""
 
 
 def listed(said: str) -> str:
@@ -35,11 +41,12 @@ def listed(said: str) -> str:
 
     It stands behind a line that announces it ("They were:"), one item a line, and nothing that
     concludes follows; Unknown where what follows declines. A list of names alone needs no such
-    line.
+    line. What is listed twice counts once.
     """
     announced, *lines = [line for line in said.splitlines() if line.strip()] or [""]
     if names := _names([announced, *lines]):
-        return ", ".join(names)
+        return ", ".join(dict.fromkeys(names))
+    lines = dedent("\n".join(lines)).splitlines()
     items = items_of(lines)
     rest = "\n".join(lines[len(items) :])
     announces = _ANNOUNCES.search(_SOURCE.sub("", trimmed(announced), count=1))
@@ -47,21 +54,32 @@ def listed(said: str) -> str:
         return ""
     if rest and is_unknown(rest) and not _NO_MORE.search(rest):
         return UNKNOWN
-    return ", ".join(map(_head, items))
+    return ", ".join(dict.fromkeys(map(_head, items)))
 
 
 def items_of(lines: Iterable[str]) -> list[str]:
     """Return the items of the list that `lines` begin with, without their numbers or bullets."""
     found = itertools.takewhile(bool, map(_ITEM.match, lines))
-    return [one[1] for one in found if one]
+    return [one["text"] for one in found if one]
+
+
+def is_item(line: str) -> bool:
+    """Return whether a line begins as an item of a list does, of whatever form."""
+    return _ANY_ITEM.match(line) is not None
 
 
 def _names(lines: Sequence[str]) -> list[str]:
-    """Return the items of a text that is nothing but a list of names, else none."""
-    items = items_of(lines)
-    names = [*map(_head, items)] if 1 < len(items) == len(lines) else []
-    short = all(0 < len(one.split()) <= _NAMES for one in items)
-    return names if short and not any(map(is_unknown, items)) else []
+    """Return the items of a text that is nothing but a list of names, else none.
+
+    Its numbers, if any, run from 1.
+    """
+    found = [one for one in map(_ITEM.match, lines) if one]
+    numbers = [int(one["number"]) for one in found if one["number"]]
+    if not 1 < len(found) == len(lines) or numbers != [*range(1, len(numbers) + 1)]:
+        return []
+    items = [one["text"] for one in found]
+    named = all(len(one.split()) <= _NAMES and not _NO_NAME.search(one) for one in items)
+    return [*map(_head, items)] if named and not any(map(is_unknown, items)) else []
 
 
 def _head(item: str) -> str:

@@ -130,7 +130,7 @@ _NEEDED = re.compile(
 )
 _NOTHING = re.compile(
     r"\W*+(?:(?:none|nothing|not|no|n/a)(?: (?:further|more|additional|other))?(?: follow[- ]?ups?)?"
-    r"(?: questions?)?(?: (?:is|are))?(?: (?:needed|required|necessary))?)?\W*+",
+    r"(?: (?:questions?|information|searches))?(?: (?:is|are))?(?: (?:needed|required|necessary))?)?\W*+",
     re.IGNORECASE,
 )
 _TRIES = 20

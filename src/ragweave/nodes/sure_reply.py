@@ -167,11 +167,15 @@ _COMPARED_WITH = re.compile(
     re.IGNORECASE,
 )
 _LACKS = re.compile(
-    r"[*_ ]{0,4}(?:(?:does|is|do|has|can|did|was)(?: not\b|n['’]t\b)|cannot\b|(?:only|merely|just)\b"
-    r"|(?:lacks?|omits?|fails?|says? nothing|has no|gives? no|contains? no|mentions? no)\b"
-    r"|is (?:less|only|not|irrelevant|incorrect|wrong)\b)",
+    r"[*_ ]{0,4}(?:(?:(?:does|did)(?: not\b|n['’]t\b)|cannot\b)(?: \w+ly)? (?:mention|say|state|answer|address"
+    r"|provide|give|name|discuss|include|specify|support|relate|tell|identify)\b"
+    r"|only (?:mentions?|says?|states?|discusses|gives?|talks|describes)\b"
+    r"|(?:lacks|omits|fails|says nothing|has no|gives no|contains no|mentions no)\b"
+    r"|is (?:irrelevant|incorrect|wrong)\b)",
     re.IGNORECASE,
 )
+_REVERSES = re.compile(r"\b(?:worse|less|inferior|(?:no|not) (?:better|more))\b", re.IGNORECASE)
+"""What makes the one that is compared the loser."""
 _LOOKED_AT = 400
 """Characters of a reply in which a verdict is looked for."""
 
@@ -226,7 +230,7 @@ def parse_preference(reply: str) -> int | None:
     text = bare_text(reply)[:_LOOKED_AT]
     found = [*_PASSAGE.finditer(text)]
     named = {one[1] or one[2] for one in found}
-    if len(named) > 1:
+    if len(named) > 1 and not _REVERSES.search(text):
         named -= {one[1] or one[2] for one in found if _loses(text, one)}
     return int(named.pop()) if len(named) == 1 else None
 

@@ -15,6 +15,13 @@ _WORD = re.compile(
 """The word itself; the choice told again ("Yes or No") is none."""
 _SAYS_SO = re.compile(r"(?:yes|no)(?:[,;:!]|\.(?! ?\d)|$| ?[-–—])", re.IGNORECASE)
 """A Yes or No with which a sentence begins; what follows is the reason."""
+_LACKS = re.compile(
+    r"\W*(?:there (?:is|was) |i (?:do not|don['’]t) have |we (?:do not|don['’]t) have )?"
+    r"(?:not enough|insufficient|no sufficient|not sufficient) (?:\w+ )?(?:information|evidence|context"
+    r"|data|details)\b",
+    re.IGNORECASE,
+)
+"""What follows a No that is the answer to whether the passages tell."""
 _CONCLUDES = re.compile(
     r"(?:so|therefore|thus|hence|in conclusion|overall|consequently|in short)\b,? ?", re.IGNORECASE
 )
@@ -37,18 +44,27 @@ def verdict(text: str) -> str:
 
     "No, there is not enough information" says neither.
     """
-    said_so = _SAYS_SO.match(text)
-    told = trimmed(text[said_so.end() :]) if said_so else ""
-    found = None if told and is_unknown(told) else _WORD.match(text)
-    if found is None:
+    found = _WORD.match(text)
+    if found is None or _LACKS.match(text, found.end()):
         return UNKNOWN
     return "Yes" if found[1].lower() in ("yes", "true") else "No"
 
 
+def reasoned_verdict(text: str) -> str:
+    """Return the verdict of a text that `says_so`; Unknown where its reason declines to answer."""
+    said_so = _SAYS_SO.match(text)
+    told = trimmed(text[said_so.end() :]) if said_so else ""
+    return UNKNOWN if told and is_unknown(told) else verdict(text)
+
+
 def last_verdict(text: str) -> str:
-    """Return the Yes or No that the last sentence of a text says first, else Unknown."""
-    sentences = split_sentences(text[-_LOOKED_AT:])
-    last = sentences[-1].text if sentences else ""
+    """Return the Yes or No that the last sentence of a text says first, else Unknown.
+
+    One that answers a question of the text's own is none.
+    """
+    *before, last = [one.text for one in split_sentences(text[-_LOOKED_AT:])] or [""]
+    if before and before[-1].endswith("?"):
+        return UNKNOWN
     lead = _CONCLUDES.match(last)
     bare = trimmed(last[lead.end() if lead else 0 :])
     return verdict(bare) if says_so(bare) else UNKNOWN

@@ -115,7 +115,7 @@ UNKNOWNS = [
     "неизвестно",
     "Antwort: Unbekannt",
     "The director cannot be determined.",
-    "The director could not be identified from the passages.",
+    "The director could not be identified.",
     "There is no director mentioned.",
     "None. The passages do not mention the director.",
     "None (the passages do not mention it)",
@@ -123,6 +123,15 @@ UNKNOWNS = [
     "Not enough info",
     "Answer not found.",
     "Not yet known",
+    "None mentioned",
+    "Insufficient info",
+    "未提及",
+    "无法确定",
+    "The passages do not explicitly mention this. Instead, they are about the plot.",
+    "The passages do not explicitly name the director. Further research is needed.",
+    "I don't have direct access to that information. You can look it up.",
+    "I don't know for sure. Sharks live in the sea.",
+    "The passages do not give the exact date. The film is about sharks.",
     "Unknown. However, the film was shown in 1975.",
     "The passages do not explicitly state why it closed. They describe its halls.",
 ]
@@ -201,6 +210,13 @@ ANSWERS = [
     "The passages do not explicitly state why it closed. It was closed after the fire of 1902.",
     "None: the passages list three ships, and all of them came back",
     "None, as the ship never sailed",
+    "Unknown. However, passage 2 states that Ada Oak drew it.",
+    "There is no vaccine available.",
+    "There were no seats given to the opposition.",
+    "The killer could not be identified.",
+    "A theory cannot be verified, only falsified.",
+    "Na: the symbol of sodium",
+    "NA (the North American plate)",
 ]
 
 

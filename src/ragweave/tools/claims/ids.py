@@ -86,7 +86,8 @@ def counted(numbers: Iterable[int], count: int, first: int = 0) -> list[int]:
 
 def _without_notes(line: str) -> str:
     """Remove the text after each id of a list: "0 (its title), 2 (its title)"."""
-    if not (_STARTS_WITH_ID.match(line) or _CONCLUDES_WITH_ID.search(line)):
+    concludes = _CONCLUDES_WITH_ID.search(line) and not _negates(line)
+    if not (_STARTS_WITH_ID.match(line) or concludes):
         return line
     return _ID_WITH_NOTE.sub(
         lambda one: one.group() if _RELEVANCE_WORD.search(one[2]) else one[1], line
@@ -190,7 +191,9 @@ _NONE = re.compile(
 )
 _OPENS_WITH_NONE = re.compile(r"\A\W*(?:none|nothing)(?:\.|!|;|:?[ \t]*(?:\n|\Z))", re.IGNORECASE)
 _CALLS_RELEVANT = re.compile(
-    r"\b(?:is|are|seems?)(?: \w+ly)? (?:relevant|related|helpful|useful)\b", re.IGNORECASE
+    r"\b(?:is|are|seems?)(?: \w+ly)? (?:relevant|related|helpful|useful)\b"
+    r"|[.!?;\n]\W*(?:but|however|actually|except|only|though)\b",
+    re.IGNORECASE,
 )
 """What takes an opening "None" back."""
 _BULLET = re.compile(r"\A\s*(?:[-*•+]|[0-9]{1,3}[.)](?=\s+\S))\s+")
@@ -225,7 +228,8 @@ def parse_ids(
     4. Lists in square brackets.
     5. Ids behind `knowledge`, `passage`, `sentence`, `document`, `id`, …, unless that sentence
        (or the heading above it) says irrelevant, not, none, removed, …. A reply that opens with
-       "None." names none, whatever it goes on to say of them, unless that they are relevant.
+       "None." names none, whatever it goes on to say of them, unless it takes that back ("But …",
+       "2 is relevant").
 
     6. Titles in the place of ids, where every line names exactly one passage's title.
     7. "All of them are relevant", "all": every id.
@@ -341,7 +345,8 @@ def _denials(text: str) -> int:
 def _is_negated(line: str, found: re.Match[str]) -> bool:
     """Return whether the words around a conclusion's ids negate it ("irrelevant ones are 3")."""
     before = re.split(r"[,;.]\s", line[: found.start(1)])[-1]
-    return _negates(before) or _negates(line[found.end(1) :][:20])
+    behind = re.split(r"[.;]\s", line[found.end(1) :], maxsplit=1)[0]
+    return _negates(before) or _negates(behind[:20])
 
 
 def _from_id_lines(lines: list[str]) -> list[int]:

@@ -20,6 +20,11 @@ _BLANKS = {
 
 _TITLE = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Lt|Col|Gen|Capt|Rev|Vol)\.\Z")
 
+_NO_NAME = re.compile(
+    r"\W*(?:it|he|she|they|this|that|these|those|there|the|a|an|in|on|at|his|her|its|their|as|passage)\b",
+    re.IGNORECASE,
+)
+
 
 class Sentence(NamedTuple):
     """A sentence and where it stands: `text == source[start:end]`."""
@@ -49,9 +54,14 @@ def split_sentences(text: str, language: str = "en") -> list[Sentence]:
     return sentences
 
 
-def ends_in_title(text: str) -> bool:
-    """Return whether `text` ends in a title that a name follows: a splitter cuts "Dr. No" there."""
-    return _TITLE.search(text[-8:]) is not None
+def ends_in_title(text: str, rest: str = "") -> bool:
+    """Return whether `text` ends in a title that a name follows: a splitter cuts "Dr. No" there.
+
+    Args:
+        text: What seems to end a sentence.
+        rest: What follows: "Baker St. It is …" ends in no title.
+    """
+    return _TITLE.search(text[-8:]) is not None and not _NO_NAME.match(rest)
 
 
 def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:

@@ -17,7 +17,8 @@ _EDGE = 800
 """Characters read at either end of a long reply; the middle never decides."""
 
 _WORDS = """
-unknown|unkown|n/a|n.a|n / a|not applicable|dunno|idk|i dunno|unanswerable|undetermined|
+unknown|none mentioned|none stated|not mentioned|not stated|no info|insufficient info|未提及|无法确定|无法回答|
+unkown|n/a|n.a|n / a|not applicable|dunno|idk|i dunno|unanswerable|undetermined|
 unspecified|unclear|no answer|no idea|no clue|don't know|do not know|answer unknown|
 unbekannt|inconnu|inconnue|desconocido|desconocida|sconosciuto|sconosciuta|desconhecido|
 desconhecida|onbekend|okänd|okänt|ukendt|ukjent|tuntematon|nieznany|nieznane|nieznana|
@@ -160,7 +161,8 @@ _REFUSALS = re.compile(
             rf" (?:can|could|about|on|of|regarding|found|given|{_ASK})\b"
             rf"|(?: \w+)*? (?:in|provided|available)\b)",
             rf"(?:it|this|that|the (?:\w+ )?(?:answer|question|information|date|year|time|name"
-            rf"|number|identity|author|reason|origin|cause|location|place|person|amount)(?: \w+)"
+            rf"|number|identity|author|director|writer|composer|producer|founder|creator|winner|title"
+            rf"|nationality|occupation|birthplace|reason|origin|cause|location|place|person|amount)(?: \w+)"
             rf"{{0,10}}?) (?:(?:is|are|was|were|remains?)(?: \w+ly| still)? (?:not (?:\w+ly )?"
             rf"{_TOLD}(?:{_WHERE}| {_ASK}\b)|(?:unknown|unclear|unspecified|uncertain)"
             rf"(?:{_WHERE}| {_ASK}\b)|(?:not possible|impossible) to {_SEEK}|unanswerable)"
@@ -171,9 +173,7 @@ _REFUSALS = re.compile(
             rf"|uncertain|missing){_IN_SOURCE}",
             r"(?:it|this|that|the [^,;:]{1,200}) costs? unknown$",
             rf"(?:information|details?|answer) not {_ADVERB}(?:{_MISSING}|found)\b",
-            rf"[^,;:]{{1,200}} (?:cannot|could not) be {_ADVERB}(?:determined|identified|established"
-            rf"|inferred|ascertained|verified){_WHERE}",
-            rf"there (?:is|are|was|were) no (?:\w+ ){{1,4}}{_MISSING}\b",
+            r"there (?:is|are|was|were) no (?:\w+ ){1,4}(?:mentioned|specified|stated)\b",
             rf"[^,;:]{{0,200}} (?:cannot|can't) be {_ADVERB}\w+ (?:from|based on|with|using|in) "
             rf"(?:\w+ ){{0,4}}?{_SOURCE}",
         )
@@ -182,19 +182,26 @@ _REFUSALS = re.compile(
 _BARE_START = re.compile(
     r"unknown\W{1,4}(?:passages?|documents?|not|no|as|because|since|the|based|none|there|this|it|i|neither"
     r"|if (?:you|i|we) (?:do not|cannot|are not|am not))\b"
-    r"|n/?a[ .:(–—-]{1,4}(?:the|these|this|there|not|no|none|it|i|as|because|since|based)\b"
+    r"|n/a[ .:(–—-]{1,4}(?:the|these|this|there|not|no|none|it|i|as|because|since|based)\b"
     rf"|none[ .:(,–—-]{{1,4}}{_SOURCES} {_NOT} {_ADVERB}{_TELL}"
 )
 _GUESSES = re.compile(
     r"\b(?:likely|probably|possibly|perhaps|maybe|may|might|could|(?:i|we) (?:think|believe|guess)"
-    r"|it (?:is|was)|they (?:are|were)|best guess)\b"
+    r"|it (?:is|was)|they (?:are|were)|best guess|(?:passages?|documents?|texts?|context|knowledge)"
+    r"(?: \d{1,3})? (?:states?|says?|implies|suggests?|indicates?))\b"
 )
 """How a value is given behind the word Unknown itself; other statements there answer nothing."""
-_HEDGES = re.compile(
-    r"\b(?:explicit(?:ly)?|exact(?:ly)?|precise(?:ly)?|direct(?:ly)?|definitive(?:ly)?"
-    r"|for (?:certain|sure)|single|simple)\b"
+_NO_SINGLE = re.compile(
+    r"\bno (?:single|simple|one|definitive|clear|easy) (?:answer|cause|reason|explanation|definition|way)\b"
+    r"|\bnot (?:explicitly|directly) (?:say|state|explain|mention) (?:why|how)\b"
 )
-"""What a sentence lacks that the next ones may still tell about: an exact number, a single cause."""
+_NOT_EXACTLY = re.compile(r"\b(?:exact|precise)\b")
+"""What a sentence lacks that the next ones may still tell about: a single cause, an exact number."""
+_BESIDES = re.compile(
+    r"(?:instead|the focus|both\b|you can\b|sorry|i apologi[sz]e|is there anything|(?:more|further) )"
+)
+"""How a sentence begins that passes over what was asked."""
+_AMOUNT = re.compile(r"\d|\b(?:roughly|estimates?|estimated|dozens|hundreds|thousands)\b")
 _CONTRAST = re.compile(r"\b(?:but|however|although|though|nevertheless|nonetheless|yet)\b,? *")
 _STILL_NOTHING = re.compile(
     rf"(?:(?:it|they|(?:the|these|this) (?:\w+ ){{0,2}}?{_SOURCE}|passage \w+) (?:\w+ly )?(?:do|does"
@@ -269,7 +276,8 @@ def is_unknown(text: str, *, one_answer: bool = False) -> bool:
     """Return whether a model's reply means "I don't know".
 
     Where the reply names its conclusion ("So the answer is …") that decides; else a first
-    sentence that declines, or a last one that declines to answer the question; one that lacks
+    sentence that declines, unless a long answer goes on where that lacks only an exact number or a
+    single cause, or a last one that declines to answer the question; one that lacks
     something else ("… in 1872. The fate of her crew is unknown.") declines nothing, unless the reply
     was to give a single answer: what it lacks is then what was asked for. A hedged value
     ("It is not known for certain, but Paris") is an answer, and so is a bare "None": it may
@@ -329,7 +337,10 @@ def _tells_something(sentences: list[str], *, hedges: bool) -> bool:
     first, *rest = sentences
     if _ONE_OF_THEM.match(first) and _another_says(rest):
         return True
-    return hedges and bool(_HEDGES.search(first)) and not all(map(_tells_nothing, rest))
+    if not hedges or all(map(_tells_nothing, rest)):
+        return False
+    counts = _NOT_EXACTLY.search(first) and any(map(_AMOUNT.search, rest))
+    return bool(_NO_SINGLE.search(first) or counts)
 
 
 def _tells_nothing(sentence: str) -> bool:
@@ -339,6 +350,7 @@ def _tells_nothing(sentence: str) -> bool:
         _OF_SOURCES.match(rest)
         or _STILL_NOTHING.match(rest)
         or _PLEASANTRY.match(rest)
+        or _BESIDES.match(rest)
         or _ASKS_BACK.search(rest)
         or _declines(sentence)
     )
