@@ -58,6 +58,7 @@ QUESTION = "Who built the light?"
         ("This is the only relevant passage.", "Correct"),
         ("No doubt, it is relevant.", "Correct"),
         ("Yes, but only partly.", "Ambiguous"),
+        ("Yes, it answers the question, although it does not mention the year.", "Correct"),
         ("It does not, however, answer the question.", "Incorrect"),
         ("This passage is not, in my opinion, relevant.", "Incorrect"),
         ("Correct, Ambiguous or Incorrect", None),

@@ -50,6 +50,8 @@ PARTS = PromptParts("Where was its builder from?", EXAMPLES, "Ada Brenner built 
         (f"So the answer to the question is: {PLACE}.",) * 2 + (PLACE,),
         (f"Therefore, the answer to this question is {PLACE}.",) * 2 + (PLACE,),
         (f"**Final Answer:** {PLACE}", f"**Final Answer:** {PLACE}", PLACE),
+        ("The answer to the question is given in passage 2.",) * 2 + ("",),
+        ("Next, the answer to the question is needed.",) * 2 + ("",),
         (f"The answer to the first question is {PLACE}.",) * 2 + ("",),
         (f"Ada Brenner built it\nSo the answer is: {PLACE}", "Ada Brenner built it", ""),
         (f"{CONCLUDED}\n\nExplanation: She was born there.", CONCLUDED, PLACE),

@@ -560,6 +560,10 @@ def test_all_that_a_reasoning_concludes_with(reply: str, concluded: str | None) 
             for closing in (
                 *("Hope this helps", "See Passage 2", "Source: Passage 1", "Confidence: 95%"),
                 *(
+                    "Passages 1, 2",
+                    "Wikipedia",
+                    "Correct",
+                    "Key Points",
                     "**Conclusion**",
                     "Thank you",
                     "Done",
@@ -587,6 +591,10 @@ def test_a_reasoning_may_end_in_the_bare_answer(reply: str, answer: str) -> None
         ("The Nile is 6650 km long. Therefore, no.", "No"),
         ("Yes or No", UNKNOWN),
         ("Yes/No", UNKNOWN),
+        ("Yes/No: Yes", "Yes"),
+        ("**Yes or No:** No", "No"),
+        ("True/False: True.", "Yes"),
+        ("No, there is insufficient evidence to convict him.", "No"),
         ("No, there is not enough information.", UNKNOWN),
         ("No, it is not known for its length but for its floods.", "No"),
         ("No, breakfast is not included.", "No"),
@@ -603,10 +611,14 @@ def test_a_verdict_may_come_last_and_may_be_none(reply: str, answer: str, reason
         "The Nile is long. No other river is longer.",
         "The Nile is long. Is the Rhine short? Yes.",
         "The Nile is long.\n\nIs there anything else? No.",
+        "The passages do not say how long it is. No.",
+        "It cannot be determined from the passages.\n\nNo.",
+        "I'm not sure. Yes, maybe.",
     ],
 )
-def test_another_yes_or_no_is_no_verdict(reply: str) -> None:
-    assert parse_answer(reply, "yes_no") == UNKNOWN
+@pytest.mark.parametrize("reasons", [False, True])
+def test_another_yes_or_no_is_no_verdict(reply: str, reasons: bool) -> None:
+    assert read_answer(reply, "yes_no", reasons=reasons).answer == UNKNOWN
 
 
 @pytest.mark.parametrize("reasons", [False, True])
@@ -623,6 +635,7 @@ def test_another_yes_or_no_is_no_verdict(reply: str) -> None:
         ("Ada Brenner [1]", "Ada Brenner"),
         ("Ada Brenner [1, 3].", "Ada Brenner"),
         ("array[1]", "array[1]"),
+        ("Psalm [23]", "Psalm [23]"),
         ("The interval [0, 1]", "The interval [0, 1]"),
         ("It prints [1, 2, 3].", "It prints [1, 2, 3]"),
         ("Ada built it, see [1].", "Ada built it, see [1]"),

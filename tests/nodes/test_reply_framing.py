@@ -75,6 +75,27 @@ def test_a_refusal_a_verdict_and_a_long_answer_end_at_another_question() -> None
     assert read(f"{told}\n\n{ANOTHER}", reasons=False, kind="long") == told
 
 
+@pytest.mark.parametrize("reasons", [False, True])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "The builder of the light is Ada Brenner.\nQuestion: When was Ada Brenner born?\nAnswer: 1850",
+        "Ada Brenner built the light.\nQ: When was she born?\nA: 1850",
+        "**Decomposition**\n\n**Question:** Who built it?\n**Answer:** Ada\n\n"
+        "**Question:** When was she born?\n**Answer:** 1850",
+        "Passage: Ada (born 1850) built it.\n\nQuestion: What year was Ada born?\n\nAnswer: 1850",
+    ],
+)
+def test_a_step_of_several_is_no_answer(reply: str, reasons: bool) -> None:
+    question = "When was the builder of the light born?"
+    assert read(reply, reasons=reasons, question=question) == "1850"
+
+
+def test_a_step_without_a_verdict_is_no_answer() -> None:
+    reply = "The mill is tall.\nQuestion: Is the light tall?\nAnswer: Yes"
+    assert read(reply, reasons=False, kind="yes_no", question="Are both tall?") == "Yes"
+
+
 @pytest.mark.parametrize(
     "reply",
     [
@@ -186,6 +207,7 @@ def test_a_verdict_may_stand_behind_an_announcement() -> None:
         ("- Ada Brenner\n- Ada Brenner\n- Ada Brenner", "Ada Brenner"),
         ("- Ada Brenner\n- Source: Passage 1", "- Ada Brenner"),
         ("1. Yes\n2. Ada built it.", "1. Yes"),
+        ("- Ada Brenner\n- Born 1850", "- Ada Brenner"),
         ("They were:\na) Ada Brenner\nb) Karl Oster", "They were:"),
         (
             "1. The light is old and grey and tall.\n2. Ada Brenner built it.",

@@ -138,6 +138,8 @@ def test_a_reply_may_know_no_candidate(reply: str, none: bool) -> None:
         ("", None),
         ("True/False", None),
         ("True / False", None),
+        ("True/False: True", True),
+        ("True or False: false", False),
     ],
 )
 def test_validity_is_true_or_false(reply: str, valid: bool | None) -> None:
@@ -160,6 +162,9 @@ def test_validity_is_true_or_false(reply: str, valid: bool | None) -> None:
         ("Passage 1 and passage 2 are equally good.", None),
         ("Passage 1 is worse than Passage 2.", None),
         ("Passage 1 is no better than passage 2.", None),
+        ("Passage 1 is weaker than passage 2.", None),
+        ("Passage 1 does not mention her, but neither does passage 2.", None),
+        ("Passage 1 is irrelevant, and so is passage 2.", None),
         ("Passage 1 does not contain errors, and passage 2 does.", None),
         ("Passage 1 lacks the year, and passage 2 doesn't name her.", None),
         ("Both", None),

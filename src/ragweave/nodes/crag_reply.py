@@ -96,7 +96,9 @@ def parse_grade(reply: str) -> Grade | None:
     concedes = _CONCEDES.match(text)
     found = _WORDS.search(NEGATES_NOTHING.sub("", text[concedes.end() if concedes else 0 :]))
     grade = _GRADES[found.lastgroup or ""] if found else None
-    limited = concedes is not None or _LIMITS.search(text) is not None
+    limits = _LIMITS.search(text)
+    limited = limits is not None and "answers the question" not in text[: limits.start()].lower()
+    limited = limited or concedes is not None
     return "Ambiguous" if grade == "Correct" and limited else grade
 
 

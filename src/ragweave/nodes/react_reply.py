@@ -42,7 +42,8 @@ _IN_JSON = re.compile(
 )
 """An action as agents with tools write it."""
 _BELOW = re.compile(
-    r"\A[*_`\":： \t]*+(?:\n[^\w\n\[(]*+)+(?:(?:final )?answer[*_ \t]*+[:：])?(?!(?:action|thought)\b)",
+    r"\A[*_`\":： \t]*+(?:\n[^\w\n\[(]*+)+(?:(?:(?:final )?answer|(?:action )?input)[*_ \t]*+[:：])?"
+    r"(?!\s*(?:action|input|(?:final )?thought|question|note|search|done|end|i am done|i have|(?:the )?task)\b)",
     re.IGNORECASE,
 )
 """What stands between "Finish" and an answer on a line of its own."""

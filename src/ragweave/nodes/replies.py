@@ -85,7 +85,9 @@ _NAME = re.compile(
     r"(?!(?:the|this|that|these|it|he|she|they|in|on|at|as|so|however|therefore|thus|since|based|we"
     r"|i|to|if|a|an|first|next|finally|let|hope|thanks?|done|end|see|step|source|passage|document"
     r"|knowledge|confidence|notes?|references?|conclusion|summary|explanation|reasoning|question"
-    r"|answer|both|neither|none)\b)(?-i:[A-Z\d][^\s:]*)"
+    r"|answer|both|neither|none|sources|passages|documents|evidence|wikipedia|correct|incorrect"
+    r"|verified|true|false|yes|no|user|human|assistant|key|result|final|also|additionally|moreover"
+    r"|furthermore|option)\b)(?-i:[A-Z\d][^\s:]*)"
     r"(?: (?:of|the|and|de|da|di|du|von|van|der|la|le|el|al|bin|(?-i:[A-Z\d][^\s:]*)))*",
     re.IGNORECASE,
 )
@@ -243,11 +245,13 @@ def _concluded(said: str, answer_type: AnswerType) -> str | None:
     sentences = split_sentences(said[-_LOOKED_AT:])
     if _stands_alone(first) or (answer_type == "yes_no" and begins_with_verdict(first)):
         return said
-    if ends := _last_paragraph(said):
+    refuses = _refuses(said)
+    if (ends := _last_paragraph(said)) and not refuses:
         return ends
     if len(sentences) > 1:
         last = sentences[-1].text
-        if answer_type == "yes_no" and says_so(last):
+        asks = sentences[-2].text.endswith("?")
+        if answer_type == "yes_no" and says_so(last) and not (refuses or asks):
             return last
         lead = _CONCLUDES.match(last)
         if len(sentences) == 2 and _EXPLAINS.match(last) and not _RULES_OUT.match(first):

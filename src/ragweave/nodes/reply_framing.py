@@ -6,7 +6,9 @@ import re
 
 from ragweave.nodes.conclusion import behind_marker
 from ragweave.nodes.reply_lists import is_item
+from ragweave.nodes.yes_no import begins_with_verdict
 from ragweave.state import AnswerType
+from ragweave.tools.extractive.question import STOP_WORDS
 from ragweave.tools.text.markup import as_written
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import is_unknown
@@ -36,7 +38,9 @@ _CONCLUDES = re.compile(
 _PREFACE = re.compile(
     r"\W*(?:let(?:['’]s| me| us)\b|(?:i|we)(?: will|['’]ll| need| have| must| can| should)\b|to (?:answer|find"
     r"|determine)\b|first\b|sure\b|okay\b|ok\b|certainly\b|of course\b|here\b|based on\b|great\b"
-    r"|(?:the|this) question\b|thinking\b|step\b)|[^\n]*:\W*\Z",
+    r"|(?:the|this) question\b|thinking\b|step\b|(?:breakdown|decomposition|reasoning|solution|thought"
+    r"|explanation|context|text|knowledge|passages?|documents?|rephrased)\b|[^\n.]{0,40}\b(?:questions?|hops?)\b)"
+    r"|\W*\[(?:passage|document)|[^\n]*:\W*\Z",
     re.IGNORECASE,
 )
 """How a text begins or ends that answers nothing yet."""
@@ -67,6 +71,8 @@ _INSTRUCTS = re.compile(
 """How a prompt goes on behind its question."""
 _SHORT = 4
 """Words of a text that is an answer, whatever follows."""
+_STEM = 5
+"""Letters by which words are compared."""
 _SAME = 0.6
 """Share of the words of two questions that they have in common where they ask the same."""
 
@@ -99,9 +105,29 @@ def before_another_question(
             return before
         later = _CONCLUDES.search(text, turn.end())
         words, lines = len(before.split()), before.strip().count("\n") + 1
-        answers = not _PREFACE.match(before) and (lines == 1 or not reasons)
+        answers = (lines == 1 or not reasons) and _may_answer(before, turn, question, answer_type)
         return before if answers and (words <= _SHORT or not later) else text
     return text
+
+
+def _may_answer(before: str, turn: re.Match[str], question: str, answer_type: AnswerType) -> bool:
+    """Is what stands before another question no preface, and no step that this one goes on from?
+
+    It is a step where the other question asks for most of what the text lacks of the question.
+    """
+    if _PREFACE.match(before) or (answer_type == "yes_no" and not begins_with_verdict(before)):
+        return False
+    if len(before.split()) < _SHORT:
+        return True
+    stems = [_stems(one) for one in (question, before, turn["asked"] or turn["below"] or "")]
+    left = stems[0] - stems[1]
+    return 2 * len(left & stems[2]) < max(len(left), 1)
+
+
+def _stems(text: str) -> set[str]:
+    """Return the beginnings of the words of a text that tell something."""
+    words = normalize_answer(as_written(text)).split()
+    return {word[:_STEM] for word in words if word not in STOP_WORDS}
 
 
 def _is_turn(turn: re.Match[str], answer_type: AnswerType) -> bool:

@@ -31,9 +31,11 @@ _EXPLAINS_FROM = 6
 _NAMES = 5
 """Most words of an item that is a name; a longer one may be a step of a reasoning."""
 _NO_NAME = re.compile(
-    r":|\b(?:passage|document|knowledge)s? \d|\A\W*(?:yes|no|true|false)\b", re.IGNORECASE
+    r":|\b(?:passage|document|knowledge)s? \d|\b(?:is|was|born|directed)\b"
+    r"|\A\W*(?:yes|no|true|false|he|she|it|not|final|confidence)\b",
+    re.IGNORECASE,
 )
-"""What an item has that is no name: a heading of its own, a source, a verdict."""
+"""What an item has that is no name: a heading of its own, a source, a verdict, a verb."""
 
 
 def listed(said: str) -> str:

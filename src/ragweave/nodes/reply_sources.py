@@ -27,6 +27,10 @@ _ABOUT_SOURCE = re.compile(
     re.IGNORECASE,
 )
 _CITES = re.compile(r"(?<=\S) \[(?P<cited>\d{1,2}(?:, ?\d{1,2}){0,9})\]\.?\Z")
+_COUNTED = re.compile(
+    r".*:|output|list|array|numbers|indices|returns|psalm|chapter|article|table|room", re.IGNORECASE
+)
+"""A word that such numbers belong to."""
 _LOOKED_AT = 2000
 """Characters of a line in which its source is looked for."""
 
@@ -54,5 +58,6 @@ def _without_citation(line: str) -> str:
     numbers = [int(one) for one in re.findall(r"\d+", found["cited"])]
     name = line[: found.start()].split()[-1]
     rising = all(low < high for low, high in pairwise(numbers))
-    cites = numbers[0] > 0 and rising and (name[:1].isupper() or name[:1].isdigit())
+    names = (name[:1].isupper() or name[:1].isdigit()) and not _COUNTED.fullmatch(name)
+    cites = numbers[0] > 0 and rising and names
     return line[: found.start()] if cites else line

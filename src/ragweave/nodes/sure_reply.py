@@ -174,8 +174,12 @@ _LACKS = re.compile(
     r"|is (?:irrelevant|incorrect|wrong)\b)",
     re.IGNORECASE,
 )
-_REVERSES = re.compile(r"\b(?:worse|less|inferior|(?:no|not) (?:better|more))\b", re.IGNORECASE)
-"""What makes the one that is compared the loser."""
+_REVERSES = re.compile(
+    r"\b(?:worse|less|inferior|lower|weaker|fewer|poorer|vaguer|shorter|further|neither|nor|both|either"
+    r"|also|too|so is|silent|(?:no|not|isn['’]t|cannot be|can['’]t be) (?:better|more|ranked|preferred))\b",
+    re.IGNORECASE,
+)
+"""What makes the one that is compared the loser, or both alike."""
 _LOOKED_AT = 400
 """Characters of a reply in which a verdict is looked for."""
 
@@ -189,6 +193,7 @@ def parse_validity(reply: str) -> bool | None:
     turned round by a negation before it ("does not show that the prediction is correct").
     """
     text = bare_text(reply)[:_LOOKED_AT]
+    text = re.sub(r"\A\W*true ?(?:or|/) ?false\W+(?=\w)", "", text, flags=re.IGNORECASE)
     if re.search(r"\btrue ?(?:or|/) ?false\b", text, re.IGNORECASE):
         return None
     text = NEGATES_NOTHING.sub("", text)

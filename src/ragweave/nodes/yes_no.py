@@ -9,16 +9,16 @@ from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
 _WORD = re.compile(
-    r"^[\W_]*(?!yes ?(?:or|/|\|) ?no\b)(?!true ?(?:or|/|\|) ?false\b)(yes|no|true|false)(?![^\W_])",
+    r"^[\W_]*(?:(?:yes|true) ?(?:or|/|\|) ?(?:no|false)\b[\W_]+(?=\w))?(?!yes ?(?:or|/|\|) ?no\b)(?!true ?(?:or|/|\|) ?false\b)(yes|no|true|false)(?![^\W_])",
     re.IGNORECASE,
 )
-"""The word itself; the choice told again ("Yes or No") is none."""
+"""The word itself, also behind the choice told again ("Yes/No: Yes"), which alone is none."""
 _SAYS_SO = re.compile(r"(?:yes|no)(?:[,;:!]|\.(?! ?\d)|$| ?[-–—])", re.IGNORECASE)
 """A Yes or No with which a sentence begins; what follows is the reason."""
 _LACKS = re.compile(
     r"\W*(?:there (?:is|was) |i (?:do not|don['’]t) have |we (?:do not|don['’]t) have )?"
     r"(?:not enough|insufficient|no sufficient|not sufficient) (?:\w+ )?(?:information|evidence|context"
-    r"|data|details)\b",
+    r"|data|details)\b(?! to (?:convict|support|prove)\b)",
     re.IGNORECASE,
 )
 """What follows a No that is the answer to whether the passages tell."""
@@ -45,9 +45,11 @@ def verdict(text: str) -> str:
     "No, there is not enough information" says neither.
     """
     found = _WORD.match(text)
-    if found is None or _LACKS.match(text, found.end()):
+    if found is None:
         return UNKNOWN
-    return "Yes" if found[1].lower() in ("yes", "true") else "No"
+    if found[1].lower() in ("yes", "true"):
+        return "Yes"
+    return UNKNOWN if _LACKS.match(text, found.end()) else "No"
 
 
 def reasoned_verdict(text: str) -> str:

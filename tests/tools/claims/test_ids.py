@@ -119,6 +119,7 @@ replies = st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES)).map(
         ("none\n\nKnowledge 1 is about another bridge.", []),
         ("None. Knowledge 1 mentions a bridge, but not when it opened.", []),
         ("None. But knowledge 1 is relevant.", [1]),
+        ("None. Passage 2 is the answer.", [2]),
         ("None. However, knowledge 3 contains the answer.", [3]),
         ("Relevant: 1, 2. Not relevant: 3, 4.", [1, 2]),
         ("The relevant one is knowledge 1 (Osk); knowledge 2 (Orrin) is irrelevant.", [1]),

@@ -192,6 +192,7 @@ _NONE = re.compile(
 _OPENS_WITH_NONE = re.compile(r"\A\W*(?:none|nothing)(?:\.|!|;|:?[ \t]*(?:\n|\Z))", re.IGNORECASE)
 _CALLS_RELEVANT = re.compile(
     r"\b(?:is|are|seems?)(?: \w+ly)? (?:relevant|related|helpful|useful)\b"
+    r"|\b(?:answers|helps|keep)\b|\bis the answer\b|:\W*(?:relevant|yes)\b"
     r"|[.!?;\n]\W*(?:but|however|actually|except|only|though)\b",
     re.IGNORECASE,
 )

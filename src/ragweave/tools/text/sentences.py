@@ -21,7 +21,8 @@ _BLANKS = {
 _TITLE = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Lt|Col|Gen|Capt|Rev|Vol)\.\Z")
 
 _NO_NAME = re.compile(
-    r"\W*(?:it|he|she|they|this|that|these|those|there|the|a|an|in|on|at|his|her|its|their|as|passage)\b",
+    r"\W*(?:it|he|she|they|this|that|these|those|there|the|a|an|in|on|at|his|her|its|their|as|according"
+    r"|since|both|passages?|documents?|because)\b",
     re.IGNORECASE,
 )
 

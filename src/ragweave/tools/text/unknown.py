@@ -86,6 +86,7 @@ _TELL = (
     r"offer|help|talk|relate|allow|directly)(?:s|es)?\b"
 )
 _SEEK = r"(?:determine|answer|find|say|tell|know|infer|identify|provide|conclude|ascertain|locate)"
+_MAKER = r"(?:director|writer|composer|producer|founder|creator|winner|nationality|occupation|birthplace)"
 _WHERE = r"(?:$|[,;:(–—]| (?:in|by|from|within|on|based|because|since|as|given|at this|anywhere)\b)"
 _REFUSALS = re.compile(
     "|".join(
@@ -161,8 +162,7 @@ _REFUSALS = re.compile(
             rf" (?:can|could|about|on|of|regarding|found|given|{_ASK})\b"
             rf"|(?: \w+)*? (?:in|provided|available)\b)",
             rf"(?:it|this|that|the (?:\w+ )?(?:answer|question|information|date|year|time|name"
-            rf"|number|identity|author|director|writer|composer|producer|founder|creator|winner|title"
-            rf"|nationality|occupation|birthplace|reason|origin|cause|location|place|person|amount)(?: \w+)"
+            rf"|number|identity|author|reason|origin|cause|location|place|person|amount)(?: \w+)"
             rf"{{0,10}}?) (?:(?:is|are|was|were|remains?)(?: \w+ly| still)? (?:not (?:\w+ly )?"
             rf"{_TOLD}(?:{_WHERE}| {_ASK}\b)|(?:unknown|unclear|unspecified|uncertain)"
             rf"(?:{_WHERE}| {_ASK}\b)|(?:not possible|impossible) to {_SEEK}|unanswerable)"
@@ -173,7 +173,10 @@ _REFUSALS = re.compile(
             rf"|uncertain|missing){_IN_SOURCE}",
             r"(?:it|this|that|the [^,;:]{1,200}) costs? unknown$",
             rf"(?:information|details?|answer) not {_ADVERB}(?:{_MISSING}|found)\b",
-            r"there (?:is|are|was|were) no (?:\w+ ){1,4}(?:mentioned|specified|stated)\b",
+            rf"there (?:is|are|was|were) no (?!minimum|maximum|limit|exception)(?:\w+ ){{1,4}}(?:mentioned"
+            rf"|specified|stated){_IN_SOURCE}",
+            rf"the (?:\w+ )?{_MAKER}(?: \w+){{0,10}}? (?:(?:is|was|are|were) not {_TOLD}(?:$|[,;]| (?:in|by)"
+            rf" (?:\w+ ){{0,4}}?{_SOURCE})|(?:cannot|could not) be {_ADVERB}\w+(?:ed|n|wn)\b)",
             rf"[^,;:]{{0,200}} (?:cannot|can't) be {_ADVERB}\w+ (?:from|based on|with|using|in) "
             rf"(?:\w+ ){{0,4}}?{_SOURCE}",
         )
@@ -186,21 +189,26 @@ _BARE_START = re.compile(
     rf"|none[ .:(,–—-]{{1,4}}{_SOURCES} {_NOT} {_ADVERB}{_TELL}"
 )
 _GUESSES = re.compile(
-    r"\b(?:likely|probably|possibly|perhaps|maybe|may|might|could|(?:i|we) (?:think|believe|guess)"
+    r"\b(?:likely|probably|possibly|perhaps|maybe|may|might|could|(?:\w+ ){1,3}(?:thinks?|believes?|guess)"
     r"|it (?:is|was)|they (?:are|were)|best guess|(?:passages?|documents?|texts?|context|knowledge)"
     r"(?: \d{1,3})? (?:states?|says?|implies|suggests?|indicates?))\b"
 )
 """How a value is given behind the word Unknown itself; other statements there answer nothing."""
 _NO_SINGLE = re.compile(
     r"\bno (?:single|simple|one|definitive|clear|easy) (?:answer|cause|reason|explanation|definition|way)\b"
-    r"|\bnot (?:explicitly|directly) (?:say|state|explain|mention) (?:why|how)\b"
 )
-_NOT_EXACTLY = re.compile(r"\b(?:exact|precise)\b")
+_NOT_WHY = re.compile(
+    r"\bnot (?:explicitly|directly) (?:say|state|explain|mention) (?:why|how)\b(?! (?:many|much))"
+)
+_NOT_EXACTLY = re.compile(
+    r"\b(?:exact|precise) (?:number|figure|amount|count|toll|size|cost|total)s?\b"
+)
 """What a sentence lacks that the next ones may still tell about: a single cause, an exact number."""
 _BESIDES = re.compile(
     r"(?:instead|the focus|both\b|you can\b|sorry|i apologi[sz]e|is there anything|(?:more|further) )"
 )
 """How a sentence begins that passes over what was asked."""
+_CAUSE = re.compile(r"\b(?:because|due to|since|caused|led to|result\w*|reasons?|after)\b")
 _AMOUNT = re.compile(r"\d|\b(?:roughly|estimates?|estimated|dozens|hundreds|thousands)\b")
 _CONTRAST = re.compile(r"\b(?:but|however|although|though|nevertheless|nonetheless|yet)\b,? *")
 _STILL_NOTHING = re.compile(
@@ -340,7 +348,8 @@ def _tells_something(sentences: list[str], *, hedges: bool) -> bool:
     if not hedges or all(map(_tells_nothing, rest)):
         return False
     counts = _NOT_EXACTLY.search(first) and any(map(_AMOUNT.search, rest))
-    return bool(_NO_SINGLE.search(first) or counts)
+    causes = _NOT_WHY.search(first) and any(map(_CAUSE.search, rest))
+    return bool(_NO_SINGLE.search(first) or counts or causes)
 
 
 def _tells_nothing(sentence: str) -> bool:
