@@ -52,6 +52,7 @@ PARTS = PromptParts("Where was its builder from?", EXAMPLES, "Ada Brenner built 
         (f"**Final Answer:** {PLACE}", f"**Final Answer:** {PLACE}", PLACE),
         ("The answer to the question is given in passage 2.",) * 2 + ("",),
         ("Next, the answer to the question is needed.",) * 2 + ("",),
+        ("The answer to your question is not accurate.",) * 2 + ("",),
         (f"The answer to the first question is {PLACE}.",) * 2 + ("",),
         (f"Ada Brenner built it\nSo the answer is: {PLACE}", "Ada Brenner built it", ""),
         (f"{CONCLUDED}\n\nExplanation: She was born there.", CONCLUDED, PLACE),

@@ -614,6 +614,7 @@ def test_a_verdict_may_come_last_and_may_be_none(reply: str, answer: str, reason
         "The passages do not say how long it is. No.",
         "It cannot be determined from the passages.\n\nNo.",
         "I'm not sure. Yes, maybe.",
+        "He was a king. No, he was a duke. No, he was a king. No, he was",
     ],
 )
 @pytest.mark.parametrize("reasons", [False, True])

@@ -176,7 +176,7 @@ _NUMBER = re.compile(r"\A[\s*_#(•-]*+\d{1,2}[.)][*_]*+(?:\s[\s*_]*+|\Z)")
 _WORD = re.compile(r"[^\W\d_]{3}")
 _CONCLUSION = re.compile(
     r"\banswer(?: to (?:the|this|that|your) (?:(?:main|original|final|given) )?question)? is\b[: ]{0,3}+"
-    r"(?!(?:given|found|located|stated|related|based|needed|still|in (?:the )?(?:passage|text))\b)"
+    r"(?!(?:given|found|located|stated|related|based|needed|still|not (?:accurate|correct|valid|clear)|in (?:the )?(?:passage|text))\b)"
     r"|\bfinal answer[*_]{0,3}:[*_ ]{0,4}+",
     re.IGNORECASE,
 )

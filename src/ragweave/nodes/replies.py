@@ -245,14 +245,11 @@ def _concluded(said: str, answer_type: AnswerType) -> str | None:
     sentences = split_sentences(said[-_LOOKED_AT:])
     if _stands_alone(first) or (answer_type == "yes_no" and begins_with_verdict(first)):
         return said
-    refuses = _refuses(said)
-    if (ends := _last_paragraph(said)) and not refuses:
-        return ends
+    told = last_verdict(said) if answer_type == "yes_no" else _last_paragraph(said)
+    if told not in ("", UNKNOWN) and not _refuses(said):
+        return told
     if len(sentences) > 1:
         last = sentences[-1].text
-        asks = sentences[-2].text.endswith("?")
-        if answer_type == "yes_no" and says_so(last) and not (refuses or asks):
-            return last
         lead = _CONCLUDES.match(last)
         if len(sentences) == 2 and _EXPLAINS.match(last) and not _RULES_OUT.match(first):
             return sentences[0].text

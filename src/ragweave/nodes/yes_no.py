@@ -62,10 +62,10 @@ def reasoned_verdict(text: str) -> str:
 def last_verdict(text: str) -> str:
     """Return the Yes or No that the last sentence of a text says first, else Unknown.
 
-    One that answers a question of the text's own is none.
+    One that answers a question of the text's own is none, and neither is one of several.
     """
     *before, last = [one.text for one in split_sentences(text[-_LOOKED_AT:])] or [""]
-    if before and before[-1].endswith("?"):
+    if before and (before[-1].endswith("?") or any(map(says_so, before))):
         return UNKNOWN
     lead = _CONCLUDES.match(last)
     bare = trimmed(last[lead.end() if lead else 0 :])
