@@ -31,6 +31,7 @@ def read(reply: str, *, reasons: bool, kind: AnswerType = "short", question: str
         f"{BUILDER}\n\nQ: Who painted it?\nA: Karl Oster",
         f"{BUILDER}\n\nQuestion 2: Who painted it?\nAnswer 2: Karl Oster",
         f"{BUILDER}\n\nNext question: Who painted it?\nAnswer: Karl Oster",
+        f"{BUILDER}\n\nQuestion:\nWho painted it?\nAnswer: Karl Oster",
         f"{BUILDER}\n\n### Question\nWho painted it?\n### Answer\nKarl Oster",
         f"{BUILDER}\nUser: Who painted it?\nAssistant: The answer is Karl Oster.",
         f"{BUILDER}\n\n问题：谁画的？\n回答：Karl Oster",

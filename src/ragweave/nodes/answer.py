@@ -266,14 +266,14 @@ class AnswerStep:
         """Read the answer off a reply; what is none is noted."""
         kind: AnswerType = branch["answer_type"]
         reads: AnswerType = self._style(context.options).reads.get(kind, kind)
-        wording, text = context.options.wording, reply.text
+        wording, text, parts = context.options.wording, reply.text, self._parts(branch, reply)
         if kind == "short" and wording != "method":
             reads = "short" if wording == "phrase" else "long"
         if reasons and kind == "short" and wording == "many":
-            concluded = concluding(text, self._parts(branch, reply).question)
+            concluded = concluding(text, parts.question)
             reads = "short" if concluded is None else "long"
             text = text if concluded is None else concluded
-        read = self.parse(text, reads, self._parts(branch, reply), reasons=reasons)
+        read = self.parse(text, reads, parts, reasons=reasons)
         if read.rejected:
             context.note("answer_rejected", reason=read.rejected)
         return read

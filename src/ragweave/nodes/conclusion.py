@@ -19,10 +19,14 @@ _TO_IT = (
 )
 """To the question, which may be told once more: its "is" is not the conclusion's."""
 _ANSWER = rf"(?:(?:the|my) )?{_KIND}answer"
-_LABEL = (
-    rf"(?:{_ANSWER}|antwort|respuesta|réponse|risposta|resposta|antwoord|svar|odpowiedź|ответ"
-    r"|a|答案|回答)"
+ANSWER_LABELS = r"a|antwort|respuesta|resposta|risposta|antwoord|svar|odpowiedź|ответ|答案|回答"
+"""What stands before an answer's colon, besides the word itself."""
+_LABEL = rf"(?:{_ANSWER}|réponse|{ANSWER_LABELS})"
+CONCLUDES = re.compile(
+    r"\b(?:so|therefore|thus|hence|in conclusion|overall|consequently|in short)\b,? ?",
+    re.IGNORECASE,
 )
+"""How a sentence begins that concludes."""
 _MARKER = re.compile(
     rf"(?:(?:^|(?<=[.!?:;,] )){_DRESS}|\b{_THEREFORE}){_THE_ANSWER}{_TO_IT} is\s*:?"
     rf"|\b{_SO_IT_IS}\s*:?|(?:^|(?<=[.!?:;,] )){_DRESS}final answer is\s*:?"

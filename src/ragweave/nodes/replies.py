@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from ragweave.nodes.conclusion import (
+    CONCLUDES,
     answers_behind,
     behind_marker,
     without_open_end,
@@ -72,9 +73,6 @@ _RULES_OUT = re.compile(
     r"\W*(?:(?:the )?(?:first|second|third|other|remaining) )?(?:passages?|documents?|knowledge)"
     r"(?: \d{1,3})?\b|\W*useful information\b|\W*(?:neither|none|both) of the passages\b",
     re.IGNORECASE,
-)
-_CONCLUDES = re.compile(
-    r"(?:so|therefore|thus|hence|in conclusion|overall|consequently|in short)\b,? ?", re.IGNORECASE
 )
 _EXPLAINS = re.compile(r"(?:this|that|it) is (?:because|since|as|why)\b|because\b", re.IGNORECASE)
 """How a sentence begins that gives the reason of the one before."""
@@ -171,7 +169,7 @@ def _read_unmarked(
         whole = said = concluded
     first = _first_line(said)
     answer = _with_whole_emphasis(_plain_answer(first, marked=False))
-    declines = not _stands_alone(answer) and (_refuses(said) or _refuses(whole))
+    declines = not _stands_alone(answer) and any(map(_refuses, {said, whole}))
     if declines or _says_unknown(answer):
         return ReadAnswer(UNKNOWN, echo_of(as_written(first)))
     return _unless_echo(answer, _as_asked(answer, said, answer_type, parts, items), parts)
@@ -250,7 +248,7 @@ def _concluded(said: str, answer_type: AnswerType) -> str | None:
         return told
     if len(sentences) > 1:
         last = sentences[-1].text
-        lead = _CONCLUDES.match(last)
+        lead = CONCLUDES.match(last)
         if len(sentences) == 2 and _EXPLAINS.match(last) and not _RULES_OUT.match(first):
             return sentences[0].text
         return last[lead.end() :] if lead else None
@@ -261,7 +259,7 @@ def _concluded(said: str, answer_type: AnswerType) -> str | None:
 def _last_paragraph(said: str) -> str:
     """Return the name or number that is the last paragraph of a reasoning, else ""."""
     *before, last = _PARAGRAPH.split(said.strip())
-    lead = _CONCLUDES.match(last)
+    lead = CONCLUDES.match(last)
     bare = trimmed(_without_full_stop(trimmed(last[lead.end() if lead else 0 :])))
     named = _NAME.fullmatch(bare) or (lead is not None and not _RULES_OUT.match(bare))
     return bare if before and named and _stands_alone(bare) else ""

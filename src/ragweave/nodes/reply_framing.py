@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ragweave.nodes.conclusion import behind_marker
+from ragweave.nodes.conclusion import ANSWER_LABELS, behind_marker
 from ragweave.nodes.reply_lists import is_item
 from ragweave.nodes.yes_no import begins_with_verdict
 from ragweave.state import AnswerType
@@ -24,8 +24,7 @@ _TURN = re.compile(
 )
 """A line with another question: models trained on lists of them go on to the next one."""
 _ANSWERED = re.compile(
-    r"\s*(?:[^\n]*\n\s*)?[*_#> \t]*(?:answer|a|antwort|respuesta|resposta|risposta|antwoord|svar"
-    r"|odpowiedź|ответ|答案|回答)(?: ?\d{1,2})?[*_ \t]*(?:[:：]|\n)",
+    rf"\s*(?:[^\n]*\n\s*)?[*_#> \t]*(?:answer|{ANSWER_LABELS})(?: ?\d{{1,2}})?[*_ \t]*(?:[:：]|\n)",
     re.IGNORECASE,
 )
 _REPLIED = re.compile(r"\s*[*_#> \t]*(?:assistant|ai|bot|model)[*_ \t]*[:：]", re.IGNORECASE)
@@ -94,7 +93,7 @@ def before_another_question(
         reasons: Whether the reply was to reason first.
     """
     for turn in _TURN.finditer(text):
-        if _asks_same(turn["asked"] or turn["below"] or "", question):
+        if _asks_same(_asked(turn), question):
             continue
         before = text[: turn.start()].rstrip()
         if not re.search(r"\w", before) or turn["number"] == "1":
@@ -119,7 +118,7 @@ def _may_answer(before: str, turn: re.Match[str], question: str, answer_type: An
         return False
     if len(before.split()) < _SHORT:
         return True
-    stems = [_stems(one) for one in (question, before, turn["asked"] or turn["below"] or "")]
+    stems = [_stems(one) for one in (question, before, _asked(turn))]
     left = stems[0] - stems[1]
     return 2 * len(left & stems[2]) < max(len(left), 1)
 
@@ -133,12 +132,17 @@ def _stems(text: str) -> set[str]:
 def _is_turn(turn: re.Match[str], answer_type: AnswerType) -> bool:
     """Does a line ask somebody something, and is no name of a quarter, a species or a quantity?"""
     if turn["role"]:
-        return _REPLIED.match(turn.string, turn.end()) is not None or "?" in turn["asked"]
-    asks = "?" in (turn["asked"] or turn["below"]) or "？" in (turn["asked"] or turn["below"])
+        return _REPLIED.match(turn.string, turn.end()) is not None or "?" in _asked(turn)
+    asks = any(mark in _asked(turn) for mark in "?？")
     answered = _ANSWERED.match(turn.string, turn.end()) is not None
     if answer_type == "long":
         return asks and answered and (turn["label"] or "question").lower() != "q"
     return asks or answered
+
+
+def _asked(turn: re.Match[str]) -> str:
+    """Return the question on a turn's line, or on the one below its heading; "" of an empty one."""
+    return turn["asked"] or turn["below"] or ""
 
 
 def _asks_same(asked: str, question: str) -> bool:

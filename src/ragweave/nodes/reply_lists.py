@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from textwrap import dedent
 
+from ragweave.nodes.conclusion import CONCLUDES
 from ragweave.tools.text.markup import EMPHASIS, trimmed, without_backticks
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
 
@@ -18,9 +19,6 @@ _ANNOUNCES = re.compile(
 )
 _SOURCE = re.compile(r"(?:based on|according to|from|in)\b[^,:]{1,80}, ?", re.IGNORECASE)
 """Where the items were found, as a line begins that announces them."""
-_CONCLUDES = re.compile(
-    r"\b(?:so|therefore|thus|hence|in conclusion|overall|consequently|in short)\b", re.IGNORECASE
-)
 _NO_MORE = re.compile(r"\b(?:other|others|more|else|further)\b", re.IGNORECASE)
 """A caveat behind a list: that there may be others."""
 _ITEM = re.compile(r"(?:\(?(?P<number>\d{1,2})[.)]|[-•*+–])[ \t]+(?P<text>\S.*)\Z")
@@ -52,7 +50,7 @@ def listed(said: str) -> str:
     items = items_of(lines)
     rest = "\n".join(lines[len(items) :])
     announces = _ANNOUNCES.search(_SOURCE.sub("", trimmed(announced), count=1))
-    if len(items) < 2 or _CONCLUDES.search(rest) or not announces:
+    if len(items) < 2 or CONCLUDES.search(rest) or not announces:
         return ""
     if rest and is_unknown(rest) and not _NO_MORE.search(rest):
         return UNKNOWN

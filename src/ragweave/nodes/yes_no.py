@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ragweave.nodes.conclusion import CONCLUDES
 from ragweave.tools.text.markup import trimmed
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import UNKNOWN, is_unknown
@@ -22,9 +23,6 @@ _LACKS = re.compile(
     re.IGNORECASE,
 )
 """What follows a No that is the answer to whether the passages tell."""
-_CONCLUDES = re.compile(
-    r"(?:so|therefore|thus|hence|in conclusion|overall|consequently|in short)\b,? ?", re.IGNORECASE
-)
 _LOOKED_AT = 2000
 """Characters at a reply's end in which its last sentence is looked for."""
 
@@ -67,6 +65,6 @@ def last_verdict(text: str) -> str:
     *before, last = [one.text for one in split_sentences(text[-_LOOKED_AT:])] or [""]
     if before and (before[-1].endswith("?") or any(map(says_so, before))):
         return UNKNOWN
-    lead = _CONCLUDES.match(last)
+    lead = CONCLUDES.match(last)
     bare = trimmed(last[lead.end() if lead else 0 :])
     return verdict(bare) if says_so(bare) else UNKNOWN

@@ -16,15 +16,13 @@ _BLANKS = {
     if one.isspace()
 }
 """White space beyond ASCII to ASCII's: sentencex 1.0.32 panics over a capital between two such."""
-
-
 _TITLE = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Lt|Col|Gen|Capt|Rev|Vol)\.\Z")
-
 _NO_NAME = re.compile(
     r"\W*(?:it|he|she|they|this|that|these|those|there|the|a|an|in|on|at|his|her|its|their|as|according"
     r"|since|both|passages?|documents?|because)\b",
     re.IGNORECASE,
 )
+"""How a sentence goes on that is no name behind a title."""
 
 
 class Sentence(NamedTuple):
