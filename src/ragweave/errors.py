@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -34,10 +36,6 @@ class MissingExtraError(RagweaveError, ImportError):
 
 class KnowledgeBaseError(UsageError):
     """A knowledge base is missing, foreign, damaged, of a newer format, or locked by a writer."""
-
-
-class StateError(UsageError, LookupError):
-    """A node returned a key that its graph's state lacks."""
 
 
 class ModelError(RagweaveError):
@@ -79,3 +77,10 @@ class LockedError(RagweaveError):
 
 class UnusableModelError(ModelError, UsageError):
     """A model file that cannot be used (damaged, not a chat model, too large); exit code 2."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `did you mean 'x'?` with the known name that is closest, else the known names."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"

@@ -1,25 +1,8 @@
-"""The methods: one file each, wiring and nothing else."""
+"""The methods, one a file, and how they are built."""
 
-from ragweave.graphs.chat import ChatGraph, chat_over
-from ragweave.graphs.face import build_chat, build_graph
-from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
-from ragweave.graphs.method import Method, answer_prompts
+from ragweave.graphs.base import Graph, Method, MethodGraph, method
+from ragweave.graphs.build import build_graph
+from ragweave.graphs.chat import build_chat
 from ragweave.graphs.registry import METHODS, register_method
 
-__all__ = [
-    # a graph by its method's name
-    "METHODS",
-    "build_graph",
-    "CompiledGraph",
-    # a conversation over one
-    "ChatGraph",
-    "build_chat",
-    "chat_over",
-    # a method of one's own
-    "Method",
-    "Parts",
-    "answer_prompts",
-    "draft",
-    "finish",
-    "register_method",
-]
+__all__ = ["METHODS", "Graph", "Method", "MethodGraph", "build_chat", "build_graph", "method", "register_method"]

@@ -1,117 +1,80 @@
-"""Adaptive: the parts of all four papers in one graph, each of which can be switched off.
+"""Adaptive: the parts of four papers in one graph, each of which can be switched off.
 
-A slim proxy's draft decides whether to retrieve (SlimPLM); its claims, and texts written with and
-without passages, widen the search (SlimPLM, BlendFilter); the model filters each query's passages
-(BlendFilter), a context filter their sentences (FILCO); Concat answers, and where it does not know,
-Post-Fusion does (Liu et al. 2024). With parts off it makes the calls of each paper's own graph.
+Sources: a slim proxy's draft decides whether to retrieve, and its claims widen the search (SlimPLM);
+so do texts written with and without passages, and the model filters each query's passages
+(BlendFilter); a context filter keeps the sentences that help (FILCO); Concat answers, and where it
+does not know, Post-Fusion (Liu et al. 2024). With parts off it makes the calls of each paper's graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import END
+from langgraph.runtime import Runtime, get_runtime
+from pydantic import Field
 
-from ragweave.graphs.fragments import (
-    add_begin,
-    add_blending,
-    add_judgement,
-    add_rewriting,
-    one_by_one,
-    second_look,
-    together,
-)
-from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
-from ragweave.graphs.method import Method, answer_prompts
-from ragweave.nodes.answer import AnswerStep, branches, short_answers
-from ragweave.nodes.blending import (
-    AUGMENT_PROMPTS,
-    SHORT_ANSWER,
-    BlendingOptions,
-    reasoned_answer,
-    to_first_search,
-)
-from ragweave.nodes.context_filter import (
-    GENERATE_PROMPTS,
-    SENTENCE_PROMPTS,
-    ContextFilterOptions,
-    context_filter_step,
-    generated_answer,
-)
-from ragweave.nodes.judge import NecessityOptions, looks_again, to_second_look
-from ragweave.nodes.knowledge_filter import KNOWLEDGE_PROMPTS
-from ragweave.nodes.profile import Paper
-from ragweave.nodes.proxy import PROXY_PROMPTS, REFERENCE_PROMPTS, reference_answer
-from ragweave.nodes.retrieve import BudgetOptions, MergeStrategy, join_step, trim_step
-from ragweave.nodes.step import Context, Goto, Route, Step, Work
-from ragweave.nodes.sufficiency import answer_work
-from ragweave.nodes.vote import vote_step
-from ragweave.state import Branch, RAGState, by_query, interleave
-from ragweave.tools.models import Role
+from ragweave.graphs import blendfilter, filco, slimplm
+from ragweave.graphs.base import Graph, method
+from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, draft_shown, one_by_one
+from ragweave.nodes.ask import Node, Parts
+from ragweave.nodes.papers import Paper
+from ragweave.nodes.proxy import ProxyState
+from ragweave.nodes.retrieve import Route, join
+from ragweave.nodes.vote import is_answered, vote_node
+from ragweave.state import RAGState
 
-STYLES = {
-    "concat": AnswerStep("answer", "concat"),
-    "reason": reasoned_answer("answer"),
-    "reference": reference_answer("answer"),
-    "generate": generated_answer("answer"),
+STYLES: dict[str, dict[str, Any]] = {
+    "concat": {},
+    "reason": blendfilter.REASONING,
+    "reference": slimplm.REFERENCE,
+    "generate": filco.GENERATE,
 }
-DIRECT = AnswerStep("direct", "direct")
-POOLS = ("direct", "answer", "short_answer")
-POST_FUSION = AnswerStep("post_fusion", "post_fusion", one_passage=True, round=2)
+"""How Liu et al., BlendFilter, SlimPLM and FILCO ask for the answer, by the name of the prompt."""
 
 
-_ASKED_BY: Mapping[str, Paper] = {
-    "concat": "post_fusion",
-    "reason": "blendfilter",
-    "reference": "slimplm",
-    "generate": "filco",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdaptiveOptions(BlendingOptions, NecessityOptions, BudgetOptions, ContextFilterOptions):
+class AdaptiveOptions(blendfilter.BlendFilterOptions, slimplm.BudgetOptions, filco.FilterOptions):
     """Options of `adaptive`."""
 
-    union: Literal["interleave", "by_query"] = "interleave"
-    """How the queries' passages join: rank by rank (SlimPLM), or query by query (BlendFilter)."""
-    top: Literal["auto"] | int | None = None
-    """Most spans that the context filter keeps; None: all above its threshold; auto as in `filco`."""
-    answer: Literal["concat", "reason", "reference", "generate"] = "concat"
-    """How the answer is asked for: Concat, BlendFilter's two turns, SlimPLM's or FILCO's prompt."""
-    fallback: bool = True
-    """Whether Post-Fusion asks each passage alone where the answer is Unknown."""
+    own_paper: ClassVar[Paper | Literal[""]] = ""
 
-    @property
-    def own_paper(self) -> Paper:
-        """The paper whose way to ask for the answer is chosen."""
-        return _ASKED_BY[self.answer]
+    union: Literal["interleave", "by_query"] = Field("interleave", description="How the queries' passages join.")
+    top: Literal["auto"] | int | None = Field(None, description="Most segments kept; none: no limit.")
+    answer: Literal["concat", "reason", "reference", "generate"] = Field(
+        "concat",
+        description="How the answer is asked for: Concat, BlendFilter's two turns, SlimPLM's or FILCO's prompt.",
+    )
+    fallback: bool = Field(True, description="Whether Post-Fusion asks each passage alone where the answer is Unknown.")
 
 
-def asked_roles(options: AdaptiveOptions) -> list[Role]:
-    """Return the roles, beside `answer`, in which a model may be asked."""
-    filters = options.knowledge_filter or options.filter == "llm"
-    return [*options.small_roles, *(("filter",) if filters else ())]
+class AdaptiveState(ProxyState, blendfilter.BlendFilterState, total=False):
+    """The state of `adaptive`."""
 
 
-def merge_strategy(options: AdaptiveOptions) -> MergeStrategy:
-    """Return how the queries' passages are merged."""
-    return interleave if options.union == "interleave" else by_query
+def styled_answer_node(parts: Parts) -> Node:
+    """Return the answer node, which asks in the style that the run's options name."""
+    nodes = {name: answer_node(parts, "answer", name, round=1, **style) for name, style in STYLES.items()}
+
+    def call(branch: Branch, config: RunnableConfig) -> Any:
+        return nodes[get_runtime(AdaptiveOptions).context.answer].invoke(branch, config)
+
+    async def acall(branch: Branch, config: RunnableConfig) -> Any:
+        return await nodes[get_runtime(AdaptiveOptions).context.answer].ainvoke(branch, config)
+
+    return RunnableLambda(call, acall, name="answer")
 
 
-def to_answer(state: RAGState, options: AdaptiveOptions) -> Goto:
-    """Route: one branch a sample; Concat without any passage has nothing to read."""
-    passages = state["passages"]
-    contexts = together(passages) if options.answer == "concat" else [passages]
-    return branches(state, "answer", options, contexts=contexts) or "no passage"
+def to_answer(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route:
+    """Route: one branch per sample; Concat without any passage has nothing to read."""
+    contexts = [state["passages"]] if state["passages"] or runtime.context.answer != "concat" else []
+    return answer_branches(state, "answer", runtime.context, contexts) or "no passage"
 
 
-def to_short_answer(state: RAGState, options: AdaptiveOptions) -> Goto:
-    """Route: a reasoning is read by a turn of its own."""
-    if options.answer != "reason":
-        return "short already"
-    return short_answers(state, "short_answer", "answer") or "short already"
+def to_short_answer(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route:
+    """Route: a second turn reads the answer off each reasoning."""
+    reasoned = draft_branches(state, "answer", "short_answer") if runtime.context.answer == "reason" else []
+    return reasoned or "short already"
 
 
 def falls_back(state: RAGState, options: AdaptiveOptions) -> bool:
@@ -119,107 +82,63 @@ def falls_back(state: RAGState, options: AdaptiveOptions) -> bool:
     return options.fallback and bool(state["passages"])
 
 
-def to_fallback(state: RAGState, options: AdaptiveOptions) -> Goto:
+def to_fallback(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route:
     """Route: Unknown sends each passage to Post-Fusion."""
-    if state["status"] == "answered" or not falls_back(state, options):
+    if is_answered(state) or not falls_back(state, runtime.context):
         return "answered"
-    return branches(state, "post_fusion", options, contexts=one_by_one(state["passages"]))
+    return answer_branches(state, "post_fusion", runtime.context, one_by_one(state["passages"]))
 
 
-def answer_step(parts: Parts[AdaptiveOptions]) -> Step[Branch, AdaptiveOptions]:
-    """Return the answer node, which asks in the style that the options in force name."""
-
-    def body(branch: Branch, context: Context[AdaptiveOptions]) -> Work:
-        style = STYLES[context.options.answer]
-        return answer_work(style, parts.models, parts.prompts, branch, context)
-
-    return Step("answer", body, parts.options)
-
-
-def build(parts: Parts[AdaptiveOptions]) -> CompiledGraph:
-    """Build `adaptive`: two small calls and one big one where the answer is known."""
-    options, models, prompts, retry = parts.options, parts.models, parts.prompts, parts.retry
-    context_filter = context_filter_step(parts.filters, models, prompts, options)
-    answer_vote = vote_step(
-        "answer_vote",
-        POOLS,
-        options,
-        falls_back=falls_back,
-        reader="short_answer",
-    )
-
-    graph = draft(parts)
-    add_begin(graph, parts)
-    add_judgement(graph, parts, given="augment")
-    graph.add_node("direct", parts.answers(DIRECT), retry_policy=retry)
-    again, second = second_look(parts, looks_again, to_second_look)
-    direct_vote = vote_step("direct_vote", "direct", options, falls_back=again)
-    graph.add_node("direct_vote", direct_vote)
-    add_rewriting(graph, parts)
-    add_blending(graph, parts, merge_strategy)
-    graph.add_node("trim", trim_step(options))
-    graph.add_node("filter_context", context_filter, retry_policy=retry)
-    graph.add_node("answer", answer_step(parts), retry_policy=retry)
-    graph.add_node("reasoned", join_step("reasoned", options))
-    graph.add_node("short_answer", parts.answers(SHORT_ANSWER), retry_policy=retry)
-    graph.add_node("answer_vote", answer_vote)
-    graph.add_node("post_fusion", parts.answers(POST_FUSION), retry_policy=retry)
-    graph.add_node("vote", vote_step("vote", "post_fusion", options))
-    graph.add_edge("direct", "direct_vote")
-    graph.add_conditional_edges(
-        "direct_vote",
-        Route(second, options),
-        {"answered": END, "not known": "rewrite", "not rewritten": "plan"},
-    )
-    graph.add_conditional_edges(
-        "plan",
-        Route(to_first_search, options),
-        {"question and claims": "retrieve", "nothing to retrieve": "augment"},
-    )
-    graph.add_edge("collect", "trim")
-    graph.add_edge("trim", "filter_context")
-    graph.add_conditional_edges(
-        "filter_context",
-        Route(to_answer, options),
-        {"answer": "answer", "no passage": "answer_vote"},
-    )
-    graph.add_edge("answer", "reasoned")
-    graph.add_conditional_edges(
-        "reasoned",
-        Route(to_short_answer, options),
-        {"reasoning": "short_answer", "short already": "answer_vote"},
-    )
-    graph.add_edge("short_answer", "answer_vote")
-    graph.add_conditional_edges(
-        "answer_vote",
-        Route(to_fallback, options),
-        {"answered": END, "unknown": "post_fusion"},
-    )
-    graph.add_edge("post_fusion", "vote")
-    graph.add_edge("vote", END)
-    return finish(graph, "adaptive", parts)
+def calls(o: AdaptiveOptions) -> tuple[int, int]:
+    """Return the calls per question: the proxy's, the texts, two turns per set, and the answers."""
+    least, most = slimplm.small_calls(o)
+    texts = sum(one != "question" for one in o.queries) + o.hops - 1 + o.knowledge_filter
+    sets = len(o.queries) + (o.max_rewrites + o.max_claims) * o.rewrite
+    asked = (1 + (o.answer == "reason") + o.question_judge + o.fallback * o.k * sets) * o.samples
+    return least + o.samples, most + texts + 2 * sets * o.knowledge_filter + (o.filter == "llm") + asked
 
 
-METHOD = Method(
-    name="adaptive",
+@method(
+    "adaptive",
     summary="All four papers' parts in one graph; each can be switched off.",
     paper="SlimPLM, BlendFilter, FILCO, Post-fusion as Fallback",
-    when=(
-        "As a laboratory: every part of the four papers, each of which can be switched off. "
-        "Start with all of it, look at the trace, switch off what does not earn its calls."
-    ),
-    best="p, and 2 small",
-    worst="9 + hops + 2·(claims + rewrites) + 5p + 2k'·p, and 2 + gate_samples + claims small",
+    when="As a laboratory: start with all of it, look at the trace, switch off what does not earn its calls.",
+    calls=calls,
     options=AdaptiveOptions,
-    build=build,
-    roles=asked_roles,
-    prompts={
-        **PROXY_PROMPTS,
-        **AUGMENT_PROMPTS,
-        **KNOWLEDGE_PROMPTS,
-        **SENTENCE_PROMPTS,
-        **REFERENCE_PROMPTS,
-        **GENERATE_PROMPTS,
-        **answer_prompts("direct", "concat", "post_fusion"),
-    },
+    state=AdaptiveState,
+    prompts={**slimplm.slimplm.prompts, **blendfilter.blendfilter.prompts, **filco.filco.prompts},
 )
+def adaptive(graph: Graph, parts: Parts) -> None:
+    """Wire the proxy, the blended search, the filters, the answer and its fallback."""
+    slimplm.add_proxy(graph, parts, given="augment")
+    blendfilter.add_blending(graph, parts)
+    graph.add_node("trim", slimplm.trim)
+    graph.add_node("filter_context", filco.filters(parts.context_filter))
+    graph.add_node("choose_sentences", filco.choose_sentences(parts))
+    graph.add_node("filtered", join)
+    graph.add_node("answer", styled_answer_node(parts))
+    graph.add_node("reasoned", join)
+    graph.add_node("short_answer", answer_node(parts, "short_answer", "short_answer", round=2, values=draft_shown))
+    graph.add_node(
+        "answer_vote", vote_node("direct", "answer", "short_answer", reader="short_answer", continues=falls_back)
+    )
+    graph.add_node("post_fusion", answer_node(parts, "post_fusion", "post_fusion", round=3, one_passage=True))
+    graph.add_node("vote", vote_node("post_fusion"))
+    graph.add_conditional_edges(
+        "plan", blendfilter.to_first_search, {"each query": "retrieve", "nothing to search": "augment"}
+    )
+    graph.add_edge("collect", "trim")
+    graph.add_conditional_edges(
+        "trim", filco.to_filter, {"by score": "filter_context", "by a model": "choose_sentences"}
+    )
+    graph.add_edge("filter_context", "filtered")
+    graph.add_edge("choose_sentences", "filtered")
+    graph.add_conditional_edges("filtered", to_answer, {"each sample": "answer", "no passage": "answer_vote"})
+    graph.add_edge("answer", "reasoned")
+    graph.add_conditional_edges(
+        "reasoned", to_short_answer, {"each reasoning": "short_answer", "short already": "answer_vote"}
+    )
+    graph.add_edge("short_answer", "answer_vote")
+    graph.add_conditional_edges("answer_vote", to_fallback, {"answered": END, "unknown": "post_fusion"})
+    graph.add_edge("post_fusion", "vote")
+    graph.add_edge("vote", END)

@@ -1,102 +1,174 @@
-"""A conversation over any method: the follow-up is restated, the method answers, citations come along.
+"""A conversation over any method: messages in, an answer with citations out.
 
-    chat = build_chat("concat_pf", model="openai:gpt-4o-mini", retriever=retriever)
-    chat.invoke({"messages": [("user", "Who wrote it?")]})["messages"][-1].text
-
-The graph takes and gives `messages`: it stands behind LangGraph's Agent Server and Studio, as an
-agent's subagent, or in a graph of one's own.
+A follow-up ("and who wrote it?") is rewritten to stand alone before the method sees it, as in
+conversational retrieval: Elgohary et al. 2019 (CANARD), Anantha et al. 2021 (QReCC).
 """
 
 from __future__ import annotations
 
-import functools
-import logging
-from collections.abc import Mapping
-from typing import Any, cast, get_type_hints
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
-from langchain_core.messages import RemoveMessage, convert_to_messages
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, get_buffer_string, trim_messages
+from langchain_core.messages.content import create_citation
 from langchain_core.prompts import ChatPromptTemplate
-from langgraph.graph import END, START
-from langgraph.types import Checkpointer, RetryPolicy
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.constants import TAG_NOSTREAM
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.runtime import get_runtime
+from langgraph.types import Checkpointer
+from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.graphs.build import build_graph, part_of
-from ragweave.graphs.frame import MAX_CONCURRENCY, CompiledGraph, Draft, DrawnGraph
-from ragweave.graphs.method import Method
-from ragweave.nodes.conversation import (
-    NOTHING_NEW,
-    RESTATE,
-    as_asked_step,
-    is_answer,
-    question_of,
-    reply_step,
-    restate_step,
-    silent,
-    to_restate,
-    turn_step,
-)
-from ragweave.nodes.options import Options, at_least
-from ragweave.nodes.overrides import with_overrides
-from ragweave.nodes.step import Route
-from ragweave.state.chat import ChatInput, ChatOutput, ChatState
-from ragweave.tools.models import ChatModel, Models, chat_model
-
-_LOGGER = logging.getLogger("ragweave.graphs")
+from ragweave.graphs.base import Graph, Method, MethodGraph
+from ragweave.graphs.build import RETRY, build_graph
+from ragweave.nodes.ask import QUERY_TOKENS, Node, Parts, Prompt, Reply, model_node
+from ragweave.nodes.forms import Form
+from ragweave.nodes.options import Options
+from ragweave.nodes.read import phrase
+from ragweave.state import Candidate, Citation, Note, Status, Usage, add_usage, merge_notes
+from ragweave.tools.models.roles import ChatModel, Models
+from ragweave.tools.models.specs import chat_model
+from ragweave.tools.text.normalize import estimate_message_tokens
 
 HISTORY_TOKENS = 1_000
-"""Tokens of the conversation that a follow-up is restated with, unless said otherwise."""
-_LEAST_TOKENS = 4
-"""Of fewer, a message's role and marks leave none for what it says."""
-
-PROMPTS = {"restate": RESTATE}
+LONGEST = 400
+"""The most characters of a restated question; anything longer is not taken for one."""
 
 
-class ChatGraph(DrawnGraph[ChatOutput]):
-    """A compiled conversation.
+class ChatInput(TypedDict):
+    """A conversation's input; with a checkpointer, only the new messages."""
 
-    Every input asks something: a thread's last question is not asked again. A key of the input other
-    than `messages` is an error, but for those of an earlier output, given back whole; as a node of
-    another graph it is given all of that graph's state, and takes what it knows.
-    """
-
-    def _taken(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        known = _OF_STATE if given.keys() >= _OF_OUTPUT else {"messages"}
-        for key in given:
-            if key not in known:
-                raise UsageError(
-                    f"the input has a key {key!r}, and a conversation takes messages alone"
-                    f"{_INSTEAD.get(key, '')}"
-                )
-        check_asks(given)
-        return given
+    messages: Annotated[list[AnyMessage], add_messages]
 
 
-def check_asks(given: Mapping[str, Any]) -> None:
-    """Check that an input's messages ask something; a thread that goes on is given None instead.
+class Answered(TypedDict):
+    """The answer as a record, for an agent that uses the conversation as a subagent."""
 
-    Raises:
-        UsageError: There is no message of the user, or none behind the last answer, or it holds
-            something else than text, or no text.
-    """
-    raw = given.get("messages") or []
-    messages = convert_to_messages(raw if isinstance(raw, list) else [raw])
-    if messages and isinstance(messages[-1], RemoveMessage):
-        return  # an answer may be taken back, and what it answered is asked again
-    kinds = ["answer" if is_answer(one) else one.type for one in messages]
-    asked = max((at for at, kind in enumerate(kinds) if kind == "human"), default=-1)
-    if asked < 0 or "answer" in kinds[asked:]:
-        raise UsageError(NOTHING_NEW)
-    question_of(messages[asked])
+    question: str
+    answer: str
+    status: Status
+    citations: list[Citation]
+    sources: list[str]
+    """Titles of the passages, or their ids."""
+    usage: Usage
 
 
-_OF_OUTPUT = frozenset(get_type_hints(ChatOutput))
-_OF_STATE = _OF_OUTPUT | get_type_hints(ChatState).keys()
-"""What a thread's state or an earlier output holds, which may be given back whole."""
-_INSTEAD = {
-    "passages": "; build_graph(…) answers from given passages",
-    "answer_type": "; context={'answer_type': …} sets it for a run",
-    "question": ": the last message of the user is the question",
+class ChatOutput(ChatInput):
+    """A conversation's output: the messages, the answer at their end, and how it came about."""
+
+    question: str
+    """The question as the method was asked it."""
+    answer: str
+    status: Status
+    truncated: bool
+    passages: list[Document]
+    citations: list[Citation]
+    candidates: dict[str, Candidate]
+    usage: Annotated[Usage, add_usage]
+    structured_response: Answered
+    """What deepagents returns to the calling agent."""
+
+
+class ChatState(ChatOutput, total=False):
+    """The state of a conversation."""
+
+    notes: Annotated[list[Note], merge_notes]
+
+
+PROMPTS = {
+    "restate": ChatPromptTemplate(
+        [
+            (
+                "human",
+                "Rewrite the last question of a conversation so that it can be understood without the conversation: put "
+                "names in the place of words such as it, they or there, and add what was left out. Keep its language. Do "
+                "not answer it; write the question alone. A question that stands alone already is repeated as it is.\n\n"
+                "Conversation:\nUser: When was the lighthouse on Lake Orrin lit?\nAssistant: 1891\n"
+                "Last question: And who paid for it?\nRewritten: Who paid for the lighthouse on Lake Orrin?\n\n"
+                "Conversation:\n{history}\nLast question: {question}\nRewritten:",
+            )
+        ]
+    )
 }
+
+
+def turn(state: ChatState) -> dict[str, Any]:
+    """Take the user's last message as the question, and clear what the last turn left."""
+    last = state["messages"][-1] if state.get("messages") else None
+    if last is None or last.type != "human" or not str(last.text).strip():
+        raise UsageError("the last message must be a question from the user, in text")
+    return {"question": str(last.text).strip(), "usage": None, "notes": None}
+
+
+def history_of(state: ChatState) -> list[BaseMessage]:
+    """Return the turns before the question, the latest ones that fit."""
+    said = [one for one in state["messages"][:-1] if one.type in ("human", "ai") and str(one.text).strip()]
+    return trim_messages(said, max_tokens=HISTORY_TOKENS, token_counter=estimate_message_tokens, strategy="last")
+
+
+def restating(state: ChatState, _options: Options) -> Prompt[Form] | None:
+    """Ask for the question in a form that stands alone, as a first question already does."""
+    history = history_of(state)
+    if not history:
+        return None
+    shown = get_buffer_string(history, human_prefix="User", ai_prefix="Assistant")
+    earlier = [str(one.text) for one in reversed(history) if one.type == "human"]
+    values = {"question": state["question"], "history": shown, "earlier": earlier}
+    return Prompt("restate", values, max_tokens=QUERY_TOKENS, task="restate")
+
+
+@model_node("rewrite", restating)
+def restate(state: ChatState, reply: Reply[Form], _options: Options) -> dict[str, Any]:
+    """Take the first line; if there is none, or it is too long, the question stays as asked."""
+    said = phrase(reply.text, "rewritten", "question")
+    return {"question": said if 0 < len(said) <= LONGEST else state["question"]}
+
+
+def reply(state: ChatState) -> dict[str, Any]:
+    """Say the answer, with its citations as annotations of the text."""
+    titles = {str(one.id): str(one.metadata.get("title") or one.id) for one in state["passages"]}
+    citations = [
+        create_citation(
+            title=titles.get(quote["passage"]),
+            cited_text=quote["text"],
+            start_index=part["start"],
+            end_index=part["end"],
+            url=None,
+        )
+        for part in state["citations"]
+        for quote in part["quotes"]
+    ]
+    text: Any = {"type": "text", "text": state["answer"], **({"annotations": citations} if citations else {})}
+    record = Answered(
+        question=state["question"],
+        answer=state["answer"],
+        status=state["status"],
+        citations=state["citations"],
+        sources=list(dict.fromkeys(titles.values())),
+        usage=state["usage"],
+    )
+    return {"messages": [AIMessage(content=[text])], "structured_response": record}
+
+
+def _silent(node: Runnable[Any, Any], state_of: Callable[[ChatState], Any] = lambda state: state) -> Node:
+    """Return a node that runs another one, whose tokens no stream of messages shows: the reply is shown whole."""
+
+    def settings(config: RunnableConfig) -> RunnableConfig:
+        return {**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]}
+
+    def context() -> dict[str, Any]:
+        return {"context": get_runtime(Options).context} if isinstance(node, MethodGraph) else {}
+
+    def call(state: ChatState, config: RunnableConfig) -> Any:
+        return node.invoke(state_of(state), settings(config), **context())
+
+    async def acall(state: ChatState, config: RunnableConfig) -> Any:
+        return await node.ainvoke(state_of(state), settings(config), **context())
+
+    return RunnableLambda(call, acall, name=node.get_name())
 
 
 def build_chat(
@@ -104,135 +176,70 @@ def build_chat(
     *,
     model: str | ChatModel = "extractive",
     restater: str | ChatModel | None = None,
-    history_tokens: int = HISTORY_TOKENS,
-    prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
     checkpointer: Checkpointer = None,
     citations: bool = True,
+    prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
     **method: Any,
-) -> ChatGraph:
+) -> MethodGraph:
     """Build a conversation over a method.
 
-    The graph takes `{"messages": [...]}`; its output has the answer as the last message, a
-    LangChain `AIMessage` of standard content blocks with citations as annotations, and beside it
-    what the method gives: `answer`, `status`, `passages`, `citations`, `usage`, … `question` is
-    the question as it was restated. A stream of messages shows the answer alone, word by word.
+    The graph takes `{"messages": […]}`. Its output has the answer as the last message, an `AIMessage` with
+    citations as annotations, and beside it what the method gives; `question` is the question as it was
+    restated, and `structured_response` the answer as a record.
 
     Args:
-        name: Name of the method, or a `Method` of one's own.
+        name: The method, or its name.
         model: The model that answers, as for `build_graph`.
         restater: The model that restates follow-ups; None: `model`.
-        history_tokens: Most tokens of the conversation that a follow-up is restated with, the
-            latest turns first.
-        prompts: Prompt templates that replace those of the method, or `restate` (variables
-            `history`, `question`).
-        checkpointer: Where LangGraph keeps threads; None: every input brings its whole
-            conversation.
+        checkpointer: Where LangGraph keeps threads; None: every input brings its whole conversation.
         citations: Whether the sentences that support the answer are cited.
-        **method: More arguments of `build_graph`: `retriever`, other models, the method's options.
+        prompts: Templates by name, instead of the method's, or `restate` (variables `history`, `question`).
+        **method: More arguments of `build_graph`.
 
     Raises:
-        UsageError: As `build_graph`, or `history_tokens` is no whole number above 3.
+        UsageError: As `build_graph`.
         MissingExtraError: A model's packages are not installed.
 
     Example:
-        >>> chat = build_chat("concat", model="extractive?similarity=lexical",
-        ...                   retriever=my_retriever)
-        >>> chat.invoke({"messages": [("user", "How many moons has Mars?")]})["answer"]
+        >>> chat = build_chat("concat", model=model, retriever=retriever)
+        >>> chat.invoke({"messages": [("user", "How many moons has Mars?")]})["messages"][-1].text
         'two'
     """
-    answering = chat_model(model)
-    given = dict(prompts or {})
-    own = {name: given.pop(name) for name in tuple(given) if name in PROMPTS}
-    graph = build_graph(name, model=answering, prompts=given, citations=citations, **method)
-    return chat_over(
-        graph,
-        answering if restater is None else chat_model(restater),
-        history_tokens=history_tokens,
-        restate=with_overrides(PROMPTS, own)["restate"],
-        checkpointer=checkpointer,
-        retry_policy=method.get("retry_policy"),
-    )
+    answering, own = chat_model(model), dict(prompts or {})
+    restate_prompt = own.pop("restate", PROMPTS["restate"])
+    graph = build_graph(name, model=answering, prompts=own, citations=citations, **method)
+    return chat_over(graph, chat_model(restater or answering), prompt=restate_prompt, checkpointer=checkpointer)
 
 
 def chat_over(
-    graph: CompiledGraph,
+    graph: MethodGraph,
     restater: ChatModel,
     *,
-    history_tokens: int = HISTORY_TOKENS,
-    restate: ChatPromptTemplate = RESTATE,
+    prompt: ChatPromptTemplate | str = PROMPTS["restate"],
     checkpointer: Checkpointer = None,
-    retry_policy: RetryPolicy | None = None,
-) -> ChatGraph:
+) -> MethodGraph:
     """Put a compiled method into a conversation; a run's context sets the method's options.
 
     Args:
         graph: The compiled method, without a checkpointer of its own.
-        restater: The model that restates follow-ups; where it is a trained part, which can't,
-            they are asked as they are, noted `restate_unable`.
-        history_tokens: Most tokens of the conversation that it sees.
-        restate: Its prompt.
+        restater: The model that restates follow-ups.
+        prompt: Its prompt.
         checkpointer: Where LangGraph keeps threads.
-        retry_policy: Which errors of restating are tried again; None: as `build_graph` has it.
-
-    Raises:
-        UsageError: `history_tokens` is no whole number above 3.
     """
-    at_least("history_tokens", history_tokens, _LEAST_TOKENS)
-    if graph.builder.context_schema is None:
-        raise UsageError("a conversation needs a method's graph, as build_graph makes it")
-    options = cast("Options", graph.builder.context_schema())
-    method, retry = str(graph.get_name()), retry_policy or Models(answer=restater).retry
-
-    chat = Draft(
-        ChatState,
-        context_schema=type(options),
-        input_schema=ChatInput,
-        output_schema=ChatOutput,
+    template = ChatPromptTemplate.from_template(prompt) if isinstance(prompt, str) else prompt
+    parts = Parts(models=Models(answer=restater), prompts={"restate": template})
+    method = graph.get_name()
+    chat: Graph = StateGraph(
+        ChatState, context_schema=graph.context_schema, input_schema=ChatInput, output_schema=ChatOutput
     )
-    restating = (
-        restate_step(restater, restate, options, history_tokens)
-        if _can_restate(restater)
-        else as_asked_step(options)
-    )
-    chat.add_node("turn", turn_step(options))
-    chat.add_node("restate", restating, retry_policy=retry)
-    chat.add_node(method, silent(graph))
-    chat.add_node("reply", reply_step(options))
+    chat.set_node_defaults(retry_policy=RETRY)
+    chat.add_node("turn", turn)
+    chat.add_node("restate", _silent(restate(parts)))
+    chat.add_node(method, _silent(graph, lambda state: {"question": state["question"]}))
+    chat.add_node("reply", reply)
     chat.add_edge(START, "turn")
-    chat.add_conditional_edges(
-        "turn",
-        Route(to_restate(history_tokens), options),
-        {"follow-up": "restate", "first question": method},
-    )
+    chat.add_edge("turn", "restate")
     chat.add_edge("restate", method)
     chat.add_edge(method, "reply")
     chat.add_edge("reply", END)
-
-    compiled = chat.compile(checkpointer=checkpointer, name="chat")
-    drawn = ChatGraph(**vars(compiled))
-    return drawn.with_config({"max_concurrency": MAX_CONCURRENCY})
-
-
-def restater_of(answering: ChatModel, other: ChatModel | None) -> ChatModel:
-    """Return the model that restates follow-ups: the other one where only that can."""
-    if other is None or part_of(other) is not None or part_of(answering) is None:
-        return answering
-    return other
-
-
-def _can_restate(restater: ChatModel) -> bool:
-    part = part_of(restater)
-    if part is not None:
-        _warn(part.folder, part.role)
-    return part is None
-
-
-@functools.cache
-def _warn(folder: str, role: str) -> None:
-    """Warn once: a server builds its graph for each run."""
-    _LOGGER.warning(
-        "%s: is a trained %s and cannot restate follow-ups: they are asked as they are; name "
-        "another model to restate them (--proxy; in Python: restater)",
-        folder,
-        role,
-    )
+    return MethodGraph(**vars(chat.compile(checkpointer=checkpointer, name="chat")))

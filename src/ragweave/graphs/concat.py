@@ -1,41 +1,50 @@
 """Concat: the question and all passages in one prompt. One call.
 
 Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback Improves Retrieval
-Augmented Generation with LLMs), section 3.2.1, equation 1.
+Augmented Generation with LLMs), section 3.2.1, equation 1: `a = LLM(q, p1 … pk)`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from langgraph.graph import END
+from langgraph.runtime import Runtime
 
-from ragweave.graphs.fragments import single_round, together
-from ragweave.graphs.frame import CompiledGraph, Parts
-from ragweave.graphs.method import FUSION, Method, answer_prompts
-from ragweave.nodes.answer import AnswerStep
-from ragweave.nodes.options import FusionOptions
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConcatOptions(FusionOptions):
-    """Options of `concat`."""
+from ragweave.graphs.base import Graph, method
+from ragweave.nodes.answer import answer_branches, answer_node, together
+from ragweave.nodes.ask import Parts
+from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.vote import vote_node
+from ragweave.state import RAGState
 
 
-def build(parts: Parts[ConcatOptions]) -> CompiledGraph:
-    """Build `concat`: `a = LLM(q, p1 … pk)`."""
-    return single_round(parts, AnswerStep("concat", "concat"), together)
+class FusionOptions(Options):
+    """Options of the methods of Liu et al. 2024."""
+
+    own_paper = "post_fusion"
 
 
-METHOD = Method(
-    name="concat",
+def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
+    """Route: one branch per sample over all passages; without any the answer is Unknown."""
+    return answer_branches(state, "concat", runtime.context, together(state["passages"])) or "no passage"
+
+
+@method(
+    "concat",
     summary="All passages in one prompt.",
-    paper=FUSION,
-    when=(
-        "The everyday choice where calls are dear: one prompt, one call. It may say Unknown "
-        "though the answer stands in a passage."
-    ),
-    best="p",
-    worst="2p",
-    options=ConcatOptions,
-    build=build,
-    prompts=answer_prompts("concat"),
+    paper="Liu et al. 2024, Post-fusion as Fallback",
+    when="The everyday choice where calls are expensive. It may say Unknown although a passage holds the answer.",
+    calls=lambda o: (o.samples, o.samples),
+    options=FusionOptions,
 )
+def concat(graph: Graph, parts: Parts) -> None:
+    """Wire begin → retrieve → collect → concat → vote."""
+    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("collect", collect_node())
+    graph.add_node("concat", answer_node(parts, "concat", "concat"))
+    graph.add_node("vote", vote_node("concat"))
+    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
+    graph.add_edge("retrieve", "collect")
+    graph.add_conditional_edges("collect", to_answer, {"each sample": "concat", "no passage": "vote"})
+    graph.add_edge("concat", "vote")
+    graph.add_edge("vote", END)

@@ -1,57 +1,52 @@
-"""Direct prompting: `M(q)`, or `M(q, R(q, k))` with `retrieve=True`. One call."""
+"""Direct prompting: the question alone, or with `retrieve=True` over the passages found. One call.
+
+Source: the baseline of all papers. SlimPLM's and BlendFilter's few-shot forms are not in this file.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from langgraph.graph import END
+from langgraph.runtime import Runtime
+from pydantic import Field
 
-from ragweave.graphs.fragments import single_round
-from ragweave.graphs.frame import CompiledGraph, Parts
-from ragweave.graphs.method import Method, answer_prompts
-from ragweave.nodes.answer import AnswerStep
-from ragweave.nodes.blending import SHOT_PROMPTS
-from ragweave.nodes.shots import ShotOptions, unreasoned
-from ragweave.nodes.wording import variants
+from ragweave.graphs.base import Graph, method
+from ragweave.nodes.answer import answer_node, each_sample
+from ragweave.nodes.ask import Parts
+from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.vote import vote_node
+from ragweave.state import RAGState
 
 
-@dataclass(frozen=True, kw_only=True)
-class DirectOptions(ShotOptions):
+class DirectOptions(Options):
     """Options of `direct`."""
 
-    retrieve: bool = False
-    """Whether to retrieve passages and answer from them."""
+    retrieve: bool = Field(False, description="Whether to retrieve passages and answer from them.")
 
 
-def build(parts: Parts[DirectOptions]) -> CompiledGraph:
-    """Build `direct`: ask once, without passages unless they are retrieved or given."""
-    answer = AnswerStep(
-        "direct",
-        "direct_passages",
-        closed_template="direct",
-        shot_templates=("direct_shots", "direct_shots_closed"),
-        values=unreasoned,
-    )
-    return single_round(
-        parts,
-        answer,
-        lambda passages, _options: [list(passages)],
-        lambda options: options.retrieve,
-    )
+def to_search(state: RAGState, runtime: Runtime[DirectOptions]) -> Route:
+    """Route: search only where it was asked for."""
+    return to_retrieval(state) if runtime.context.retrieve else "no search"
 
 
-METHOD = Method(
-    name="direct",
+@method(
+    "direct",
     summary="Ask the model, without retrieval unless retrieve=True.",
-    paper="baseline of all four papers",
-    when=(
-        "To know what the model knows by itself: the baseline of any comparison. With "
-        "`retrieve=True` it is the plainest RAG there is."
-    ),
-    best="p",
-    worst="2p",
+    paper="the baseline of all papers",
+    when="To know what the model knows by itself. With retrieve=True it is the plainest RAG there is.",
+    calls=lambda o: (o.samples, o.samples),
     options=DirectOptions,
-    build=build,
-    prompts={
-        **answer_prompts("direct", "direct_passages"),
-        **variants(SHOT_PROMPTS, "direct_shots", "direct_shots_closed"),
-    },
 )
+def direct(graph: Graph, parts: Parts) -> None:
+    """Wire one call: begin → (retrieve →) collect → direct → vote."""
+    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("collect", collect_node())
+    graph.add_node("direct", answer_node(parts, "direct", "direct_passages", closed_book="direct"))
+    graph.add_node("vote", vote_node("direct"))
+    graph.add_conditional_edges(
+        "begin", to_search, {"each query": "retrieve", "passages given": "collect", "no search": "collect"}
+    )
+    graph.add_edge("retrieve", "collect")
+    graph.add_conditional_edges("collect", each_sample("direct"), {"each sample": "direct"})
+    graph.add_edge("direct", "vote")
+    graph.add_edge("vote", END)

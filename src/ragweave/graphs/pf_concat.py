@@ -6,73 +6,52 @@ Augmented Generation with LLMs), section 3.3 and figure 2, lower half.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from langgraph.graph import END
+from langgraph.runtime import Runtime
 
-from ragweave.graphs.fragments import add_question_retrieval, one_by_one
-from ragweave.graphs.frame import CompiledGraph, Parts, draft, finish
-from ragweave.graphs.method import FUSION, Method, answer_prompts
-from ragweave.nodes.answer import AnswerStep, branches
-from ragweave.nodes.context_filter import answers_of, sift_step
-from ragweave.nodes.options import FusionOptions, Options
-from ragweave.nodes.step import Goto, Route
-from ragweave.nodes.vote import vote_step
-from ragweave.state import RAGState
-
-
-@dataclass(frozen=True, kw_only=True)
-class PfConcatOptions(FusionOptions):
-    """Options of `pf_concat`."""
+from ragweave.graphs.base import Graph, method
+from ragweave.graphs.concat import FusionOptions
+from ragweave.graphs.post_fusion import to_answers
+from ragweave.nodes.answer import answer_branches, answer_node, candidates_shown
+from ragweave.nodes.ask import Parts
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.vote import answers_of, pool_of, vote_node
+from ragweave.state import UNKNOWN, RAGState
 
 
-def to_post_fusion(state: RAGState, options: Options) -> Goto:
-    """Route: a branch for each passage and sample; to `sift` where there are none."""
-    contexts = one_by_one(state["passages"])
-    return branches(state, "post_fusion", options, contexts=contexts) or "sift"
+def sift(state: RAGState) -> RAGState:
+    """Keep the passages that gave an answer; all of them if none did."""
+    answered = [one for one in pool_of(state, "post_fusion") if one["answer"] != UNKNOWN]
+    useful = {name for one in answered for name in one["passages"]}
+    return {"passages": [one for one in state["passages"] if one.id in useful]} if useful else {}
 
 
-def to_distiller(state: RAGState, options: Options) -> Goto:
-    """Route: candidates go to the distiller with their passages; without any, to the vote."""
-    hints = answers_of(state, "post_fusion")
-    if not hints:
-        return "all unknown"
-    return branches(state, "distill", options, contexts=[state["passages"]], hints=hints)
+def to_distiller(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
+    """Route: the candidates go to the distiller with their passages."""
+    hints = answers_of(pool_of(state, "post_fusion"))
+    return answer_branches(state, "distill", runtime.context, [state["passages"]], hints) if hints else "all unknown"
 
 
-def build(parts: Parts[PfConcatOptions]) -> CompiledGraph:
-    """Build `pf_concat`: k calls, and one more where any passage gave an answer."""
-    options = parts.options
-    post_fusion = AnswerStep("post_fusion", "post_fusion", one_passage=True)
-    distill = AnswerStep("distill", "distill", round=1)
-
-    graph = draft(parts)
-    add_question_retrieval(graph, parts)
-    graph.add_node("post_fusion", parts.answers(post_fusion), retry_policy=parts.retry)
-    graph.add_node("sift", sift_step("post_fusion", options))
-    graph.add_node("distill", parts.answers(distill), retry_policy=parts.retry)
-    graph.add_node("vote", vote_step("vote", ("post_fusion", "distill"), options))
-    graph.add_conditional_edges("collect", Route(to_post_fusion, options), ["post_fusion", "sift"])
+@method(
+    "pf_concat",
+    summary="Post-Fusion; then Concat as the distiller over what gave an answer.",
+    paper="Liu et al. 2024, Post-fusion as Fallback",
+    when="Where quality is worth k + 1 calls: passages without an answer are dropped, and candidates help to decide.",
+    calls=lambda o: (o.k * o.samples, (o.k + 1) * o.samples),
+    options=FusionOptions,
+)
+def pf_concat(graph: Graph, parts: Parts) -> None:
+    """Wire figure 2's lower half: k calls, and one more where any passage gave an answer."""
+    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("collect", collect_node())
+    graph.add_node("post_fusion", answer_node(parts, "post_fusion", "post_fusion", one_passage=True))
+    graph.add_node("sift", sift)
+    graph.add_node("distill", answer_node(parts, "distill", "distill", round=1, values=candidates_shown))
+    graph.add_node("vote", vote_node("post_fusion", "distill"))
+    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
+    graph.add_edge("retrieve", "collect")
+    graph.add_conditional_edges("collect", to_answers, {"each passage": "post_fusion", "no passage": "sift"})
     graph.add_edge("post_fusion", "sift")
-    graph.add_conditional_edges(
-        "sift", Route(to_distiller, options), {"all unknown": "vote", "candidates": "distill"}
-    )
+    graph.add_conditional_edges("sift", to_distiller, {"candidates": "distill", "all unknown": "vote"})
     graph.add_edge("distill", "vote")
     graph.add_edge("vote", END)
-    return finish(graph, "pf_concat", parts)
-
-
-METHOD = Method(
-    name="pf_concat",
-    summary="Post-Fusion; then Concat as the distiller over what gave an answer.",
-    paper=FUSION,
-    when=(
-        "Where quality is worth k + 1 calls on each question: passages that gave no answer "
-        "are dropped, and the candidates help to decide."
-    ),
-    best="k·p",
-    worst="2·(k + 1)·p",
-    options=PfConcatOptions,
-    build=build,
-    prompts=answer_prompts("post_fusion", "distill"),
-)

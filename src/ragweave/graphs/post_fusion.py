@@ -1,42 +1,44 @@
-"""Post-Fusion: each passage is asked alone, a majority vote decides. k calls, side by side.
+"""Post-Fusion: one call per passage, then a majority vote. k calls, in parallel.
 
 Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback Improves Retrieval
-Augmented Generation with LLMs), section 3.2.1, equation 2.
+Augmented Generation with LLMs), section 3.2.1, equation 2: `a_i = LLM(q, p_i)`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from langgraph.graph import END
+from langgraph.runtime import Runtime
 
-from ragweave.graphs.fragments import one_by_one, single_round
-from ragweave.graphs.frame import CompiledGraph, Parts
-from ragweave.graphs.method import FUSION, Method, answer_prompts
-from ragweave.nodes.answer import AnswerStep
-from ragweave.nodes.options import FusionOptions
-
-
-@dataclass(frozen=True, kw_only=True)
-class PostFusionOptions(FusionOptions):
-    """Options of `post_fusion`."""
+from ragweave.graphs.base import Graph, method
+from ragweave.graphs.concat import FusionOptions
+from ragweave.nodes.answer import answer_branches, answer_node, one_by_one
+from ragweave.nodes.ask import Parts
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.vote import vote_node
+from ragweave.state import RAGState
 
 
-def build(parts: Parts[PostFusionOptions]) -> CompiledGraph:
-    """Build `post_fusion`: `a_i = LLM(q, p_i)`, then the answer that most passages give."""
-    answer = AnswerStep("post_fusion", "post_fusion", one_passage=True)
-    return single_round(parts, answer, one_by_one)
+def to_answers(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
+    """Route: a branch for each passage and sample."""
+    return answer_branches(state, "post_fusion", runtime.context, one_by_one(state["passages"])) or "no passage"
 
 
-METHOD = Method(
-    name="post_fusion",
+@method(
+    "post_fusion",
     summary="Each passage alone, then a majority vote.",
-    paper=FUSION,
-    when=(
-        "Where passages are long or distract from one another, and k calls a question are "
-        "acceptable. A wrong majority can vote a right answer down."
-    ),
-    best="k·p",
-    worst="2k·p",
-    options=PostFusionOptions,
-    build=build,
-    prompts=answer_prompts("post_fusion"),
+    paper="Liu et al. 2024, Post-fusion as Fallback",
+    when="Where passages are long or distract from one another. A wrong majority can vote a right answer down.",
+    calls=lambda o: (o.k * o.samples, o.k * o.samples),
+    options=FusionOptions,
 )
+def post_fusion(graph: Graph, parts: Parts) -> None:
+    """Wire begin → retrieve → collect → post_fusion (one branch per passage) → vote."""
+    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("collect", collect_node())
+    graph.add_node("post_fusion", answer_node(parts, "post_fusion", "post_fusion", one_passage=True))
+    graph.add_node("vote", vote_node("post_fusion"))
+    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
+    graph.add_edge("retrieve", "collect")
+    graph.add_conditional_edges("collect", to_answers, {"each passage": "post_fusion", "no passage": "vote"})
+    graph.add_edge("post_fusion", "vote")
+    graph.add_edge("vote", END)

@@ -1,396 +1,375 @@
 """The model step: the one place that calls a chat model.
 
-A node that asks a model is two pure functions: state → prompt, reply → update. This step chooses
-the model by role, makes the prompt fit by dropping passages, makes the call (sync or async, from
-one body), and counts its tokens. Retries and backoff are LangGraph's, by the node's retry policy.
+A model node is two pure functions, from the state to a prompt and from the reply to an update:
+
+    def grading(state: Grading, options: CragOptions) -> Prompt[Grade]:
+        return Prompt("grade", {"question": state["question"]}, [state["passage"]], form=Grade)
+
+    @model_node("judge", grading)
+    def grade(state: Grading, reply: Reply[Grade], options: CragOptions) -> CragState:
+        return {"grades": {str(state["passage"].id): reply.form.grade if reply.form else "Ambiguous"}}
+
+    graph.add_node("grade", grade(parts))
+
+Between the two, this module chooses the model by role, makes the prompt fit, holds the reply to its
+form if the model can be held to one, and counts tokens. LangGraph retries (`set_node_defaults`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_core.documents import Document
-from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import BaseMessage
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.runtime import Runtime, get_runtime
 
-from ragweave.errors import PromptTooLongError
-from ragweave.nodes.model_context import budget_of, learnt_context, tokens_left
+from ragweave.errors import PromptTooLongError, UsageError
+from ragweave.nodes import read
+from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.nodes.replies import bare_text
-from ragweave.nodes.reply_form import (
-    FormOf,
-    before_stops,
-    form_settings,
-    held_tokens,
-    length_settings,
-    read_form,
-    was_cut,
-)
-from ragweave.nodes.sampling import call_sampling, decodes_greedily, seed_settings
-from ragweave.nodes.step import Call, Context, StateT, Step, Work
-from ragweave.state import Update, Usage
-from ragweave.state.passages import best_first
-from ragweave.tools.models import ChatModel, Models, Role
-from ragweave.tools.models.forms import cut_reply
-from ragweave.tools.models.ollama import as_ollama_options
-from ragweave.tools.models.roles import checked_reply, with_own_stops
-from ragweave.tools.models.tasks import Task, attach, numbered, task_passages
-from ragweave.tools.models.thinking import takes_stop
+from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, lowest_ranked, no_usage, note, running
+from ragweave.tools.bindings import unbound
+from ragweave.tools.filters.scored import ContextFilter
+from ragweave.tools.models import calls, replies
+from ragweave.tools.models.roles import Models, Role
+from ragweave.tools.models.tasks import KEY, TaskName, task_passages
 from ragweave.tools.prices import price_of
-from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
-from ragweave.tools.text.reply import bounded, reply_text, reported_tokens
+from ragweave.tools.scorers.specs import LogprobScorer
+from ragweave.tools.text.normalize import estimate_message_tokens
 from ragweave.tools.text.untrusted import render_passages
 
-_LOGGER = logging.getLogger("ragweave.nodes")
+SHORT_TOKENS, VERDICT_TOKENS, QUERY_TOKENS, PASSAGE_TOKENS, REASONING_TOKENS = 64, 32, 128, 256, 384
+"""Reply limits in tokens. Small models tend to run on, which only costs time."""
 
-Templates = Mapping[str, ChatPromptTemplate]
-"""Prompt templates by name."""
+_LOGGER = logging.getLogger("ragweave")
 
-
-@dataclass(frozen=True)
-class Prompt:
-    """What a node asks a model: rendered late, so that passages can be dropped to fit."""
-
-    template: ChatPromptTemplate
-    task: Task
-    values: Mapping[str, Any] = field(default_factory=dict)
-    """The template's variables, all but `passages`."""
-    passages: Sequence[Document] = ()
-    """Passages in prompt order; `metadata["rank"]` says which to drop first."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of this call, such as `temperature`; None leaves one to the model, whatever a paper's
-    profile says."""
-    render: Callable[[Sequence[Document]], str] = render_passages
-    form: FormOf | None = None
-    """The form of the reply, where it has one that `Options.constrain` may hold it to."""
-    reply_tokens: int | None = None
-    """Most tokens that the reply needs, also more than the default of the option `reply_tokens`;
-    None: that option alone is the limit."""
-    cuttable: str = ""
-    """Name of the variable whose text may be cut at its end to fit; "": none."""
-
-    def messages(self, passages: Sequence[Document]) -> list[BaseMessage]:
-        """Render the prompt with `passages`, the task attached to its last message."""
-        messages = self.template.format_messages(**self.values, passages=self.render(passages))
-        task: Task = {**self.task, "passages": task_passages(passages)}
-        return [*messages[:-1], attach(messages[-1], task)]
-
-    def cut_by(self, tokens: int) -> Prompt | None:
-        """Return the prompt with at most so many tokens less of what may be cut; None: nothing is.
-
-        A token has two characters or more.
-        """
-        text = str(self.values.get(self.cuttable, ""))
-        if len(text) < 2:
-            return None
-        kept = text[: max(len(text) - 2 * tokens, 0)] or "…"
-        return replace(self, values={**self.values, self.cuttable: kept})
+FormT = TypeVar("FormT", bound=Form)
+StateT = TypeVar("StateT", bound=Mapping[str, Any])
+Prompts: TypeAlias = Mapping[str, ChatPromptTemplate]
+Node: TypeAlias = Runnable[Any, Any]
+Retriever: TypeAlias = Runnable[str, list[Document]]
 
 
-@dataclass(frozen=True)
-class FittedPrompt:
-    """A prompt as it is sent, and the passages that had to go."""
+class StateNode(Protocol):
+    """A plain LangGraph node that takes a runtime."""
 
-    messages: list[BaseMessage]
-    passages: list[Document]
-    dropped: list[Document]
-
-
-def fit(
-    prompt: Prompt, budget: int | None, count: Callable[[Sequence[BaseMessage]], int]
-) -> FittedPrompt:
-    """Render `prompt` within `budget` tokens, dropping passages from the lowest rank up.
-
-    What the prompt allows to be cut is cut first. Passages keep their order. Where even one passage
-    does not fit, none is left and the caller decides; a prompt without passages that does not fit is
-    the caller's mistake.
-
-    Args:
-        prompt: The prompt.
-        budget: Most tokens of the messages; None: no limit.
-        count: Counts the tokens of messages.
-
-    Raises:
-        PromptTooLongError: The prompt is over the budget without any passage.
-    """
-    kept = list(prompt.passages)
-    dropped: list[Document] = []
-    while True:
-        messages = prompt.messages(kept)
-        if budget is None or (size := count(messages)) <= budget:
-            return FittedPrompt(messages, kept, dropped)
-        if shorter := prompt.cut_by(size - budget):
-            prompt = shorter
-            continue
-        if not kept:
-            raise PromptTooLongError(
-                f"the prompt takes about {size} tokens without any passage, and {budget} fit: "
-                f"shorten the question or raise prompt_tokens"
-            )
-        dropped.append(kept.pop(best_first(kept)[-1]))
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What a model replied."""
-
-    text: str
-    """The reply's text, bounded (`MAX_REPLY`); empty where the model said nothing or no passage
-    fitted."""
-    passages: Sequence[Document]
-    """The passages that stood in the prompt."""
-    message: BaseMessage | None = None
-    """The message itself; None where no call was made."""
-    prompt: Prompt | None = None
-    """What was asked; None where no call was made."""
-
-
-PromptOf = Callable[[StateT, OptionsT], Prompt]
-UpdateOf = Callable[[StateT, Reply, Context[OptionsT]], Update]
+    def __call__(self, state: RAGState, *, runtime: Runtime[Any]) -> RAGState:
+        """Return the node's update."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question(Generic[StateT, OptionsT]):
-    """A model question: its node's name, the role that answers, and how its prompt is made."""
+class Parts:
+    """What a method is built from."""
+
+    models: Models
+    prompts: Prompts = field(default_factory=dict)
+    retriever: Retriever | None = None
+    second_retriever: Retriever | None = None
+    """Where CRAG searches again."""
+    context_filter: ContextFilter | None = None
+    """The caller's filter object (FILCO)."""
+    scorer: LogprobScorer | None = None
+    """Scores outputs for CXMI."""
+    judge_scorer: LogprobScorer | None = None
+    """Reads the judge by log-probabilities (SlimPLM)."""
+    embeddings: Embeddings | None = None
+    """Finds the nearest training questions (SKR-KNN)."""
+
+
+@dataclass(frozen=True)
+class Prompt(Generic[FormT]):
+    """What a node asks. It is rendered late, so that passages can be dropped to make it fit."""
 
     name: str
-    role: Role
-    prompt: PromptOf[StateT, OptionsT]
+    """The template's name; in a paper's words it is `NAME@PAPER` if there is one."""
+    values: Mapping[str, Any]
+    """The template's variables, except `passages`."""
+    passages: Sequence[Document] = ()
+    show: Callable[[Sequence[Document]], str] = render_passages
+    form: type[FormT] | None = None
+    max_tokens: int | None = None
+    """The step's own reply limit; `reply_tokens` still holds."""
+    task: TaskName = "answer"
+    """The kind of step, for the embedded `extractive` model."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of this call, such as a temperature."""
+    stop: Sequence[str] = ()
+    is_answered: Callable[[str], bool] = lambda _text: True
+    """Whether a reply reaches an answer; one that does not is asked for the answer alone (`ask_again`)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ask(Question[StateT, OptionsT]):
-    """A model question with what becomes of the reply: a node's two pure functions.
+@dataclass(frozen=True)
+class Reply(Generic[FormT]):
+    """What a model replied."""
 
-    `update` gets the state, the reply and a context, which holds the options in force and takes
-    notes: `context.note("step_unparsed")`.
-    """
-
-    update: UpdateOf[StateT, OptionsT]
-
-    def step(self, models: Models, options: OptionsT) -> Step[StateT, OptionsT]:
-        """Return the node that asks `models` this question."""
-
-        def body(state: StateT, context: Context[OptionsT]) -> Work:
-            return ask(self, models, state, context)
-
-        return Step(self.name, body, options)
+    text: str = ""
+    """Its text without thoughts; empty if the model said nothing or was not asked."""
+    form: FormT | None = None
+    """The prompt's form, filled in; None if the reply could not be read."""
+    passages: Sequence[Document] = ()
+    """The passages that stood in the prompt."""
+    message: BaseMessage | None = None
+    """The message itself, for its log-probabilities."""
 
 
-def ask(
-    question: Ask[StateT, OptionsT], models: Models, state: StateT, context: Context[OptionsT]
-) -> Work:
-    """Ask once: prompt, call, update. The body of a model step, also for use inside a longer one."""
-    reply = yield from reply_to(question, models, state, context)
-    return question.update(state, reply, context)
-
-
-def reply_to(
-    question: Question[StateT, OptionsT],
-    models: Models,
-    state: StateT,
-    context: Context[OptionsT],
-) -> Generator[Call, Any, Reply]:
-    """Ask once and return the reply; its usage, and what was dropped or empty, go to `context`.
-
-    What our estimate takes for short enough may be too long by the model's own count: it is asked
-    with fewer passages then. Where no passage fits the prompt the model is not asked: the reply is
-    empty.
-
-    Raises:
-        UsageError: The model replies with something that is no message.
-        PromptTooLongError: The prompt is too long: without any passage by our estimate, or with one
-            by the model's own count.
-    """
-    model = models.by_role(question.role)
-    yield from learnt_context(model)
-    prompt = question.prompt(state, context.options)
-    dropped: list[Document] = []
-    while True:
-        fitted = fit(prompt, budget_of(model, context.options), estimate_message_tokens)
-        dropped += fitted.dropped
-        if dropped and not fitted.passages:
-            reply = Reply("", [])
-            break
-        try:
-            reply = yield from _asked(question, model, prompt, fitted, state, context)
-            break
-        except (PromptTooLongError, ContextOverflowError):
-            if len(fitted.passages) < 2:
-                raise
-        prompt, lost = _with_fewer(prompt, fitted.passages)
-        dropped += lost
-    if dropped:
-        ids = [doc.id for doc in dropped]
-        context.note("passages_dropped", dropped=ids, kept=len(fitted.passages))
-    return reply
-
-
-def _with_fewer(prompt: Prompt, passages: Sequence[Document]) -> tuple[Prompt, list[Document]]:
-    """Return a prompt without a fifth of its passages, of the lowest rank, and those."""
-    kept = set(best_first(passages)[: len(passages) * 4 // 5])
-    left = [doc for index, doc in enumerate(passages) if index in kept]
-    lost = [doc for index, doc in enumerate(passages) if index not in kept]
-    return replace(prompt, passages=left), lost
-
-
-def _asked(
-    question: Question[StateT, OptionsT],
-    model: ChatModel,
-    prompt: Prompt,
-    fitted: FittedPrompt,
-    state: StateT,
-    context: Context[OptionsT],
-) -> Generator[Call, Any, Reply]:
-    """Make the call of a prompt that fits, and return the reply."""
-    form = prompt.form(fitted.passages) if prompt.form else None
-    held = yield from form_settings(model, form, context.options)
-    settings = {**call_sampling(question.role, prompt.settings, model, context.options), **held}
-    sample = state.get("sample", 0)
-    settings = with_own_stops(model, settings | seed_settings(model, settings, sample))
-    stops = [] if takes_stop(model) else settings.pop("stop", [])
-    left = tokens_left(model, fitted.messages)
-    wanted = _wanted(held_tokens(prompt.reply_tokens, form, held), left, context.options)
-    config = _labelled(question, state, context.config)
-    drawn = 0 if decodes_greedily(model, settings) else sample
-    messages = numbered(fitted.messages, drawn)
-
-    def call() -> Call:
-        limit = length_settings(model, wanted, settings, context.options, left)
-        # the limit holds `max_tokens`, by the name that the model knows
-        others = {name: one for name, one in settings.items() if name != "max_tokens" or not limit}
-        sent = as_ollama_options(model, {**others, **limit})
-        return Call(model, messages, sent, config, rescue=cut_reply)
-
-    def spend(message: BaseMessage) -> None:
-        spent = _usage(question, model, fitted, message)
-        context.spend(spent)
-        _LOGGER.debug(
-            "%s asked the model of role %s: %d tokens in, %d out%s",
-            *(question.name, question.role, spent["input_tokens"], spent["output_tokens"]),
-            " (estimated)" if spent["estimated"] else "",
-        )
-
-    message = yield from _message(call, spend, model, context)
-    text = reply_text(message)
-    _note_cuts(model, message, text, context)
-    text = before_stops(read_form(text, form, settings), stops)
-    reply = Reply(bounded(text.strip()), fitted.passages, message, prompt)
-    if len(reply.text) < len(text.strip()):
-        context.note("reply_cut", characters=len(text.strip()))
-    if not reply.text:
-        context.note("empty_reply")
-    return reply
-
-
-def _message(
-    make: Callable[[], Call],
-    spend: Callable[[BaseMessage], None],
-    model: ChatModel,
-    context: Context[Any],
-) -> Generator[Call, Any, BaseMessage]:
-    """Make a call; make it once more where thoughts that no room was left for took up the reply.
-
-    That a model thinks may show in its first reply only. The first one stands where the longer one
-    does not fit the model's context.
+def model_node(
+    role: Role, prompt: Callable[[StateT, OptionsT], Prompt[FormT] | None]
+) -> Callable[[Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]], Callable[[Parts], Node]]:
+    """Make a node of `prompt` and of the decorated function, which turns the reply into an update.
 
     Args:
-        make: Returns the call, with room for thoughts once the model is known to have any.
-        spend: Counts what a reply cost.
-        model: The model.
-        context: Takes a note.
+        role: The role of the model that is asked.
+        prompt: From the state to the prompt. None means that there is nothing to ask: no model is
+            called, and the reply is empty.
     """
-    call = make()
-    message = checked_reply(model, (yield call))
-    spend(message)
-    text = reply_text(message)
-    longer = make() if was_cut(model, message, text) else call
-    if bare_text(text) or longer.settings == call.settings:
-        return message
-    try:
-        again = checked_reply(model, (yield longer))
-    except (PromptTooLongError, ContextOverflowError):
-        return message
-    spend(again)
-    context.note("asked_again")
-    return again
+
+    def decorate(update: Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]) -> Callable[[Parts], Node]:
+        def node(parts: Parts) -> Node:
+            made = _ModelNode(role, prompt, update, parts)
+            return RunnableLambda(made.call, made.acall, name=getattr(update, "__name__", role))
+
+        return node
+
+    return decorate
 
 
-def reply_again(
-    question: Question[StateT, OptionsT],
-    models: Models,
-    state: StateT,
-    context: Context[OptionsT],
-) -> Generator[Call, Any, Reply | None]:
-    """Ask for what a first reply lacks, as `reply_to` does, noted `asked_again`.
+@dataclass(frozen=True)
+class _ModelNode:
+    """A node that asks a model: its role, its two functions, and what it was built from."""
 
-    None where the prompt with that reply in it does not fit, by our estimate or by the model's own
-    count: the first reading stands then.
-    """
-    try:
-        reply = yield from reply_to(question, models, state, context)
-    except (PromptTooLongError, ContextOverflowError):
-        return None
-    if reply.message is None:
-        return None
-    context.note("asked_again")
-    return reply
+    role: Role
+    prompt: Callable[[Any, Any], Prompt[Any] | None]
+    update: Callable[[Any, Reply[Any], Any], Mapping[str, Any]]
+    parts: Parts
+
+    def call(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
+        """Ask."""
+        call, done = self.prepare(state), list[_Answered]()
+        while call is not None:
+            try:
+                output = None if call.is_empty else call.runnable().invoke(call.messages, config)
+            except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
+                call = call.relaxed(error)
+            else:
+                done.append(call.read(output))
+                call = call.again(done)
+        return self.finish(state, done)
+
+    async def acall(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
+        """Ask; the same, awaited."""
+        call, done = self.prepare(state), list[_Answered]()
+        while call is not None:
+            try:
+                output = None if call.is_empty else await call.runnable().ainvoke(call.messages, config)
+            except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
+                call = call.relaxed(error)
+            else:
+                done.append(call.read(output))
+                call = call.again(done)
+        return self.finish(state, done)
+
+    def prepare(self, state: Any) -> _Call | None:
+        """Return the call for a state, if there is anything to ask."""
+        options = get_runtime(Options).context
+        prompt = self.prompt(state, options)
+        return _prepared(prompt, self.role, self.parts, state, options) if prompt else None
+
+    def finish(self, state: Any, done: Sequence[_Answered]) -> dict[str, Any]:
+        """Return the update of the last reply, with what all calls cost and what is to be noted."""
+        reply = done[-1].reply if done else Reply[Any]()
+        update = dict(self.update(state, reply, get_runtime(Options).context))
+        usage, notes = update.get("usage", no_usage()), list(update.get("notes", ()))
+        for one in reversed(done):
+            usage, notes = add_usage(one.usage, usage), [*one.notes, *notes]
+        return {**update, "usage": usage, "notes": notes}
 
 
-def _note_cuts(model: ChatModel, message: BaseMessage, text: str, context: Context[Any]) -> None:
-    """Note a reply that ended at its limit, and an input that a local model read in part."""
-    if was_cut(model, message, text):
-        context.note("reply_limit_reached")
-    if message.response_metadata.get("input_cut"):
-        context.note("input_cut")
+@dataclass(frozen=True)
+class _Answered:
+    """A call that a model has replied to."""
+
+    reply: Reply[Any]
+    usage: Usage
+    notes: list[Note]
 
 
-def _wanted(wanted: int | None, left: int | None, options: Options) -> int | None:
-    """Return what a reply needs: more than `budget_of` kept free only as far as the context goes."""
-    if wanted is None or left is None or wanted <= options.reply_tokens:
-        return wanted
-    return min(wanted, max(left, options.reply_tokens))
+@dataclass(frozen=True)
+class _Call:
+    """A model call: what is sent, to which model, and how its reply is read."""
+
+    model: Any
+    role: Role
+    prompt: Prompt[Any]
+    messages: list[BaseMessage]
+    sample: int
+    dropped: Sequence[Document]
+    form: type[Form] | None
+    """What the model is held to; None: it replies freely."""
+    asks_again: bool
+    learned: calls.Constraint | None = None
+    """What is known of the model if this call succeeds where a stricter one was refused."""
+    refused: Sequence[str] = ()
+    """Settings that the server refused."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no passage is left, so that there is nothing to ask."""
+        return bool(self.dropped) and not self.prompt.passages
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that are sent, if the model takes them."""
+        return {**self.prompt.settings, **({"stop": self.prompt.stop} if self.prompt.stop and not self.form else {})}
+
+    def runnable(self) -> Any:
+        """Return the model with this call's settings, held to the form."""
+        model = calls.with_settings(self.model, self.prompt.settings)
+        if self.form:
+            model = model.with_structured_output(self.form, include_raw=True)
+        elif self.prompt.stop and calls.takes(self.model, "stop"):
+            model = model.bind(stop=[*dict.fromkeys([*calls.own_stops(self.model), *self.prompt.stop])])
+        labels = {"ragweave_role": self.role, "ragweave_sample": self.sample}
+        return model.with_config(tags=[f"role:{self.role}"], metadata=labels)
+
+    def relaxed(self, error: Exception) -> _Call:
+        """Return the call without what the server may have refused: a setting, or the form; else raise."""
+        if name := calls.learn_refusal(self.model, error, self.settings):
+            return replace(self, refused=[*self.refused, name])
+        if self.form and calls.refuses_form(error):
+            looser = self.form.unbounded() if self.form.bounded else None
+            return replace(self, form=looser, learned="unbounded" if looser else "none")
+        if self.form and calls.is_unparsed(error):
+            return replace(self, form=None)
+        raise error
+
+    def read(self, output: Any) -> _Answered:
+        """Return the reply, what it cost, and what is to be noted."""
+        notes = [note("passages_dropped", dropped=[one.id for one in self.dropped])] if self.dropped else []
+        if self.is_empty:
+            return _Answered(Reply(), no_usage(), notes)
+        if self.learned:
+            calls.learn_constraint(self.model, self.learned)
+        message, form = (output["raw"], output["parsed"]) if self.form else (output, None)
+        if not isinstance(message, BaseMessage):
+            raise UsageError(
+                f"the model replied with a {type(message).__name__}, not a message: leave out the output parser"
+            )
+        text = _before(read.plain(replies.text_of(message)), self.prompt.stop)
+        if form is None and self.prompt.form and text:
+            form = self.prompt.form.from_text(text)
+        usage = self._usage(message)
+        notes += [note("setting_refused", setting=name) for name in self.refused]
+        notes += [note(event) for event in self._events(message, text, form, usage)]
+        return _Answered(Reply(text, form, self.prompt.passages, message), usage, notes)
+
+    def again(self, done: Sequence[_Answered]) -> _Call | None:
+        """Return the call that asks for the answer alone, once, if the reply reaches none."""
+        reply = done[-1].reply
+        if len(done) > 1 or not self.asks_again or not reply.text or self.prompt.is_answered(reply.text):
+            return None
+        done[-1].notes.append(note("asked_again"))
+        answered = (
+            AIMessage(reply.text),
+            HumanMessage(_ANSWER_ALONE, additional_kwargs=self.messages[-1].additional_kwargs),
+        )
+        limit = {
+            **self.prompt.settings,
+            "max_tokens": min(SHORT_TOKENS, self.prompt.settings.get("max_tokens", SHORT_TOKENS)),
+        }
+        return replace(self, messages=[*self.messages, *answered], prompt=replace(self.prompt, settings=limit))
+
+    def _events(self, message: BaseMessage, text: str, form: Form | None, usage: Usage) -> list[str]:
+        finish, expected = replies.finish_of(message), estimate_message_tokens(self.messages)
+        cut = expected > _LONG and not usage["estimated"] and usage["input_tokens"] < expected / 2
+        if cut:
+            _LOGGER.warning(
+                "the server read %d of about %d tokens: raise its context, or set prompt_tokens",
+                usage["input_tokens"],
+                expected,
+            )
+        events = {
+            "input_cut": cut,
+            "reply_limit_reached": finish == "length",
+            "content_filtered": finish == "content_filter",
+            "empty_reply": not text and form is None,
+            "reply_unreadable": bool(text) and self.prompt.form is not None and form is None,
+        }
+        return [event for event, happened in events.items() if happened]
+
+    def _usage(self, message: BaseMessage) -> Usage:
+        sent, received, estimated = replies.tokens_of(message, self.messages)
+        tokens: Tokens = {"calls": 1, "input_tokens": sent, "output_tokens": received}
+        tables = {"by_role": {self.role: tokens}, "by_node": {running()[1]: tokens}}
+        price = price_of(self.model)
+        cost = {"usd": price.of(sent, received), "priced_calls": 1} if price else {}
+        return cast("Usage", {**tokens, **cost, "estimated": estimated, **tables})
 
 
-def _labelled(
-    question: Question[Any, Any], state: Mapping[str, object], config: RunnableConfig
-) -> RunnableConfig:
-    labels = {
-        "ragweave_node": question.name,
-        "ragweave_role": question.role,
-        "ragweave_sample": state.get("sample", 0),
-    }
-    return {
-        **config,
-        "tags": [*(config.get("tags") or ()), f"role:{question.role}"],
-        "metadata": {**(config.get("metadata") or {}), **labels},
-    }
+_ANSWER_ALONE = "Now give the final answer alone, in as few words as it takes, and nothing else."
+_LONG = 1_000
+"""Tokens of a prompt from which on our estimate can show that a server read only a part of it."""
 
 
-def _usage(
-    question: Question[Any, Any], model: ChatModel, fitted: FittedPrompt, message: BaseMessage
-) -> Usage:
-    reported = reported_tokens(message)
-    spent = reported or (
-        estimate_message_tokens(fitted.messages),
-        estimate_tokens(reply_text(message)),
-    )
-    tokens = {"calls": 1, "input_tokens": spent[0], "output_tokens": spent[1]}
-    price = price_of(model)
-    priced = {} if price is None else {"usd": price.of(*spent), "priced_calls": 1}
-    return cast(
-        "Usage",
-        {
-            **tokens,
-            "estimated": reported is None,
-            "retrievals": 0,
-            "by_role": {question.role: tokens},
-            "by_node": {question.name: tokens},
-            **priced,
-        },
-    )
+def _prepared(asked: Prompt[Any], role: Role, parts: Parts, state: Mapping[str, Any], options: Options) -> _Call:
+    """Choose the template and the settings, and drop the lowest-ranked passages until it fits."""
+    model, sample = parts.models.for_role(role), state.get("sample", 0)
+    template = parts.prompts.get(f"{asked.name}@{options.paper}") or parts.prompts[asked.name]
+    limit = options.prompt_tokens
+    if limit is None and (context := calls.profile_of(model).get("max_input_tokens")):
+        limit = max(context - options.reply_tokens, 1)
+    kept, dropped = list(asked.passages), list[Document]()
+    while True:
+        messages = _rendered(template, asked, kept, sample)
+        if limit is None or (size := estimate_message_tokens(messages)) <= limit or (dropped and not kept):
+            break
+        if not kept:
+            raise PromptTooLongError(
+                f"the prompt takes about {size} tokens without any passage, and {limit} fit: shorten the "
+                "question or raise prompt_tokens"
+            )
+        dropped.append(kept.pop(lowest_ranked(kept)))
+    prompt = replace(asked, passages=kept, settings=_settings(asked, model, role, sample, options))
+    constraint = calls.constraint_of(model) if options.constrain else "none"
+    form = asked.form if constraint != "none" else None
+    if form and constraint == "unbounded":
+        form = form.unbounded() or form
+    return _Call(model, role, prompt, messages, sample, dropped, form, options.ask_again)
+
+
+def _rendered(
+    template: ChatPromptTemplate, asked: Prompt[Any], passages: Sequence[Document], sample: int
+) -> list[BaseMessage]:
+    """Render the messages, the last of which carries the task that the `extractive` model reads."""
+    *before, last = template.format_messages(**asked.values, passages=asked.show(passages))
+    known = {name: asked.values[name] for name in _TASK_VALUES & asked.values.keys()}
+    numbered = {"sample": sample} if sample else {}
+    task = {"task": asked.task, **known, "passages": task_passages(passages), **numbered}
+    return [*before, last.model_copy(update={"additional_kwargs": {**last.additional_kwargs, KEY: task}})]
+
+
+_TASK_VALUES = {"question", "answer_type", "earlier", "draft", "first"}
+
+
+def _settings(asked: Prompt[Any], model: Any, role: Role, sample: int, options: Options) -> dict[str, Any]:
+    """Return a call's settings: its own, the paper's sampling, a seed for each sample, its reply limit."""
+    sampling = options.sampling if options.paper or (role == "answer" and options.top_p is not None) else {}
+    settings = {**sampling, **asked.settings}
+    seed = getattr(unbound(model), "seed", None)
+    if sample and isinstance(seed, int):
+        settings["seed"] = seed + sample  # with one seed for all, every sample would be the same draw
+    if calls.profile_of(model).get("reasoning_output"):
+        return settings  # thoughts count towards the limit, so that a short one leaves no answer
+    limits = [asked.max_tokens, options.reply_tokens, calls.reply_limit(model)]
+    return {**settings, "max_tokens": min(filter(None, limits))}
+
+
+def _before(text: str, stops: Sequence[str]) -> str:
+    """Cut a text at the first stop sequence, as not every model accepts them."""
+    ends = [at for stop in stops if (at := text.find(stop)) >= 0]
+    return text[: min(ends)].strip() if ends else text

@@ -19,12 +19,10 @@ from typing import NamedTuple
 
 from langchain_core.documents import Document
 
-from ragweave.errors import StateError
-from ragweave.state import AnswerType, Citation, Quote
+from ragweave.state import UNKNOWN, AnswerType, Citation, Quote
 from ragweave.tools.extractive.question import terms
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import Sentence, split_sentences
-from ragweave.tools.text.unknown import is_unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +75,7 @@ def cite(
             pairs with those of the passages; what follows is left without quotes, unread.
         alignment: How much must agree.
     """
-    if is_unknown(answer):
+    if answer == UNKNOWN:
         return []
     lines = [line for doc in passages for line in _lines(doc)]
     weights = _Weights(lines)
@@ -101,16 +99,16 @@ def check_citations(
     """Check that citations say of answer and passages what stands there, word for word.
 
     Raises:
-        StateError: A part or quote is not at its offsets, or its passage is missing.
+        ValueError: A part or quote is not at its offsets, or its passage is missing.
     """
     texts = {doc.id or "": doc.page_content for doc in passages}
     for citation in citations:
         if answer[citation["start"] : citation["end"]] != citation["text"]:
-            raise StateError(f"the answer does not say {citation['text']!r} at its offsets")
+            raise ValueError(f"the answer does not say {citation['text']!r} at its offsets")
         for quote in citation["quotes"]:
             text = texts.get(quote["passage"])
             if text is None or text[quote["start"] : quote["end"]] != quote["text"]:
-                raise StateError(
+                raise ValueError(
                     f"the passage {quote['passage']!r} does not say {quote['text']!r} at its offsets"
                 )
 
@@ -132,7 +130,7 @@ def still_hold(
     """
     try:
         check_citations(answer, passages, citations)
-    except StateError:
+    except ValueError:
         return False
     ends = [0, *(one["end"] for one in citations)]
     starts = [*(one["start"] for one in citations), len(answer)]

@@ -33,7 +33,7 @@ from ragweave.tools.extractive.spans import Span, spans
 from ragweave.tools.models.tasks import Task, TaskName, TaskPassage, task_of
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import split_sentences
-from ragweave.tools.text.unknown import UNKNOWN, is_unknown
+from ragweave.state import UNKNOWN
 
 _MIN_CONFIDENCE = {"phrase": 0.12, "list": 0.12}
 """Confidence below which the clause is given, for kinds that a wrong word answers worst."""
@@ -421,3 +421,8 @@ def _usage(messages: Sequence[BaseMessage], text: str) -> UsageMetadata:
     read = sum(len(str(message.text).split()) for message in messages)
     written = len(text.split())
     return UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+
+
+def is_unknown(text: str) -> bool:
+    """Say whether a text says Unknown."""
+    return text.strip(" .").lower() in ("", "unknown")

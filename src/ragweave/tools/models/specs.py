@@ -21,16 +21,14 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 from ragweave.registry import Registry
-from ragweave.tools.bindings import unbound
 from ragweave.tools.models.roles import ChatModel, checked_chat
-from ragweave.tools.models.thinking import always_samples, model_name, thinks_by_table
 from ragweave.tools.text.secrets import redacted, spec_settings, without_secrets
 
 MadeT = TypeVar("MadeT")
@@ -59,9 +57,7 @@ def _ours() -> Iterable[ModelProvider]:
     yield import_module("ragweave.evaluation.replay").PROVIDER
 
 
-MODELS: Registry[ModelProvider] = Registry(
-    "ragweave.models", ModelProvider, "model provider", _ours
-)
+MODELS: Registry[ModelProvider] = Registry("ragweave.models", ModelProvider, "model provider", _ours)
 """Every provider by name: ours, then those of other packages (entry points `ragweave.models`)."""
 
 PREFIX = "part:"
@@ -112,13 +108,10 @@ def existing(folder: Path) -> Path:
     """
     if folder.is_file():
         raise UsageError(
-            f"{folder}: is a file, but a trained part is a folder (for a GGUF file write "
-            f"llamacpp:{folder})"
+            f"{folder}: is a file, but a trained part is a folder (for a GGUF file write llamacpp:{folder})"
         )
     if not folder.is_dir():
-        raise UsageError(
-            f"{folder}: no such folder (a trained part is a folder; write other models as KIND:NAME)"
-        )
+        raise UsageError(f"{folder}: no such folder (a trained part is a folder; write other models as KIND:NAME)")
     return folder
 
 
@@ -155,8 +148,8 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     * `provider:NAME` — any other provider of LangChain's `init_chat_model`, where `langchain` and
       the provider's package are installed.
 
-    Settings follow `?`, separated by `&`; numbers and true/false are read as such. Models made
-    here decode greedily (temperature 0), as in the papers, unless the settings say otherwise.
+    Settings follow `?`, separated by `&`; numbers and true/false are read as such. Nothing is
+    sent to a server that is not set: for greedy decoding, as in the papers, say `?temperature=0`.
 
     Raises:
         UsageError: The spec names no known kind of model, a setting is not understood, or the
@@ -166,7 +159,7 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     """
     if not isinstance(spec, str):
         if isinstance(spec, Runnable):
-            return checked_chat("the model", spec)
+            return checked_chat(spec)
         raise UsageError(
             f"a model must be a LangChain chat model or a spec string such as 'extractive' "
             f"or 'openai:gpt-4o-mini', not {type(spec).__name__}"
@@ -180,9 +173,7 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
         return _made("part", head, head, settings)
     if not name:
         forms = ", ".join(repr(one.spec) for one in MODELS.values() if one.name != "part")
-        raise UsageError(
-            f"unknown model {head!r}: use {forms}, 'provider:NAME' or the folder of a trained part"
-        )
+        raise UsageError(f"unknown model {head!r}: use {forms}, 'provider:NAME' or the folder of a trained part")
     return _other(kind, name, settings)
 
 
@@ -191,10 +182,9 @@ def _made(kind: str, head: str, name: str, settings: dict[str, Any]) -> ChatMode
     model = checked_model(head, {}, make)
     if not isinstance(model, Runnable):
         raise UsageError(
-            f"model {head!r}: {MODELS.package(kind)} must make a LangChain chat model, not "
-            f"{type(model).__name__}"
+            f"model {head!r}: {MODELS.package(kind)} must make a LangChain chat model, not {type(model).__name__}"
         )
-    return checked_chat(f"the model {head!r} of {MODELS.package(kind)}", model)
+    return checked_chat(model, f"the model {head!r} of {MODELS.package(kind)}")
 
 
 def read_settings(query: str) -> dict[str, Any]:
@@ -318,46 +308,26 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
         raise MissingExtraError("The OpenAI client", "openai")
     import os
 
-    from ragweave.tools.models.compatible import ChatOpenAI, client_for
+    from langchain_openai import ChatOpenAI
+
+    from ragweave.tools.models.compatible import CompatibleChatOpenAI
 
     if not name:
         raise UsageError("the model's name is missing: write 'openai:gpt-4o-mini'")
     settings = _with_body(dict(settings))
     check_settings("openai", settings, ChatOpenAI)
-    if isinstance(settings.get("reasoning"), str):
-        raise UsageError(f"'openai:{name}': reasoning is a table: write reasoning_effort=low")
-    url = settings.get("base_url")
-    if url is not None and not str(url).startswith(("http://", "https://")):
-        raise UsageError(f"base_url must begin with http:// or https://, not {redacted(str(url))}")
-    served = url or os.environ.get("OPENAI_API_BASE") or os.environ.get("OPENAI_BASE_URL") or ""
-    settings = _without_user(settings, served)
-    has_key = bool(settings.get("api_key") or os.environ.get("OPENAI_API_KEY"))
-    if not has_key:
-        if not served:
+    url = str(settings.get("base_url") or os.environ.get("OPENAI_API_BASE") or os.environ.get("OPENAI_BASE_URL") or "")
+    if url and not url.startswith(("http://", "https://")):
+        raise UsageError(f"base_url must begin with http:// or https://, not {redacted(url)}")
+    if not (settings.get("api_key") or os.environ.get("OPENAI_API_KEY")):
+        if not url:
             raise UnusableModelError(
                 "no OpenAI key: set OPENAI_API_KEY, or use a server that needs none "
                 f"('openai:{name}?base_url=http://localhost:8000/v1')"
             )
         settings = {"api_key": "none", **settings}
-    client = client_for(name, str(served))
-    return checked_model(f"openai:{name}", {"model": name, **_greedy(name, settings)}, client)
-
-
-def _without_user(settings: dict[str, Any], url: str) -> dict[str, Any]:
-    """Give user and password of an address to the client by themselves: it logs its addresses."""
-    user, at, host = urlsplit(url).netloc.rpartition("@")
-    if not at:
-        return settings
-    from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
-
-    name, _, password = user.partition(":")
-    auth = (unquote(name), unquote(password))
-    return {
-        **settings,
-        "base_url": urlunsplit(urlsplit(url)._replace(netloc=host)),
-        "http_client": DefaultHttpxClient(auth=auth),
-        "http_async_client": DefaultAsyncHttpxClient(auth=auth),
-    }
+    own = not url or (urlsplit(url).hostname or "").endswith("openai.com")
+    return checked_model(f"openai:{name}", {"model": name, **settings}, ChatOpenAI if own else CompatibleChatOpenAI)
 
 
 _BODY = ("top_k", "min_p", "repetition_penalty", _KWARGS)
@@ -383,7 +353,7 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
 
     make = partial(init_chat_model, name, model_provider=kind)
     try:
-        return checked_model(f"{kind}:{name}", _greedy(name, settings), make)
+        return checked_model(f"{kind}:{name}", settings, make)
     except ImportError as error:
         raise ModelError(f"model provider {kind!r}: {error}") from error
     except UsageError:
@@ -391,26 +361,6 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
     except Exception as error:  # each provider's client has errors of its own: no key, no region
         reason = without_secrets(" ".join(str(error).split()))
         raise ModelError(f"model '{kind}:{name}' can't be made: {reason}") from error
-
-
-def takes_temperature(model: object) -> bool:
-    """Return whether a model takes a temperature.
-
-    OpenAI's server refuses one for some of its own, and Claude's while it thinks.
-    """
-    target = unbound(model)
-    if thinks_by_table(model):
-        return False
-    if not any(kind.__name__ == "BaseChatOpenAI" for kind in type(target).__mro__):
-        return True
-    effort = {name: getattr(target, name, None) for name in ("reasoning_effort", "reasoning")}
-    return not always_samples(model_name(target), effort)
-
-
-def _greedy(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with temperature 0, where none is given and the model takes one."""
-    fixed = {} if always_samples(name, settings) else {"temperature": 0.0}
-    return {**fixed, **settings}
 
 
 EXTRACTIVE = ModelProvider(

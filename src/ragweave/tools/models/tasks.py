@@ -44,8 +44,7 @@ TaskName = Literal[
 * `filter`: the ids of the `passages` that help with `question`; they run from `first`, or 0.
 * `grade`: do the `passages` answer `question`? Correct, Ambiguous or Incorrect.
 * `need`: does `question` need retrieval? Yes or No.
-* `restate`: `question`, a follow-up to the `candidates` (earlier questions, the last one first),
-  so that it stands alone.
+* `restate`: `question`, a follow-up to the `earlier` ones, so that it stands alone.
 * `step`: the next step of a multi-step agent (Self-Ask, ReAct).
 * `sufficient`: do the `passages` hold enough to answer `question`? Yes or No.
 * `route`: does `question` take no search, one or several? none, one or several.
@@ -67,8 +66,8 @@ class Task(TypedDict):
     question: str
     answer_type: NotRequired[AnswerType]
     passages: NotRequired[list[TaskPassage]]
-    candidates: NotRequired[list[str]]
-    """Answers of an earlier round, best first."""
+    earlier: NotRequired[list[str]]
+    """Earlier questions of a conversation, the last one first."""
     first: NotRequired[int]
     """The number of the first passage, where numbers are asked for."""
     draft: NotRequired[str]
@@ -80,17 +79,7 @@ class Task(TypedDict):
 
 def attach(message: BaseMessage, task: Task) -> BaseMessage:
     """Return a copy of `message` that carries `task`."""
-    return message.model_copy(
-        update={"additional_kwargs": {**message.additional_kwargs, KEY: task}}
-    )
-
-
-def numbered(messages: Sequence[BaseMessage], sample: object) -> list[BaseMessage]:
-    """Return messages whose task says which draw of the prompt they ask for; the first is as it is."""
-    task = task_of(messages[-1:])
-    if task is None or not isinstance(sample, int) or sample < 1:
-        return list(messages)
-    return [*messages[:-1], attach(messages[-1], {**task, "sample": sample})]
+    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, KEY: task}})
 
 
 def task_of(messages: Sequence[BaseMessage]) -> Task | None:

@@ -116,9 +116,7 @@ def _measured(content: Sequence[Any], gate: Gate) -> float:
     alone = len(places) > 1 and all(len(one) == 1 for one in places)  # one place shows no habit
     if alone and min(one[0] for one in places) < _CERTAIN:
         raise _no_candidates(gate, "names the chosen token alone")
-    measured = [
-        _entropy(one) if gate == "entropy" else _margin(one) for one in map(_with_rival, places)
-    ]
+    measured = [_entropy(one) if gate == "entropy" else _margin(one) for one in map(_with_rival, places)]
     return sum(measured) / len(measured)
 
 

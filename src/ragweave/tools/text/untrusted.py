@@ -124,3 +124,11 @@ def _block(number: int, doc: Document) -> str:
     title = title_of(doc)
     head = f'<passage {number} title="{title}">' if title else f"<passage {number}>"
     return f"{head}\n{untrusted(doc.page_content).strip()}\n</passage>"
+
+
+def render_lines(passages: Sequence[Document], between: str = ": ") -> str:
+    """Write passages a line each: the title, `between`, the text."""
+    return "\n".join(
+        (f"{title}{between}" if (title := title_of(one)) else "") + " ".join(untrusted(one.page_content).split())
+        for one in passages
+    )

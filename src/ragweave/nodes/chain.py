@@ -1,0 +1,74 @@
+"""What Self-Ask and ReAct share: chains in which each call reads the previous reply."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+
+from ragweave.nodes import read
+from ragweave.nodes.answer import answer_branches, together
+from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import Route
+from ragweave.nodes.vote import final_update
+from ragweave.state import Candidate, RAGState
+from ragweave.tools.text.normalize import normalize_answer
+
+LAST_STEPS = 7
+"""The most supersteps that one more round and the end of the run take."""
+
+LAST_ROUND = 1_000
+"""The round of the final Concat, after all rounds of a chain."""
+
+
+def end_chain(
+    state: RAGState,
+    options: Options,
+    answer: str,
+    *,
+    pool: str,
+    reply: str,
+    passages: Sequence[Document],
+    read_ids: Sequence[str],
+    truncated: bool,
+) -> RAGState:
+    """Return the update that ends a chain with its one candidate.
+
+    Args:
+        state: The state.
+        options: The options in force.
+        answer: The answer.
+        pool: The node's name.
+        reply: What the answer was read from.
+        passages: All passages of the chain, as they were shown.
+        read_ids: Ids of those that stood in a prompt.
+        truncated: Whether a limit ended it.
+    """
+    made: Candidate = {
+        "answer": answer,
+        "reply": reply,
+        "pool": pool,
+        "round": 0,
+        "rank": 0,
+        "sample": 0,
+        "passages": list(read_ids),
+    }
+    end = final_update(state, [made], options, passages=passages, truncated=truncated)
+    return {**end, "candidates": {f"{pool}:0": made}}
+
+
+def asked_before(query: str, hops: Sequence[Any]) -> bool:
+    """Say whether an earlier hop had this query, ignoring case and punctuation."""
+    return bool(query) and normalize_answer(query) in {normalize_answer(hop["query"]) for hop in hops}
+
+
+def copies_example(answer: str, examples: str, state: RAGState, seen: Sequence[str]) -> bool:
+    """Say whether a short answer is copied from the prompt's examples, as small models do."""
+    return state["answer_type"] == "short" and read.copied(answer, examples, " ".join([state["question"], *seen]))
+
+
+def to_concat(state: RAGState, options: Any) -> Route:
+    """Return Concat's branches over what a chain read, if a limit ended it without an answer."""
+    wanted = state["truncated"] and options.second_look
+    return (answer_branches(state, "concat", options, together(state["passages"])) if wanted else []) or "answered"

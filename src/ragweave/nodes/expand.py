@@ -1,0 +1,25 @@
+"""Questions expanded by what a model wrote."""
+
+from __future__ import annotations
+
+from ragweave.nodes.read import is_unknown, plain
+from ragweave.tools.text.sentences import split_sentences
+
+LONGEST = 2000
+"""The most characters of a text that go into a query; the whole question follows."""
+
+
+def expanded(question: str, text: str) -> str:
+    """Return `text ⊕ question` (BlendFilter, section 3.2), without sentences that say "unknown".
+
+    A text that says nothing else leaves the question as it is.
+    """
+    said = " ".join(plain(text).split())
+    if is_unknown(said):
+        said = " ".join(one.text for one in split_sentences(said) if not is_unknown(one.text))
+    return f"{cut(said, LONGEST)} {question}" if said else question
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a text cut at a word's end to at most `longest` characters."""
+    return text if len(text) <= longest else text[: longest + 1].rpartition(" ")[0] or text[:longest]

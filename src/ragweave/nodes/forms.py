@@ -1,0 +1,93 @@
+"""Forms: the structure of a reply. A model is held to it if it can be; otherwise its text is read into it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin
+
+from langchain_core.documents import Document
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from ragweave.nodes import read
+
+
+class Form(BaseModel):
+    """The structure of a reply."""
+
+    model_config = ConfigDict(frozen=True)
+    bounded: ClassVar[bool] = True
+    """Whether the schema limits lengths, which some servers refuse."""
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **settings: Any) -> dict[str, Any]:
+        """Return the schema without `default`, which strict modes refuse."""
+        dropped = {"default"} if cls.bounded else {"default", "maxLength", "maxItems"}
+        schema: dict[str, Any] = _without(super().model_json_schema(*args, **settings), dropped)
+        return schema
+
+    @classmethod
+    def unbounded(cls) -> type[Self] | None:
+        """Return the form without length limits; None if it has none."""
+        loose = create_model(cls.__name__, __base__=cls, __doc__=cls.__doc__)
+        loose.bounded = False
+        return loose if loose.model_json_schema() != cls.model_json_schema() else None
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """Read a text field by field; None where one can't be read. A form may override this."""
+        try:
+            return cls.model_validate_json(text[text.index("{") : text.rindex("}") + 1])
+        except ValueError:
+            found = {name: _field(field.annotation, text) for name, field in cls.model_fields.items()}
+        return None if None in found.values() else cls.model_construct(**found)
+
+
+def _field(kind: Any, text: str) -> Any:
+    inner = next(iter(get_args(kind)), None)
+    if get_origin(kind) is Literal:
+        return read.choice(text, *get_args(kind))
+    if get_origin(kind) is list and get_origin(inner) is Literal:
+        first, *_, last = (*get_args(inner), *get_args(inner))
+        return read.ids(text, first, last)
+    return read.items(text) if get_origin(kind) is list else read.phrase(text) or None
+
+
+class YesNo(Form):
+    """A verdict."""
+
+    answer: Literal["Yes", "No", "Unknown"]
+
+
+class Ids(Form):
+    """The numbers of passages."""
+
+    ids: list[int]
+
+    def pick(self, passages: Sequence[Document], first: int = 1) -> list[Document]:
+        """Return the passages named, each once and in their order; they are numbered from `first`."""
+        places = sorted({number - first for number in self.ids})
+        return [passages[at] for at in places if 0 <= at < len(passages)]
+
+
+@cache
+def ids_form(first: int, last: int) -> type[Ids]:
+    """Return the form of a reply that names numbers from `first` to `last`, or none."""
+    number: Any = Literal[tuple(range(first, last + 1))]
+    return create_model("Ids", __base__=Ids, ids=(list[number], limited_list(last + 1 - first)))
+
+
+def limited(most: int, description: str | None = None, default: Any = ...) -> Any:
+    """Return a text field whose length the schema limits: small models run on. A longer text is no error."""
+    return Field(default, description=description, json_schema_extra={"maxLength": most})
+
+
+def limited_list(most: int) -> Any:
+    """Return a list field whose length the schema limits. A longer list is no error."""
+    return Field(json_schema_extra={"maxItems": most})
+
+
+def _without(schema: Any, dropped: set[str]) -> Any:
+    if isinstance(schema, dict):
+        return {name: _without(value, dropped) for name, value in schema.items() if name not in dropped}
+    return [_without(one, dropped) for one in schema] if isinstance(schema, list) else schema

@@ -1,0 +1,239 @@
+"""What each paper fixes for every method of its tables: settings, and how it asks for answers.
+
+`profile="paper"`, or a paper's name, changes two things. **Settings**: the values of `SETTINGS`, for
+each option that the caller did not set; our additions are off. **Wording**: next to a template `NAME` may
+stand `NAME@PAPER`, as the paper prints it. Those of answers, which all methods share, stand here;
+those of a method's own steps in the method's file.
+
+Sources: BlendFilter, sections 4.1 and 4.7, appendices C, D and F; SlimPLM, section 4.3, tables 6, 9
+and 10, appendices A and B, and its released code; FILCO, section 4.1 and released code; Liu et al. 2024,
+sections 3.1 and 4; IRCoT, sections 3.1 and 4.1 and the released configurations; Chain-of-Note (version 2),
+appendices A.4 and A.5; SuRe and DOS RAG, released code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from langchain_core.documents import Document
+from langchain_core.prompts import ChatPromptTemplate
+
+from ragweave.state import AnswerType
+from ragweave.tools.text.untrusted import render_lines, render_passages, title_of, untrusted
+
+Paper = Literal["blendfilter", "slimplm", "filco", "post_fusion", "ircot", "chain_of_note", "sure", "dos_rag"]
+
+_PLAIN = {"ask_again": False, "second_look": False, "constrain": False}
+"""What no paper has, switched off."""
+
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "blendfilter": {**_PLAIN, "k": 5, "shots": 3, "unknown": False, "reader": False, "sample_temperature": 0.0},
+    "slimplm": {
+        **_PLAIN,
+        "k": 10,
+        "shots": 0,
+        "unknown": False,
+        "rounds": 3,
+        "reader": True,
+        "sample_temperature": 0.01,
+        "top_p": 0.85,
+    },
+    "filco": {
+        **_PLAIN,
+        "k": 1,
+        "unknown": False,
+        "sample_temperature": 0.0,
+        "prompt_tokens": 1024,
+        "reply_tokens": 128,
+    },
+    "post_fusion": {**_PLAIN, "k": 5, "unknown": True, "sample_temperature": 0.0},
+    "ircot": {**_PLAIN, "k": 6, "unknown": False, "sample_temperature": 0.0},
+    "chain_of_note": {**_PLAIN, "k": 5, "unknown": False, "sample_temperature": 0.0},
+    "sure": {**_PLAIN, "k": 10, "unknown": False, "sample_temperature": 0.0},
+    "dos_rag": {**_PLAIN, "unknown": False, "sample_temperature": 0.0},
+}
+"""Options by the paper whose tables they hold for; a method takes those that it has."""
+
+INSTRUCTIONS: Mapping[AnswerType, str] = {
+    "short": "Give only the answer, in as few words as it takes.",
+    "long": "Give the answer in a few complete sentences.",
+    "yes_no": "Give Yes or No as the answer, and nothing else.",
+}
+MANY_ANSWERS = "Include as many possible answers as you can."
+"""How a short answer is asked for that is searched for gold answers (SlimPLM, table 9)."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How answers are asked for."""
+
+    instructions: Mapping[AnswerType, str] = field(default_factory=lambda: INSTRUCTIONS)
+    """How each type of answer is asked for."""
+    read_as: Mapping[AnswerType, AnswerType] = field(default_factory=dict)
+    """The type that a reply is read as, where it is not the one asked for."""
+    show: Callable[[Sequence[Document]], str] = render_passages
+    """Writes the passages."""
+    one_length: bool = False
+    """Whether answers of every type may be as long as `reply_tokens` allows."""
+
+
+def knowledge_lines(passages: Sequence[Document]) -> str:
+    """Write passages as BlendFilter shows knowledge: `title | text`, a line each (figure 6)."""
+    return render_lines(passages, " | ")
+
+
+def reference_text(passages: Sequence[Document]) -> str:
+    """Write passages a paragraph each, for SlimPLM's brackets."""
+    return "\n".join(_titled(one, ": ", untrusted(one.page_content).strip()) for one in passages)
+
+
+def context_text(passages: Sequence[Document]) -> str:
+    """Write passages as FILCO's `context:` line shows them: one after the other, on one line."""
+    return " ".join(_titled(one, ": ", _line(one)) for one in passages)
+
+
+def search_results(passages: Sequence[Document]) -> str:
+    """Write passages as SlimPLM shows FLARE's search results (table 6): `[1] text`, a line each."""
+    return "\n".join(f"[{number}] {_titled(one, ': ', _line(one))}" for number, one in enumerate(passages, 1))
+
+
+def wikipedia_pages(passages: Sequence[Document]) -> str:
+    """Write passages as IRCoT shows them (section 3.1): a line of the title above each text."""
+    return "\n\n".join(f"Wikipedia Title: {title_of(one)}\n{_line(one)}" for one in passages)
+
+
+def numbered_passages(passages: Sequence[Document]) -> str:
+    """Write passages as SuRe's released code shows them."""
+    return "\n\n".join(
+        f"Passage #{number} Title: {title_of(one)}\nPassage #{number} Text: {_line(one)}"
+        for number, one in enumerate(passages, 1)
+    )
+
+
+def plain_chunks(passages: Sequence[Document]) -> str:
+    """Write passages as DOS RAG's released code shows them: the texts alone."""
+    return " \n\n".join(map(_line, passages))
+
+
+def _line(passage: Document) -> str:
+    return " ".join(untrusted(passage.page_content).split())
+
+
+def _titled(passage: Document, between: str, text: str) -> str:
+    title = title_of(passage)
+    return f"{title}{between}{text}" if title else text
+
+
+OURS = Style()
+STYLES: Mapping[str, Style] = {
+    "blendfilter": Style(
+        instructions={
+            **INSTRUCTIONS,
+            "yes_no": "The final answer to a question should always be either Yes or No, and NOTHING ELSE.",
+        },
+        show=knowledge_lines,
+    ),
+    "slimplm": Style(
+        instructions={
+            **INSTRUCTIONS,
+            "short": "You should include as many possible answers as you can.",
+            "long": "You are not allowed to add fabrications or hallucinations.",
+        },
+        read_as={"short": "long"},
+        show=reference_text,
+        one_length=True,
+    ),
+    "filco": Style(show=context_text, one_length=True),
+    "post_fusion": OURS,
+    "ircot": Style(show=wikipedia_pages),
+    "chain_of_note": OURS,
+    "sure": Style(show=numbered_passages),
+    "dos_rag": Style(show=plain_chunks),
+}
+"""How each paper asks for answers, whatever the method."""
+
+_REFERENCE = (
+    "Now, based on the following reference and your knowledge, please answer the question more succinctly and "
+    "professionally. The reference is delimited by triple brackets [[[]]]. The question is delimited by triple "
+    "parentheses ((())). {instruction}"
+)
+_REFERRED = "Reference: [[[\n{passages}\n]]], question: ((({question})))"
+REFERENCE = ChatPromptTemplate([("system", _REFERENCE), ("human", _REFERRED)])
+"""SlimPLM's prompt over a reference, the same for all of its methods (table 9)."""
+
+_STEPS = "Let's think step by step."
+_BY_STEPS = "Q: Answer the following question by reasoning step-by-step.\n"
+_SALT_ROAD = (
+    "Wikipedia Title: The Salt Road\nThe Salt Road is a novel by Ines Falk about the port of Verra.\n\n"
+    "Wikipedia Title: Verra\nVerra is a port on the river Osk, known for its glass works.\n\n"
+)
+_LIES = "On which river lies the port that The Salt Road is about?"
+_CHAINED = "The Salt Road is about the port of Verra. Verra is a port on the river Osk. So the answer is: Osk."
+
+PROMPTS: Mapping[str, ChatPromptTemplate] = {
+    "direct@slimplm": ChatPromptTemplate([("human", "{question}")]),
+    "direct_passages@slimplm": REFERENCE,
+    "cot@slimplm": ChatPromptTemplate([("human", f"Question: {{question}}\n{_STEPS}")]),
+    "cot_passages@slimplm": ChatPromptTemplate(
+        [("system", _REFERENCE), ("human", f"{_REFERRED} think step by step to answer the question")]
+    ),
+    "direct@filco": ChatPromptTemplate([("human", "question: {question}")]),
+    "direct_passages@filco": ChatPromptTemplate([("human", "context: {passages}\nquestion: {question}")]),
+    "cot_passages@ircot": ChatPromptTemplate(
+        [
+            ("human", f"{_SALT_ROAD}{_BY_STEPS}{_LIES}\nA:"),
+            ("ai", _CHAINED),
+            ("human", f"{{passages}}\n\n{_BY_STEPS}{{question}}\nA:"),
+        ]
+    ),
+    "concat@ircot": ChatPromptTemplate(
+        [
+            ("human", f"{_SALT_ROAD}Q: Answer the following question.\n{_LIES}\nA:"),
+            ("ai", "Osk"),
+            ("human", "{passages}\n\nQ: Answer the following question.\n{question}\nA:"),
+        ]
+    ),
+    "concat@chain_of_note": ChatPromptTemplate(
+        [
+            (
+                "human",
+                "Task Description: The primary objective is to briefly answer the question.\n\nQuestion: {question}\n\n"
+                "{passages}",
+            )
+        ]
+    ),
+    "concat@sure": ChatPromptTemplate(
+        [
+            (
+                "human",
+                "{passages}\n\nTask description: predict the answer to the following question. Do not exceed 3 words.\n\n"
+                "Question: {question}.\n\nAnswer: ",
+            )
+        ]
+    ),
+    "direct@sure": ChatPromptTemplate(
+        [
+            (
+                "human",
+                "Task description: predict the answer to the following question. Do not exceed 3 words.\n\n"
+                "Question: {question}.\n\nAnswer: ",
+            )
+        ]
+    ),
+    "concat@dos_rag": ChatPromptTemplate(
+        [
+            ("system", "You are Question Answering Portal"),
+            (
+                "human",
+                "[Start of Context]:\n\n{passages}\n\n[End of Context]\n\n[Start of Question]:\n\n{question}\n\n"
+                "[End of Question]\n\n[Instructions:]\n- Answer the question **only** based on the provided context.\n"
+                "- Keep the answer **short and factual** (preferably between 1-20 words).\n- Do **not** provide "
+                "explanations or additional details beyond what is necessary.\n- If the answer is **not explicitly "
+                'stated** in the context, respond with: "Not found in context."',
+            ),
+        ]
+    ),
+}
+"""The papers' prompts for answers, by the name of ours."""

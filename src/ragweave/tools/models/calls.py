@@ -1,0 +1,154 @@
+"""What a call may ask of a chat model: its settings, and whether it can be held to a form.
+
+Nothing is sent to find out. A model's LangChain `profile` says what it can do, and what its server
+refuses is remembered for as long as the model object lives.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import RunnableBinding
+from pydantic import ValidationError
+
+from ragweave.tools.bindings import bound_settings, unbound
+from ragweave.tools.models.errors import status_of
+
+Constraint = Literal["bounded", "unbounded", "none"]
+"""How replies can be held to a form: with its limits of length, without them, or not at all."""
+
+_ALIASES: Mapping[str, tuple[str, ...]] = {
+    "max_tokens": ("max_completion_tokens", "max_output_tokens", "num_predict"),
+    "seed": ("random_seed",),
+}
+"""What some clients call a setting."""
+
+_REFUSABLE = ("temperature", "top_p", "stop", "seed", "max_tokens", "logprobs")
+"""The settings that a call can do without."""
+
+
+@dataclass
+class _Learned:
+    """What a model's server refused."""
+
+    constraint: Constraint | None = None
+    refused: set[str] = field(default_factory=set)
+
+
+_learned: dict[int, _Learned] = {}
+"""By the identity of the model object."""
+
+
+def _known(model: Any) -> _Learned:
+    return _learned.get(id(unbound(model)), _Learned())
+
+
+def _remembered(model: Any) -> _Learned:
+    target = unbound(model)
+    if id(target) not in _learned:
+        weakref.finalize(target, _learned.pop, id(target), None)
+    return _learned.setdefault(id(target), _Learned())
+
+
+def profile_of(model: Any) -> Mapping[str, Any]:
+    """Return what LangChain knows about a model, such as its context size."""
+    return getattr(unbound(model), "profile", None) or {}
+
+
+def takes(model: Any, setting: str) -> bool:
+    """Say whether a setting may be sent to a model.
+
+    Not if its server refused it, nor a temperature, a nucleus or stop sequences if its profile says that
+    it samples in one way only, as OpenAI's reasoning models do.
+    """
+    fixed = profile_of(model).get("temperature") is False and setting in ("temperature", "top_p", "stop")
+    return not fixed and setting not in _known(model).refused
+
+
+def with_settings(model: Any, settings: Mapping[str, Any]) -> Any:
+    """Return a copy of a model with other settings, of those that it has and takes.
+
+    Not `bind`: `with_structured_output` drops what is bound, and a client's field has the client's own
+    name for the setting.
+    """
+    if isinstance(model, RunnableBinding):
+        bound = {name: one for name, one in settings.items() if name not in model.kwargs}
+        return model.model_copy(update={"bound": with_settings(model.bound, bound)})
+    if not isinstance(model, BaseChatModel):
+        return model
+    update = {}
+    for name, value in settings.items():
+        own = next((one for one in (name, *_ALIASES.get(name, ())) if one in type(model).model_fields), None)
+        if own and takes(model, name):
+            update[own] = value
+    if not update:
+        return model
+    copy = model.model_copy(update=update)
+    vars(copy).pop("_serialized", None)  # LangChain's cached description, which would keep the old settings
+    return copy
+
+
+def reply_limit(model: Any) -> int | None:
+    """Return the longest reply, in tokens, that the caller gave a model; None: no limit."""
+    target = unbound(model)
+    given: set[str] = getattr(target, "model_fields_set", set())
+    names = ("max_tokens", *_ALIASES["max_tokens"])
+    own = {one: getattr(target, one, None) for one in names if one in given}
+    limits = [table.get(one) for table in (*bound_settings(model), own) for one in names]
+    return min((one for one in limits if isinstance(one, int) and one > 0), default=None)
+
+
+def own_stops(model: Any) -> list[str]:
+    """Return the stop sequences that a model was made or bound with: those of a call would replace them."""
+    target = unbound(model)
+    own = getattr(target, "stop", None) or getattr(target, "stop_sequences", None)
+    lists = [*(table.get("stop") for table in bound_settings(model)), own]
+    return [text for some in lists if some for text in ([some] if isinstance(some, str) else some)]
+
+
+def constraint_of(model: Any) -> Constraint:
+    """Return how a model can be held to a form: as learned, else by its profile, else by its class."""
+    if learned := _known(model).constraint:
+        return learned
+    target, profile = unbound(model), profile_of(model)
+    if known := [profile[name] for name in ("structured_output", "tool_calling") if name in profile]:
+        return "bounded" if any(known) else "none"
+    can = isinstance(target, BaseChatModel) and (
+        type(target).with_structured_output is not BaseChatModel.with_structured_output
+        or type(target).bind_tools is not BaseChatModel.bind_tools
+    )
+    return "bounded" if can else "none"
+
+
+def learn_constraint(model: Any, constraint: Constraint) -> None:
+    """Remember how a model can be held to a form."""
+    _remembered(model).constraint = constraint
+
+
+def learn_refusal(model: Any, error: Exception, sent: Mapping[str, Any]) -> str:
+    """Remember which of the settings that were sent an error names, and return it; "" for none."""
+    if status_of(error) not in (400, 422):
+        return ""
+    said = str(error)
+    names = {one: (one, *_ALIASES.get(one, ())) for one in _REFUSABLE if one in sent and takes(model, one)}
+    for name, spellings in names.items():
+        if any(re.search(rf"\b{one}\b", said) for one in spellings):
+            _remembered(model).refused.add(name)
+            return name
+    return ""
+
+
+def refuses_form(error: Exception) -> bool:
+    """Say whether an error may mean that a server takes no such form."""
+    return isinstance(error, NotImplementedError) or status_of(error) in (400, 404, 415, 422, 501)
+
+
+def is_unparsed(error: Exception) -> bool:
+    """Say whether a client raised because a reply did not fill its form, as OpenAI's does."""
+    named = ("LengthFinishReasonError", "ContentFilterFinishReasonError")
+    return isinstance(error, ValidationError) or type(error).__name__ in named

@@ -1,0 +1,97 @@
+"""What a model's message says: its text without thoughts and marks, its tokens, why it ended."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
+
+_THOUGHTS = re.compile(
+    r"<(?P<tag>(?:\w+[:_])?think(?:ing)?|thoughts?|reasoning)>.*?(?:</(?P=tag)>|\Z)"
+    r"|\[THINK\].*?(?:\[/THINK\]|\Z)"
+    r"|◁think▷.*?(?:◁/think▷|\Z)"
+    r"|<\|START_THINKING\|>.*?(?:<\|END_THINKING\|>|\Z)"
+    r"|<\|begin_of_thought\|>.*?(?:<\|end_of_thought\|>|\Z)"
+    r"|<\|inner_prefix\|>.*?(?:<\|inner_suffix\|>|\Z)"
+    r"|<unused94>.*?(?:<unused95>|\Z)"
+    r"|<\|channel\|>\s*(?:analysis|commentary)\b.*?(?:<\|end\|>|(?=<\|channel\|>\s*final)|\Z)"
+    r"|\A\s*Here (?:are my reasoning steps|is my thought process):.*?"
+    r"(?:\[BEGIN FINAL RESPONSE\]|Here is my response:|\Z)",
+    re.S | re.I,
+)
+"""Thoughts, in the marks of the model families; they may be cut off before their end."""
+
+_OPENED_BEFORE = re.compile(
+    r"\A(?:(?!<(?:\w+[:_])?think)[^\n]|\n)*?</(?:\w+[:_])?think(?:ing)?>|\A[^\[]*\[/THINK\]|\A[^◁]*◁/think▷", re.I
+)
+"""Thoughts whose opening mark stands in the prompt, where the chat template wrote it."""
+
+_ROLE = r"(?:assistant|model|final)"
+_HEADER = re.compile(
+    rf"\A\s*(?:<s>\s*)?(?:<\|(?:start_header_id|im_start|start|role|header_start)\|>|<start_of_turn>)?\s*"
+    rf"(?:<\|)?{_ROLE}(?:\|>)?\s*(?:<\|(?:end_header_id|message|header_end)\|>|\n)\s*"
+    rf"|\A\s*<s>\s*|\A\s*<\|channel\|>\s*final\s*(?:<\|message\|>)?\s*",
+    re.I,
+)
+"""What a template writes before a reply."""
+
+_END = re.compile(
+    r"(?:<\|(?:im_end|eot_id|end|endoftext|end_of_text|end_of_turn_token|return|end_of_msg|eom_id|im_start"
+    r"|start_header_id)\|>|<end_of_turn>|<start_of_turn>|</s>|<｜end▁of▁sentence｜>|\[/?INST\]).*\Z",
+    re.S | re.I,
+)
+"""The end of a turn, and what a server that does not stop there lets the model write after it."""
+
+_WRAPPED = re.compile(
+    r"</?(?:response)>|<\|(?:START_RESPONSE|END_RESPONSE|begin_of_solution|end_of_solution)\|>"
+    r"|\[(?:BEGIN|END) FINAL RESPONSE\]",
+    re.I,
+)
+"""Marks around the reply proper."""
+
+
+def without_thoughts(text: str) -> str:
+    """Return a reply without its thoughts and the marks of its chat template."""
+    said = _OPENED_BEFORE.sub("", _THOUGHTS.sub("", text), count=1)
+    said = _WRAPPED.sub("", said)
+    while (shorter := _HEADER.sub("", said, count=1)) != said:
+        said = shorter
+    return _END.sub("", said).strip()
+
+
+def text_of(message: BaseMessage) -> str:
+    """Return what a message says: its text blocks, else the arguments of its tool call, as JSON.
+
+    Thoughts that a client returns beside the text (`reasoning_content`, blocks) are left out.
+    """
+    if text := str(message.text).strip():
+        return text
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    return json.dumps(calls[0]["args"]) if calls else ""
+
+
+def tokens_of(message: BaseMessage, prompt: Sequence[BaseMessage]) -> tuple[int, int, bool]:
+    """Return a call's input and output tokens, and whether they are estimated."""
+    usage = getattr(message, "usage_metadata", None)
+    if usage and "input_tokens" in usage:
+        return usage["input_tokens"], usage["output_tokens"], False
+    return estimate_message_tokens(prompt), estimate_tokens(str(message.text)), True
+
+
+def finish_of(message: BaseMessage) -> str:
+    """Return why a reply ended: `length`, `content_filter`, or what else the provider says."""
+    said = message.response_metadata
+    if message.additional_kwargs.get("refusal"):
+        return "content_filter"
+    named = (said.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
+    reason = str(next(filter(None, named), "")).lower()
+    if reason in ("length", "max_tokens", "max_output_tokens"):
+        return "length"
+    return "content_filter" if reason in _FILTERED else reason
+
+
+_FILTERED = ("content_filter", "safety", "refusal", "recitation", "prohibited_content", "blocklist")
