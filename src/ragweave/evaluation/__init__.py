@@ -1,1 +1,0 @@
-"""Evaluation: data sets, metrics, durable runs, reports."""
