@@ -54,6 +54,4 @@ def _packed(path: Path) -> Path:
     return packed if packed.exists() and not path.exists() else path
 
 
-FORMATS = (
-    Format("beir", "A BEIR folder.", read_plain, read_folder=read_beir, corpus=beir_corpus),
-)
+FORMATS = (Format("beir", "A BEIR folder.", read_plain, read_folder=read_beir, corpus=beir_corpus),)

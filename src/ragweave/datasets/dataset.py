@@ -59,6 +59,10 @@ class Dataset:
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Our names of fields by the file's."""
     subset: Subset | None = None
+    form: Format | None = None
+    """Reads the rows, in place of the format of that name."""
+    keeps_fields: bool = False
+    """Whether `Question.about` holds all fields of its row."""
 
     def __iter__(self) -> Iterator[Question]:
         """Yield the questions; one whose id was there before gets `#2` behind it."""
@@ -82,7 +86,7 @@ class Dataset:
                 yield doc
 
     def _read(self) -> Iterator[Question]:
-        form = FORMATS.named(self.name) if self.name else None
+        form = self.form or (FORMATS.named(self.name) if self.name else None)
         if form is not None and form.read_folder is not None:
             yield from form.read_folder(Path(self.place))
             return
@@ -93,7 +97,8 @@ class Dataset:
         form = form or format_of(first)
         for row in chain([first], rows):
             try:
-                yield from form.read(row)
+                for one in form.read(row):
+                    yield replace(one, about={**row.fields, **one.about}) if self.keeps_fields else one
             except UsageError as error:
                 raise _with_hint(error, row, self.place) from error
 
@@ -123,8 +128,13 @@ def _with_hint(error: UsageError, row: Row, place: str) -> UsageError:
     return UsageError(f"{error}. Name the fields: jsonl:{place}?{shown}")
 
 
-def open_dataset(spec: str) -> Dataset:
+def open_dataset(spec: str, *, form: Format | None = None, keeps_fields: bool = False) -> Dataset:
     """Open a data set; nothing is read yet.
+
+    Args:
+        spec: Such as `hotpotqa:dev.json`.
+        form: Reads the rows, in place of the format that the spec or the first row names.
+        keeps_fields: Whether `Question.about` is to hold all fields of its row.
 
     Raises:
         UsageError: There is no such data set, file, setting or subset.
@@ -137,24 +147,30 @@ def open_dataset(spec: str) -> Dataset:
     name, colon, place = head.partition(":")
     split, config, given = told.pop("split", "validation"), told.pop("config", None), told.pop("as", "")
     if colon and name == "hf":
-        form, rows = given, lambda: hub_rows(place, config, split)
+        known, rows = given, lambda: hub_rows(place, config, split)
     elif colon and name in FORMATS:
-        form, rows = name, lambda: read_rows(Path(place))
+        known, rows = name, lambda: read_rows(Path(place))
     else:
-        form, place, rows = given, head, lambda: read_rows(Path(head))
+        known, place, rows = given, head, lambda: read_rows(Path(head))
         if not Path(place).exists():
             raise UsageError(
                 f"{place}: there is no such file. Give a file's path or NAME:FILE; the names are "
                 f"{', '.join(FORMATS.names())}"
             )
-    if form and FORMATS.named(form).read_folder and not Path(place).is_dir():
-        raise UsageError(f"{place}: a {form} data set is a folder")
-    subset = subset_of(form, told.pop("subset", ""), told.pop("ids", ""))
-    return Dataset(form, place, rows, {theirs: ours for ours, theirs in told.items()}, subset)
+    if known and FORMATS.named(known).read_folder and not Path(place).is_dir():
+        raise UsageError(f"{place}: a {known} data set is a folder")
+    subset = subset_of(known, told.pop("subset", ""), told.pop("ids", ""))
+    renamed = {theirs: ours for ours, theirs in told.items()}
+    return Dataset(known, place, rows, renamed, subset, form, keeps_fields)
 
 
 def select(
-    questions: Iterable[Question], *, limit: int | None = None, sample: int | None = None, seed: int = 0, shard: str = ""
+    questions: Iterable[Question],
+    *,
+    limit: int | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    shard: str = "",
 ) -> list[Question]:
     """Return the first `limit` questions, or `sample` of these drawn by `seed`.
 

@@ -55,9 +55,7 @@ def read_triviaqa(row: Row) -> Iterator[Question]:
     if not row.has("Data"):
         yield from read_plain(row)
     for one in row.rows("Data"):
-        yield Question(
-            id=one.text("QuestionId"), question=one.text("Question"), answers=answered(one, "Answer")
-        )
+        yield Question(id=one.text("QuestionId"), question=one.text("Question"), answers=answered(one, "Answer"))
 
 
 _DESCRIPTION = re.compile(r'\(description (?:"((?:[^"\\]|\\.)*+)"|([^\s()]+))\)')

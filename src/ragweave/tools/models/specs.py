@@ -54,7 +54,6 @@ def _ours() -> Iterable[ModelProvider]:
     yield from import_module("ragweave.llamacpp.provider").PROVIDERS
     yield import_module("ragweave.trained.huggingface_chat").PROVIDER
     yield import_module("ragweave.trained.chat").PART
-    yield import_module("ragweave.evaluation.replay").PROVIDER
 
 
 MODELS: Registry[ModelProvider] = Registry("ragweave.models", ModelProvider, "model provider", _ours)

@@ -1,0 +1,207 @@
+"""Metrics of answers. With any of them an answer that was not given is right only if the question has none.
+
+Sources: SQuAD (Rajpurkar et al. 2018); ASQA (Stelmakh et al. 2022); SlimPLM (Tan et al. 2024, section 4.2 and
+released code); FILCO (Wang et al. 2023, section 3.1 and released code, which compares with punctuation, and
+counts letters in place of words); Liu et al. 2024 (%Unk, %NM); ROUGE (Lin 2004) by the package rouge-score. Of
+several references the one with the best ROUGE-L counts for ROUGE-1 and ROUGE-2 too (SlimPLM, section 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from ragweave.datasets import Question
+from ragweave.datasets.claims import verdict
+from ragweave.errors import MissingExtraError
+from ragweave.evaluation.metrics.metric import Compute, Metric, Score, State, given
+from ragweave.evaluation.metrics.text import (
+    all_words,
+    filco_normalize,
+    overlap,
+    squad_normalize,
+    stands_in,
+    words_of,
+)
+
+Rule = Callable[[str, Iterable[str]], float]
+
+
+def exact_match(answer: str, golds: Iterable[str]) -> float:
+    """Return 1.0 if the answer is a right one, but for its typography."""
+    said = words_of(answer)
+    return float(any(said == words_of(gold) for gold in golds))
+
+
+def f1(answer: str, golds: Iterable[str]) -> float:
+    """Return the share of words in common with the best right answer (harmonic mean), 0 to 1."""
+    return max((overlap(words_of(answer), words_of(gold)) for gold in golds), default=0.0)
+
+
+def squad_em(answer: str, golds: Iterable[str]) -> float:
+    """Return exact match by SQuAD's script."""
+    said = squad_normalize(answer)
+    return float(any(said == squad_normalize(gold) for gold in golds))
+
+
+def squad_f1(answer: str, golds: Iterable[str]) -> float:
+    """Return F1 by SQuAD's script."""
+    said = squad_normalize(answer).split()
+    return max((overlap(said, squad_normalize(gold).split()) for gold in golds), default=0.0)
+
+
+def filco_em(answer: str, golds: Iterable[str]) -> float:
+    """Return exact match by FILCO's released code: with punctuation."""
+    said = filco_normalize(answer)
+    return float(any(said == filco_normalize(gold) for gold in golds))
+
+
+def filco_f1(answer: str, golds: Iterable[str]) -> float:
+    """Return F1 by FILCO's released code: of letters."""
+    said = filco_normalize(answer)
+    return max((overlap(said, filco_normalize(gold)) for gold in golds), default=0.0)
+
+
+def contains(text: str, names: Iterable[str]) -> float:
+    """Return 1.0 if a name stands in a text, in whole words."""
+    return float(any(stands_in(rule(name), rule(text)) for name in names for rule in (words_of, all_words)))
+
+
+def accuracy(answer: str, golds: Iterable[str]) -> float:
+    """Return 1.0 if the answer's first word is a right one: Yes, or SUPPORTS, which means the same."""
+    said = _first_word(answer)
+    return float(bool(said) and any(said == _first_word(gold) for gold in golds))
+
+
+def _first_word(text: str) -> str:
+    word = " ".join(words_of(text)[:1])
+    return verdict(word) or word
+
+
+def _of(rule: Rule, *kinds: str) -> Compute:
+    """Return a rule as a metric of some kinds of question."""
+
+    def compute(question: Question, state: State) -> Score:
+        if question.kind not in kinds or (question.kind == "parts" and not question.answers):
+            return None
+        answer = given(state)
+        if not answer or not question.answers:
+            return float(not answer and not question.answers)
+        return rule(answer, question.answers)
+
+    return compute
+
+
+def _contains(question: Question, state: State) -> Score:
+    applies = question.kind == "short" and question.answers
+    return contains(given(state), question.answers) if applies else None
+
+
+def _hit(question: Question, state: State) -> Score:
+    if question.kind not in ("short", "parts"):
+        return None
+    return max((contains(given(state), one) for one in question.names), default=None)
+
+
+def _coverage(question: Question, state: State) -> Score:
+    if question.kind != "parts":
+        return None
+    return sum(contains(given(state), one) for one in question.parts) / len(question.parts)
+
+
+def _answer_share(question: Question, state: State) -> Score:
+    names = [(name,) for one in question.names for name in one] if question.kind in ("short", "parts") else []
+    return sum(contains(given(state), one) for one in names) / len(names) if names else None
+
+
+def _unknown(_question: Question, state: State) -> Score:
+    return float(state["status"] == "unknown")
+
+
+def _not_majority(question: Question, state: State) -> Score:
+    rule = {"short": exact_match, "yes_no": accuracy}.get(question.kind)
+    if rule is None or not question.answers:
+        return None
+    pool = [one["answer"] for one in state.get("candidates", {}).values()]
+    right = rule(given(state), question.answers)
+    return float(not right and any(rule(one, question.answers) for one in pool))
+
+
+@lru_cache(maxsize=1)
+def _scorer() -> Any:
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError as error:
+        raise MissingExtraError("ROUGE", "eval") from error
+    return RougeScorer(["rouge1", "rouge2", "rougeL"])
+
+
+@lru_cache(maxsize=256)
+def rouge(answer: str, references: tuple[str, ...]) -> Mapping[str, float]:
+    """Return ROUGE-1, -2 and -L with the reference that has the best ROUGE-L, each 0 to 1."""
+    found = [_scorer().score(one, answer) for one in references]
+    best = max(found, key=lambda one: one["rougeL"].fmeasure)
+    return {name: one.fmeasure for name, one in best.items()}
+
+
+def _rouge(name: str) -> Compute:
+    return _of(lambda answer, references: rouge(answer, tuple(references))[name], "long", "parts")
+
+
+_SQUAD, _FILCO, _SLIMPLM = "Rajpurkar et al. 2018, SQuAD", "Wang et al. 2023, FILCO", "Tan et al. 2024, SlimPLM"
+_LIU = "Liu et al. 2024, Post-fusion as Fallback"
+METRICS = (
+    Metric("em", "EM", "The answer is a right one, typography aside.", _of(exact_match, "short")),
+    Metric("f1", "F1", "Words shared with the best right answer.", _of(f1, "short")),
+    Metric("squad_em", "EM (SQuAD)", "Exact match by SQuAD's script.", _of(squad_em, "short"), source=_SQUAD),
+    Metric("squad_f1", "F1 (SQuAD)", "F1 by SQuAD's script.", _of(squad_f1, "short"), source=_SQUAD),
+    Metric("accuracy", "Accuracy", "The answer's first word is right, such as Yes.", _of(accuracy, "yes_no")),
+    Metric(
+        "coverage_em",
+        "EM (ASQA)",
+        "Share of the short answers that stand in the text.",
+        _coverage,
+        source="Stelmakh et al. 2022, ASQA",
+    ),
+    Metric("hit_at_1", "Hit@1", "At least one short answer stands in the text.", _hit, source=_SLIMPLM),
+    Metric("rouge_l", "ROUGE-L", "The longest common subsequence.", _rouge("rougeL"), source="Lin 2004"),
+    Metric("rouge_1", "ROUGE-1", "Words shared with that reference.", _rouge("rouge1"), source="Lin 2004"),
+    Metric("rouge_2", "ROUGE-2", "Pairs of words shared with that reference.", _rouge("rouge2"), source="Lin 2004"),
+    Metric(
+        "unigram_f1",
+        "Unigram F1",
+        "Words shared with the best reference.",
+        _of(squad_f1, "long", "parts"),
+        source="Petroni et al. 2021, KILT",
+    ),
+    Metric("contains", "Contains", "A right answer stands in the answer.", _contains),
+    Metric(
+        "answer_share", "EM (share)", "Share of all names of answers that stand in it.", _answer_share, source=_SLIMPLM
+    ),
+    Metric(
+        "filco_em",
+        "EM (FILCO)",
+        "Exact match with punctuation.",
+        _of(filco_em, "short"),
+        source=_FILCO,
+        on_request=True,
+    ),
+    Metric(
+        "filco_f1",
+        "F1 (FILCO)",
+        "Letters shared with the best right answer.",
+        _of(filco_f1, "short", "long", "parts"),
+        source=_FILCO,
+        on_request=True,
+    ),
+    Metric("unknown", "%Unk", "No answer was given.", _unknown, higher_is_better=False, source=_LIU),
+    Metric(
+        "nm",
+        "%NM",
+        "A candidate was right, and the answer is not.",
+        _not_majority,
+        higher_is_better=False,
+        source=_LIU,
+    ),
+)

@@ -1,0 +1,100 @@
+"""A run on a Ray cluster: one task for each shard, each in the folder that `--shard` gives it.
+
+What one process can do in a day needs no cluster: questions wait for a server. This is for a cluster that serves
+its models on every node, or for methods that compute (CXMI, rerankers).
+
+Ray starts a task again that a lost node took with it, and the task resumes from its folder if all nodes see that.
+If they do not, tasks return their files, which are written here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ragweave.errors import MissingExtraError, UsageError
+from ragweave.evaluation.evaluate import Settings, evaluate
+from ragweave.evaluation.folder import shard_folder
+from ragweave.evaluation.run import Summary
+
+_FILES = ("run.json", "results.jsonl")
+_SECRETS = ("_API_KEY", "_BASE_URL", "_API_BASE")
+"""How the names end of the environment's variables that tasks need."""
+
+
+def evaluate_on_ray(
+    settings: Settings, folder: Path, *, address: str = "local", shards: int = 0, gpus: float = 0.0, **more: Any
+) -> Summary:
+    """Run an evaluation in shards on a cluster, and return how it ended.
+
+    Args:
+        settings: What is evaluated; its files must be at the same place on every node.
+        folder: The run's folder, at best one that all nodes see.
+        address: The cluster's: `auto`, `HOST:PORT`, `ray://HOST:PORT`; `local`: this machine alone.
+        shards: In how many shards; 0: as many as the run has already, else two for each node.
+        gpus: GPUs of a task.
+        **more: What else `evaluate` takes; a budget is divided among the shards.
+
+    Raises:
+        UsageError: A setting is wrong, or there is no cluster at the address.
+        MissingExtraError: Ray is not installed.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("A run on Ray", "ray") from error
+    folder = folder.resolve()
+    try:
+        ray.init(address=None if address == "local" else address, ignore_reinit_error=True, log_to_driver=False)
+    except (ConnectionError, ValueError) as error:
+        raise UsageError(f"no Ray cluster at {address}: {' '.join(str(error).split())}") from error
+    shards = shards or _begun(folder) or 2 * len([one for one in ray.nodes() if one["Alive"]])
+    for name in ("calls", "dollars"):
+        if more.get(name) is not None:
+            more[name] = max(more[name] // shards, 1) if name == "calls" else more[name] / shards
+    secrets = {name: value for name, value in os.environ.items() if name.endswith(_SECRETS)}
+
+    @ray.remote(num_gpus=gpus, max_retries=3)  # type: ignore[untyped-decorator]
+    def task(shard: str) -> tuple[str, Summary, dict[str, bytes]]:
+        os.environ.update(secrets)
+        summary = evaluate(settings, folder, shard=shard, quiet=True, **more)
+        place = shard_folder(folder, shard)
+        return shard, summary, {name: (place / name).read_bytes() for name in _FILES}
+
+    waiting, total = [task.remote(f"{number}/{shards}") for number in range(1, shards + 1)], Summary()
+    while waiting:
+        [done], waiting = ray.wait(waiting)
+        shard, summary, files = ray.get(done)
+        _write(shard_folder(folder, shard), files)
+        total = _added(total, summary)
+    return total
+
+
+def _begun(folder: Path) -> int:
+    """Return how many shards a run has been divided into; 0: none yet."""
+    return max((int(one.name.rpartition("-")[2]) for one in folder.glob("shard-*-of-*")), default=0)
+
+
+def _added(one: Summary, other: Summary) -> Summary:
+    spent = {model: list(counts) for model, counts in one.spent.items()}
+    for model, counts in other.spent.items():
+        spent[model] = [a + b for a, b in zip(counts, spent.get(model, (0, 0, 0)), strict=True)]
+    return replace(
+        one,
+        answered=one.answered + other.answered,
+        failed=one.failed + other.failed,
+        skipped=one.skipped + other.skipped,
+        stopped=one.stopped or other.stopped,
+        spent=spent,
+    )
+
+
+def _write(place: Path, files: Mapping[str, bytes]) -> None:
+    """Write a shard's files unless they are here already."""
+    place.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        if not (place / name).exists():
+            (place / name).write_bytes(content)
