@@ -127,22 +127,21 @@ def answered(row: Row, *names: str) -> tuple[str, ...]:
 
 
 def _texts(row: Row, value: Any) -> Iterator[str]:
-    if isinstance(value, bool):
-        yield "Yes" if value else "No"
-    elif isinstance(value, str):
-        yield value
-    elif isinstance(value, int | float):
-        yield f"{value:g}" if isinstance(value, float) else str(value)
-    elif isinstance(value, list | tuple):
+    if isinstance(value, Mapping):
+        value = [value.get(name) for name in _NAMED]
+    if isinstance(value, list | tuple):
         for one in value:
             yield from _texts(row, one)
-    elif isinstance(value, Mapping):
-        for name in ("text", "value", "Value", "string", "answer", "aliases", "Aliases"):
-            yield from _texts(row, value.get(name))
+    elif isinstance(value, bool):
+        yield "Yes" if value else "No"
+    elif isinstance(value, str | int | float):
+        yield f"{value:g}" if isinstance(value, float) else str(value)
     elif value is not None:
         raise row.error(f"{value!r} is no answer: a text, a number or a list of them is")
 
 
+_NAMED = ("text", "value", "Value", "string", "answer", "aliases", "Aliases")
+"""What the names of an answer are called in an object."""
 _TEXT = ("text", "paragraph_text", "contents", "content", "passage_text", "psg_text", "page_content")
 _MARKS = ("isgold", "is_gold", "is_supporting", "is_selected", "hasanswer", "has_answer")
 

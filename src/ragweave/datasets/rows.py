@@ -151,7 +151,7 @@ def open_text(path: Path) -> io.TextIOBase:
     """
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file")
-    raw = (gzip.open if path.suffix == ".gz" else open)(path, "rb")  # noqa: SIM115 - closed with the text
+    raw = (gzip.open if path.suffix == ".gz" else open)(path, "rb")
     return io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
 
 

@@ -1,7 +1,9 @@
 """An evaluation from its settings: data set, systems, models, passages, metrics; then the loop.
 
-evaluate(Settings(data="hotpotqa:dev.json", systems=("concat", "concat_pf"),
-                  models={"answer": "openai:gpt-4o-mini"}), Path("run"))
+    evaluate(Settings(data="hotpotqa:dev.json", systems=("concat", "concat_pf"),
+                      models={"answer": "openai:gpt-4o-mini"}), Path("run"))
+
+A run whose folder exists is resumed.
 """
 
 from __future__ import annotations
@@ -48,8 +50,8 @@ class Settings:
     """Specs of systems."""
     names: Sequence[str] = ()
     """What reports call the systems; none: their specs."""
-    models: Mapping[str, str] = field(default_factory=dict)
-    """Model specs by role; no model named: `extractive` answers."""
+    models: Mapping[str, str] = field(default_factory=lambda: {"answer": "extractive"})
+    """Model specs by role."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of every method that has them."""
     passages: str = "searched"

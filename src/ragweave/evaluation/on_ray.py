@@ -51,13 +51,13 @@ def evaluate_on_ray(
         ray.init(address=None if address == "local" else address, ignore_reinit_error=True, log_to_driver=False)
     except (ConnectionError, ValueError) as error:
         raise UsageError(f"no Ray cluster at {address}: {' '.join(str(error).split())}") from error
-    shards = shards or _begun(folder) or 2 * len([one for one in ray.nodes() if one["Alive"]])
+    shards = shards or _begun(folder) or 2 * len([one for one in ray.nodes() if one["Alive"]])  # type: ignore[no-untyped-call]
     for name in ("calls", "dollars"):
         if more.get(name) is not None:
             more[name] = max(more[name] // shards, 1) if name == "calls" else more[name] / shards
     secrets = {name: value for name, value in os.environ.items() if name.endswith(_SECRETS)}
 
-    @ray.remote(num_gpus=gpus, max_retries=3)  # type: ignore[untyped-decorator]
+    @ray.remote(num_gpus=gpus, max_retries=3)
     def task(shard: str) -> tuple[str, Summary, dict[str, bytes]]:
         os.environ.update(secrets)
         summary = evaluate(settings, folder, shard=shard, quiet=True, **more)
