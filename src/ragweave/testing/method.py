@@ -46,9 +46,9 @@ class _Parent(TypedDict, total=False):
 class MethodTests:
     """What a method must hold to. Subclass it once a method; pytest finds the tests.
 
-        class TestConcat(MethodTests):
-            method = "concat"
-            replies = ["Ada Brenner"]
+    class TestConcat(MethodTests):
+        method = "concat"
+        replies = ["Ada Brenner"]
     """
 
     method: str | Method
