@@ -152,7 +152,7 @@ class MethodTests:
         assert fewest <= len(record.calls) <= most
         for text in _ODD:
             odd = Record()
-            self.run(odd, script=lambda _call, text=text: text, fail=False)  # type: ignore[misc]
+            self.run(odd, script=lambda _call, text=text: text, fail=False)
             assert len(odd.calls) <= most
 
     # -- what goes wrong, and what comes along -------------------------------------------------
