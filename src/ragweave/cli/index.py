@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragweave.cli.on_ray import Ray
+from ragweave.cli.runs import Ray
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ def read_clapnq(row: Row) -> Iterator[Question]:
         kind="long",
         passages=unique(passages),
         gold=marked(gold),
-        about={"selected_sentences": sorted(chosen)},
+        about={"selected": sorted(chosen)},
     )
 
 

@@ -60,7 +60,16 @@ def read_qed(row: Row) -> Iterator[Question]:
         answers=answered(row, "original_nq_answers"),
         passages=(context,),
         gold=marked([context]),
+        about={"selected": [str(one)] if (one := _selected(row)) else []},
     )
+
+
+def _selected(row: Row) -> str:
+    """Return the sentence that the annotators of QED selected."""
+    found = (row.get("annotation") or {}).get("selected_sentence") or {}
+    start, end = found.get("start"), found.get("end")
+    whole = isinstance(start, int) and isinstance(end, int)
+    return row.text("paragraph_text")[start:end] if whole else ""
 
 
 def read_hotpotqa(row: Row) -> Iterator[Question]:
@@ -68,20 +77,22 @@ def read_hotpotqa(row: Row) -> Iterator[Question]:
     if not row.has("context"):
         yield from read_plain(row)
         return
-    facts = {str(title) for title, _ in _pairs(row, "supporting_facts", "title", "sent_id")}
-    passages: list[Document] = []
+    facts = {(str(title), number) for title, number in _pairs(row, "supporting_facts", "title", "sent_id")}
+    titles, passages, selected = {title for title, _ in facts}, list[Document](), list[str]()
     for title, sentences in _pairs(row, "context", "title", "sentences", "content"):
         if not isinstance(sentences, list):
             raise row.error("'context' must be a list of [title, sentences]")
-        if text := " ".join(filter(None, (str(one or "").strip() for one in sentences))):
+        said = [str(one or "").strip() for one in sentences]
+        selected += [one for at, one in enumerate(said) if one and (str(title), at) in facts]
+        if text := " ".join(filter(None, said)):
             passages.append(passage(text, str(title)))
     yield Question(
         id=id_of(row),
         question=row.text("question"),
         answers=answered(row, "answer", "answers", "golden_answers"),
         passages=unique(passages),
-        gold=marked(doc for doc in passages if doc.metadata.get("title") in facts),
-        about=about(row, "type", "level"),
+        gold=marked(doc for doc in passages if doc.metadata.get("title") in titles),
+        about={**about(row, "type", "level"), "selected": selected},
     )
 
 

@@ -39,7 +39,7 @@ class Question:
     gold: Mapping[str, float] = field(default_factory=dict)
     """How relevant passages are, by id: 1, or a grade if the data set has grades."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What else the row says."""
+    """What else the row says; as `label` the labels of a claim, as `selected` the sentences that annotators chose."""
     at: int = 0
     """Its number in the file, from 0."""
 

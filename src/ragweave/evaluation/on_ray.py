@@ -1,4 +1,6 @@
-"""A run on a Ray cluster: one task for each shard, each in the folder that `--shard` gives it.
+"""A run, or a labelling, on a Ray cluster: one task for each shard, each in the folder that `--shard` gives it.
+
+    run_on_ray(partial(evaluate, settings, folder), folder, address="auto")
 
 What one process can do in a day needs no cluster: questions wait for a server. This is for a cluster that serves
 its models on every node, or for methods that compute (CXMI, rerankers).
@@ -10,36 +12,44 @@ If they do not, tasks return their files, which are written here.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.evaluation.evaluate import Settings, evaluate
 from ragweave.evaluation.folder import shard_folder
 from ragweave.evaluation.run import Summary
 
+LOCAL = "local"
+"""The address of this machine alone."""
 _FILES = ("run.json", "results.jsonl")
 _SECRETS = ("_API_KEY", "_BASE_URL", "_API_BASE")
 """How the names end of the environment's variables that tasks need."""
 
 
-def evaluate_on_ray(
-    settings: Settings, folder: Path, *, address: str = "local", shards: int = 0, gpus: float = 0.0, **more: Any
+def run_on_ray(
+    work: Callable[..., Summary],
+    folder: Path,
+    *,
+    address: str = LOCAL,
+    shards: int = 0,
+    gpus: float = 0.0,
+    calls: int | None = None,
+    dollars: float | None = None,
 ) -> Summary:
-    """Run an evaluation in shards on a cluster, and return how it ended.
+    """Run shards on a cluster, and return how they ended.
 
     Args:
-        settings: What is evaluated; its files must be at the same place on every node.
+        work: `evaluate` or `make_labels` with their settings; its files must be at the same place on every node.
         folder: The run's folder, at best one that all nodes see.
         address: The cluster's: `auto`, `HOST:PORT`, `ray://HOST:PORT`; `local`: this machine alone.
         shards: In how many shards; 0: as many as the run has already, else two for each node.
         gpus: GPUs of a task.
-        **more: What else `evaluate` takes; a budget is divided among the shards.
+        calls: Most model calls of all shards together.
+        dollars: Most US dollars of all shards together.
 
     Raises:
-        UsageError: A setting is wrong, or there is no cluster at the address.
+        UsageError: There is no cluster at the address, or `work` refuses its settings.
         MissingExtraError: Ray is not installed.
     """
     try:
@@ -48,19 +58,17 @@ def evaluate_on_ray(
         raise MissingExtraError("A run on Ray", "ray") from error
     folder = folder.resolve()
     try:
-        ray.init(address=None if address == "local" else address, ignore_reinit_error=True, log_to_driver=False)
+        ray.init(address=None if address == LOCAL else address, ignore_reinit_error=True, log_to_driver=False)
     except (ConnectionError, ValueError) as error:
         raise UsageError(f"no Ray cluster at {address}: {' '.join(str(error).split())}") from error
     shards = shards or _begun(folder) or 2 * len([one for one in ray.nodes() if one["Alive"]])  # type: ignore[no-untyped-call]
-    for name in ("calls", "dollars"):
-        if more.get(name) is not None:
-            more[name] = max(more[name] // shards, 1) if name == "calls" else more[name] / shards
+    limits = {name: limit / shards for name, limit in (("calls", calls), ("dollars", dollars)) if limit is not None}
     secrets = {name: value for name, value in os.environ.items() if name.endswith(_SECRETS)}
 
     @ray.remote(num_gpus=gpus, max_retries=3)
     def task(shard: str) -> tuple[str, Summary, dict[str, bytes]]:
         os.environ.update(secrets)
-        summary = evaluate(settings, folder, shard=shard, quiet=True, **more)
+        summary = work(shard=shard, quiet=True, **limits)
         place = shard_folder(folder, shard)
         return shard, summary, {name: (place / name).read_bytes() for name in _FILES}
 

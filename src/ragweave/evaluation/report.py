@@ -294,7 +294,7 @@ def verdict(report: Report) -> str:
     best, label = ranked[0], report.metric.label
     score = _score(best.scores[report.main], report.metric, interval=True)
     if len(ranked) == 1:
-        return f"{best.system} has {label} {score} over {best.scores[report.main].n} questions."
+        return f"{best.system} has {label} {score} (n = {best.scores[report.main].n})."
     other = ranked[1]
     second = _score(other.scores[report.main], report.metric)
     if best.scores[report.main].mean == other.scores[report.main].mean:

@@ -154,8 +154,6 @@ _LIU = "Liu et al. 2024, Post-fusion as Fallback"
 METRICS = (
     Metric("em", "EM", "The answer is a right one, typography aside.", _of(exact_match, "short")),
     Metric("f1", "F1", "Words shared with the best right answer.", _of(f1, "short")),
-    Metric("squad_em", "EM (SQuAD)", "Exact match by SQuAD's script.", _of(squad_em, "short"), source=_SQUAD),
-    Metric("squad_f1", "F1 (SQuAD)", "F1 by SQuAD's script.", _of(squad_f1, "short"), source=_SQUAD),
     Metric("accuracy", "Accuracy", "The answer's first word is right, such as Yes.", _of(accuracy, "yes_no")),
     Metric(
         "coverage_em",
@@ -179,6 +177,8 @@ METRICS = (
     Metric(
         "answer_share", "EM (share)", "Share of all names of answers that stand in it.", _answer_share, source=_SLIMPLM
     ),
+    Metric("squad_em", "EM (SQuAD)", "Exact match by SQuAD's script.", _of(squad_em, "short"), source=_SQUAD),
+    Metric("squad_f1", "F1 (SQuAD)", "F1 by SQuAD's script.", _of(squad_f1, "short"), source=_SQUAD),
     Metric(
         "filco_em",
         "EM (FILCO)",

@@ -14,22 +14,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import Literal
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
 from ragweave.datasets import Question
+from ragweave.evaluation.ask import FormT, ask
 from ragweave.evaluation.metrics.metric import Metric, Score, State, given
-from ragweave.nodes import read
 from ragweave.nodes.forms import Form, ids_form, limited_list
 from ragweave.nodes.segments import numbered, split_passages
-from ragweave.tools.models import ChatModel, calls, replies
+from ragweave.tools.models import ChatModel
 from ragweave.tools.text.untrusted import render_passages, untrusted
 
 _MOST = 30
 """Statements of an answer that are checked."""
-
-FormT = TypeVar("FormT", bound=Form)
 
 
 class Statements(Form):
@@ -67,29 +65,9 @@ _DATA = (
 )
 
 
-async def ask(judge: ChatModel, form: type[FormT], task: str, *parts: str) -> FormT | None:
-    """Ask a judge; None if its reply cannot be read.
-
-    Args:
-        judge: The chat model.
-        form: What the reply is held to, if the model can be held to a form; else it is read from the text.
-        task: What is to be judged.
-        parts: What is shown.
-    """
-    messages: list[BaseMessage] = [SystemMessage(_DATA + task), HumanMessage("\n\n".join(parts))]
-    if calls.constraint_of(judge) != "none":
-        held = judge.with_structured_output(form, include_raw=True)  # type: ignore[attr-defined]
-        try:
-            output = await held.ainvoke(messages)
-        except Exception as error:
-            if not calls.refuses_form(error):
-                raise
-            calls.learn_constraint(judge, "none")
-        else:
-            found: FormT | None = output["parsed"]
-            return found or form.from_text(read.plain(replies.text_of(output["raw"])))
-    reply = await judge.ainvoke(messages)
-    return form.from_text(read.plain(replies.text_of(reply)))
+async def _judged(judge: ChatModel, form: type[FormT], task: str, *parts: str) -> FormT | None:
+    """Ask a judge; None if its reply cannot be read."""
+    return await ask(judge, form, [SystemMessage(_DATA + task), HumanMessage("\n\n".join(parts))])
 
 
 def _asked(question: Question, answer: str = "") -> str:
@@ -104,7 +82,7 @@ async def supported(judge: ChatModel, statements: Sequence[str], passages: str) 
         "What you know yourself does not count. Reply with Yes or No for each, and nothing else."
     )
     listed = "\n".join(f"{number}. {untrusted(one)}" for number, one in enumerate(statements, 1))
-    found = await ask(judge, Supported, task, passages, f"Statements:\n{listed}")
+    found = await _judged(judge, Supported, task, passages, f"Statements:\n{listed}")
     verdicts = found.supported if found else []
     return [one == "Yes" for one in verdicts] if len(verdicts) == len(statements) else None
 
@@ -116,7 +94,7 @@ async def _faithfulness(question: Question, state: State, judge: ChatModel) -> S
         "Write what the answer states, as short statements that each stand alone, one a line. Add nothing that it "
         "does not say."
     )
-    found = await ask(judge, Statements, task, _asked(question, given(state)))
+    found = await _judged(judge, Statements, task, _asked(question, given(state)))
     statements = [one for one in (found.statements if found else []) if one.strip()][:_MOST]
     verdicts = await supported(judge, statements, render_passages(state["passages"])) if statements else None
     return sum(verdicts) / len(verdicts) if verdicts else None
@@ -129,7 +107,7 @@ async def _relevance(question: Question, state: State, judge: ChatModel) -> Scor
         "Rate how well the answer addresses the question, from 1 to 5. 5: it gives just what was asked. 3: a part of "
         "it, or much besides. 1: something else. Whether it is true does not count. Reply with the number alone."
     )
-    found = await ask(judge, Rating, task, _asked(question, given(state)))
+    found = await _judged(judge, Rating, task, _asked(question, given(state)))
     return (int(found.rating) - 1) / 4 if found else None
 
 
@@ -142,7 +120,7 @@ async def _context_relevance(question: Question, state: State, judge: ChatModel)
         "commas, or with none."
     )
     form = ids_form(1, len(sentences))
-    found = await ask(judge, form, task, numbered("sentence")(sentences), _asked(question))
+    found = await _judged(judge, form, task, numbered("sentence")(sentences), _asked(question))
     return len(found.pick(sentences)) / len(sentences) if found else None
 
 
@@ -157,7 +135,7 @@ async def _correctness(question: Question, state: State, judge: ChatModel) -> Sc
         "says, in whatever words, and nothing against it. Not attempted: it gives no answer. Incorrect: anything else. "
         "What you know yourself does not count. Reply with the grade alone."
     )
-    found = await ask(judge, Grade, task, f"Right answers: {untrusted(golds)}", _asked(question, given(state)))
+    found = await _judged(judge, Grade, task, f"Right answers: {untrusted(golds)}", _asked(question, given(state)))
     return float(found.grade == "Correct") if found else None
 
 
