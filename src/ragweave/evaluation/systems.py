@@ -160,7 +160,7 @@ def graph_system(
         **(parts or {}),
         **values,
     )
-    k: int = values.get("k") or method.options(**values).k
+    k: int = values.get("k") or method.options(**{name: one for name, one in values.items() if name != "filter"}).k
     return GraphSystem(graph=graph, k=k, metrics=metrics, large=large_roles(played), **{"name": spec, **more})
 
 
