@@ -20,7 +20,11 @@ _NAMES = (
     "adaptive",
     "self_ask",
     "react",
+    "flare",
+    "self_eval",
+    "skr_knn",
     "crag",
+    "uncertainty_gate",
 )
 
 

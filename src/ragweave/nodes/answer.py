@@ -161,8 +161,8 @@ def answer_node(
             max_tokens=max_tokens or _reply_tokens(kind, read_as(branch, options), asked, reasoning=reasoning),
             task="reason" if reasoning else "extract" if branch.get("draft") else "answer",
             settings=options.sampling,
-            is_answered=lambda text: (
-                not reasoning or read_text(text, branch, options) != UNKNOWN or read.is_unknown(text)
+            is_answered=lambda reply: (
+                not reasoning or read_text(reply.text, branch, options) != UNKNOWN or read.is_unknown(reply.text)
             ),
         )
 
@@ -222,10 +222,18 @@ def draft_shown(branch: Branch, _options: Options) -> dict[str, Any]:
 
 
 def answer_branches(
-    state: RAGState, node: str, options: Options, contexts: Sequence[Sequence[Document]], hints: Sequence[str] = ()
+    state: RAGState,
+    node: str,
+    options: Options,
+    contexts: Sequence[Sequence[Document]],
+    hints: Sequence[str] = (),
+    *,
+    round: int | None = None,  # noqa: A002 - the candidates' word
 ) -> list[Send]:
-    """Return a branch to an answer node for each context and sample."""
+    """Return a branch to an answer node for each context and sample, of a round if the node has several."""
     shared = Branch(question=state["question"], answer_type=state["answer_type"], hints=list(hints))
+    if round is not None:
+        shared["round"] = round
     return [
         Send(node, Branch(**shared, passages=list(context), sample=sample))
         for context in contexts

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from ragweave.errors import UsageError
 from ragweave.nodes.ask import Node, Retriever, StateNode
 from ragweave.nodes.options import Options, Order
-from ragweave.state import RAGState, interleave, no_usage, note, ranked
+from ragweave.state import RAGState, by_page, interleave, no_usage, note, ranked
 
 Route: TypeAlias = str | list[Send]
 """What a routing function returns: a label, or the branches to start."""
@@ -82,6 +82,8 @@ def collect_node(merge: Merge = interleave) -> StateNode:
             given = sorted(state["passages"], key=lambda one: one.metadata["rank"])
             return {"passages": arranged(given, runtime.context.order)}
         found = merge(list(found_by_query(state).values()))
+        if runtime.context.paper == "slimplm":
+            found = by_page(found)
         notes = [] if found else [note("no_passages_found")]
         return {"passages": arranged(found, runtime.context.order), "notes": notes}
 
