@@ -9,6 +9,7 @@ all. The examples of our own prompt are ours.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from langchain_core.prompts import ChatPromptTemplate
@@ -134,19 +135,30 @@ def to_answer(state: DecisionState, runtime: Runtime[DecisionOptions]) -> Route:
     return answer_branches(state, "answer", runtime.context, contexts, round=1) or "nothing found"
 
 
-def add_decision(graph: Graph, parts: Parts, decision: str) -> None:
-    """Add retrieval and the answer after the node `decision`, which sets `known`."""
-    searches = parts.retriever is not None
+def second_look(
+    parts: Parts, node: str = "retrieve"
+) -> tuple[Callable[[RAGState, Any], bool], Callable[[RAGState, Runtime[Any]], Route]]:
+    """Return whether an Unknown without passages is searched for, and the route after the vote that does so.
 
-    def wanted(state: Any, options: DecisionOptions) -> bool:
-        return searches and options.second_look and state["known"] and not state["retrieved"]
+    Args:
+        parts: Without a retriever the run ends Unknown.
+        node: The retrieval node.
+    """
 
-    def to_second_look(state: DecisionState, runtime: Runtime[DecisionOptions]) -> Route:
-        """Route: an Unknown without passages is searched for."""
+    def wanted(state: RAGState, options: Any) -> bool:
+        return parts.retriever is not None and options.second_look and not state["given"] and not state["retrieved"]
+
+    def to_second_look(state: RAGState, runtime: Runtime[Any]) -> Route:
         if is_answered(state) or not wanted(state, runtime.context):
             return "answered"
-        return search_branches(state["queries"])
+        return search_branches(state["queries"], node)
 
+    return wanted, to_second_look
+
+
+def add_decision(graph: Graph, parts: Parts, decision: str) -> None:
+    """Add retrieval and the answer after the node `decision`, which sets `known`."""
+    wanted, to_second_look = second_look(parts)
     graph.add_node("retrieve", retrieve_node(parts.retriever))
     graph.add_node("collect", collect_node())
     graph.add_node("answer", answer_node(parts, "answer", "direct_passages", closed_book="direct"))

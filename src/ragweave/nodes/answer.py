@@ -227,10 +227,9 @@ def answer_branches(
     options: Options,
     contexts: Sequence[Sequence[Document]],
     hints: Sequence[str] = (),
-    *,
     round: int | None = None,  # noqa: A002 - the candidates' word
 ) -> list[Send]:
-    """Return a branch to an answer node for each context and sample, of a round if the node has several."""
+    """Return a branch to an answer node for each context and sample."""
     shared = Branch(question=state["question"], answer_type=state["answer_type"], hints=list(hints))
     if round is not None:
         shared["round"] = round

@@ -29,8 +29,13 @@ class Query(TypedDict):
     text: str
 
 
-def retrieve_node(retriever: Retriever | None) -> Node:
-    """Return a node that runs one query and puts what it finds, best first, in `retrieved[name]`."""
+def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lambda options: options.k) -> Node:
+    """Return a node that runs one query and puts what it finds, best first, in `retrieved[name]`.
+
+    Args:
+        retriever: Where it searches.
+        depth: From the options to how many passages are kept.
+    """
 
     def prepare() -> tuple[Retriever, dict[str, int]]:
         if retriever is None:
@@ -38,12 +43,12 @@ def retrieve_node(retriever: Retriever | None) -> Node:
         search = getattr(retriever, "_get_relevant_documents", None)
         takes_k = search is not None and "k" in inspect.signature(search).parameters
         takes_k = takes_k or isinstance(retriever, VectorStoreRetriever)
-        return retriever, {"k": get_runtime(Options).context.k} if takes_k else {}
+        return retriever, {"k": depth(get_runtime(Options).context)} if takes_k else {}
 
     def update(query: Query, found: Any) -> RAGState:
         if not isinstance(found, list) or not all(isinstance(one, Document) for one in found):
             raise UsageError(f"the retriever ({type(retriever).__name__}) must return a list of Documents")
-        best = found[: get_runtime(Options).context.k]
+        best = found[: depth(get_runtime(Options).context)]
         return {"retrieved": {query["name"]: ranked(best, query["name"])}, "usage": {**no_usage(), "retrievals": 1}}
 
     def call(query: Query, config: RunnableConfig) -> RAGState:

@@ -20,16 +20,22 @@ def choose_route(
     Args:
         parts: Where it takes its first look, if it was trained to.
         question: The question.
-        draft: The draft; "": none.
+        draft: The draft; "": the router must have been trained on questions alone.
         router: The router's folder.
         threshold: What a dearer route must add to the probability of a right answer; None: what training chose.
 
     Raises:
-        UsageError: The folder is no trained router, or the router looks first and nothing can be searched by words.
+        UsageError: The folder is no trained router, it was trained on drafts and there is none, or it looks first and
+            nothing can be searched by words.
     """
     from ragweave.trained.router import load_router  # numpy and an encoder, which few runs need
 
     loaded = load_router(router)
+    if loaded.drafts and not draft:
+        raise UsageError(
+            f"{router}: was trained on draft answers, and a router of questions alone is needed here: "
+            "`ragweave train router … --set drafts=false`"
+        )
     queries = loaded.searches(question, draft)
     lexical = lexical_of(parts.retriever) if queries else None
     if queries and lexical is None:

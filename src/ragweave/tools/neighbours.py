@@ -42,7 +42,7 @@ def read_training(path: str | Path) -> list[TrainingQuestion]:
         with open_packed(Path(path)) as file:
             lines = file.read().decode("utf-8-sig").split("\n")
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise UsageError(f"{path}: cannot be read ({type(error).__name__}: {error})") from error
+        raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
     rows = [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not rows:
         raise UsageError(f"{path}: contains no training questions")

@@ -30,9 +30,7 @@ class ScoredJudge(BaseChatModel):
     def _llm_type(self) -> str:
         return "ragweave-scored-judge"
 
-    def _generate(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **settings: Any
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         scorer: LogprobScorer = self.scorer
         prompt = self._text([str(one.text) for one in messages])
         known, unknown = scorer.score([(prompt, verdict) for verdict in VERDICTS])
