@@ -42,7 +42,7 @@ class Models:
 
 def trained_role(model: Any) -> str | None:
     """Return what a trained component was trained as, such as `judge`; None for any other model."""
-    role: str | None = getattr(unbound(model), "role", None)
+    role: str | None = getattr(unbound(model), "trained_role", None)
     return role
 
 
