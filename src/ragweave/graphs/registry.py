@@ -10,16 +10,23 @@ from ragweave.registry import Registry
 
 _NAMES = (
     "direct",
+    "cot",
     "concat",
     "post_fusion",
+    "pruning",
+    "summary",
     "concat_pf",
     "pf_concat",
     "blendfilter",
     "slimplm",
     "filco",
     "adaptive",
+    "iter_retgen",
     "self_ask",
     "react",
+    "dos_rag",
+    "ircot",
+    "chain_of_note",
     "crag",
 )
 

@@ -116,6 +116,8 @@ class Reply(Generic[FormT]):
     """The passages that stood in the prompt."""
     message: BaseMessage | None = None
     """The message itself, for its log-probabilities."""
+    earlier: str = ""
+    """What the model said before it was asked for the answer alone."""
 
 
 def model_node(
@@ -183,6 +185,8 @@ class _ModelNode:
     def finish(self, state: Any, done: Sequence[_Answered]) -> dict[str, Any]:
         """Return the update of the last reply, with what all calls cost and what is to be noted."""
         reply = done[-1].reply if done else Reply[Any]()
+        if len(done) > 1:
+            reply = replace(reply, earlier=done[0].reply.text)
         update = dict(self.update(state, reply, get_runtime(Options).context))
         usage, notes = update.get("usage", no_usage()), list(update.get("notes", ()))
         for one in reversed(done):
@@ -365,7 +369,9 @@ def _settings(asked: Prompt[Any], model: Any, role: Role, sample: int, options: 
         settings["seed"] = seed + sample  # with one seed for all, every sample would be the same draw
     if calls.profile_of(model).get("reasoning_output"):
         return settings  # thoughts count towards the limit, so that a short one leaves no answer
-    limits = [asked.max_tokens, options.reply_tokens, calls.reply_limit(model)]
+    limits = [asked.max_tokens, calls.reply_limit(model)]
+    if asked.max_tokens is None or options.is_set("reply_tokens"):
+        limits.append(options.reply_tokens)
     return {**settings, "max_tokens": min(filter(None, limits))}
 
 
