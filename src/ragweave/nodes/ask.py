@@ -117,7 +117,7 @@ class Reply(Generic[FormT]):
     message: BaseMessage | None = None
     """The message itself, for its log-probabilities."""
     earlier: str = ""
-    """The text that reached no answer, if this reply is the answer alone (`ask_again`)."""
+    """What the model said before it was asked for the answer alone."""
 
 
 def model_node(
@@ -371,7 +371,9 @@ def _settings(asked: Prompt[Any], model: Any, role: Role, sample: int, options: 
         settings["seed"] = seed + sample  # with one seed for all, every sample would be the same draw
     if calls.profile_of(model).get("reasoning_output"):
         return settings  # thoughts count towards the limit, so that a short one leaves no answer
-    limits = [asked.max_tokens, options.reply_tokens, calls.reply_limit(model)]
+    limits = [asked.max_tokens, calls.reply_limit(model)]
+    if asked.max_tokens is None or options.is_set("reply_tokens"):
+        limits.append(options.reply_tokens)
     return {**settings, "max_tokens": min(filter(None, limits))}
 
 

@@ -61,7 +61,11 @@ class Options(BaseModel):
         description="Order of passages in the prompt; gold: those marked `gold` (Liu et al. 2024, section 4.5).",
     )
     prompt_tokens: int | None = Field(None, ge=1, description="Most tokens of a prompt; none: the model's context.")
-    reply_tokens: int = Field(512, ge=1, description="Most tokens of a reply; reasoning models have no such limit.")
+    reply_tokens: int = Field(
+        512,
+        ge=1,
+        description="Most tokens of a reply; reasoning models have no such limit, nor steps that need more unless it is set.",
+    )
     constrain: bool = Field(True, description="Whether verdicts, ids and steps are held to a JSON schema.")
     ask_again: bool = Field(
         True, description="Whether a reasoning that reaches no answer is asked, once, for the answer alone."
@@ -99,6 +103,10 @@ class Options(BaseModel):
     def paper(self) -> str:
         """The paper whose wording and settings hold; "" if they are ours."""
         return self._paper_of(self.profile)
+
+    def is_set(self, name: str) -> bool:
+        """Say whether the caller, or a paper's profile, set an option."""
+        return name in self.model_fields_set | self.built_with
 
     @property
     def default_answer_type(self) -> AnswerType:

@@ -170,13 +170,14 @@ REFERENCE = ChatPromptTemplate([("system", _REFERENCE), ("human", _REFERRED)])
 """SlimPLM's prompt over a reference, the same for all of its methods (table 9)."""
 
 _STEPS = "Let's think step by step."
-_BY_STEPS = "Q: Answer the following question by reasoning step-by-step.\n"
-_SALT_ROAD = (
+BY_STEPS = "Q: Answer the following question by reasoning step-by-step.\n"
+SALT_ROAD = (
     "Wikipedia Title: The Salt Road\nThe Salt Road is a novel by Ines Falk about the port of Verra.\n\n"
     "Wikipedia Title: Verra\nVerra is a port on the river Osk, known for its glass works.\n\n"
 )
-_LIES = "On which river lies the port that The Salt Road is about?"
-_CHAINED = "The Salt Road is about the port of Verra. Verra is a port on the river Osk. So the answer is: Osk."
+LIES = "On which river lies the port that The Salt Road is about?"
+CHAINED = "The Salt Road is about the port of Verra. Verra is a port on the river Osk. So the answer is: Osk."
+"""The example of IRCoT's prompts, in our words, and its instruction (released configurations for Flan-T5)."""
 
 PROMPTS: Mapping[str, ChatPromptTemplate] = {
     "direct@slimplm": ChatPromptTemplate([("human", "{question}")]),
@@ -189,14 +190,14 @@ PROMPTS: Mapping[str, ChatPromptTemplate] = {
     "direct_passages@filco": ChatPromptTemplate([("human", "context: {passages}\nquestion: {question}")]),
     "cot_passages@ircot": ChatPromptTemplate(
         [
-            ("human", f"{_SALT_ROAD}{_BY_STEPS}{_LIES}\nA:"),
-            ("ai", _CHAINED),
-            ("human", f"{{passages}}\n\n{_BY_STEPS}{{question}}\nA:"),
+            ("human", f"{SALT_ROAD}{BY_STEPS}{LIES}\nA:"),
+            ("ai", CHAINED),
+            ("human", f"{{passages}}\n\n{BY_STEPS}{{question}}\nA:"),
         ]
     ),
     "concat@ircot": ChatPromptTemplate(
         [
-            ("human", f"{_SALT_ROAD}Q: Answer the following question.\n{_LIES}\nA:"),
+            ("human", f"{SALT_ROAD}Q: Answer the following question.\n{LIES}\nA:"),
             ("ai", "Osk"),
             ("human", "{passages}\n\nQ: Answer the following question.\n{question}\nA:"),
         ]
