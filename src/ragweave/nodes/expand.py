@@ -15,9 +15,14 @@ def expanded(question: str, text: str) -> str:
     A text that says nothing else leaves the question as it is.
     """
     said = " ".join(plain(text).split())
-    if is_unknown(said):
-        said = " ".join(one.text for one in split_sentences(said) if not is_unknown(one.text))
+    said = telling(said) if is_unknown(said) else said
     return f"{cut(said, LONGEST)} {question}" if said else question
+
+
+def telling(text: str) -> str:
+    """Return a text on one line, without its sentences that say "unknown": they name nothing to search for."""
+    said = [one.text for one in split_sentences(text) if not is_unknown(one.text)]
+    return " ".join(" ".join(said).split())
 
 
 def cut(text: str, longest: int) -> str:

@@ -29,6 +29,7 @@ _ANSWER = re.compile(
     re.I | re.M,
 )
 """What introduces an answer."""
+_LABEL = re.compile(r"\A[\W_]{0,12}(?:the |my )?(?:final |short )?answer[*_ ]*:\s*|</?answer>", re.I)
 _BEHIND = re.compile(r"</answer>.*|\}\s*\Z", re.S | re.I)
 _WORDS = frozenset(
     ["unknown", "unkown", "n/a", "not applicable", "unanswerable", "undetermined", "unspecified", "unclear", "no answer", "no idea", "idk", "not mentioned", "not stated", "not specified", "not known", "none mentioned", "none", "not found in context", "don't know", "insufficient information", "i don't know", "i do not know", "unbekannt", "inconnu", "desconocido", "sconosciuto", "desconhecido", "onbekend", "неизвестно", "不明", "未知", "不知道", "わからない", "알 수 없음", "未提及", "无法确定"]
@@ -100,14 +101,15 @@ def answer(reply: str, kind: AnswerType = "short", *, reasoning: bool = False) -
 
     Args:
         reply: The reply.
-        kind: A long answer is all that is said; yes_no one word.
+        kind: A long answer is all that is said, without a label; yes_no is one word.
         reasoning: Whether it reasons first: without a conclusion it then has no answer.
     """
     text = _json_answer(plain(reply))
+    if kind == "long":
+        said = _LABEL.sub("", text[_last_mark(text) if reasoning else 0 :]).strip()
+        return UNKNOWN if is_unknown(said) else said
     at = _last_mark(text)
     said = _BEHIND.sub("", text[at:]).strip()
-    if kind == "long":
-        return UNKNOWN if is_unknown(said) else said
     line = next((one for one in said.splitlines() if re.search(r"\w", one)), "")
     if kind == "yes_no":
         return _verdict(line, said)

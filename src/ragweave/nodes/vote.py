@@ -10,8 +10,8 @@ from langgraph.runtime import Runtime
 
 from ragweave.nodes.ask import StateNode
 from ragweave.nodes.options import Options
-from ragweave.state.passages import QUESTION
 from ragweave.state import UNKNOWN, Candidate, RAGState
+from ragweave.state.passages import QUESTION
 from ragweave.tools.citations import cite
 from ragweave.tools.text.normalize import normalize_answer
 

@@ -17,7 +17,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, RunnablePassthrough
-from pydantic import BaseModel, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
 from ragweave.tools.text.normalize import words
 
@@ -121,7 +121,7 @@ class ScriptedModel(BaseChatModel):
     script: Any
     """The `Script`."""
     role: str = "answer"
-    profile: Any = {"structured_output": False, "tool_calling": False}
+    profile: Any = Field(default={"structured_output": False, "tool_calling": False})
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
@@ -180,7 +180,7 @@ class RecordingRetriever(BaseRetriever):
     different passages.
     """
 
-    documents: list[Document] = list(CARDS)
+    documents: list[Document] = Field(default_factory=lambda: list(CARDS))
     _record: Record = PrivateAttr(default_factory=Record)
 
     @property

@@ -32,7 +32,7 @@ _OPENED_BEFORE = re.compile(
 
 _HEADER = re.compile(
     r"(?:<\|(?:start_header_id|im_start|start|role|header_start)\|>|<start_of_turn>)?\s*+"
-    r"(?:<\|)?(?:assistant|model|final)(?:\|>)?\s*+(?:<\|(?:end_header_id|message|header_end)\|>|(?<=\n))"
+    r"(?:<\|)?(?:assistant|model|final)(?:\|>)?\s*+(?:<\|(?:end_header_id|message|header_end)\|>|(?<=\n)|(?=<\|channel))"
     r"|<s>|<\|channel\|>\s*+final\s*+(?:<\|message\|>)?",
     re.I,
 )
