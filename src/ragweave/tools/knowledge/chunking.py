@@ -160,7 +160,7 @@ def _sections(settings: Settings, tokens: Tokens) -> Chunker:
         for (start, level), (end, below) in pairwise([*starts, (len(loaded.text), 0)]):
             _, _, body = loaded.text[start:end].partition("\n")
             # A heading without text is in the path of those under it.
-            if start == 0 or below <= level or body.strip("\n=- "):
+            if below <= level or body.strip("\n=- "):
                 spans += [(start + a, start + b) for a, b in within(Loaded(loaded.text[start:end]))]
         return spans
 

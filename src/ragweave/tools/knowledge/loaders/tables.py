@@ -59,9 +59,9 @@ def load_csv(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | N
     first = list(itertools.islice(records, _SAMPLE))
     if not first:
         raise UnreadableError("empty")
-    widths = Counter(len(one.cells) for one in first)
-    width = max(widths, key=lambda one: (widths[one] * (one > 1), one))
-    at = next(at for at, one in enumerate(first) if len(one.cells) == width)
+    width = Counter(len(one.cells) for one in first).most_common(1)[0][0]
+    filled = (at for at, one in enumerate(first) if 2 * sum(map(bool, one.cells)) > width)
+    at = next(filled, 0)
     above = "\n".join(" ".join(filter(None, one.cells)) for one in first[:at])
     if above.strip():
         yield Loaded(above, path.stem, metadata={"line": first[0].line})
@@ -83,13 +83,8 @@ def _separator(text: str, path: Path) -> str:
 
 def _records(text: str, separator: str) -> Iterator[_Row]:
     r"""Yield the records that are not blank; quotes may be escaped as `""` or `\"`."""
-    escaped = '\\"' in text[:100_000] and '""' not in text[:100_000]
-    made = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=separator,
-        doublequote=not escaped,
-        escapechar="\\" if escaped else None,
-    )
+    escape = "\\" if re.search(r'\\"[^,;\t|\r\n]', text[:100_000]) else None
+    made = csv.reader(io.StringIO(text, newline=""), delimiter=separator, escapechar=escape)
     for cells in made:
         if any(one.strip() for one in cells):
             yield _Row(made.line_num, [one.strip() for one in cells])
@@ -132,16 +127,24 @@ def load_json(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | 
             shown = text if value is None else json.dumps(value, indent=1, ensure_ascii=False)
             yield Loaded(shown, path.stem)
             return
+    wanted = {one.strip() for one in settings.text_field.split(",")}
+    either = settings.text_field == Settings.text_field
     bad: list[int] = []
+    names: Iterable[str] = ()
     lines = enumerate(io.StringIO(text), 1)
     for number, row in rows or ((at, _parsed(line)) for at, line in lines if line.strip()):
-        if isinstance(row, dict):
+        if isinstance(row, dict) and (either or not wanted.isdisjoint(row)):
             yield from _object(row, number, settings, {})
         else:
             bad.append(number)
+            names = row if isinstance(row, dict) else names
     if bad:
-        named = ", ".join(map(str, bad[:_MOST_NOTICES])) + (", …" if bad[_MOST_NOTICES:] else "")
-        yield Notice(str(path), f"{len(bad)} lines are no JSON objects ({named})", partly=True)
+        which = ", ".join(map(str, bad[:_MOST_NOTICES])) + (", …" if bad[_MOST_NOTICES:] else "")
+        reason = f"{len(bad)} lines are no JSON objects" + (
+            f" with {settings.text_field}" * bool(names)
+        )
+        reason += f"; --text-field may be one of: {', '.join(names)[:200]}" if names else ""
+        yield Notice(str(path), f"{reason} (lines {which})", partly=True)
 
 
 def _parsed(text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -57,19 +58,21 @@ def _encoding(data: bytes) -> tuple[str, str]:
 
 
 def _guess(data: bytes) -> str:
-    """Return the likeliest encoding: Windows' Western one unless its letters make no words.
+    """Return the likeliest encoding.
 
-    charset-normalizer alone takes short Western texts for one of twenty similar code pages.
+    charset-normalizer takes short Western texts for one of twenty similar code pages. Where it finds
+    Latin letters, Windows' Western code page is likelier, unless its letters make no words.
     """
     from charset_normalizer import from_bytes
 
     best = from_bytes(data).best()
+    letters = {one for one in str(best or "") if one.isalpha() and not one.isascii()}
     try:
         western = data.decode("cp1252")
     except UnicodeDecodeError:
-        western = None
-    single = best is None or best.encoding.startswith(("cp12", "iso8859", "mac", "latin", "hp_"))
-    if western is not None and (best is None or (single and not _WITHIN_WORDS.search(western))):
+        western = ""
+    latin = all(unicodedata.name(one, "").startswith("LATIN") for one in letters)
+    if western and latin and (best is None or not _WITHIN_WORDS.search(western)):
         return "cp1252"
     if best is None:
         raise UnreadableError("text in an unknown encoding: convert it to UTF-8")
