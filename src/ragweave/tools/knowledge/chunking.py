@@ -175,7 +175,7 @@ def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
     """
     from ragweave.tools.retrieval.embedding import named_embeddings
 
-    if not settings.embedding:
+    if not settings.embedding or settings.embedding.startswith("object:"):
         raise UsageError(
             "the chunker 'semantic' needs a named embedding model (--embedding minilm)"
         )
@@ -300,11 +300,15 @@ def chunks(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -
     found: list[Chunk] = []
     done = 0
     for table in loaded.tables:
+        if table.start < done:
+            continue
         rows = loaded.text[table.start : table.end]
-        if table.start >= done and len(units(rows, settings, tokens)) > settings.size:
+        if len(units(rows, settings, tokens)) > settings.size:
             found += _prose(loaded, done, table.start, chunker)
             found += _rows(loaded.text, table, settings, tokens)
             done = table.end
+        elif len(rows) == len(loaded.text):  # a row of a table is a passage
+            return [Chunk(0, len(rows))]
     return [*found, *_prose(loaded, done, len(loaded.text), chunker)]
 
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
 
+from ragweave.state.passages import heading_of
+
 LONGEST_TITLE = 400
 """Characters of a title or heading; a longer one is cut."""
 
@@ -109,13 +111,6 @@ class Passage(NamedTuple):
     """Hash of all that is indexed of it: title, headings and text."""
     text: str
     metadata: dict[str, Any]
-
-
-def heading_of(metadata: Mapping[str, Any]) -> str:
-    """Return a passage's title and heading path in one line: `Handbook › Refunds › Deadlines`."""
-    path = metadata.get("heading_path") or ()
-    parts = [metadata.get("title"), *([path] if isinstance(path, str) else path)]
-    return " › ".join(str(part) for part in parts if part)
 
 
 def indexed_text(text: str, metadata: Mapping[str, Any]) -> str:

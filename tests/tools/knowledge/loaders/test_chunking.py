@@ -46,7 +46,7 @@ def test_semantic_cuts_where_the_subject_changes(embedded):
     first, second = passages(Loaded(text), chunker="semantic", embedding="fake")
     assert first.text.endswith("slept.") and second.text.startswith("A dog ran.")
     with pytest.raises(UsageError, match="embedding model"):
-        chunks(Loaded(text), Settings(chunker="semantic"))
+        chunks(Loaded(text), Settings(chunker="semantic", embedding=None))
 
 
 def test_sections_and_headings_without_text():
