@@ -294,7 +294,7 @@ def embeddings_of(given: str | Embeddings) -> Embeddings:
     packaged = given == PACKAGED
     there = packaged_available() if packaged else find_spec("sentence_transformers") is not None
     if not there:
-        raise MissingExtraError(f"Embedding with {given!r}", "offline" if packaged else "chroma")
+        raise MissingExtraError(f"Embedding with {given!r}", "offline" if packaged else "encoders")
     return named_embeddings(given)
 
 
