@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -52,7 +51,7 @@ class KnowledgeBase:
         self._store = Store(self.path)
         self.settings = self._store.settings
         """How it cuts, analyses and embeds."""
-        self._embeddings = _embeddings_of(self.path, self.settings.embedding, embeddings)
+        self._embeddings = embeddings_of(self.path, self.settings.embedding, embeddings)
         spans = getattr(self._embeddings, "token_spans", None)
         self._tokens = spans if callable(spans) else simple_tokens
         self._search = Search(self._store, self._embeddings)
@@ -127,11 +126,8 @@ class KnowledgeBase:
             if empty and given != own:
                 with store.writing() as db:
                     Writer(store.folder, db).set_settings(checked(given, embeddings))
-            elif settings is not None:
-                if embeddings is not None or settings.embedding == "auto":
-                    given = replace(given, embedding=own.embedding)  # `open` checks an object
-                if different := given.differences(own):
-                    raise KnowledgeBaseError(f"{path} was made with other settings: {different}")
+            elif settings is not None and (different := settings.conflict(own, embeddings)):
+                raise KnowledgeBaseError(f"{path} was made with other settings: {different}")
         finally:
             store.close()
         return cls(path, embeddings)
@@ -464,7 +460,9 @@ def checked(settings: Settings, embeddings: Embeddings | None) -> Settings:
     return settings
 
 
-def _embeddings_of(path: Path, name: str | None, given: Embeddings | None) -> Embeddings | None:
+def embeddings_of(
+    path: str | Path, name: str | None, given: Embeddings | None
+) -> Embeddings | None:
     """Return the embeddings to use: the caller's object, the named model, or None."""
     if given is None:
         return None if name is None or name.startswith(OBJECT) else named_embeddings(name)

@@ -25,7 +25,13 @@ from langchain_core.indexing import index
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError, UsageError
 from ragweave.state.passages import as_document, heading_of
-from ragweave.tools.knowledge.base import KnowledgeBase, checked, fetched, loaded_of
+from ragweave.tools.knowledge.base import (
+    KnowledgeBase,
+    checked,
+    embeddings_of,
+    fetched,
+    loaded_of,
+)
 from ragweave.tools.knowledge.chunking import simple_tokens
 from ragweave.tools.knowledge.ingest import absolute, passages_of, walk
 from ragweave.tools.knowledge.loaders import load
@@ -36,7 +42,7 @@ from ragweave.tools.knowledge.store import Source
 from ragweave.tools.knowledge.vector_servers import EXTRAS, SERVERS, Collection
 from ragweave.tools.listed import listed
 from ragweave.tools.retrieval.base import PassageRetriever, check_k
-from ragweave.tools.retrieval.embedding import named_embeddings
+from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
 from ragweave.tools.state_folder import state_folder
@@ -102,9 +108,12 @@ class ServedKnowledgeBase:
             self._records = _records(kind, url, name, records)
             self.settings = _settings(self._records, self.path, settings, embeddings)
             """How it cuts and embeds."""
-            named = str(self.settings.embedding)
-            self._embeddings = embeddings or named_embeddings(named)
-            self._collection: Collection = SERVERS[kind](url, name, self._embeddings, self.settings)
+            model = embeddings_of(self.path, self.settings.embedding, embeddings)
+            if model is None:
+                named = str(self.settings.embedding).removeprefix(OBJECT)
+                raise KnowledgeBaseError(f"{self.path} was made with {named}: pass that object")
+            self._embeddings = model
+            self._collection: Collection = SERVERS[kind](url, name, model, self.settings)
         except RagweaveError:
             raise
         except ImportError as error:
@@ -330,11 +339,8 @@ def _settings(
     noted = records.settings()
     if noted is not None:
         own = Settings(**json.loads(noted))
-        wanted = own if given is None else given.resolved(embeddings)
-        if wanted != own and (given is None or given.embedding != "auto"):
-            raise KnowledgeBaseError(
-                f"{path} was made with other settings: {wanted.differences(own)}"
-            )
+        if given is not None and (different := given.conflict(own, embeddings)):
+            raise KnowledgeBaseError(f"{path} was made with other settings: {different}")
         return own
     made = checked((given or Settings()).resolved(embeddings), embeddings)
     if made.embedding is None:

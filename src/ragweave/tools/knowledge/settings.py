@@ -60,12 +60,16 @@ class Settings:
             return replace(self, embedding=PACKAGED if packaged_available() else None)
         return self
 
-    def differences(self, other: Settings) -> str:
-        """Return which settings differ, in one line; "" where none does."""
-        ours, theirs = asdict(self), asdict(other)
+    def conflict(self, own: Settings, embeddings: Embeddings | None) -> str:
+        """Return in what these settings differ from a knowledge base's own; "" where in nothing.
+
+        An embeddings object is not compared here, and `auto` is any model.
+        """
+        ours, theirs = asdict(self), asdict(own)
+        free = {"embedding"} if embeddings is not None or self.embedding == "auto" else set()
         return ", ".join(
-            f"{name} = {ours[name]!r}, not {theirs[name]!r}"
-            for name in ours
+            f"{name} = {theirs[name]!r}, not {ours[name]!r}"
+            for name in ours.keys() - free
             if ours[name] != theirs[name]
         )
 

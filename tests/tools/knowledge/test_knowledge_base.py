@@ -1,0 +1,244 @@
+"""The knowledge base in a folder: what is indexed, found, filtered, cited and deleted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+
+from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.testing.store import WordEmbeddings
+from ragweave.tools.knowledge import KnowledgeBase, Settings, place_at
+from ragweave.tools.knowledge import search as searching
+
+PLAIN = Settings(embedding=None)
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> KnowledgeBase:
+    return KnowledgeBase.create(tmp_path / "kb", settings=PLAIN)
+
+
+def found(kb: KnowledgeBase, query: str, **more: Any) -> list[str]:
+    return [doc.page_content for doc in kb.as_retriever(**more).invoke(query)]
+
+
+def test_files_are_indexed_once(kb: KnowledgeBase, docs: Path) -> None:
+    first = kb.index_paths([docs])
+    assert (first.added, first.passages, len(kb)) == (2, 2, 2)
+    state = kb.state
+    again = kb.index_paths(docs)
+    assert (again.added, again.unchanged, kb.state) == (0, 2, state)
+    os.utime(docs / "ferry.txt", (1, 1))
+    assert kb.index_paths([docs]).unchanged == 2
+    (docs / "ferry.txt").write_text("The ferry sails at ten.")
+    (docs / "harbour.md").unlink()
+    report = kb.index_paths([docs])
+    assert (report.changed, report.removed, len(kb)) == (1, 1, 1)
+    assert found(kb, "ferry") == ["The ferry sails at ten."]
+    assert kb.indexed_folder == str(docs)
+
+
+@pytest.mark.parametrize("target", ["docs/old", "elsewhere"])
+def test_a_moved_file_keeps_its_vectors(tmp_path: Path, docs: Path, target: str) -> None:
+    model = WordEmbeddings()
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=model)
+    kb.index_paths([docs])
+    (tmp_path / target).mkdir()
+    (docs / "ferry.txt").rename(tmp_path / target / "ferry.txt")
+    embedded = len(model.embedded)
+    report = kb.index_paths([tmp_path / target])
+    assert (report.moved, report.added, report.removed, report.embedded) == (1, 0, 0, 0)
+    assert len(model.embedded) == embedded
+    (doc,) = kb.as_retriever(1, "bm25").invoke("ferry")
+    assert doc.metadata["source"].endswith(f"{target}/ferry.txt")
+
+
+def test_a_folder_that_is_gone_leaves_the_index(kb: KnowledgeBase, docs: Path) -> None:
+    kb.index_paths([docs])
+    shutil.rmtree(docs)
+    assert len(kb.missing_files()) == 2 and kb.check() == []
+    assert kb.index_paths([docs]).removed == 2 and len(kb) == 0
+    with pytest.raises(KnowledgeBaseError, match="no such file or folder"):
+        kb.index_paths([docs / "never"])
+    with pytest.raises(UsageError, match="at least one"):
+        kb.index_paths([])
+
+
+def test_an_unreadable_file_is_a_line(kb: KnowledgeBase, docs: Path) -> None:
+    (docs / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    (docs / "photo.bin").write_bytes(bytes(range(256)))
+    report = kb.index_paths([docs])
+    assert report.added == 2 and len(report.notices) == 2
+    assert "2 skipped" in str(report)
+    assert [str(one) for one in kb.index_paths([docs]).notices] == [str(n) for n in report.notices]
+
+
+def test_odd_files_are_lines(kb: KnowledgeBase, docs: Path) -> None:
+    (docs / "one").symlink_to("two")
+    (docs / "two").symlink_to("one")
+    (docs / "self").symlink_to(".")
+    (docs / ".hidden").mkdir()
+    (docs / ".hidden" / "file.txt").write_text("x")
+    os.mkfifo(docs / "pipe")
+    Path(os.fsdecode(os.fsencode(docs) + b"/\xff.txt")).write_text("x")
+    report = kb.index_paths([docs])
+    assert (report.added, len(report.notices)) == (2, 4)
+
+
+def test_a_quote_has_its_own_heading(kb: KnowledgeBase, docs: Path) -> None:
+    kb.index_paths([docs])
+    (doc,) = kb.as_retriever(k=1).invoke("What does a lost key cost?")
+    for quote, heading in (("A lost key", "Keys"), ("Paid", "Refunds"), ("Staff", "Leave")):
+        place = place_at(doc, doc.page_content.index(quote))
+        assert place["heading_path"][-1] == heading
+
+
+def test_equal_texts_fill_one_place(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
+    for n in range(6):
+        kb.add(Document("Refunds in the newsletter.", metadata={"title": f"N{n}"}), f"n{n}")
+    kb.add(Document("Refunds take ten days.", metadata={"tags": ["money", "days"]}), "rules")
+    for mode in ("bm25", "dense", "hybrid"):
+        assert len(found(kb, "refunds", mode=mode, k=5)) == 2
+        assert found(kb, "refunds", mode=mode, filter={"tags": "days"}) == [
+            "Refunds take ten days."
+        ]
+    assert found(kb, "refunds", filter={"tags": "none"}) == []
+
+
+def test_a_dense_score_is_the_cosine(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
+    kb.add([Document("salt is white"), Document("pepper")])
+    best = kb.as_retriever(mode="dense").invoke("salt is white")[0]
+    assert best.metadata["score"] == pytest.approx(1, abs=1e-5)
+
+
+def test_a_filter_name_is_only_a_name(kb: KnowledgeBase) -> None:
+    kb.add(Document("Refunds.", metadata={'a"b': 1, "x": {"y": "deep"}, "n": float("nan")}))
+    assert found(kb, "refunds", filter={'a"b': 1}) == ["Refunds."]
+    assert found(kb, "refunds", filter={"x": "deep"}) == ["Refunds."]
+    assert found(kb, "refunds", filter={'x"."y': "deep"}) == []
+    with pytest.raises(UsageError, match="filter"):
+        kb.as_retriever(filter={"x": object()})
+
+
+def test_chinese_is_found_by_its_words(kb: KnowledgeBase) -> None:
+    kb.add([Document("图书馆每天早上九点开门。"), Document("渡轮从北码头出发。")])
+    assert found(kb, "图书馆几点开门？")[0] == "图书馆每天早上九点开门。"
+
+
+def test_documents_with_an_id_are_replaced(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None, size=3))
+    for text, names in (
+        ("salt is white pepper is black sugar is sweet", ["d#0", "d#1", "d#2"]),
+        ("salt is white pepper is black", ["d#0", "d#1"]),
+        ("pepper is black salt is white", ["d#0", "d#1"]),
+    ):
+        for url in ("old", "new"):
+            doc = Document(text, id="d", metadata={"url": url})
+            assert kb.add([doc]) == names
+            state = kb.state
+            assert kb.add(doc) == names and kb.state == state
+            assert len(kb) == len(names)
+            assert kb.as_retriever(1).invoke("salt")[0].metadata["url"] == url
+    assert kb.add([Document("one", id="d"), Document("two", id="d")]) == ["d", "d"]
+    assert found(kb, "one two") == ["two"]
+
+
+def test_documents_are_added_and_deleted(kb: KnowledgeBase) -> None:
+    names = kb.add([Document("One.", id="a"), Document("Two.")], "s")
+    assert names[0] == "a" and kb.add(Document("Two."), "s") == names[1:]
+    assert kb.delete("a") == 1 and kb.delete(["unknown"]) == 0
+    assert kb.delete(source="s") == 1 and kb.sources() == []
+    kb.add(Document("Long text " * 100, id="b"), split=False)
+    assert len(kb) == 1
+    with pytest.raises(UsageError, match="no text"):
+        kb.add(Document(" "))
+
+
+def test_a_row_id_is_never_used_again(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
+    kb.add([Document("salt", id="1"), Document("pepper", id="2")])
+    kb.delete("2")
+    kb.add(Document("sugar", id="3"))
+    assert found(kb, "sugar", mode="bm25") == ["sugar"] and found(kb, "pepper", mode="bm25") == []
+    assert found(kb, "sugar", mode="dense", k=1) == ["sugar"]
+
+
+def test_another_model_of_the_same_class_is_refused(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
+    kb.add(Document("One."))
+    with pytest.raises(KnowledgeBaseError, match=r"WordEmbeddings:words, whose.*WordEmbeddings:oth"):
+        KnowledgeBase.open(tmp_path / "kb", embeddings=WordEmbeddings(model="other"))
+    bare = KnowledgeBase.open(tmp_path / "kb")
+    assert found(bare, "one", mode="bm25") == ["One."] and bare.delete("unknown") == 0
+    for work in (bare.as_retriever, lambda: bare.add(Document("Two."))):
+        with pytest.raises(KnowledgeBaseError, match="pass one to open"):
+            work()
+    assert len(bare) == 1
+    plain = KnowledgeBase.create(tmp_path / "plain", settings=PLAIN)
+    with pytest.raises(KnowledgeBaseError, match="has no embeddings"):
+        plain.as_retriever(mode="dense")
+    with pytest.raises(KnowledgeBaseError, match="without embeddings"):
+        KnowledgeBase.open(tmp_path / "plain", embeddings=WordEmbeddings())
+
+
+def test_vectors_of_another_length_are_refused(tmp_path: Path) -> None:
+    KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings()).add(Document("One."))
+    longer = KnowledgeBase.open(tmp_path / "kb", embeddings=WordEmbeddings(size=32))
+    with pytest.raises(KnowledgeBaseError, match="64 dimensions"):
+        longer.as_retriever(mode="dense").invoke("one")
+    with pytest.raises(KnowledgeBaseError, match="of another length"):
+        longer.add(Document("Two."))
+    assert len(longer) == 1
+
+
+def test_settings_are_fixed_once_there_are_passages(tmp_path: Path, docs: Path) -> None:
+    KnowledgeBase.create(tmp_path / "kb")
+    first = Settings(embedding=None, text_field="content")
+    kb = KnowledgeBase.open_or_create(tmp_path / "kb", settings=first)
+    kb.index_paths([docs])
+    with pytest.raises(KnowledgeBaseError, match="text_field = 'content', not 'text'"):
+        KnowledgeBase.open_or_create(tmp_path / "kb", settings=PLAIN)
+    auto = Settings(text_field="content")
+    assert KnowledgeBase.open_or_create(tmp_path / "kb", settings=auto).settings == first
+    for wrong in ({"size": 0}, {"overlap": 100}, {"unit": "pages"}, {"language": "klingon"}):
+        with pytest.raises(UsageError, match=f"{next(iter(wrong))}"):
+            Settings(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="unknown chunker"):
+        KnowledgeBase.create(tmp_path / "other", settings=Settings(embedding=None, chunker="x"))
+    with pytest.raises(KnowledgeBaseError, match="no knowledge base at"):
+        KnowledgeBase.open(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="unknown mode"):
+        kb.as_retriever(mode="words")
+
+
+def test_a_loaders_documents_take_the_place_of_a_source(kb: KnowledgeBase) -> None:
+    pages = [Document("Salt is white.", metadata={"page": 3, "source": "x"}), Document(" ")]
+    assert kb.index_documents(pages, "book").added == 1
+    assert kb.index_documents(pages, "book").unchanged == 1
+    assert kb.index_documents([Document("Salt is grey.")], "book").changed == 1
+    (doc,) = kb.as_retriever().invoke("salt")
+    assert (doc.page_content, doc.metadata["source"]) == ("Salt is grey.", "book")
+
+
+def test_chroma_takes_over_where_there_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("chromadb")
+    monkeypatch.setattr(searching, "EXACT", 10)
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
+    kb.add([Document(f"note {n} on the harbour", id=str(n)) for n in range(40)])
+    assert (tmp_path / "kb" / "chroma").exists()
+    query = "note 7 on the harbour"
+    assert found(kb, query, mode="dense", k=1) == [query]
+    kb.delete("7")
+    with KnowledgeBase.open(tmp_path / "kb", embeddings=WordEmbeddings()) as other:
+        assert query not in found(other, query, mode="dense", k=40)
+        assert found(other, "note 8", mode="dense", k=1, filter={"source": "added"})
+    kb.close()
