@@ -37,7 +37,6 @@ from ragweave.state import (
     ranked,
 )
 from ragweave.state.chat import ChatOutput
-from ragweave.tools.knowledge import RETRIEVERS
 from ragweave.tools.models import ChatModel, Models
 
 
@@ -60,7 +59,7 @@ def options_of_each_method(kb: KnowledgeBase, name: MethodName) -> None:
     build_graph("slimplm", unknown=False, route="classifier", router="router/")
     build_graph(METHODS[name])
     kb.as_retriever(mode="hybrid")
-    kb.as_retriever(mode=RETRIEVERS["newest"])
+    kb.as_retriever(filter={"source": "a.md"}, rerank="bi-encoder:minilm")
     plan("qa.jsonl", [], {"answer": "extractive"}, metrics=["em", "f1"])
 
 

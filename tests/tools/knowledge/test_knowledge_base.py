@@ -173,7 +173,9 @@ def test_a_row_id_is_never_used_again(tmp_path: Path) -> None:
 def test_another_model_of_the_same_class_is_refused(tmp_path: Path) -> None:
     kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
     kb.add(Document("One."))
-    with pytest.raises(KnowledgeBaseError, match=r"WordEmbeddings:words, whose.*WordEmbeddings:oth"):
+    with pytest.raises(
+        KnowledgeBaseError, match=r"WordEmbeddings:words, whose.*WordEmbeddings:oth"
+    ):
         KnowledgeBase.open(tmp_path / "kb", embeddings=WordEmbeddings(model="other"))
     bare = KnowledgeBase.open(tmp_path / "kb")
     assert found(bare, "one", mode="bm25") == ["One."] and bare.delete("unknown") == 0

@@ -111,11 +111,6 @@ def test_a_kill_leaves_the_old_state_or_the_new_one(tmp_path: Path) -> None:
     kill(tmp_path, kills=6, seed=1)
 
 
-@pytest.mark.attack
-def test_a_hundred_kills(tmp_path: Path) -> None:
-    kill(tmp_path, kills=100, seed=2)
-
-
 def test_embeddings_survive_a_kill(tmp_path: Path) -> None:
     docs, folder = tmp_path / "docs", tmp_path / "kb"
     docs.mkdir()

@@ -15,6 +15,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, whole
 from ragweave.tools.knowledge.chunking import CHUNKERS, simple_tokens
 from ragweave.tools.knowledge.ingest import COUNTED, Ingest, passages_of
@@ -46,7 +47,7 @@ class KnowledgeBase:
 
     def __init__(self, path: str | Path, embeddings: Embeddings | None = None) -> None:
         """Open a knowledge base; see `open`."""
-        self.path = Path(path)
+        self.path = _folder(path)
         """The folder."""
         self._store = Store(self.path)
         self.settings = self._store.settings
@@ -79,7 +80,7 @@ class KnowledgeBase:
             MissingExtraError: What runs the embedding model is not installed.
         """
         made = checked((settings or Settings()).resolved(embeddings), embeddings)
-        Store.create(Path(path), made).close()
+        Store.create(_folder(path), made).close()
         return cls(path, embeddings)
 
     @classmethod
@@ -341,7 +342,7 @@ class KnowledgeBase:
     def as_retriever(
         self,
         k: int = 5,
-        mode: str = "auto",
+        mode: RetrieverName = "auto",
         *,
         filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangChain's word for it
         rerank: Reranker | None = None,
@@ -439,6 +440,12 @@ class KnowledgeBase:
     def __exit__(self, *_: object) -> None:
         """Close files."""
         self.close()
+
+
+def _folder(path: str | Path) -> Path:
+    if not str(path).strip():
+        raise UsageError("a knowledge base needs a folder or an address")
+    return Path(path)
 
 
 def _silent(_stage: str, _done: int, _total: int) -> None:

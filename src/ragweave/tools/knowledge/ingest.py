@@ -149,7 +149,8 @@ class Ingest:
         self.counts["changed" if before else "added"] += 1
 
     def _unchanged(self, before: Source) -> None:
-        self.counts["unchanged"] += 1
+        skipped = any(not partly for _, partly in json.loads(before.notices))
+        self.counts["unchanged"] += not skipped
         self._repeat(before.key, before.notices)
 
     def _repeat(self, key: str, notices: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
@@ -79,7 +79,8 @@ def retriever_of(
             raise UsageError(
                 f"the retriever {spec!r} searches a knowledge base: name one with --kb"
             )
-        return kb.as_retriever(k, spec, filter=filter, rerank=rerank)
+        mode = cast("RetrieverName", spec)
+        return kb.as_retriever(k, mode, filter=filter, rerank=rerank)
     if not is_path(spec):
         raise UsageError(
             f"no retriever is called {spec!r}{closest(spec, MODES)}; give one of "

@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
-from ragweave.errors import KnowledgeBaseError
+from ragweave.errors import KnowledgeBaseError, RagweaveError
 from ragweave.tools.knowledge.passages import indexed_text
 from ragweave.tools.knowledge.store import Snapshot, Store
 from ragweave.tools.retrieval.analyzer import analyzer_for
@@ -158,14 +158,17 @@ class Search:
 
         Where a writer deleted the index after this transaction began, the next state is taken.
         """
+        failure: Exception | None = None
         for _ in range(3):
             with self.store.snapshot() as now:
                 try:
                     return work(now, self.open(now.index))
-                except OSError as error:
+                except RagweaveError:
+                    raise
+                except (OSError, IndexError, KeyError, ValueError) as error:  # gone, or damaged
                     failure = error
         raise KnowledgeBaseError(
-            f"{self.store.folder}: its index cannot be opened ({failure}); make it again with "
+            f"{self.store.folder}: its index cannot be read ({failure}); make it again with "
             f"ragweave kb check --repair {self.store.folder}"
         ) from failure
 
@@ -192,7 +195,9 @@ class Search:
                 bm25 = Bm25Index.open(folder)
                 path = folder / _VECTORS
                 vectors = np.asarray(np.load(path, mmap_mode="r")) if path.exists() else None
-        except (ValueError, EOFError) as error:
+        except OSError:
+            raise
+        except Exception as error:  # numpy's reader raises many kinds over damaged headers
             raise OSError(f"{folder}: damaged, {error}") from error
         index = _Index(rows, bm25, vectors)
         with self._lock:

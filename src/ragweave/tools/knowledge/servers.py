@@ -24,6 +24,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.indexing import index
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError, UsageError
+from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, heading_of
 from ragweave.tools.knowledge.base import (
     KnowledgeBase,
@@ -268,7 +269,7 @@ class ServedKnowledgeBase:
     def as_retriever(
         self,
         k: int = 5,
-        mode: str = "auto",
+        mode: RetrieverName = "auto",
         *,
         filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangChain's word for it
         rerank: Reranker | None = None,
