@@ -26,6 +26,7 @@ from ragweave.evaluation.metrics import METRICS
 from ragweave.evaluation.published import PaperTable, data_of, paper_tables
 from ragweave.graphs import METHODS, Method
 from ragweave.tools.filters import FILTERS
+from ragweave.tools.knowledge.chunking import CHUNKERS
 from ragweave.tools.models import MODELS
 
 sys.path.append(str(Path(__file__).parent))
@@ -106,6 +107,14 @@ def filters_table() -> str:
     return table(["name", "what it keeps"], [[f"`{o.name}`", o.summary] for o in FILTERS.ours()])
 
 
+def chunkers_table() -> str:
+    """Return the table of the chunkers."""
+    return table(
+        ["name", "where passages begin and end"],
+        [[f"`{one.name}`", one.summary] for one in CHUNKERS.ours()],
+    )
+
+
 def reproductions() -> str:
     """Return every table and figure of the papers, a list a paper."""
     parts = []
@@ -158,6 +167,7 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "reproductions": reproductions,
         "reproduction-data": reproduction_data,
     },
+    "docs/howto/documents.md": {"chunkers": chunkers_table},
     "docs/howto/retriever.md": {"filters": filters_table},
 }
 """Files with generated blocks: what stands between `<!-- NAME: begin -->` and its end."""

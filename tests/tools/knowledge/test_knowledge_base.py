@@ -13,7 +13,9 @@ from langchain_core.documents import Document
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.testing.store import WordEmbeddings
 from ragweave.tools.knowledge import KnowledgeBase, Settings, place_at
+from ragweave.tools.knowledge import base as indexing
 from ragweave.tools.knowledge import search as searching
+from ragweave.tools.knowledge.passages import UnreadableError
 
 PLAIN = Settings(embedding=None)
 
@@ -227,6 +229,27 @@ def test_a_loaders_documents_take_the_place_of_a_source(kb: KnowledgeBase) -> No
     assert kb.index_documents([Document("Salt is grey.")], "book").changed == 1
     (doc,) = kb.as_retriever().invoke("salt")
     assert (doc.page_content, doc.metadata["source"]) == ("Salt is grey.", "book")
+
+
+def test_pages_are_indexed_once(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(url: str, *, allow_private: bool) -> tuple[bytes, str]:
+        if url.endswith("lost"):
+            raise UnreadableError("the server says 404")
+        return b"<title>Tides</title><main><p>High water is at noon.</p></main>", ".html"
+
+    monkeypatch.setattr(indexing, "fetch", fetch)
+    page = "https://example.org/page"
+    report = kb.index_pages([f"{page}#top", "https://example.org/lost"])
+    assert (report.added, str(report.notices[0])) == (
+        1,
+        "https://example.org/lost: the server says 404",
+    )
+    assert kb.index_pages(page).unchanged == 1
+    (doc,) = kb.as_retriever(k=1).invoke("high water")
+    assert (doc.metadata["title"], doc.metadata["source"]) == ("Tides", page)
+    assert kb.delete(source=page) == 1
+    with pytest.raises(UsageError):
+        kb.index_pages("file:///etc/passwd")
 
 
 def test_chroma_takes_over_where_there_are_many(

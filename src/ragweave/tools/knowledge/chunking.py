@@ -1,7 +1,14 @@
 """Chunkers: how a text becomes passages, by name.
 
-A chunker gives spans of the text, so that every passage is verbatim and knows its offsets. Long
-tables are cut between rows before any chunker sees them, and each part repeats the table's header.
+A chunker gives spans of the text, so that every passage is verbatim and knows its offsets. It is
+declared by one value, ours or a package's, which names it as an entry point of the group
+`ragweave.chunkers`:
+
+    CHUNKER = ChunkerKind(name="lines", summary="A passage a line.",
+                          make=lambda settings, tokens: cut_at_lines)
+
+Long tables are cut between rows before any chunker sees them, and each passage of one repeats the
+table's header.
 """
 
 from __future__ import annotations
@@ -9,10 +16,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError, UsageError
+from ragweave.registry import Registry
 from ragweave.tools.knowledge.passages import Loaded, Table
 from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.text.letters import WORD, apart
@@ -22,13 +32,28 @@ Span = tuple[int, int]
 """Start and end in characters: `text[start:end]`."""
 Tokens = Callable[[str], list[Span]]
 """The offsets of a text's tokens."""
-Chunker = Callable[[Loaded, Settings, Tokens], list[Span]]
+Chunker = Callable[[Loaded], list[Span]]
+"""Takes a text with its headings; returns the spans of its passages, in order."""
 
 _WORD = re.compile(r"\S+")
 _TOKEN = re.compile(rf"{WORD}|[^\w\s]")
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 _LONGEST_WORD = 200
 """Characters of one word; of a longer run each 200 count as one."""
+_BREAKS = 95
+"""Percentile of the distances between neighbouring sentences above which a passage ends."""
+_SEPARATORS = ["\n\n", "\n", r"(?<=[。！？])(?![。！？」』”’）])", " ", ""]
+"""Paragraphs, lines, sentences of scripts without spaces between words, words, characters."""
+_CODES = dict(
+    re.findall(
+        r"(\w+):(\w+)",
+        "arabic:ar armenian:hy basque:eu catalan:ca czech:cs danish:da dutch:nl dutch_porter:nl "
+        "esperanto:eo estonian:et finnish:fi french:fr german:de greek:el hindi:hi hungarian:hu "
+        "indonesian:id irish:ga italian:it lithuanian:lt nepali:ne norwegian:no persian:fa polish:pl "
+        "portuguese:pt romanian:ro russian:ru serbian:sr sesotho:st spanish:es swedish:sv tamil:ta "
+        "turkish:tr yiddish:yi",
+    )
+)
 
 
 class Chunk(NamedTuple):
@@ -56,10 +81,8 @@ def simple_tokens(text: str) -> list[Span]:
     return _each(_TOKEN, text)
 
 
-def _sentences(text: str, language: str) -> list[Span]:
-    code = {"english": "en", "german": "de", "french": "fr", "spanish": "es"}.get(
-        language, language[:2]
-    )
+def _sentences(text: str, settings: Settings) -> list[Span]:
+    code = _CODES.get(settings.language, "en")
     return [(one.start, one.end) for one in split_sentences(text, code)]
 
 
@@ -67,14 +90,14 @@ def units(text: str, settings: Settings, tokens: Tokens) -> list[Span]:
     """Return the spans of what `settings.unit` counts: words, sentences or tokens."""
     if settings.unit == "words":
         return _each(_WORD, text)
-    return _sentences(text, settings.language) if settings.unit == "sentences" else tokens(text)
+    return _sentences(text, settings) if settings.unit == "sentences" else tokens(text)
 
 
 def windows(spans: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span]:
     """Join `size` spans at a time; neighbours share `overlap` spans, and every span is covered."""
     for first in range(0, max(len(spans) - overlap, min(len(spans), 1)), size - overlap):
-        part = spans[first : first + size]
-        yield part[0][0], part[-1][1]
+        window = spans[first : first + size]
+        yield window[0][0], window[-1][1]
 
 
 def pack(
@@ -99,110 +122,213 @@ def pack(
                 back -= 1
             first = back if end - edges[back][0] <= size else at
         if end - begin > size:
-            yield from windows(counted[begin:end], size, overlap)
+            low, high = pieces[at]
+            within = [(max(a, low), min(b, high)) for a, b in counted[begin:end]]
+            yield from windows(within, size, overlap)
             first = at + 1
     if first < len(pieces):
         yield pieces[first][0], pieces[-1][1]
 
 
-def _fixed(loaded: Loaded, settings: Settings, tokens: Tokens) -> list[Span]:
-    return list(windows(units(loaded.text, settings, tokens), settings.size, settings.overlap))
-
-
-def _whole_sentences(loaded: Loaded, settings: Settings, tokens: Tokens) -> list[Span]:
-    pieces = _sentences(loaded.text, settings.language)
-    counted = units(loaded.text, settings, tokens)
-    return list(pack(pieces, counted, settings.size, settings.overlap))
-
-
-def _sections(loaded: Loaded, settings: Settings, tokens: Tokens) -> list[Span]:
-    edges = sorted({0, len(loaded.text), *(one.start for one in loaded.headings)})
-    return [
-        (start + a, start + b)
-        for start, end in pairwise(edges)
-        for a, b in _whole_sentences(Loaded(loaded.text[start:end]), settings, tokens)
-    ]
-
-
-def _by_langchain(name: str) -> Chunker:
-    """Return a chunker by LangChain's splitters; offsets are theirs (`add_start_index`)."""
-
-    def cut(loaded: Loaded, settings: Settings, tokens: Tokens) -> list[Span]:
-        try:
-            import langchain_text_splitters as splitters
-        except ImportError:
-            raise MissingExtraError(f"The chunker {name!r}", "documents") from None
-        common: dict[str, Any] = {
-            "chunk_size": settings.size,
-            "chunk_overlap": settings.overlap,
-            "length_function": lambda text: len(units(text, settings, tokens)),
-            "add_start_index": True,
-        }
-        recursive: Any = splitters.RecursiveCharacterTextSplitter
-        made = (
-            recursive(**common) if name == "recursive" else recursive.from_language(name, **common)
-        )
-        found = made.create_documents([loaded.text])
-        starts = [(one.metadata["start_index"], len(one.page_content)) for one in found]
-        return [(start, start + length) for start, length in starts if start >= 0]
+def _fixed(settings: Settings, tokens: Tokens) -> Chunker:
+    def cut(loaded: Loaded) -> list[Span]:
+        counted = units(loaded.text, settings, tokens)
+        return list(windows(counted, settings.size, settings.overlap))
 
     return cut
 
 
-CHUNKERS: dict[str, Chunker] = {
-    "fixed": _fixed,
-    "sentences": _whole_sentences,
-    "headings": _sections,
-    **{name: _by_langchain(name) for name in ("recursive", "markdown", "python", "latex", "html")},
-}
-"""Every chunker by name. `fixed`, `sentences` and `headings` are ours; the rest LangChain's."""
+def _token(settings: Settings, tokens: Tokens) -> Chunker:
+    return _fixed(replace(settings, unit="tokens"), tokens)
+
+
+def _whole_sentences(settings: Settings, tokens: Tokens) -> Chunker:
+    def cut(loaded: Loaded) -> list[Span]:
+        pieces = _sentences(loaded.text, settings)
+        counted = units(loaded.text, settings, tokens)
+        return list(pack(pieces, counted, settings.size, settings.overlap))
+
+    return cut
+
+
+def _sections(settings: Settings, tokens: Tokens) -> Chunker:
+    within = _whole_sentences(settings, tokens)
+
+    def cut(loaded: Loaded) -> list[Span]:
+        spans = []
+        starts = [(0, 99), *((one.start, one.level) for one in loaded.headings)]
+        for (start, level), (end, below) in pairwise([*starts, (len(loaded.text), 0)]):
+            _, _, body = loaded.text[start:end].partition("\n")
+            # A heading without text is in the path of those under it.
+            if below <= level or body.strip("\n=- "):
+                spans += [(start + a, start + b) for a, b in within(Loaded(loaded.text[start:end]))]
+        return spans
+
+    return cut
+
+
+def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
+    """Cut where the two sentences before and the two behind are furthest apart.
+
+    Source: Hearst 1997, "TextTiling", with embeddings for words; the percentile is that of Kamradt
+    2023, "5 Levels of Text Splitting", level 4, and of LangChain's `SemanticChunker`.
+    """
+    from ragweave.tools.retrieval.embedding import named_embeddings
+
+    if not settings.embedding or settings.embedding.startswith("object:"):
+        raise UsageError(
+            "the chunker 'semantic' needs a named embedding model (--embedding minilm)"
+        )
+    embeddings = named_embeddings(settings.embedding)
+
+    def cut(loaded: Loaded) -> list[Span]:
+        import numpy as np
+
+        sentences = _sentences(loaded.text, settings)
+        edges = [0, len(sentences)]
+        if len(sentences) > 2:
+            # Before the first boundary stands one sentence, as behind the last.
+            pairs = pairwise([sentences[0], *sentences, sentences[-1]])
+            rows = np.array(
+                embeddings.embed_documents([loaded.text[a[0] : b[1]] for a, b in pairs])
+            )
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            distances = 1 - (rows[:-2] * rows[2:]).sum(axis=1)
+            breaks = np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1
+            edges[1:1] = breaks.tolist()
+        counted = units(loaded.text, settings, tokens)
+        return [
+            span
+            for first, end in pairwise(edges)
+            for span in pack(sentences[first:end], counted, settings.size, settings.overlap)
+        ]
+
+    return cut
+
+
+def _recursive(settings: Settings, tokens: Tokens) -> Chunker:
+    return _by_langchain(settings, tokens, [])
+
+
+def _markdown(settings: Settings, tokens: Tokens) -> Chunker:
+    return _by_langchain(settings, tokens, [r"\n#{1,6} ", r"```\n", r"\n(?:\*\*\*+|---+|___+)\n"])
+
+
+def _by_langchain(settings: Settings, tokens: Tokens, coarse: list[str]) -> Chunker:
+    try:
+        from langchain_text_splitters import RecursiveCharacterTextSplitter
+    except ImportError:
+        feature = f"The chunker {settings.chunker!r}"
+        raise MissingExtraError(feature, "documents") from None
+    splitter: Any = RecursiveCharacterTextSplitter(
+        [*coarse, *_SEPARATORS],
+        is_separator_regex=True,
+        chunk_size=settings.size,
+        chunk_overlap=settings.overlap,
+        length_function=lambda text: len(units(text, settings, tokens)),
+    )
+
+    def cut(loaded: Loaded) -> list[Span]:
+        found: list[Span] = []
+        at = 0
+        for text in splitter.split_text(loaded.text):
+            # LangChain's own offsets mix characters with the unit of `overlap`.
+            start = loaded.text.index(text, at)
+            end = start + len(text)
+            found.append((start, end))
+            shared = units(text, settings, tokens)[-settings.overlap :] if settings.overlap else []
+            at = max(start + 1, start + shared[0][0]) if shared else end
+        return found
+
+    return cut
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkerKind:
+    """The declaration of a chunker: its name, and how to make one."""
+
+    name: str
+    summary: str
+    """One line about where it cuts."""
+    make: Callable[[Settings, Tokens], Chunker]
+    """Makes a chunker; `size`, `overlap` and `unit` are in the settings."""
+
+
+_OURS = (
+    ("fixed", "so many words (sentences, tokens) a passage, as the papers cut Wikipedia", _fixed),
+    ("sentences", "whole sentences, as many as fit", _whole_sentences),
+    ("headings", "the sections under each heading, long ones at whole sentences", _sections),
+    ("recursive", "paragraphs, lines, then words, by LangChain", _recursive),
+    ("markdown", "the same at Markdown's headings, code blocks and rules first", _markdown),
+    ("token", "so many tokens of the embedding model a passage", _token),
+    ("semantic", "where the embedding of neighbouring sentences changes most", _semantic),
+)
+
+CHUNKERS: Registry[ChunkerKind] = Registry(
+    "ragweave.chunkers",
+    ChunkerKind,
+    "chunker",
+    lambda: [ChunkerKind(name=name, summary=what, make=make) for name, what, make in _OURS],
+)
+"""Every chunker by name: ours, then those of other packages (entry points `ragweave.chunkers`)."""
+
+
+@lru_cache(maxsize=8)
+def chunker_of(settings: Settings, tokens: Tokens = simple_tokens) -> Chunker:
+    """Return the chunker that the settings name.
+
+    Raises:
+        UsageError: There is no such chunker, or it needs an embedding model.
+        MissingExtraError: It needs a package that is not installed.
+    """
+    return CHUNKERS.named(settings.chunker).make(settings, tokens)
 
 
 def chunks(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -> list[Chunk]:
     """Return the passages of a text, in order.
 
+    Args:
+        loaded: The text; white space alone gives no passage.
+        settings: `chunker`, `unit`, `size`, `overlap` and `language`.
+        tokens: Offsets of the tokens where the unit is tokens.
+
     Raises:
-        UsageError: There is no such chunker.
+        UsageError: As `chunker_of`.
+        MissingExtraError: As `chunker_of`.
     """
-    if settings.chunker not in CHUNKERS:
-        known = ", ".join(CHUNKERS)
-        raise UsageError(f"unknown chunker {settings.chunker!r}; choose one of: {known}")
+    chunker = chunker_of(settings, tokens)
     found: list[Chunk] = []
     done = 0
     for table in loaded.tables:
+        if table.start < done:
+            continue
         rows = loaded.text[table.start : table.end]
-        if table.start >= done and len(units(rows, settings, tokens)) > settings.size:
-            found += _prose(loaded, done, table.start, settings, tokens)
+        if len(units(rows, settings, tokens)) > settings.size:
+            found += _prose(loaded, done, table.start, chunker)
             found += _rows(loaded.text, table, settings, tokens)
             done = table.end
-    return [*found, *_prose(loaded, done, len(loaded.text), settings, tokens)]
+        elif len(rows) == len(loaded.text):  # a row of a table is a passage
+            return [Chunk(0, len(rows))]
+    return [*found, *_prose(loaded, done, len(loaded.text), chunker)]
 
 
-def _prose(loaded: Loaded, start: int, end: int, settings: Settings, tokens: Tokens) -> list[Chunk]:
-    """Return the passages of a part of a text, white space around them left out."""
-    first, last = (
-        bisect_left(loaded.headings, at, key=lambda one: one.start) for at in (start, end)
+def _prose(loaded: Loaded, start: int, end: int, chunker: Chunker) -> Iterator[Chunk]:
+    """Yield the passages between two offsets, without the white space around them."""
+    heads = (
+        one._replace(start=one.start - start) for one in loaded.headings if start <= one.start < end
     )
-    heads = (one._replace(start=one.start - start) for one in loaded.headings[first:last])
-    part = Loaded(loaded.text[start:end], loaded.title, headings=tuple(heads))
-    found = []
-    for a, b in CHUNKERS[settings.chunker](part, settings, tokens):
-        text = part.text[a:b]
+    between = Loaded(loaded.text[start:end], loaded.title, headings=tuple(heads))
+    for a, b in chunker(between):
+        text = between.text[a:b]
         if text.strip():
-            lead = len(text) - len(text.lstrip())
-            found.append(Chunk(start + a + lead, start + b - len(text) + len(text.rstrip())))
-    return found
+            first = start + a + len(text) - len(text.lstrip())
+            yield Chunk(first, first + len(text.strip()))
 
 
-def _rows(text: str, table: Table, settings: Settings, tokens: Tokens) -> list[Chunk]:
-    """Return passages of whole rows; the header counts, up to half of a passage."""
-    lead = text[table.start : table.body]
+def _rows(text: str, table: Table, settings: Settings, tokens: Tokens) -> Iterator[Chunk]:
+    """Yield passages of whole rows; the header counts, up to half of a passage."""
+    lead, body = text[table.start : table.body], text[table.body : table.end]
     room = settings.size - min(len(units(lead, settings, tokens)), settings.size // 2)
-    lines = [(table.body + a, table.body + b) for a, b in _spans(text[table.body : table.end])]
-    counted = units(text[table.body : table.end], settings, tokens)
-    counted = [(table.body + a, table.body + b) for a, b in counted]
-    return [Chunk(a, b, lead) for a, b in pack(lines, counted, max(room, 1), 0)]
-
-
-def _spans(text: str) -> list[Span]:
-    return [one.span() for one in _LINE.finditer(text)]
+    lines = [one.span() for one in _LINE.finditer(body)]
+    for a, b in pack(lines, units(body, settings, tokens), max(room, 1), 0):
+        yield Chunk(table.body + a, table.body + b, lead)

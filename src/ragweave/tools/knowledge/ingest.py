@@ -129,6 +129,9 @@ class Ingest:
             count = self.writer.put(source, passages())
             reason = "" if count or found else "empty"
         except UnreadableError as error:
+            if error.passing:  # it is read again by the next run; what was indexed of it stays
+                self.notices.append(Notice(source.key, str(error)))
+                return
             count, reason = self.writer.put(source, ()), str(error)
         if reason:
             found = [Notice(source.key, reason)]

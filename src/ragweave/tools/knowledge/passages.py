@@ -22,6 +22,16 @@ LONGEST_FIELD = 1_000
 class UnreadableError(Exception):
     """A file without text that we can read; the message is the reason, on one line."""
 
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        """Give the reason.
+
+        Args:
+            reason: One line.
+            passing: Whether the same file may be read later, as when an extra is not installed yet.
+        """
+        super().__init__(reason)
+        self.passing = passing
+
 
 class Heading(NamedTuple):
     """A heading within a text."""

@@ -3,11 +3,12 @@
 An address that the user names may be anywhere. A redirect may lead to a private address only on the
 same host, and only where that host was private to begin with; otherwise a page could make a server
 read its neighbours. Each name is looked up once, and the connection goes to the address that was
-checked: nothing is sent before the check, and a name that changes its address gains nothing.
+checked: nothing is sent before the check, and a name cannot change its address after it.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import ipaddress
 import socket
@@ -41,11 +42,11 @@ def clean_url(url: str) -> str:
     """Return an address without its fragment.
 
     Raises:
-        UsageError: It is no address of a web page, or holds a password.
+        UsageError: It not the address of a web page, or holds a password.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{url}: is no address of a web page")
+        raise UsageError(f"{url}: not the address of a web page")
     if parts.username or parts.password:
         raise UsageError("an address with a password is not read: sources are stored as plain text")
     return urldefrag(url)[0]
@@ -83,11 +84,11 @@ def fetch(url: str, *, allow_private: bool = False) -> tuple[bytes, str]:
                 )
                 with contextlib.closing(client.send(request, stream=True)) as answer:
                     if not answer.is_redirect:
-                        return _body(answer, end), _suffix(answer)
+                        return _utf8(_body(answer, end), answer), _suffix(answer)
                     here = clean_url(urljoin(here, answer.headers["Location"]))
             except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, KeyError) as error:
-                told = " ".join(str(error).split())[:100] or type(error).__name__
-                raise UnreadableError(f"cannot be reached ({told})") from error
+                reason = " ".join(str(error).split())[:100] or type(error).__name__
+                raise UnreadableError(f"cannot be reached ({reason})") from error
     raise UnreadableError(f"redirects more than {_REDIRECTS} times")
 
 
@@ -125,6 +126,20 @@ def _body(answer: httpx.Response, end: float) -> bytes:
         if time.monotonic() > end:
             raise UnreadableError(f"took longer than {SECONDS:g} s")
     return b"".join(parts)
+
+
+def _utf8(data: bytes, answer: httpx.Response) -> bytes:
+    """Return a text in UTF-8 where the server alone says what its encoding is."""
+    try:
+        charset = codecs.lookup(answer.charset_encoding or "utf-8").name
+        charset = "cp1252" if charset in ("iso8859-1", "ascii") else charset
+        data.decode()
+    except LookupError:
+        return data
+    except UnicodeDecodeError:
+        if charset != "utf-8":
+            return codecs.BOM_UTF8 + data.decode(charset, "replace").encode()
+    return data
 
 
 def _suffix(answer: httpx.Response) -> str:

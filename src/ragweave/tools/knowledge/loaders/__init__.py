@@ -1,4 +1,4 @@
-"""Loaders: turn a file's bytes into texts, by suffix. What cannot be read becomes a notice."""
+"""Loaders: turn a file's bytes into texts, by suffix. A line names what cannot be read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import re
+import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,30 +16,27 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from ragweave.tools.knowledge.passages import Heading, Loaded, Table, UnreadableError
-from ragweave.tools.knowledge.settings import Notice, Settings
 from ragweave.tools.knowledge.loaders.html import html_markdown, load_html
+from ragweave.tools.knowledge.loaders.ocr import load_image
 from ragweave.tools.knowledge.loaders.office import load_docx, load_epub, load_pptx
 from ragweave.tools.knowledge.loaders.pdf import load_pdf
 from ragweave.tools.knowledge.loaders.tables import load_csv, load_json, load_workbook
 from ragweave.tools.knowledge.loaders.text import decode, load_markdown, load_text, markdown, utf8
+from ragweave.tools.knowledge.passages import LONGEST_TITLE, Heading, Loaded, Table, UnreadableError
+from ragweave.tools.knowledge.settings import Notice, Settings
 
 MOST_BYTES = 2**30
 """Bytes of a file that are read."""
-_DATA_URI = re.compile(
-    r"data:[\w.+-]{0,80}/?[\w.+-]{0,80};base64,[A-Za-z0-9+/=%\s]{64,}?(?=[^A-Za-z0-9+/=%\s]|$)"
-)
-_RUN = re.compile(r"[!-~]{2000,}")
-"""Characters without a blank that no one reads: keys, pictures in base64, minified code."""
+_UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
+"""Text that no one reads: data URIs, and long runs without a blank, such as keys."""
 
 Loader = Callable[..., Iterator[Loaded | Notice]]
 
 
 def load_notebook(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
     """Load the text, code and printed output of a Jupyter notebook's cells, as Markdown."""
-    cells = json.loads(decode(data)[0])["cells"]
     parts = []
-    for cell in cells:
+    for cell in json.loads(decode(data)[0])["cells"]:
         source = "".join(cell.get("source", ""))
         parts.append(source if cell.get("cell_type") == "markdown" else f"```\n{source}\n```")
         for output in cell.get("outputs", ()):
@@ -57,13 +55,13 @@ def load_mail(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
         text = html_markdown(text)[1]
     files = [part.get_filename() or "unnamed" for part in mail.iter_attachments()]
     if files:
-        yield Notice(str(path), f"attachments are not read: {', '.join(files)[:200]}", partly=True)
+        reason = f"attachments are not read: {', '.join(files)[:200]}"
+        yield Notice(str(path), reason, partly=True)
     yield Loaded("\n".join([*heads, "", text]), str(mail["Subject"] or path.stem))
 
 
 LOADERS: dict[str, Loader] = {
-    ".md": load_markdown,
-    ".markdown": load_markdown,
+    **dict.fromkeys((".md", ".markdown"), load_markdown),
     ".pdf": load_pdf,
     **dict.fromkeys((".html", ".htm", ".xhtml"), load_html),
     ".docx": load_docx,
@@ -74,42 +72,46 @@ LOADERS: dict[str, Loader] = {
     **dict.fromkeys((".xlsx", ".xlsm"), load_workbook),
     ".ipynb": load_notebook,
     ".eml": load_mail,
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
 }
-"""Loaders by suffix. A file of any other is read as text, where it is text."""
-_MARKS = (b"{\\rtf", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b")
+"""Loaders by suffix. Any other file is read as text, if it holds text."""
+_NOT_TEXT = (b"{\\rtf", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b")
 """How files begin that may look like text and are none."""
 _ROWS = (load_csv, load_json, load_workbook)
 
 
 def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
-    """Yield the texts of a file, and a line for each part that was not read.
+    """Yield the texts of a file, and a line for each thing that was not read.
 
     Raises:
         UnreadableError: Nothing of it can be read.
     """
     if path.suffix.lower() == ".gz":
         data, path = _unpacked(data), path.with_suffix("")
-    loader = LOADERS.get(path.suffix.lower(), load_text)
-    if loader is load_text and data.startswith(_MARKS):
-        raise UnreadableError(f"no loader for {path.suffix or 'such'} files")
-    extra: tuple[Any, ...] = (settings,) if loader in _ROWS else ()
     try:
-        for one in loader(path, data, *extra):
+        for one in _loaded(path, data, settings):
             if isinstance(one, Notice):
                 yield one
-            elif one.text.strip():
-                cleaned, cut = clean(one)
+                continue
+            cleaned, cut = clean(one)
+            if cleaned.text.strip():
                 yield cleaned
-                if cut:
-                    told = f"{cut} characters without a blank are cut out (base64 or the like)"
-                    yield Notice(str(path), told, partly=True)
+            if cut:
+                reason = f"{cut} characters without a blank are left out (base64 or the like)"
+                yield Notice(str(path), reason, partly=True)
     except (UnreadableError, MemoryError):
         raise
-    except ImportError as error:
-        raise UnreadableError(f'needs another package: pip install "{error.name}"') from error
-    except Exception as error:  # a loader met what it does not expect: the other files can be read
-        told = " ".join(str(error).split())[:100] or type(error).__name__
-        raise UnreadableError(f"cannot be read ({type(error).__name__}: {told})") from error
+    except Exception as error:  # whatever a library meets in a broken file; the others can be read
+        reason = " ".join(str(error).split())[:100]
+        raise UnreadableError(f"cannot be read ({type(error).__name__}: {reason})") from error
+
+
+def _loaded(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
+    loader = LOADERS.get(path.suffix.lower(), load_text)
+    if loader is load_text and data.startswith(_NOT_TEXT):
+        raise UnreadableError(f"no loader for {path.suffix or 'such'} files")
+    extra: tuple[Any, ...] = (settings,) if loader in _ROWS else ()
+    return loader(path, data, *extra)
 
 
 def _unpacked(data: bytes) -> bytes:
@@ -118,7 +120,7 @@ def _unpacked(data: bytes) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             text = file.read(most + 1)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UnreadableError(f"damaged .gz file ({error})") from error
     if len(text) > most:
         raise UnreadableError("unpacks to more than 100 times its size")
@@ -126,36 +128,27 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def clean(loaded: Loaded) -> tuple[Loaded, int]:
-    """Return a text without long unbroken runs and lone surrogates, and how much was cut out."""
+    """Return a text without what no one reads and lone surrogates, and how much was left out."""
     text = utf8(loaded.text).replace("\0", "\ufffd")
-    spans = [(*one.span(), "data:…") for one in _DATA_URI.finditer(text)]
-    for one in _RUN.finditer(text):
-        inside = any(start < one.end() and one.start() < end for start, end, _ in spans)
-        if not inside:
-            spans.append((*one.span(), f"[{len(one.group())} characters left out]"))
-    if not spans:
+    runs = [one.span() for one in _UNREAD.finditer(text)]
+    if not runs:
         return (loaded if text == loaded.text else replace(loaded, text=text)), 0
-    spans.sort()
-
-    ends = [end for _, end, _ in spans]
-    shifts = [0, *accumulate(len(said) - (end - start) for start, end, said in spans)]
+    marks = [f"[{end - start} characters left out]" for start, end in runs]
+    ends = [end for _, end in runs]
+    grown = (len(mark) - end + start for mark, (start, end) in zip(marks, runs, strict=True))
+    shifts = [0, *accumulate(grown)]
 
     def moved(offset: int) -> int:
         return offset + shifts[bisect_right(ends, offset)]
 
-    pieces, done = [], 0
-    for start, end, said in spans:
-        pieces += [text[done:start], said]
-        done = end
-    made = "".join([*pieces, text[done:]])
-    cut = sum(end - start for start, end, _ in spans)
+    marked = iter(marks)
     return replace(
         loaded,
-        text=made,
-        title=loaded.title[:400],
+        text=_UNREAD.sub(lambda _: next(marked), text),
         pages=tuple(map(moved, loaded.pages)),
         headings=tuple(
-            Heading(moved(one.start), one.level, one.text[:400]) for one in loaded.headings
+            Heading(moved(one.start), one.level, one.text[:LONGEST_TITLE])
+            for one in loaded.headings
         ),
         tables=tuple(Table(*map(moved, one)) for one in loaded.tables),
-    ), cut
+    ), sum(end - start for start, end in runs)

@@ -1,303 +1,373 @@
-"""Word, PowerPoint and EPUB. A broken part is left out; the rest of the file is read."""
+"""Word, PowerPoint and EPUB, read from their XML.
+
+Word and PowerPoint name paragraphs (`p`), runs, tables and text boxes alike, so that one reader serves
+both. It follows no picture and no link: a broken one loses nothing but itself.
+"""
 
 from __future__ import annotations
 
-import io
-import posixpath
 import re
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
+from ragweave.tools.knowledge.loaders.html import (
+    alternative,
+    decode_html,
+    html_markdown,
+    numeral,
+)
+from ragweave.tools.knowledge.loaders.packages import (
+    attribute,
+    beside,
+    child,
+    local,
+    open_package,
+    parse_xml,
+    read_part,
+    relations,
+)
+from ragweave.tools.knowledge.loaders.text import markdown, structure
 from ragweave.tools.knowledge.passages import Heading, Loaded, UnreadableError
 from ragweave.tools.knowledge.settings import Notice
-from ragweave.tools.knowledge.loaders.html import decode_html, html_markdown
-from ragweave.tools.knowledge.loaders.packages import MARKUP, open_package, parse_xml, read_part
-from ragweave.tools.knowledge.loaders.text import markdown
 
-_W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_NOT_TEXT = ("drawing", "pict", "object")
+_SKIPPED = frozenset(
+    (
+        "del",
+        "moveFrom",
+        "delText",
+        "instrText",
+        "Fallback",
+        "pPr",
+        "rPr",
+        "rt",
+        "bodyPr",
+        "lstStyle",
+    )
+)
+"""Deleted text, doubles for older programs, properties."""
+_SIGNS = {"tab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_MATH = {
+    "f": "({num})/({den})",
+    "sSup": "{e}^{sup}",
+    "sSub": "{e}_{sub}",
+    "sSubSup": "{e}_{sub}^{sup}",
+    "rad": "√({e})",
+}
+_WORD_PARTS = frozenset(
+    ("styles", "numbering", "header", "footer", "footnotes", "endnotes", "comments")
+)
+_APART = frozenset(("txbxContent", "chart", "relIds"))
+"""What stands within a paragraph and is none of its text: text boxes, charts, diagrams."""
+
+
+def _all(element: Any, name: str) -> Iterator[Any]:
+    return (one for one in element.iter() if local(one) == name)
+
+
+def _texts(element: Any, name: str) -> list[str]:
+    return [one.text or "" for one in _all(element, name)]
+
+
+def _within(element: Any, name: str) -> Iterator[Any]:
+    """Yield the rows of a table or the cells of a row, also those in content controls."""
+    for one in element:
+        if local(one) == name:
+            yield one
+        elif local(one) not in _SKIPPED:
+            yield from _within(one, name)
+
+
+class _Numbers:
+    """The numbers that Word shows before paragraphs, such as 2.2 or (a)."""
+
+    def __init__(self, root: Any) -> None:
+        self._levels: dict[str | None, dict[str | None, Any]] = {}
+        for one in _all(root, "abstractNum"):
+            levels = {attribute(level, "ilvl"): level for level in _all(one, "lvl")}
+            self._levels[attribute(one, "abstractNumId")] = levels
+        self._lists = {attribute(one, "numId"): one for one in _all(root, "num")}
+        self._counts: dict[str | None, dict[int, int]] = defaultdict(dict)
+        self._restarted: set[tuple[str, int]] = set()
+
+    def next(self, list_id: str, at: int, style: str | None) -> str:
+        """Count a paragraph of a list and return what Word shows before it."""
+        if (one := self._lists.get(list_id)) is None:
+            return ""
+        abstract = attribute(child(one, "abstractNumId"), "val")
+        levels = self._levels.get(abstract, {})
+        for name, level in levels.items():  # a heading's level is that of its style
+            if style and attribute(child(level, "pStyle"), "val") == style:
+                at = int(name or 0)
+        counts = self._counts[abstract]
+        start = self._restart(list_id, at)
+        if start is not None:
+            counts[at] = start
+        else:
+            counts[at] = counts[at] + 1 if at in counts else self._start(levels, at)
+        for deeper in [one for one in counts if one > at]:
+            del counts[deeper]
+        form = levels.get(str(at))
+        if form is None or attribute(child(form, "numFmt"), "val") == "bullet":
+            return "- "
+        shown = attribute(child(form, "lvlText"), "val") or ""
+        for level in range(at + 1):
+            kind = attribute(child(levels.get(str(level), ()), "numFmt"), "val") or "decimal"
+            number = numeral(counts.get(level, self._start(levels, level)), kind)
+            shown = shown.replace(f"%{level + 1}", number)
+        return f"{shown} " if shown else ""
+
+    def _restart(self, list_id: str, at: int) -> int | None:
+        """Return with which number a list begins anew, at the first paragraph of it."""
+        if (list_id, at) in self._restarted:
+            return None
+        self._restarted.add((list_id, at))
+        for one in _all(self._lists[list_id], "lvlOverride"):
+            start = attribute(child(one, "startOverride"), "val")
+            if start and attribute(one, "ilvl") == str(at):
+                return int(start)
+        return None
+
+    @staticmethod
+    def _start(levels: dict[str | None, Any], at: int) -> int:
+        return int(attribute(child(levels.get(str(at), ()), "start"), "val") or 1)
+
+
+@dataclass
+class _Reader:
+    """Reads the paragraphs, tables, text boxes and charts of a Word or PowerPoint part."""
+
+    package: zipfile.ZipFile
+    part: str
+    styles: dict[str | None, Any] = field(default_factory=dict)
+    """Word's paragraph styles by id."""
+    numbers: _Numbers | None = None
+    notes: dict[tuple[str, str | None], str] = field(default_factory=dict)
+    """Texts of footnotes, endnotes and comments by kind and id."""
+
+    def blocks(self, element: Any) -> Iterator[str]:
+        """Yield the Markdown blocks of an element in their order."""
+        for one in element:
+            name = local(one)
+            if name == "p":
+                yield from self._paragraph(one)
+            elif name == "tbl":
+                yield from self._table(one)
+            elif name in ("chart", "relIds"):
+                yield from self._related(one)
+            elif name == "cNvPr" and (text := alternative(attribute(one, "descr"))):
+                yield text
+            elif name not in _SKIPPED:
+                yield from self.blocks(one)
+
+    def _paragraph(self, element: Any) -> Iterator[str]:
+        apart: list[str] = []
+        text = self._inline(element, apart)
+        lines = [" ".join(line.split()) for line in text.splitlines()]
+        text = "\n".join(filter(None, lines))
+        if text:
+            yield self._mark(child(element, "pPr"), text)
+        yield from apart
+
+    def _inline(self, element: Any, apart: list[str]) -> str:
+        name = local(element)
+        if name in _SKIPPED or (name == "fld" and attribute(element, "type") == "slidenum"):
+            return ""
+        if name in _APART:
+            apart += self._related(element) if name != "txbxContent" else self.blocks(element)
+            return ""
+        if name == "t":
+            return element.text or ""
+        if name == "docPr":
+            return alternative(attribute(element, "descr"))
+        if name.endswith("Reference"):
+            return self._note(name.removesuffix("Reference"), attribute(element, "id"), apart)
+        if name in _MATH:
+            parts = {local(one): self._inline(one, apart) for one in element}
+            return _MATH[name].format_map(defaultdict(str, parts))
+        return _SIGNS.get(name, "") + "".join(self._inline(one, apart) for one in element)
+
+    def _note(self, kind: str, name: str | None, apart: list[str]) -> str:
+        if text := self.notes.get((kind, name)):
+            apart.append(f"Comment: {text}" if kind == "comment" else f"[^{name}]: {text}")
+        return f"[^{name}]" if text and kind != "comment" else ""
+
+    def _mark(self, properties: Any, text: str) -> str:
+        """Return a paragraph's text behind the number and heading marks that its style gives."""
+        style = attribute(child(properties, "pStyle"), "val") if properties is not None else None
+        chain: list[Any] = [properties] if properties is not None else []
+        names, one = [], style
+        while one in self.styles and len(chain) < 10:
+            names.append((attribute(child(self.styles[one], "name"), "val") or "").lower())
+            chain.append(child(self.styles[one], "pPr"))
+            one = attribute(child(self.styles[one], "basedOn"), "val")
+        chain = [one for one in chain if one is not None]
+        if self.numbers is not None:
+            lists = [numbered for one in chain if (numbered := child(one, "numPr")) is not None]
+            found = [attribute(child(one, "numId"), "val") for one in lists]
+            if number := next(filter(None, found), None):
+                levels = [attribute(child(one, "ilvl"), "val") for one in lists[:1]]
+                text = self.numbers.next(number, int(levels[0] or 0), style) + text
+        outline = next(
+            filter(None, (attribute(child(one, "outlineLvl"), "val") for one in chain)), None
+        )
+        named = re.match(r"heading (\d)", " ".join(names)) or re.match(r"Heading(\d)", style or "")
+        level = int(named[1]) if named else int(outline or 9) + 1
+        level = 1 if names[:1] == ["title"] else level
+        return f"{'#' * min(level, 6)} {' '.join(text.split())}" if level <= 9 else text
+
+    def _table(self, element: Any) -> Iterator[str]:
+        """Yield a table; one of a single column is a frame around text, not a table."""
+        rows = [[*_within(row, "tc")] for row in _within(element, "tr")]
+        if max(map(len, rows), default=0) == 1:
+            for row in rows:
+                yield from self.blocks(row[0] if row else ())
+            return
+        above: dict[int, str] = {}
+        table = []
+        for row in rows:
+            cells: list[str] = []
+            for cell in row:
+                text = " ".join(" ".join(self.blocks(cell)).split()).replace("|", "\\|")
+                merged = child(cell, "tcPr", "vMerge")
+                if attribute(cell, "vMerge") == "1" or (
+                    merged is not None and attribute(merged, "val") != "restart"
+                ):
+                    text = above.get(len(cells), "")
+                above[len(cells)] = text
+                span = int(attribute(child(cell, "tcPr", "gridSpan"), "val") or 1)
+                cells += [text] + [""] * min(span - 1, 100)
+            table.append(cells)
+        yield as_table(table)
+
+    def _related(self, element: Any) -> Iterator[str]:
+        """Yield the texts of a chart or diagram, which are parts of their own."""
+        wanted = {value for key, value in element.attrib.items() if key.endswith(("}id", "}dm"))}
+        for ident, (_, target) in relations(self.package, self.part).items():
+            if ident not in wanted:
+                continue
+            try:
+                root, _ = parse_xml(read_part(self.package, target))
+            except UnreadableError:
+                continue
+            yield from _series(root) if local(element) == "chart" else self.blocks(root)
+
+
+def _series(chart: Any) -> Iterator[str]:
+    """Yield a chart's title, and each of its series as `name: category value, …`."""
+    titles = [" ".join(_texts(one, "t")) for one in _all(chart, "title")]
+    yield from filter(str.strip, titles)
+    for one in _all(chart, "ser"):
+        held = {local(part): _texts(part, "v") for part in one}
+        names = held.get("cat") or held.get("xVal") or []
+        pairs = zip_longest(names, held.get("val") or held.get("yVal") or [], fillvalue="")
+        values = ", ".join(f"{name} {value}".strip() for name, value in pairs)
+        yield f"{' '.join(held.get('tx', ())) or 'series'}: {values}"
+
+
+def as_table(rows: list[list[str]]) -> str:
+    """Return rows as a Markdown table; the first is its header."""
+    width = max(map(len, rows), default=0)
+    lines = [f"| {' | '.join([*row, *[''] * (width - len(row))])} |" for row in rows]
+    return "\n".join([*lines[:1], "|" + " --- |" * width, *lines[1:]])
+
+
+def _main(package: zipfile.ZipFile, usual: str) -> str:
+    found = (target for kind, target in relations(package, "").values() if kind == "officeDocument")
+    return next(found, usual)
+
+
+def _property(package: zipfile.ZipFile, name: str) -> str:
+    """Return the title that a file's properties give."""
+    try:
+        found = " ".join(" ".join(_texts(parse_xml(read_part(package, name))[0], "title")).split())
+    except UnreadableError:
+        return ""
+    return "" if found in ("PowerPoint Presentation", "Word Document") else found
 
 
 def load_docx(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
-    """Load a Word document by MarkItDown, after what is no text was taken out of it.
+    """Load a Word document with list numbers, notes, comments, text boxes and page headers.
 
     Raises:
         UnreadableError: It is damaged, encrypted or too large.
     """
-    from lxml import etree
-    from markitdown import StreamInfo
-    from markitdown.converters import DocxConverter
-
     package = open_package(data)
-    try:
-        cleaned = _cleaned(package)
-        converter: Any = DocxConverter
-        made = converter().convert(
-            cleaned, StreamInfo(extension=".docx"), escape_asterisks=False, escape_underscores=False
-        )
-    except (KeyError, etree.XMLSyntaxError, zipfile.BadZipFile) as error:
-        raise UnreadableError(f"damaged .docx file ({str(error)[:100]})") from error
-    except Exception as error:  # whatever part of the converter a broken part meets
-        yield Notice(str(path), f"read as bare paragraphs ({str(error)[:100]})", partly=True)
-        yield markdown("\n\n".join(_paragraphs(package)), path.stem)
-        return
-    text = re.sub(r"!\[[^\[\]]*\]\([^()]*\)", "", made.markdown)
-    text = "\n\n".join(filter(None, [text, *_margins(package)]))
-    yield markdown(text, path.stem, _core_title(package))
+    name = _main(package, "word/document.xml")
+    root, whole = parse_xml(read_part(package, name))
+    if not whole:
+        yield Notice(str(path), "damaged: read as far as possible", partly=True)
+    reader = _Reader(package, name)
+    margins: dict[str, None] = {}
+    for kind, target in relations(package, name).values():
+        if kind in _WORD_PARTS:
+            try:
+                margins.update(dict.fromkeys(_take(reader, kind, target)))
+            except UnreadableError as error:
+                yield Notice(str(path), str(error), partly=True)
+    text = "\n\n".join([*margins, *reader.blocks(root)])
+    yield markdown(text, path.stem, _property(package, "docProps/core.xml"))
 
 
-def _cleaned(package: zipfile.ZipFile) -> io.BytesIO:
-    """Return the package without pictures and dangling links, its list numbers written out."""
-    from lxml import etree
-
-    names = set(package.namelist())
-    root = parse_xml(package.read("word/document.xml"))
-    notes = {kind: _note_ids(package, kind) for kind in ("footnote", "endnote")}
-    boxes = [*root.iter(f"{_W}txbxContent")]
-    for box in boxes:  # the text of a box stands within its drawing
-        paragraph = next(box.iterancestors(f"{_W}p"), None)
-        if paragraph is not None and not any(
-            one.tag.endswith("}Fallback") for one in box.iterancestors()
-        ):
-            for one in reversed([*box.iterchildren()]):
-                paragraph.addnext(one)
-    for kind in _NOT_TEXT:
-        for one in [*root.iter(f"{_W}{kind}")]:
-            one.getparent().remove(one)
-    for one in [*root.iter(f"{_W}hyperlink")]:
-        one.attrib.pop(f"{_R}id", None)
-    for kind, known in notes.items():
-        for one in [*root.iter(f"{_W}{kind}Reference")]:
-            if one.get(f"{_W}id") not in known:
-                one.getparent().remove(one)
-    for one in [*root.iter(f"{_W}commentReference")]:
-        one.getparent().remove(one)
-    _fill_merged(root)
-    _number(root, package)
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
-        for name in names - {"word/document.xml"}:
-            if name.lower().endswith(MARKUP):
-                held = package.read(name)
-                if name.endswith(".rels"):
-                    held = _without_dangling(held, name, names)
-                made.writestr(name, held)
-        made.writestr("word/document.xml", etree.tostring(root))
-    out.seek(0)
-    return out
-
-
-def _note_ids(package: zipfile.ZipFile, kind: str) -> set[str]:
-    name = f"word/{kind}s.xml"
-    held = package.read(name).decode("utf-8", "replace") if name in package.NameToInfo else ""
-    return set(re.findall(rf'<w:{kind}\b[^<>]*w:id="(-?\d+)"', held))
-
-
-def _without_dangling(data: bytes, name: str, names: set[str]) -> bytes:
-    """Drop relationships to parts that are not in the package, or are no text."""
-    from lxml import etree
-
-    root = parse_xml(data)
-    folder = posixpath.dirname(posixpath.dirname(name))
-    for one in [*root]:
-        target = one.get("Target") or ""
-        held = posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/")
-        if one.get("TargetMode") == "External" or held not in names or not held.endswith(MARKUP):
-            root.remove(one)
-    return bytes(etree.tostring(root))
-
-
-def _fill_merged(root: Any) -> None:
-    """Make a table's first row its header, and repeat the text of cells merged over rows."""
-    from copy import deepcopy
-
-    from lxml import etree
-
-    for table in root.iter(f"{_W}tbl"):
-        first = table.find(f"{_W}tr")
-        if first is not None and table.find(f"{_W}tr/{_W}trPr/{_W}tblHeader") is None:
-            properties = first.find(f"{_W}trPr")
-            if properties is None:
-                properties = etree.Element(f"{_W}trPr")
-                first.insert(0, properties)
-            etree.SubElement(properties, f"{_W}tblHeader")
-        above: dict[int, Any] = {}
-        for row in table.iterchildren(f"{_W}tr"):
-            column = 0
-            for cell in row.iterchildren(f"{_W}tc"):
-                span = cell.find(f"{_W}tcPr/{_W}gridSpan")
-                merge = cell.find(f"{_W}tcPr/{_W}vMerge")
-                if merge is not None:
-                    if merge.get(f"{_W}val") == "restart":
-                        above[column] = cell
-                    elif column in above:
-                        for old in [*cell.iterchildren(f"{_W}p")]:
-                            cell.remove(old)
-                        for one in above[column].iterchildren(f"{_W}p"):
-                            cell.append(deepcopy(one))
-                    merge.getparent().remove(merge)
-                column += int(span.get(f"{_W}val")) if span is not None else 1
-
-
-def _number(root: Any, package: zipfile.ZipFile) -> None:
-    """Write the numbers that Word shows, such as 2.2 or (a), before numbered paragraphs."""
-    from lxml import etree
-
-    if "word/numbering.xml" not in package.NameToInfo:
-        return
-    held = parse_xml(package.read("word/numbering.xml"))
-    levels: dict[str, dict[int, tuple[str, str, int]]] = {}
-    for one in held.iter(f"{_W}abstractNum"):
-        levels[one.get(f"{_W}abstractNumId")] = {
-            int(level.get(f"{_W}ilvl")): (
-                _val(level, "numFmt") or "decimal",
-                _val(level, "lvlText") or "",
-                int(_val(level, "start") or 1),
-            )
-            for level in one.iter(f"{_W}lvl")
-        }
-    lists = {one.get(f"{_W}numId"): _val(one, "abstractNumId") for one in held.iter(f"{_W}num")}
-    counts: dict[str, dict[int, int]] = defaultdict(dict)
-    for paragraph in root.iter(f"{_W}p"):
-        numbering = paragraph.find(f"{_W}pPr/{_W}numPr")
-        name = lists.get(_val(numbering, "numId") or "") if numbering is not None else None
-        at = int(_val(numbering, "ilvl") or 0) if numbering is not None else 0
-        if name is None or at not in levels.get(name, {}):
-            continue
-        form, shown, start = levels[name][at]
-        if form == "bullet":
-            continue
-        now = counts[name]
-        now[at] = now[at] + 1 if at in now else start
-        for deeper in [one for one in now if one > at]:
-            del now[deeper]
-        for level in range(at + 1):
-            number = now.get(level, levels[name].get(level, ("", "", 1))[2])
-            kind = levels[name].get(level, ("decimal", "", 1))[0]
-            shown = shown.replace(f"%{level + 1}", _as(number, kind))
-        run = etree.Element(f"{_W}r")
-        etree.SubElement(run, f"{_W}t").text = f"{shown} "
-        run[0].set("{http://www.w3.org/XML/1998/namespace}space", "preserve")
-        properties = paragraph.find(f"{_W}pPr")
-        properties.remove(numbering)
-        properties.addnext(run)
-
-
-def _val(element: Any, name: str) -> str | None:
-    found = element.find(f"{_W}{name}") if element is not None else None
-    return found.get(f"{_W}val") if found is not None else None
-
-
-def _as(number: int, kind: str) -> str:
-    if kind.endswith("Letter"):
-        text = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)
-    elif kind.endswith("Roman"):
-        text = ""
-        for worth, sign in ((10, "x"), (9, "ix"), (5, "v"), (4, "iv"), (1, "i")):
-            text += sign * (number // worth)
-            number %= worth
+def _take(reader: _Reader, kind: str, name: str) -> Iterator[str]:
+    """Give a reader what a part says; yield the texts of a page header or footer."""
+    root, _ = parse_xml(read_part(reader.package, name))
+    if kind == "styles":
+        reader.styles = {attribute(one, "styleId"): one for one in _all(root, "style")}
+    elif kind == "numbering":
+        reader.numbers = _Numbers(root)
+    elif kind in ("header", "footer"):
+        yield from _Reader(reader.package, name).blocks(root)
     else:
-        return str(number)
-    return text.upper() if kind.startswith("upper") else text
-
-
-def _paragraphs(package: zipfile.ZipFile, part: str = "word/document.xml") -> Iterator[str]:
-    """Yield the plain text of the paragraphs of a part."""
-    root = parse_xml(package.read(part), recover=True)
-    for paragraph in root.iter(f"{_W}p") if root is not None else ():
-        text = "".join(one.text or "" for one in paragraph.iter(f"{_W}t"))
-        if text.strip():
-            yield text
-
-
-def _margins(package: zipfile.ZipFile) -> Iterator[str]:
-    """Yield what stands in page headers, footers and comments, each line once."""
-    parts = (
-        one for one in package.namelist() if re.match(r"word/(header|footer|comments)\d*\.xml", one)
-    )
-    yield from dict.fromkeys(text for part in sorted(parts) for text in _paragraphs(package, part))
-
-
-def _core_title(package: zipfile.ZipFile) -> str:
-    if "docProps/core.xml" not in package.NameToInfo:
-        return ""
-    held = package.read("docProps/core.xml").decode("utf-8", "replace")
-    found = re.search(r"<dc:title>([^<]*)</dc:title>", held)
-    title = " ".join(found[1].split()) if found else ""
-    return "" if title in ("PowerPoint Presentation", "Word Document") else title
+        for one in root:
+            text = " ".join(_Reader(reader.package, name).blocks(one))
+            reader.notes[kind[:-1], attribute(one, "id")] = text
 
 
 def load_pptx(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
-    """Load a presentation: a page a slide, its heading the slide's title; notes behind each.
+    """Load a presentation: a slide is a page, its title a heading; its notes follow its text.
 
     Raises:
         UnreadableError: It is damaged, encrypted or too large.
     """
     package = open_package(data)
-    try:
-        import pptx
-
-        slides = [*pptx.Presentation(io.BytesIO(data)).slides]
-    except Exception as error:  # whatever part of python-pptx a broken part meets
-        raise UnreadableError(f"damaged .pptx file ({str(error)[:100]})") from error
+    name = _main(package, "ppt/presentation.xml")
+    related = relations(package, name)
+    root, _ = parse_xml(read_part(package, name))
     text, pages, headings = "", [], []
-    for number, slide in enumerate(slides, 1):
+    for number, one in enumerate(_all(root, "sldId"), 1):
         pages.append(len(text))
+        ident = next((value for key, value in one.attrib.items() if key.endswith("}id")), "")
         try:
-            title = slide.shapes.title
-            name = " ".join(title.text_frame.text.split()) if title is not None else ""
-        except Exception:  # noqa: BLE001
-            title, name = None, ""
+            part = related.get(ident, ("", ""))[1]
+            slide, _ = parse_xml(read_part(package, part))
+        except UnreadableError as error:
+            yield Notice(str(path), f"slide {number}: {error}", partly=True)
+            continue
         # A slide without a title ends the section of the one before it.
-        headings.append(Heading(len(text), 1, name or f"Slide {number}"))
-        parts = [name] if name else []
-        own = title.shape_id if title is not None else None
-        parts += [one for shape in slide.shapes for one in _shape(shape, own)]
-        try:
-            if slide.has_notes_slide:
-                parts.append(slide.notes_slide.notes_text_frame.text)
-        except Exception:  # noqa: BLE001, S110 - the slide's own text was read
-            pass
-        text += "\n\n".join(part.strip() for part in parts if part.strip()) + "\n\n"
+        headings.append(Heading(len(text), 1, _slide_title(slide) or f"Slide {number}"))
+        blocks = [*_Reader(package, part).blocks(slide)]
+        for kind, target in relations(package, part).values():
+            if kind == "notesSlide" and target in package.NameToInfo:
+                blocks += _Reader(package, target).blocks(parse_xml(read_part(package, target))[0])
+        text += "".join(f"{block}\n\n" for block in blocks)
     if not text.strip():
         raise UnreadableError("presentation without text")
-    title = _core_title(package) or path.stem
-    yield Loaded(text, title, pages=tuple(pages), headings=tuple(headings))
+    title = _property(package, "docProps/core.xml") or path.stem
+    yield Loaded(
+        text, title, pages=tuple(pages), headings=tuple(headings), tables=structure(text)[1]
+    )
 
 
-def _shape(shape: Any, title: int | None) -> Iterator[str]:
-    """Yield the texts of a shape; one that python-pptx does not know gives those of its XML."""
-    try:
-        if shape.shape_id == title:
-            return
-        if hasattr(shape, "shapes"):
-            for one in shape.shapes:
-                yield from _shape(one, title)
-        elif getattr(shape, "has_table", False):
-            rows = [[" ".join(cell.text.split()) for cell in row.cells] for row in shape.table.rows]
-            lines = [f"| {' | '.join(row)} |" for row in rows]
-            yield "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
-        elif getattr(shape, "has_chart", False):
-            plot = shape.chart.plots[0]
-            for series in plot.series:
-                pairs = zip(plot.categories, series.values, strict=False)
-                yield f"{series.name}: " + ", ".join(f"{name} {value}" for name, value in pairs)
-        elif getattr(shape, "has_text_frame", False):
-            yield shape.text_frame.text
-    except Exception:  # noqa: BLE001 - the other shapes can be read
-        yield " ".join(re.findall(r">([^<]+)</a:t>", _xml(shape)))
-
-
-def _xml(shape: Any) -> str:
-    from lxml import etree
-
-    element = getattr(shape, "_element", None)
-    return etree.tostring(element, encoding="unicode") if element is not None else ""
+def _slide_title(slide: Any) -> str:
+    for shape in _all(slide, "sp"):
+        if any(attribute(one, "type") in ("title", "ctrTitle") for one in _all(shape, "ph")):
+            return " ".join(" ".join(_texts(shape, "t")).split())
+    return ""
 
 
 def load_epub(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
@@ -307,25 +377,16 @@ def load_epub(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
         UnreadableError: It is damaged, encrypted or too large.
     """
     package = open_package(data)
-    try:
-        root = re.search(rb'full-path="([^"]+)"', package.read("META-INF/container.xml"))
-        name = root[1].decode() if root else ""
-        book = read_part(package, name).decode("utf-8", "replace")
-    except (KeyError, zipfile.BadZipFile) as error:
-        raise UnreadableError(f"damaged .epub file ({error})") from error
-    items = {}
-    for tag in re.findall(r"<(?:\w+:)?item\b[^<>]*>", book):
-        ident, href = re.search(r'\bid="([^"]*)"', tag), re.search(r'\bhref="([^"]*)"', tag)
-        if ident and href:
-            items[ident[1]] = posixpath.join(posixpath.dirname(name), unquote(href[1]))
-    texts, lost = [], []
-    for ident in re.findall(r'<(?:\w+:)?itemref\b[^<>]*\bidref="([^"]*)"', book):
+    root, _ = parse_xml(read_part(package, "META-INF/container.xml"))
+    name = next((attribute(one, "full-path") for one in _all(root, "rootfile")), None) or ""
+    book, _ = parse_xml(read_part(package, name))
+    items = {attribute(one, "id"): attribute(one, "href") or "" for one in _all(book, "item")}
+    texts = []
+    for one in _all(book, "itemref"):
+        href = items.get(attribute(one, "idref"), "")
         try:
-            source, _ = decode_html(read_part(package, items[ident]))
-            texts.append(html_markdown(re.sub(r"^\s*<\?xml[^>]*>", "", source), whole=True)[1])
-        except Exception:  # noqa: BLE001 - the other chapters can be read
-            lost.append(ident)
-    if lost:
-        yield Notice(str(path), f"{len(lost)} chapters cannot be read ({lost[0]})", partly=True)
-    found = re.search(r"<dc:title[^>]*>([^<]*)</dc:title>", book)
-    yield markdown("\n\n".join(texts), path.stem, found[1].strip() if found else "")
+            source, _ = decode_html(read_part(package, beside(name, href)))
+            texts.append(html_markdown(source, whole=True)[1])
+        except (UnreadableError, ValueError) as error:
+            yield Notice(str(path), f"chapter {href}: {error}", partly=True)
+    yield markdown("\n\n".join(texts), path.stem, " ".join(_texts(book, "title")[:1]).strip())
