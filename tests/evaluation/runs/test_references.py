@@ -35,9 +35,7 @@ from ragweave.evaluation.runs.settings import cache_name
 from ragweave.graphs import METHODS
 from ragweave.nodes.options import Options
 from ragweave.tools.filters import FILTERS
-from ragweave.tools.knowledge import RETRIEVERS
 from ragweave.tools.models import MODELS
-from ragweave.tools.retrieval.reranking import RERANKERS
 from ragweave.trained import ModelCard, write_card
 
 
@@ -124,16 +122,16 @@ def read_riddle(row: Row) -> Iterator[Question]:
 def test_the_packages_of_all_that_a_run_uses_are_written_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for registry in (METHODS, MODELS, RETRIEVERS, RERANKERS, FILTERS, FORMATS):
+    for registry in (METHODS, MODELS, FILTERS, FORMATS):
         package = f"{registry.group.replace('.', '-')} 0.2"
         monkeypatch.setattr(registry, "package", lambda _name, package=package: package)
     riddles = Format(name="riddles", expects="riddle", fits=has("riddle"), read=read_riddle)
     monkeypatch.setitem(FORMATS._session, "riddles", riddles)
     path = write_lines(tmp_path / "riddles.jsonl", {"riddle": "What has a bed?"})
     one, models = system("filco", filter="lexical"), {"answer": "extractive"}
-    made = plan(f"riddles:{path}", [one], models, retriever="bm25", rerank="cross-encoder:name")
+    made = plan(f"riddles:{path}", [one], models, retriever="bm25", rerank="name")
     found = {name for name, version in made.versions.items() if version == "0.2"}
-    kinds = ("methods", "models", "retrievers", "rerankers", "filters", "datasets")
+    kinds = ("methods", "models", "filters", "datasets")
     assert found == {f"ragweave-{kind}" for kind in kinds}
 
 

@@ -17,7 +17,7 @@ from ragweave.evaluation.runs import RunSettings, System, plan, system
 from ragweave.evaluation.runs.plan import check_secrets, scores_itself
 from ragweave.graphs.build import AnyModel, build_graph, method_named
 from ragweave.graphs.method import parse_options
-from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.knowledge import open_knowledge_base
 from ragweave.tools.models import ChatModel, chat_model
 from ragweave.tools.retrieval import Bm25Retriever
 
@@ -111,7 +111,7 @@ def check_request(request: Request) -> None:
     for spec in (request.model, *request.proxies, *request.models.values()):
         _opened(spec)
     if request.kb is not None:
-        KnowledgeBase.open(request.kb)
+        open_knowledge_base(request.kb).close()
     for name, path in request.files.items():
         if not path.exists():
             raise UsageError(f"--file {name}={path}: there is no such file")
@@ -167,7 +167,7 @@ def _retriever(row: TableRow, dataset: str, kb: str | Path | None) -> str:
     wanted = row.retriever(dataset)
     if kb is None:
         return "auto"
-    dense = KnowledgeBase.open(kb).manifest.embedding_name is not None
+    dense = open_knowledge_base(kb).settings.embedding is not None
     return "bm25" if wanted == "dense" and not dense else wanted
 
 

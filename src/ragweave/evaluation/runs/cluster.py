@@ -37,8 +37,7 @@ from ragweave.evaluation.runs.stream import Job, thread_of
 from ragweave.nodes.options import Options
 from ragweave.tools.cluster import Ask, LostNodeError, Pool, Work, connected
 from ragweave.tools.journal import Slot, line_of
-from ragweave.tools.knowledge import KnowledgeBase
-from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
+from ragweave.tools.knowledge import RetrieverSpec, open_knowledge_base
 from ragweave.tools.models.specs import loads_weights
 
 
@@ -114,7 +113,7 @@ def _encodes(kb: str, retriever: str) -> bool:
     """Say whether a search of a knowledge base encodes the query in the process that asks."""
     if not kb or retriever == "bm25":
         return False
-    with suppress(RagweaveError), KnowledgeBase.open(kb) as base:
+    with suppress(RagweaveError), open_knowledge_base(kb) as base:
         return base.settings.embedding is not None
     return False  # a node says what is wrong with it
 

@@ -207,7 +207,7 @@ def _is_untouched(directory: RunDirectory) -> bool:
         return False
 
 
-_LATER = ("ids_hash", "kb_collection", "second_collection")
+_LATER = ("ids_hash",)
 
 
 def check_same(directory: RunDirectory, settings: RunSettings) -> None:

