@@ -63,7 +63,6 @@ OF_CALLS = {"streaming", "logprobs", "top_logprobs", "grammar"}
 
 def test_every_setting_of_a_local_model_has_a_row_of_its_own() -> None:
     from langchain_core.language_models import BaseChatModel
-
     from ragweave.llamacpp.options import LlamaCppFields
 
     table = PAGE.partition("| setting | default |")[2].partition("\n\n")[0]

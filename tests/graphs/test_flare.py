@@ -307,7 +307,7 @@ def test_on_a_local_engines_log_probabilities(tmp_path: Path) -> None:
     pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
     from tests import tiny_gguf
 
-    from ragweave.llamacpp import LlamaCppChat
+    from ragweave.tools.models.llamacpp import LlamaCppChat
 
     path = tiny_gguf.write(tmp_path / "tiny.gguf", end_bias=-50.0)
     model = LlamaCppChat(path=str(path), n_threads=1, max_tokens=12, n_ctx=1024)

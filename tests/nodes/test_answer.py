@@ -9,7 +9,7 @@ from tests.loops import events, final_state
 from tests.scripted import ListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph, errors
-from ragweave.llamacpp.prompt import PromptTooLongError
+from ragweave.errors import PromptTooLongError
 from ragweave.nodes.answer import ANSWER_FORMS, PROMPTS, AnswerStep, branches
 from ragweave.nodes.ask import Reply
 from ragweave.nodes.options import Options

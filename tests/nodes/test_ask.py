@@ -21,11 +21,11 @@ from tests.scripted import ListRetriever, ScriptedChat, Seen, SyncScriptedChat, 
 from ragweave import build_graph
 from ragweave.errors import ModelError, PromptTooLongError, UsageError
 from ragweave.graphs import CompiledGraph
-from ragweave.llamacpp import LlamaCppChat
 from ragweave.nodes.model_context import context_of
 from ragweave.state import RAGInput
 from ragweave.tools.bindings import unbound
 from ragweave.tools.models import Models, is_transient
+from ragweave.tools.models.llamacpp import LlamaCppChat
 from ragweave.tools.models.roles import Role
 from ragweave.trained.huggingface_chat import HuggingFaceChat
 

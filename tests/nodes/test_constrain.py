@@ -15,7 +15,7 @@ from tests.openai_server import HttpFault, OpenAIServer
 from tests.scripted import OwnListRetriever, ScriptedChat, Seen, documents
 
 from ragweave import build_graph
-from ragweave.llamacpp.gbnf import id_list, one_of
+from ragweave.nodes.gbnf import id_list, one_of
 from ragweave.nodes.judge import VERDICTS
 from ragweave.nodes.step_grammars import notes_form, react_form, rewrite_form, self_ask_form
 

@@ -125,7 +125,7 @@ def test_which_models_can() -> None:
 def test_the_hosted_and_the_local_model_can() -> None:
     from langchain_openai import ChatOpenAI
 
-    from ragweave.llamacpp.chat import LlamaCppChat
+    from ragweave.tools.models.llamacpp import LlamaCppChat
 
     assert gives_logprobs(ChatOpenAI(model="m", api_key="none"))
     assert "logprobs" in LlamaCppChat.model_fields

@@ -56,10 +56,10 @@ def scorer_of(model: ChatModel, *, local: bool = True) -> LogprobScorer | None:
     target = unbound(model)
     if isinstance(target, LogprobScorer):
         return target
-    if not local or "ragweave.llamacpp" not in sys.modules:
+    if not local or "ragweave.tools.models.llamacpp" not in sys.modules:
         return None
-    from ragweave.llamacpp import LlamaCppChat
-    from ragweave.llamacpp.scorer import LlamaCppScorer
+    from ragweave.tools.models.llamacpp import LlamaCppChat
+    from ragweave.tools.models.llamacpp_scorer import LlamaCppScorer
 
     return LlamaCppScorer(target) if isinstance(target, LlamaCppChat) else None
 

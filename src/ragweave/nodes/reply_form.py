@@ -15,7 +15,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableLambda
 
-from ragweave.llamacpp.gbnf import id_list, one_of
+from ragweave.nodes.gbnf import id_list, one_of
 from ragweave.nodes.options import Options
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step import Call

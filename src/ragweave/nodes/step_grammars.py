@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ragweave.llamacpp.gbnf import literal, one_of
+from ragweave.nodes.gbnf import literal, one_of
 from ragweave.state import AnswerType
 from ragweave.tools.text.unknown import UNKNOWN
 

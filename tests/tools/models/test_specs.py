@@ -16,12 +16,12 @@ from langchain_core.language_models import FakeListLLM
 from langchain_openai import ChatOpenAI
 from openai import OpenAIError
 from pydantic import SecretStr
+from ragweave.llamacpp import provider as packaged
 from tests.openai_server import OpenAIServer
 from tests.scripted import ScriptedChat
 
 from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageError
 from ragweave.evaluation.runs.calls import temperature_of
-from ragweave.llamacpp import provider as packaged
 from ragweave.tools.extractive import ExtractiveChat
 from ragweave.tools.models import MODELS, ModelProvider, chat_model, offered_forms
 from ragweave.tools.models.specs import read_settings, takes_temperature
