@@ -106,6 +106,8 @@ class LlamaCppChat(BaseChatModel):
     grammar: str | None = None
     """A grammar that replies follow, in GBNF
     (https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md)."""
+    streaming: bool = False
+    """Whether `invoke` streams too, for callbacks that receive tokens."""
     logprobs: bool = False
     """Whether `response_metadata["logprobs"]["content"]` lists the tokens as OpenAI does."""
     top_logprobs: int = Field(default=0, ge=0)

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 
+_ANEW = 8
+"""Tokens: llama.cpp computes fewer at once by other kernels, whose numbers differ."""
 _SAMPLING = ("top_p", "top_k", "min_p", "repeat_penalty")
 
 
@@ -123,9 +125,9 @@ def _load(loading: Loading) -> Any:
 def reuse_prefix(llama: Any, tokens: Sequence[int]) -> int:
     """Leave in the context what it shares with a prompt's beginning; return that length in tokens.
 
-    At most all but the last token, which is computed anew for its logits.
+    The last tokens are always computed anew, so that the logits do not depend on earlier calls.
     """
-    before = llama.input_ids[: min(llama.n_tokens, len(tokens) - 1)]
+    before = llama.input_ids[: max(0, min(llama.n_tokens, len(tokens) - _ANEW))]
     differs = np.flatnonzero(before != np.asarray(tokens[: len(before)]))
     kept = int(differs[0]) if differs.size else len(before)
     lib = llama_cpp()
