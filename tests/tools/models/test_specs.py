@@ -16,7 +16,6 @@ from langchain_core.language_models import FakeListLLM
 from langchain_openai import ChatOpenAI
 from openai import OpenAIError
 from pydantic import SecretStr
-from ragweave.tools.models import gguf as packaged
 from tests.openai_server import OpenAIServer
 from tests.scripted import ScriptedChat
 
@@ -24,6 +23,7 @@ from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageE
 from ragweave.evaluation.runs.calls import temperature_of
 from ragweave.tools.extractive import ExtractiveChat
 from ragweave.tools.models import MODELS, ModelProvider, chat_model, offered_forms
+from ragweave.tools.models import gguf as packaged
 from ragweave.tools.models.specs import read_settings, takes_temperature
 
 SECRET = "sk-very-secret"

@@ -80,7 +80,7 @@ class LlamaCppChat(BaseChatModel):
     n_gpu_layers: int = -1
     """Layers to put on a GPU, where llama-cpp-python was built for one; -1 for all."""
     n_threads: int | None = Field(default=None, ge=1)
-    """None: half of the processors for replies, at least 2; all of them for prompts."""
+    """None: half of the processors for replies, all of them for prompts."""
     n_batch: int = Field(default=512, ge=1)
     """Most tokens of a prompt that are computed in one step."""
     flash_attention: bool = False

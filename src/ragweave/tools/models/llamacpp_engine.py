@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import json
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -103,14 +102,13 @@ def _load(loading: Loading) -> Any:
                 value.use_extra_bufts = loading.use_extra_bufts  # no argument of `Llama`
             super().__setattr__(name, value)
 
-    cores = os.cpu_count() or 1
     try:
         return Loaded(
             loading.path,
             n_ctx=loading.n_ctx,
             n_gpu_layers=loading.n_gpu_layers,
-            n_threads=loading.n_threads or max(min(cores, 2), cores // 2),
-            n_threads_batch=loading.n_threads or cores,
+            n_threads=loading.n_threads,
+            n_threads_batch=loading.n_threads,
             n_batch=loading.n_batch,
             flash_attn=loading.flash_attention,
             verbose=False,
