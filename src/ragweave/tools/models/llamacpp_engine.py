@@ -43,7 +43,8 @@ class Weights:
     @staticmethod
     def shared(loading: Loading) -> Weights:
         """Return the weights that are in use under these settings, or new ones."""
-        return _SHARED.setdefault(loading, Weights(loading))
+        with _SHARING:
+            return _SHARED.setdefault(loading, Weights(loading))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Weights:
         return self
@@ -75,6 +76,7 @@ class Weights:
 
 
 _SHARED: WeakValueDictionary[Loading, Weights] = WeakValueDictionary()
+_SHARING = threading.Lock()
 
 
 def llama_cpp() -> Any:
