@@ -253,11 +253,6 @@ def test_seconds_are_measured_apart(run: Any) -> None:
 
 
 def test_no_method_finds_its_prompt_read_by_another(real_models: Any) -> None:
-    keeping = real_models.keeping_nothing
-    kept = "llamacpp:m.gguf?n_ctx=4096&n_kept=1024&cache_ram=5000"
-    assert keeping(kept) == "llamacpp:m.gguf?n_ctx=4096&n_kept=0&cache_ram=0"
-    assert keeping("llamacpp:m.gguf") == "llamacpp:m.gguf?n_kept=0&cache_ram=0"
-    assert keeping("openai:m") == "openai:m"
     listed = real_models.named("concat,concat_pf")()
     ordered = [one.label for one in real_models.apart(listed)]
     assert ordered == ["between 0", "concat", "between 1", "concat_pf"]

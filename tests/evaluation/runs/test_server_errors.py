@@ -22,6 +22,7 @@ from tests.openai_server import (
 )
 from tests.scripted import ScriptedChat, Seen
 
+from ragweave.errors import PromptTooLongError
 from ragweave.evaluation.runs import (
     RunConfig,
     RunDirectory,
@@ -31,7 +32,6 @@ from ragweave.evaluation.runs import (
     plan,
     system,
 )
-from ragweave.llamacpp.prompt import PromptTooLongError
 from ragweave.tools.models import ChatModel, chat_model
 
 pytestmark = pytest.mark.loopback

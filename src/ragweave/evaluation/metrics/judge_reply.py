@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ragweave.llamacpp.gbnf import literal
+from ragweave.nodes.gbnf import literal
 from ragweave.nodes.replies import bare_text
 from ragweave.nodes.step_grammars import Written
 

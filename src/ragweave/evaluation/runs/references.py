@@ -21,8 +21,8 @@ from ragweave.evaluation.runs.settings import OPENAI, RunSettings, System
 from ragweave.graphs import METHODS
 from ragweave.graphs.build import filter_option, part_for, takes_filter
 from ragweave.graphs.method import Method
-from ragweave.llamacpp.gguf import split_files
 from ragweave.tools.filters import FILTERS
+from ragweave.tools.models.gguf import split_files
 from ragweave.tools.models.specs import PREFIX, is_part_spec
 from ragweave.tools.retrieval.embedding import PACKAGED
 from ragweave.tools.retrieval.reranking import BI_ENCODER

@@ -24,6 +24,7 @@ from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.utils.function_calling import convert_to_json_schema
+from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 from typing_extensions import override
 
@@ -79,7 +80,7 @@ class LlamaCppChat(BaseChatModel):
     n_gpu_layers: int = -1
     """Layers to put on a GPU, where llama-cpp-python was built for one; -1 for all."""
     n_threads: int | None = Field(default=None, ge=1)
-    """None: half of the processors for replies, at least 2; all of them for prompts."""
+    """None: half of the processors for replies, all of them for prompts."""
     n_batch: int = Field(default=512, ge=1)
     """Most tokens of a prompt that are computed in one step."""
     flash_attention: bool = False
@@ -89,8 +90,8 @@ class LlamaCppChat(BaseChatModel):
     chat_template: str | None = Field(default=None, pattern=r"^plain$|\{[{%]")
     """Jinja text in place of the file's own; `plain` joins the messages' texts, for a base model to
     continue."""
-    chat_template_kwargs: dict[str, Any] = Field(default={"enable_thinking": False})
-    """Further variables of the template."""
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Further variables of the template; `enable_thinking` is false unless it is set."""
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = 1.0
     top_k: int = 0
@@ -106,6 +107,8 @@ class LlamaCppChat(BaseChatModel):
     grammar: str | None = None
     """A grammar that replies follow, in GBNF
     (https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md)."""
+    streaming: bool = False
+    """Whether `invoke` streams too, for callbacks that receive tokens."""
     logprobs: bool = False
     """Whether `response_metadata["logprobs"]["content"]` lists the tokens as OpenAI does."""
     top_logprobs: int = Field(default=0, ge=0)
@@ -130,6 +133,11 @@ class LlamaCppChat(BaseChatModel):
     def header(self) -> Header:
         """What the file says about itself."""
         return self._header
+
+    @property
+    def model_name(self) -> str:
+        """The model's name, or the file's where it states none."""
+        return self._header.name
 
     @property
     def context(self) -> int:
@@ -162,20 +170,20 @@ class LlamaCppChat(BaseChatModel):
 
     @override
     def _generate(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         return generate_from_stream(self._stream(messages, stop, **kwargs))
 
     @override
     async def _agenerate(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
         async with aclosing(self._astream(messages, stop, **kwargs)) as pieces:
             return await agenerate_from_stream(pieces)
 
     @override
     def _stream(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         # In a thread of its own: a reader that dawdles, or asks again meanwhile, blocks nobody.
         queue: SimpleQueue[_Event] = SimpleQueue()
@@ -188,7 +196,7 @@ class LlamaCppChat(BaseChatModel):
 
     @override
     async def _astream(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, *_: Any, **kwargs: Any
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> AsyncGenerator[ChatGenerationChunk, None]:
         queue: asyncio.Queue[_Event] = asyncio.Queue()
         call_soon = asyncio.get_running_loop().call_soon_threadsafe
@@ -263,7 +271,7 @@ class LlamaCppChat(BaseChatModel):
             input_token_details=InputTokenDetails(cache_read=reused),
         )
         message = AIMessageChunk(content="", usage_metadata=counts, chunk_position="last")
-        info = {"finish_reason": reply.reason, "model_name": self._header.name}
+        info = {"finish_reason": reply.reason, "model_name": self.model_name}
         info["model_provider"] = "llamacpp"
         return ChatGenerationChunk(message=message, generation_info=info)
 
@@ -287,7 +295,7 @@ class LlamaCppChat(BaseChatModel):
             )
         ends = (special(llama, one).decode() for one in (llama.token_bos(), llama.token_eos()))
         render = partial(_template, _PLAIN if source == "plain" else source, *ends)
-        values = self.chat_template_kwargs
+        values = {"enable_thinking": False, **self.chat_template_kwargs}
         try:
             try:
                 return str(render()(messages=turns, **values).prompt)
@@ -337,16 +345,16 @@ class LlamaCppChat(BaseChatModel):
         plain = convert_to_json_schema(schema)
         form = {"kwargs": {"method": method}, "schema": plain}
         constrained = self.bind(json_schema=plain, ls_structured_output_format=form, **kwargs)
-        kind = schema if isinstance(schema, type) and issubclass(schema, BaseModel) else None
+        kind = schema if isinstance(schema, type) and is_basemodel_subclass(schema) else None
         return constrained | RunnableLambda(partial(_parsed, kind=kind, include_raw=include_raw))
 
 
-def _parsed(message: BaseMessage, *, kind: type[BaseModel] | None, include_raw: bool) -> Any:
+def _parsed(message: BaseMessage, *, kind: type[Any] | None, include_raw: bool) -> Any:
     value, failed = None, None
     try:
         value = json.loads(message.text, strict=False)  # the grammar allows control characters
-        value = kind.model_validate(value) if kind else value
-    except (ValueError, RecursionError) as error:
+        value = kind(**value) if kind else value
+    except (ValueError, TypeError, RecursionError) as error:
         cut = message.response_metadata.get("finish_reason") == "length"
         why = "was cut at its limit: raise max_tokens" if cut else f"does not fit: {error}"
         failed = OutputParserException(f"the structured reply {why}", llm_output=message.text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import json
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from numpy.typing import NDArray
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 
+_ANEW = 8
+"""Tokens: llama.cpp computes fewer at once by other kernels, whose numbers differ."""
 _SAMPLING = ("top_p", "top_k", "min_p", "repeat_penalty")
 
 
@@ -42,7 +43,8 @@ class Weights:
     @staticmethod
     def shared(loading: Loading) -> Weights:
         """Return the weights that are in use under these settings, or new ones."""
-        return _SHARED.setdefault(loading, Weights(loading))
+        with _SHARING:
+            return _SHARED.setdefault(loading, Weights(loading))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Weights:
         return self
@@ -74,6 +76,7 @@ class Weights:
 
 
 _SHARED: WeakValueDictionary[Loading, Weights] = WeakValueDictionary()
+_SHARING = threading.Lock()
 
 
 def llama_cpp() -> Any:
@@ -101,14 +104,13 @@ def _load(loading: Loading) -> Any:
                 value.use_extra_bufts = loading.use_extra_bufts  # no argument of `Llama`
             super().__setattr__(name, value)
 
-    cores = os.cpu_count() or 1
     try:
         return Loaded(
             loading.path,
             n_ctx=loading.n_ctx,
             n_gpu_layers=loading.n_gpu_layers,
-            n_threads=loading.n_threads or max(min(cores, 2), cores // 2),
-            n_threads_batch=loading.n_threads or cores,
+            n_threads=loading.n_threads,
+            n_threads_batch=loading.n_threads,
             n_batch=loading.n_batch,
             flash_attn=loading.flash_attention,
             verbose=False,
@@ -123,9 +125,9 @@ def _load(loading: Loading) -> Any:
 def reuse_prefix(llama: Any, tokens: Sequence[int]) -> int:
     """Leave in the context what it shares with a prompt's beginning; return that length in tokens.
 
-    At most all but the last token, which is computed anew for its logits.
+    The last tokens are always computed anew, so that the logits do not depend on earlier calls.
     """
-    before = llama.input_ids[: min(llama.n_tokens, len(tokens) - 1)]
+    before = llama.input_ids[: max(0, min(llama.n_tokens, len(tokens) - _ANEW))]
     differs = np.flatnonzero(before != np.asarray(tokens[: len(before)]))
     kept = int(differs[0]) if differs.size else len(before)
     lib = llama_cpp()
