@@ -8,6 +8,7 @@ et al. 2023, ITER-RETGEN).
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from langchain_core.prompts import ChatPromptTemplate
@@ -450,3 +451,19 @@ Action 3: Finish[1934]
 
 """
 """ReAct's transcripts."""
+
+
+def action_turns(cue: str) -> list[tuple[str, str]]:
+    """Return ReAct's transcripts as a conversation, each step asked for by a cue and replied to.
+
+    In one text before the question, small chat models go on with one of them.
+    """
+    turns = []
+    for transcript in ACTIONS.strip().split("\n\n"):
+        shown, *steps = re.split(r"\n(?=Thought \d)", transcript)
+        question = shown.removeprefix("Question: ")
+        for number, step in enumerate(steps, start=1):
+            said, _, seen = step.partition("\nObservation")
+            turns += [("human", f"{shown}\n{cue.format(number=number, question=question)}"), ("ai", said)]
+            shown = f"Observation{seen}"
+    return turns
