@@ -34,6 +34,7 @@ from ragweave.nodes import answer, sufficiency
 from ragweave.nodes.ask import Parts, Prompts
 from ragweave.nodes.options import Options, make_options
 from ragweave.state import RAGState
+from ragweave.state.passages import QUESTION
 from ragweave.tools.drawing import draw_svg, shape_of
 
 Graph: TypeAlias = StateGraph[Any, Any, Any, Any]
@@ -148,8 +149,16 @@ class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
 
 def _complete(given: Any) -> Any:
+    if not isinstance(given, Mapping):
+        return given
     absent: dict[str, Any] = {"passages": [], "answer_type": None, "gold_answers": None}
-    return {**absent, **given} if isinstance(given, Mapping) else given
+    return {**absent, **given, **({"passages": _for_this_question(given)} if "answer" in given else {})}
+
+
+def _for_this_question(state: Mapping[str, Any]) -> list[Any]:
+    """Return the passages of a parent graph's state, without those that answered an earlier question."""
+    asked = (None, state.get("question"))
+    return [one for one in state.get("passages") or () if getattr(one, "metadata", {}).get(QUESTION) in asked]
 
 
 def _until(chunks: Iterator[Any], seconds: float) -> Iterator[Any]:

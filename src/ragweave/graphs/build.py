@@ -133,7 +133,7 @@ def models_of(model: str | ChatModel, **small: str | ChatModel | None) -> Models
     """
     made = {role: chat_model(one) for role, one in {"answer": model, **small}.items() if one is not None}
     for role, one in made.items():
-        trained = getattr(unbound(one), "role", None)
+        trained = getattr(unbound(one), "trained_role", None)
         if trained is not None and trained != _TRAINED_ROLES.get(role):
             raise UsageError(f"a {trained} was given for the role {role!r}: name a model that can play it")
     return Models(**made)

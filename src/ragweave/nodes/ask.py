@@ -227,9 +227,10 @@ class _Call:
         return bool(self.dropped) and not self.prompt.passages
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that are sent, if the model takes them."""
-        return {**self.prompt.settings, **({"stop": self.prompt.stop} if self.prompt.stop and not self.form else {})}
+    def sent(self) -> set[str]:
+        """The names of the settings that are sent."""
+        stop = {"stop"} if self.prompt.stop and not self.form else set()
+        return (self.prompt.settings.keys() | stop) - set(self.refused)
 
     def runnable(self) -> Any:
         """Return the model with this call's settings, held to the form."""
@@ -243,7 +244,7 @@ class _Call:
 
     def relaxed(self, error: Exception) -> _Call:
         """Return the call without what the server may have refused: a setting, or the form; else raise."""
-        if name := calls.learn_refusal(self.model, error, self.settings):
+        if name := calls.learn_refusal(self.model, error, self.sent):
             return replace(self, refused=[*self.refused, name])
         if self.form and calls.refuses_form(error):
             looser = self.form.unbounded() if self.form.bounded else None

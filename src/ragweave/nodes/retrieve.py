@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStoreRetriever
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
@@ -35,10 +36,7 @@ def retrieve_node(retriever: Retriever | None) -> Node:
     def prepare() -> tuple[Retriever, dict[str, int]]:
         if retriever is None:
             raise UsageError("nothing to retrieve from: give a retriever, or passages with the question")
-        search = getattr(retriever, "_get_relevant_documents", None)
-        takes_k = search is not None and "k" in inspect.signature(search).parameters
-        takes_k = takes_k or isinstance(retriever, VectorStoreRetriever)
-        return retriever, {"k": get_runtime(Options).context.k} if takes_k else {}
+        return retriever, {"k": get_runtime(Options).context.k} if _takes_k(retriever) else {}
 
     def update(query: Query, found: Any) -> RAGState:
         if not isinstance(found, list) or not all(isinstance(one, Document) for one in found):
@@ -52,9 +50,18 @@ def retrieve_node(retriever: Retriever | None) -> Node:
 
     async def acall(query: Query, config: RunnableConfig) -> RAGState:
         source, settings = prepare()
+        if settings and not _takes_k(source, "_aget_relevant_documents"):
+            return update(query, await run_in_executor(config, source.invoke, query["text"], config, **settings))
         return update(query, await source.ainvoke(query["text"], config, **settings))
 
     return RunnableLambda(call, acall, name="retrieve")
+
+
+def _takes_k(retriever: Retriever, method: str = "_get_relevant_documents") -> bool:
+    """Say whether a retriever can be asked for k passages; others find as many as they were made to find."""
+    search = getattr(retriever, method, None)
+    takes_any = isinstance(retriever, VectorStoreRetriever)
+    return takes_any or (search is not None and "k" in inspect.signature(search).parameters)
 
 
 def search_branches(queries: Mapping[str, str], node: str = "retrieve") -> list[Send]:

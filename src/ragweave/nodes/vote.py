@@ -11,6 +11,7 @@ from langgraph.runtime import Runtime
 from ragweave.nodes.ask import StateNode
 from ragweave.nodes.options import Options
 from ragweave.state import UNKNOWN, Candidate, RAGState
+from ragweave.state.passages import QUESTION
 from ragweave.tools.citations import cite
 from ragweave.tools.text.normalize import normalize_answer
 
@@ -76,7 +77,11 @@ def passages_read(shown: list[Document], state: RAGState, candidates: Iterable[C
     for one in [shown, *state["retrieved"].values()]:
         known.update({str(doc.id): doc for doc in one if str(doc.id) not in known})
     read = dict.fromkeys(name for one in candidates for name in one["passages"])
-    return [known[name] for name in read if name in known]
+    return [
+        known[name].model_copy(update={"metadata": {**known[name].metadata, QUESTION: state["question"]}})
+        for name in read
+        if name in known
+    ]
 
 
 def majority(candidates: Iterable[Candidate], passages: Sequence[Document] = ()) -> list[Candidate]:

@@ -10,8 +10,8 @@ from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
 
-MARK = "answered"
-"""`metadata["answered"]`: the question that a method read a passage for; set on a method's output."""
+QUESTION = "question"
+"""`metadata["question"]`: the question that a method answered from a passage; set on its output."""
 
 
 def content_id(text: str, title: str = "") -> str:

@@ -5,46 +5,11 @@ Subclass one in your tests and pytest runs it. Besides ragweave they need only `
     from ragweave.testing import MethodTests
 
     class TestMine(MethodTests):
-        method = METHOD
+        method = my_method
         replies = ["Ada Brenner"]
 """
 
-from ragweave.evaluation.replay import ReplayChat, ReplayRetriever
-from ragweave.testing.cases import CARDS, OptionCase, Setting
-from ragweave.testing.chat_model import ChatModelSpecTests
 from ragweave.testing.method import MethodTests
-from ragweave.testing.metric import MetricTests
-from ragweave.testing.retriever import RetrieverTests
-from ragweave.testing.scripted import (
-    ModelCall,
-    RecordingRetriever,
-    Script,
-    ScriptedModel,
-    pieces,
-    unsure,
-)
-from ragweave.testing.store import KnowledgeStoreTests
+from ragweave.testing.scripted import CARDS, ModelCall, Record, RecordingRetriever, Script, ScriptedModel, unsure
 
-__all__ = [
-    # suites
-    "ChatModelSpecTests",
-    "KnowledgeStoreTests",
-    "MethodTests",
-    "MetricTests",
-    "RetrieverTests",
-    # passages
-    "CARDS",
-    # how a method's suite is set up
-    "OptionCase",
-    "Setting",
-    # recorded replies
-    "ReplayChat",
-    "ReplayRetriever",
-    # scripts
-    "ModelCall",
-    "RecordingRetriever",
-    "Script",
-    "ScriptedModel",
-    "pieces",
-    "unsure",
-]
+__all__ = ["CARDS", "MethodTests", "ModelCall", "Record", "RecordingRetriever", "Script", "ScriptedModel", "unsure"]

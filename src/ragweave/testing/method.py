@@ -1,398 +1,298 @@
-"""The contract of a method: what every graph of ours keeps, whatever its paper."""
+"""The contract of a method: what every graph of ours holds to, whatever its paper."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from types import MappingProxyType
-from typing import Any, ClassVar
-from unittest import SkipTest
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import GraphRecursionError
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
 
-from ragweave.graphs import METHODS, Method
-from ragweave.testing.cases import CARDS, OptionCase, Setting, accepted, cases_of, declared_calls
-from ragweave.testing.checks import MARK, carried_on, given, plain, said, well_formed
-from ragweave.testing.harness import (
-    WAYS,
-    Harness,
-    Run,
-    as_json,
-    asked_for,
-    costs_by,
-    final_state,
-    ledger,
-    misread,
-    reads_as,
-    tokens,
+from ragweave.graphs import METHODS, Method, MethodGraph, build_graph
+from ragweave.state import RAGOutput
+from ragweave.testing.scripted import (
+    CARDS,
+    ForeignRetriever,
+    ModelCall,
+    Record,
+    RecordingRetriever,
+    Said,
+    Script,
+    ScriptedModel,
 )
-from ragweave.testing.scripted import ForeignRetriever, ModelCall, Record, Said, Script
-from ragweave.tools.drawing import draw_svg, shape_of
 
-NONE: Mapping[str, Any] = MappingProxyType({})
+ROLES = {"model": "answer", "proxy": "proxy", "judge": "judge", "rewriter": "rewrite", "filter_model": "filter"}
+"""Arguments of `build_graph`, and the roles that they fill: each has a model of its own here."""
 
-_ODD = {
-    "empty": "",
-    "blank": " \n\t ",
-    "unreadable": '}]> zqxv1 "ids": [[ <Known(Tr zqxv2',
-    "garbled": "\x00\ufffd zqxv3 \\u{0} <passage 1> </passage> %s {0} zqxv4\n" * 3,
-    "endless": "zqxv5 zqxv6 zqxv7 " * 300,
-    "echoed": "<passage 1>",
-}
+_ODD = ("", '}]> zqxv "ids": [[ <Known(Tr', "<passage 1> </passage> %s {0} \x00\n" * 3)
+"""Replies that no reader can read."""
+
+
+class _Parent(TypedDict, total=False):
+    """The state of a graph that has a method as its node, and whatever else that brings."""
+
+    question: str
+    answer: str
+    status: str
+    passages: list[Document]
 
 
 class MethodTests:
-    """What a method must keep. Subclass it once a method; pytest finds the rest.
+    """What a method must hold to. Subclass it once a method; pytest finds the tests.
 
-    A subclass names the method and gives a script that leads it to the answer:
-
-        class TestConcat(MethodTests):
-            method = "concat"
-            replies = ["Ada Brenner"]
-
-    All else is derived; `option_cases` and `idle_options` name options that show rarely or never.
+    class TestConcat(MethodTests):
+        method = "concat"
+        replies = ["Ada Brenner"]
     """
 
     method: str | Method
-    """The method, by name or as an object."""
+    """The method, or its name."""
     replies: Script = ()
     """Replies by node or in order; for a function of the call, override `reply` instead."""
     question: str = "Who built the bridge at Alden?"
     answer: str = "Ada Brenner"
     """The answer that the script leads to."""
     other_question: str = "Which river runs under the bridge at Alden?"
-    """What a thread is asked first, where the question comes second."""
+    """What a thread is asked first, and `question` second."""
     documents: Sequence[Document] = CARDS
-    """Passages to find. No reply may repeat a whole sentence of them."""
-    setting: Setting = Setting()
-    """How the method is built in every run, where its defaults will not do."""
-    option_cases: Mapping[str, OptionCase] = NONE
-    """Cases at which options show that take more than another value."""
-    idle_options: Mapping[str, str] = NONE
-    """Options that can't have an effect in this method, and why; held to have none."""
-    cut_short: Setting | None = None
-    """A setting whose limit ends the script's run before its answer; None: no option does."""
-    more_settings: Sequence[Setting] = ()
-    """More settings in which passages, usage and prompts are looked at, such as other verdicts."""
-    cost_names: Mapping[str, float] = NONE
-    """Values of names in the declared costs that are no options."""
-
-    _runs: ClassVar[list[tuple[Setting, Run]]]
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Give each subclass runs of its own."""
-        super().__init_subclass__(**more)
-        cls._runs = []
+    """Passages to find."""
+    options: Mapping[str, Any] = {}
+    """Options of every run."""
+    arguments: Mapping[str, Any] = {}
+    """More arguments of `build_graph`: `embeddings`, `scorer`, …"""
 
     def reply(self, call: ModelCall) -> Said:
-        """Return what a model replies to a call; `replies` takes its place where given."""
+        """Return what a model replies to a call; `replies` takes its place if given."""
         raise NotImplementedError(f"{type(self).__name__} needs replies, or a reply method")
 
     # -- what it answers -----------------------------------------------------------------------
 
     def test_the_script_leads_to_the_answer(self) -> None:
         """The method gives the expected answer, and the whole output."""
-        run = self.run()
-        assert run.output["question"] == self.question
-        assert (run.output["answer"], run.output["status"]) == (self.answer, "answered")
-        well_formed(run)
+        out = self.run(Record())
+        assert set(out) >= set(RAGOutput.__annotations__)
+        assert (out["question"], out["answer"], out["status"]) == (self.question, self.answer, "answered")
+        assert out["truncated"] is False
 
-    def test_passages_are_what_the_final_prompts_showed(self) -> None:
-        """The final passages are those that the winning candidates were read from."""
-        for run in self.finished():
-            problem = misread(run.output, run.calls, given(run) or self.documents)
-            assert not problem, f"{said(run)}: {problem}"
-
-    def test_truncated_tells_whether_a_limit_ended_the_run(self) -> None:
-        """`truncated` is true where a limit ended the run, and nowhere else."""
-        free = self.run()
-        assert free.output["truncated"] is False, "truncated, though the script came to its end"
-        for limit in range(self._supersteps(), 0, -1):
-            config = {"recursion_limit": limit}
-            try:
-                run = self.harness().run(self.setting, config=config)
-            except GraphRecursionError:
-                break
-            assert run.output["truncated"] is (run.asked != free.asked), f"recursion limit {limit}"
-        if self.cut_short is not None:
-            run = self.run(self.setting.joined(self.cut_short))
-            assert run.output["truncated"] is True, f"truncated is not true under {said(run)}"
+    def test_passages_are_what_the_answer_was_read_from(self) -> None:
+        """Each passage stood in a prompt, and those of the winning candidates are all there."""
+        record = Record()
+        out = self.run(record)
+        prompts = " ".join(" ".join(call.text.split()) for call in record.calls)
+        for passage in out["passages"]:
+            assert " ".join(passage.page_content.split()) in prompts, f"no prompt showed {passage.id}"
+        last = max(one["round"] for one in out["candidates"].values())
+        won = [one for one in out["candidates"].values() if (one["answer"], one["round"]) == (self.answer, last)]
+        assert {name for one in won for name in one["passages"]} == {one.id for one in out["passages"]}
 
     def test_sync_equals_async_equals_stream(self) -> None:
-        """All four ways to run a graph ask the same and give the same."""
-        expected = self.run()
-        for name, way in WAYS.items():
-            run = self.harness().run(self.setting, invoke=way)
-            assert run.prompts == expected.prompts, f"{name} asks otherwise than stream"
-            assert run.output == expected.output, f"{name} gives something else than stream"
+        """All ways to run a graph ask the same and give the same."""
+        records = [Record() for _ in range(4)]
+        graphs = [self.build(record) for record in records]
+        given = {"question": self.question}
+        *_, streamed = graphs[2].stream(given, stream_mode="values")
+        outputs = [
+            graphs[0].invoke(given),
+            asyncio.run(graphs[1].ainvoke(given)),
+            {name: streamed[name] for name in RAGOutput.__annotations__},
+            asyncio.run(_last(graphs[3], given)),
+        ]
+        assert all(_json(one) == _json(outputs[0]) for one in outputs)
+        assert all(_asked(one) == _asked(records[0]) for one in records)
 
     def test_the_second_question_of_a_thread_starts_clean(self) -> None:
         """Nothing of a thread's first question shows in its second."""
-        passages = {"passages": list(self.documents[:2])}
-        firsts: list[dict[str, Any]] = [
-            {"question": self.other_question},
-            {"question": self.question, **passages, "answer_type": "long"},
-        ]
-        expected = self._turn(InMemorySaver(), {})
-        for first in firsts:
-            saver = InMemorySaver()
-            self._turn(saver, first)
-            run = self._turn(saver, {})
-            assert run.prompts == expected.prompts, f"after {sorted(first)} it asks otherwise"
-            assert run.output == expected.output, f"after {sorted(first)} it gives something else"
-            assert run.unstepped == expected.unstepped, "the state keeps something"
+        alone, second, saver = Record(), Record(), InMemorySaver()
+        expected = self.run(alone)
+        first = {"question": self.other_question, "passages": [self.documents[1]], "answer_type": "long"}
+        self.run(Record(), given=first, checkpointer=saver, fail=False)
+        assert _json(self.run(second, checkpointer=saver)) == _json(expected)
+        assert _asked(second) == _asked(alone)
+
+    def test_the_second_question_of_a_parent_graph_starts_clean(self) -> None:
+        """As a node of another graph it takes no passages that an earlier question left there."""
+        alone, second, saver = Record(), Record(), InMemorySaver()
+        config: Any = {"configurable": {"thread_id": "contract"}}
+        expected = self.run(alone)
+        for record, question in ((Record(), self.other_question), (second, self.question)):
+            parent = StateGraph(_Parent)
+            parent.add_node("method", self.build(record))
+            parent.add_edge(START, "method")
+            out = parent.compile(checkpointer=saver).invoke({"question": question}, config)
+        assert out["answer"] == expected["answer"]
+        assert _asked(second) == _asked(alone)
+
+    # -- what it costs -------------------------------------------------------------------------
 
     def test_usage_counts_the_calls_made(self) -> None:
         """Calls, tokens and retrievals, in all, by role and by node, are those really made."""
-        for run in self.finished():
-            usage, scored = run.output["usage"], run.scored
-            made = tokens(run.calls, scored)
-            assert ledger([usage]) == made, f"{said(run)}: usage is off in all"
-            nodes = ledger(list(usage["by_node"].values()))
-            assert nodes == made, f"{said(run)}: usage is off in by_node"
-            for table, key in (("by_role", "role"), ("by_node", "node")):
-                if table == "by_node" and scored:
-                    continue  # a scorer does not know which node asks it
-                counted = {key: ledger([one]) for key, one in usage[table].items() if one["calls"]}
-                assert counted == costs_by(key, run), f"{said(run)}: usage is off in {table}"
-            assert usage["retrievals"] == len(run.record.searches), f"{said(run)}: retrievals"
-            assert usage["estimated"] is bool(scored), "usage is estimated, though the models count"
+        record = Record()
+        usage = self.run(record)["usage"]
+        assert usage["calls"] == len(record.calls)
+        assert usage["retrievals"] == len(record.searches)
+        for table, key in (("by_role", "role"), ("by_node", "node")):
+            made: dict[str, int] = {}
+            for call in record.calls:
+                made[getattr(call, key)] = made.get(getattr(call, key), 0) + 1
+            assert {name: one["calls"] for name, one in usage[table].items()} == made
+        assert usage["input_tokens"] == sum(3 + len(call.text.split()) for call in record.calls)
 
-    def test_calls_lie_within_the_declared_costs(self) -> None:
-        """The run makes no fewer calls than the best case and no more than the worst."""
-        run, method = self.run(), self._method()
-        least, most = self._declared(method.best), self._declared(method.worst)
-        if least is None and most is None:
-            raise SkipTest(f"costs that can't be computed: {method.best}; {method.worst}")
-        assert least is None or least <= len(run.calls), f"{len(run.calls)} calls, best {least}"
-        assert most is None or len(run.calls) <= most, f"{len(run.calls)} calls, worst {most}"
-
-    def test_calls_are_made_in_the_declared_roles(self) -> None:
-        """Every call is the answering model's, or of a role that the method names."""
-        for run in self.finished():
-            method = self._method()
-            declared = {"answer", *method.roles(method.options(**run.setting.options))}
-            made = {call.role for call in run.calls}
-            assert made <= declared, f"{said(run)}: asks in roles it does not name: {made}"
-
-    # -- options and prompts -------------------------------------------------------------------
-
-    def test_every_option_does_something(self) -> None:
-        """Each option changes prompts, calls or output, or is declared idle, with the reason."""
-        names = [one.name for one in dataclasses.fields(self._method().options)]
-        unknown = set(self.idle_options) | set(self.option_cases)
-        assert unknown <= set(names), f"no such option: {sorted(unknown - set(names))}"
-        dead = [name for name in names if not self._shows(name)]
-        assert sorted(dead) == sorted(self.idle_options), (
-            f"options without effect: {dead}; declared idle: {sorted(self.idle_options)}"
-        )
-
-    def test_an_option_of_a_run_is_that_of_the_build(self) -> None:
-        """`context={name: value}` does in a run what the option does where the method is built."""
-        for name in (one.name for one in dataclasses.fields(self._method().options)):
-            for setting, case in self._taken(name):
-                built = self.run(setting.with_options(**{name: case.value}))
-                if built.error is not None or built.trace == self.run(setting).trace:
-                    continue
-                told = partial(final_state, context={name: case.value})
-                run = self.harness().run(setting, invoke=told)
-                assert run.trace == built.trace, f"{name}={case.value!r} of a run is passed over"
-                break
-
-    def test_a_callers_prompts_replace_the_methods(self) -> None:
-        """Each of the method's prompts reaches a model in the caller's wording."""
-        marked = {
-            name: ChatPromptTemplate([("system", f"{MARK}-{name}-"), *template.messages])
-            for name, template in self._method().prompts.items()
-        }
-        missing, settings = set(marked), list(self.settings())
-        for setting in asked_for(missing, settings, self._likely):
-            run = self.harness().run(setting, prompts=marked)
-            texts = "\n".join(call.text for call in run.calls)
-            missing -= {name for name in missing if f"{MARK}-{name}-" in texts}
-        assert not missing, f"prompts that no run used: {sorted(missing)}"
+    def test_calls_lie_within_the_declared_ones(self) -> None:
+        """A run makes no fewer calls than the method declares, and no more."""
+        method = self._method()
+        fewest, most = method.calls(method.options(**self.options))
+        record = Record()
+        self.run(record)
+        assert fewest <= len(record.calls) <= most
+        for text in _ODD:
+            odd = Record()
+            self.run(odd, script=lambda _call, text=text: text, fail=False)
+            assert len(odd.calls) <= most
 
     # -- what goes wrong, and what comes along -------------------------------------------------
 
     def test_odd_replies_never_raise(self) -> None:
-        """An empty or unreadable reply gives Unknown, or an answer with a note.
-
-        No note is due where the reply went on as plain text: into a prompt, a query or an answer.
-        What is asked again counts towards the declared worst case.
-        """
-        most = self._declared(self._method().worst)
-        nodes = sorted({call.node for call in self.run().calls})
-        for kind, text in _ODD.items():
-            for node in ["", *(nodes if kind in ("empty", "unreadable") else ())]:
-                setting = dataclasses.replace(self.setting, replies=self._odd(node, text))
-                run = self.harness().run(setting)
-                where = f"{kind} reply of {node or 'every node'}"
-                assert run.error is None, f"{where}: {run.error}"
-                well_formed(run)
-                made = len(run.calls)
-                assert most is None or made <= most, f"{where}: {made} calls, worst {most}"
-                used = MARK in text and carried_on(run)
-                quiet = run.output["status"] == "answered" and not run.state["notes"] and not used
-                assert not quiet, f"{where}: an answer without a note"
+        """An empty or unreadable reply of any node, or of all, gives Unknown or an answer."""
+        record = Record()
+        self.run(record)
+        for text in _ODD:
+            for node in sorted({call.node for call in record.calls} | {""}):
+                out = self.run(Record(), script=self._odd(node, text))
+                assert (out["answer"] == "Unknown") == (out["status"] == "unknown")
+                assert out["answer"].strip()
 
     def test_given_passages_take_the_place_of_retrieval(self) -> None:
         """Passages in the input are read and nothing is retrieved, with a retriever or without."""
-        for parts in ({}, {"retriever": None}):
-            setting = dataclasses.replace(_given(self), parts={**self.setting.parts, **parts})
-            run = self.run(setting)
-            assert run.error is None, str(run.error)
-            assert not run.record.searches, f"retrieved {run.record.searches}"
-            assert run.output["usage"]["retrievals"] == 0
-            assert {doc.id for doc in run.output["passages"]} <= {doc.id for doc in given(run)}
-            well_formed(run)
+        passages = [one.model_copy(update={"id": f"given{n}"}) for n, one in enumerate(self.documents[:3])]
+        for arguments in ({}, {"retriever": None}):
+            record = Record()
+            given = {"question": self.question, "passages": passages}
+            out = self.run(record, given=given, arguments=arguments)
+            assert record.searches == []
+            assert out["usage"]["retrievals"] == 0
+            assert {one.id for one in out["passages"]} <= {one.id for one in passages}
 
     def test_any_retriever_will_do(self) -> None:
         """A LangChain retriever that finds more than `k` passages is cut to `k`."""
-        foreign = dataclasses.replace(
-            self.harness(), retriever=lambda own: ForeignRetriever(own=own)
-        )
-        run = foreign.run(self.setting)
-        assert run.prompts == self.run().prompts
-        assert as_json(run.output) == as_json(self.run().output)
+        own, foreign = Record(), Record()
+        expected = self.run(own)
+        finder = ForeignRetriever(own=RecordingRetriever(documents=list(self.documents)).recording(foreign))
+        assert _json(self.run(foreign, arguments={"retriever": finder})) == _json(expected)
 
     def test_nothing_found_is_no_error(self) -> None:
-        """Where no passage is found the run ends as any other."""
-        run = self.run(self.setting.joined(Setting(finds=False)))
-        assert run.error is None, str(run.error)
-        assert run.output["passages"] == []
-        well_formed(run)
+        """If no passage is found the run ends like any other."""
+        out = self.run(Record(), arguments={"retriever": RecordingRetriever(documents=[])})
+        assert out["passages"] == []
+
+    def test_an_option_of_a_run_is_that_of_the_build(self) -> None:
+        """`context={"k": 2}` does in a run what the option does in the build."""
+        built, given = Record(), Record()
+        expected = self.build(built, k=2).invoke({"question": self.question})
+        out = self.build(given).invoke({"question": self.question}, context={**self.options, "k": 2})
+        assert _json(out) == _json(expected)
+        assert _asked(given) == _asked(built)
+
+    def test_a_callers_prompts_replace_the_methods(self) -> None:
+        """Each prompt that a run asks reaches the model in the caller's wording."""
+        marked = {
+            name: ChatPromptTemplate([("system", "zqxv"), *template.messages])
+            for name, template in self._method().prompts.items()
+            if "@" not in name
+        }
+        record = Record()
+        self.run(record, arguments={"prompts": marked}, fail=False)
+        assert record.calls
+        assert all("zqxv" in call.text for call in record.calls)
 
     def test_the_output_is_plain_json(self) -> None:
         """The output and the whole state hold JSON values and documents alone."""
-        for run in self.finished():
-            plain(run.state)
+        *_, state = self.build(Record()).stream({"question": self.question}, stream_mode="values")
+        _json(state)
 
     def test_the_graph_draws(self) -> None:
         """The graph has a picture, in which no node stands alone."""
-        graph = self.harness().build(self.setting, Record())
-        shape = graph.get_graph()
+        shape = self.build(Record()).get_graph()
         linked = {end for edge in shape.edges for end in (edge.source, edge.target)}
-        assert linked == set(shape.nodes), f"not linked: {set(shape.nodes) - linked}"
+        assert linked == set(shape.nodes)
         assert all(name in shape.draw_mermaid() for name in shape.nodes)
-        assert draw_svg(shape_of(shape), title=self._method().name).startswith("<svg")
 
     # -- how it is run -------------------------------------------------------------------------
 
-    def harness(self) -> Harness:
-        """Return what builds and runs the method."""
-        script = self.replies or self.reply
-        return Harness(
-            method=self._method(),
-            script=script,
-            question=self.question,
-            documents=self.documents,
-        )
+    def build(
+        self,
+        record: Record,
+        *,
+        script: Script | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        checkpointer: BaseCheckpointSaver[Any] | None = None,
+        **options: Any,
+    ) -> MethodGraph:
+        """Build the method; its models and its retriever write to `record`."""
+        said = script or self.replies or self.reply
+        models = {name: ScriptedModel(script=said, role=role).recording(record) for name, role in ROLES.items()}
+        finder = RecordingRetriever(documents=list(self.documents)).recording(record)
+        given = {**models, "retriever": finder, "checkpointer": checkpointer, **self.arguments, **(arguments or {})}
+        return build_graph(self.method, **given, **{**self.options, **options})
 
-    def run(self, setting: Setting | None = None) -> Run:
-        """Run the method once in a setting; a second time in the same one gives the same run."""
-        chosen = self.setting if setting is None else setting
-        for held, run in self._runs:
-            if held == chosen:
-                return run
-        done = self.harness().run(chosen)
-        self._runs.append((chosen, done))
-        return done
+    def run(
+        self,
+        record: Record,
+        *,
+        given: Mapping[str, Any] | None = None,
+        fail: bool = True,
+        **built: Any,
+    ) -> dict[str, Any]:
+        """Run the method once, on a thread if it has a checkpointer.
 
-    def settings(self) -> Iterator[Setting]:
-        """Yield the setting itself, those that were added, and some for each option.
-
-        For an option of words they are all words, for any other one value.
+        Args:
+            record: Where models and retriever write.
+            given: The input; None: the question.
+            fail: Whether an error of the script is one.
+            **built: Arguments of `build`.
         """
-        yield self.setting
-        yield from (self.setting.joined(one) for one in self.more_settings)
-        yield self.setting.joined(Setting(finds=False))
-        yield _given(self)
-        options = self._method().options
-        for field in dataclasses.fields(options):
-            settings = [
-                (
-                    case.value,
-                    self.setting.joined(case.setting).with_options(**{field.name: case.value}),
-                )
-                for case in cases_of(options, field.name, self.option_cases)
-            ]
-            taken = [(value, one) for value, one in settings if accepted(options, one.options)]
-            words = [one for value, one in taken if isinstance(value, str | tuple)]
-            yield from words or [one for _value, one in taken[:1]]
-
-    def finished(self) -> Iterator[Run]:
-        """Yield the runs in every setting that came to an end."""
-        base = self.run()
-        assert base.error is None, str(base.error)
-        yield from (run for run in map(self.run, self.settings()) if run.error is None)
-
-    def _likely(self, prompt: str) -> Iterator[Setting]:
-        """Yield settings in which the method's wording of a prompt is met: one a set of nodes."""
-        template = self._method().prompts.get(prompt, ChatPromptTemplate([]))
-        met: set[frozenset[str]] = set()
-        for run in self.finished():
-            nodes = frozenset(call.node for call in run.calls)
-            if nodes not in met and any(reads_as(template, call.text) for call in run.calls):
-                met.add(nodes)
-                yield run.setting
-
-    def _supersteps(self) -> int:
-        """Return how many supersteps the run takes."""
-        graph = self.harness().build(self.setting, Record())
-        given = self.harness().given(self.setting)
-        return len(list(graph.stream(given, stream_mode="values")))
-
-    def _declared(self, cost: str) -> float | None:
-        options = self._method().options(**self.setting.options)
-        return declared_calls(cost, options, self.cost_names)
+        config: Any = {"configurable": {"thread_id": "contract"}}
+        try:
+            return dict(self.build(record, **built).invoke(dict(given or {"question": self.question}), config))
+        except LookupError:
+            if fail:
+                raise
+            return {}
 
     def _method(self) -> Method:
         return METHODS[self.method] if isinstance(self.method, str) else self.method
 
-    def _shows(self, name: str) -> bool:
-        """Say whether an option has an effect at any of its cases, or takes no other value."""
-        taken = False
-        for base, case in self._taken(name):
-            taken, run = True, self.run(base.with_options(**{name: case.value}))
-            if (run.error is None or case.raises) and run.trace != self.run(base).trace:
-                return True
-        return not taken and any(cases_of(self._method().options, name, self.option_cases))
-
-    def _taken(self, name: str) -> Iterator[tuple[Setting, OptionCase]]:
-        """Yield an option's cases, each with its setting, whose values the method takes."""
-        options = self._method().options
-        for case in cases_of(options, name, self.option_cases):
-            base = self.setting.joined(case.setting)
-            other = base.with_options(**{name: case.value})
-            if accepted(options, base.options) and accepted(options, other.options):
-                yield base, case
-
     def _odd(self, node: str, text: str) -> Script:
-        """Return the script with `text` in the place of a node's replies, or of all."""
-        script, record = self.setting.replies or self.replies or self.reply, Record()
+        script, own = self.replies or self.reply, Record()
 
         def reply(call: ModelCall) -> Said:
-            said = record.reply(script, call)
-            return text if node in ("", call.node) else said
+            return text if node in ("", call.node) else own.reply(script, call)
 
         return reply
 
-    def _turn(self, saver: InMemorySaver, given: Mapping[str, Any]) -> Run:
-        """Ask one question in the saver's thread, by a graph built anew."""
-        run, harness = Run(self.setting, Record()), self.harness()
-        graph = harness.build(self.setting, run.record, checkpointer=saver)
-        config: Any = {"configurable": {"thread_id": "contract"}}
-        graph.invoke({**harness.given(self.setting), **given}, config)
-        run.state = graph.get_state(config).values
-        return run
+
+async def _last(graph: MethodGraph, given: Mapping[str, Any]) -> dict[str, Any]:
+    states = [state async for state in graph.astream(dict(given), stream_mode="values")]
+    return {name: states[-1][name] for name in RAGOutput.__annotations__}
 
 
-def _given(tests: MethodTests) -> Setting:
-    passages = [
-        doc.model_copy(update={"id": f"given{n}"}) for n, doc in enumerate(tests.documents[:3])
-    ]
-    return tests.setting.joined(Setting(input={"passages": passages}))
+def _asked(record: Record) -> tuple[list[Any], list[str]]:
+    """Return prompts and searches, in an order that no timing changes."""
+    calls = [(call.role, call.node, sorted(map(str, call.settings.items())), call.text) for call in record.calls]
+    return sorted(calls), sorted(record.searches)
+
+
+def _json(value: Any) -> str:
+    """Write plain JSON values and documents, nothing else."""
+
+    def document(one: object) -> Any:
+        if isinstance(one, Document):
+            return one.model_dump()
+        raise TypeError(f"{type(one).__name__} is neither a JSON value nor a Document")
+
+    return json.dumps(value, default=document, sort_keys=True, allow_nan=False)

@@ -1,8 +1,4 @@
-"""A scripted chat model and a retriever over a few passages, both of which keep a record.
-
-The record is independent of the graph's own ledger, so that what a method reports of its calls,
-prompts and passages can be checked against it.
-"""
+"""A scripted chat model and a retriever over a few passages, both of which record what they were asked."""
 
 from __future__ import annotations
 
@@ -11,32 +7,41 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from langchain_core.callbacks import (
-    AsyncCallbackManagerForLLMRun,
-    CallbackManagerForLLMRun,
-)
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.retrievers import BaseRetriever
-from pydantic import PrivateAttr
+from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, RunnablePassthrough
+from pydantic import BaseModel, Field, PrivateAttr
 
-from ragweave.tools.retrieval import PassageRetriever
-from ragweave.tools.scorers.specs import LogprobScorer, Pairs
 from ragweave.tools.text.normalize import words
 
-_PIECE = re.compile(r"(?<!\s)\s*+\S+")
-_SURE = 0.99
+CARDS = tuple(
+    Document(page_content=text, id=f"doc{number}", metadata={"title": f"Card {number}"})
+    for number, text in enumerate(
+        (
+            "The bridge at Alden was built by Ada Brenner in 1931. Its five arches are of grey granite.",
+            "The river Sorre runs under the bridge at Alden. In spring it carries ice from the hills.",
+            "Ada Brenner studied in Norhaven and wrote two books on stone arches.",
+            "Norhaven has had a school of engineering since 1874.",
+            "The town hall at Alden was designed by Karl Oster. It burned down in 1902.",
+            "A ferry crossed the Sorre before there was a bridge, and it was the ferryman who rang a bell.",
+            "Granite for many bridges came from the quarry at Veld. The quarry closed in 1950.",
+            "The lighthouse of Norhaven was lit in 1891.",
+        )
+    )
+)
+"""Eight passages, of which the first answers "Who built the bridge at Alden?". Nothing in them is true."""
 
 
 @dataclass(frozen=True)
 class ModelCall:
-    """One call of a scripted model, and what it replied."""
+    """One call of a scripted model."""
 
     role: str
     """The role of the model that was called: `answer`, `proxy`, `judge`, `rewrite`, `filter`."""
@@ -45,10 +50,8 @@ class ModelCall:
     messages: Sequence[BaseMessage]
     settings: Mapping[str, Any]
     """Settings of this call, such as `temperature` and `stop`."""
-    reply: str = ""
-    """The text of the reply; empty while the script is being asked."""
-    input_tokens: int = 0
-    output_tokens: int = 0
+    form: str = ""
+    """The name of the form that the reply was held to."""
 
     @property
     def text(self) -> str:
@@ -62,62 +65,44 @@ class ModelCall:
 
 
 Said: TypeAlias = str | AIMessage
-Script: TypeAlias = Callable[[ModelCall], Said] | Mapping[str, str] | Sequence[Said]
+Script: TypeAlias = Callable[[ModelCall], Said] | Mapping[str, Said] | Sequence[Said]
 """Replies: a function of the call, a text for each node, or texts in order (the last repeats)."""
 
 
 @dataclass
 class Record:
-    """What the models and the retriever of one run were asked."""
+    """What the models and the retriever of a run were asked."""
 
     calls: list[ModelCall] = field(default_factory=list)
-    searches: list[tuple[str, int]] = field(default_factory=list)
-    """Query and `k` of each retrieval."""
-    scorings: list[tuple[str, Pairs]] = field(default_factory=list)
-    """Role of each call of a scorer, and what it scored."""
+    searches: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    taken: int = 0
 
     def reply(self, script: Script, call: ModelCall) -> Said:
-        """Return what `script` says to `call`.
+        """Record a call and return what `script` says to it.
 
         Raises:
             LookupError: The script is a mapping that has no reply for the call's node.
         """
+        with self.lock:
+            self.calls.append(call)
+            number = len(self.calls)
         if callable(script):
             return script(call)
         if isinstance(script, Mapping):
             if call.node not in script:
                 raise LookupError(f"the script has no reply for the node {call.node!r}")
             return script[call.node]
-        with self.lock:
-            at, self.taken = self.taken, self.taken + 1
-        return script[min(at, len(script) - 1)]
-
-
-def pieces(text: str) -> list[str]:
-    """Return a text cut before its words, as models stream it; blanks at its end go with the last.
-
-    Joined again they are the text. Blanks alone give none. Takes time linear in the text.
-    """
-    found = _PIECE.findall(text)
-    if found:
-        found[-1] += text[len(text.rstrip()) :]
-    return found
+        return script[min(number, len(script)) - 1]
 
 
 def unsure(text: str, **probabilities: float) -> AIMessage:
     """Return a reply that reports some words as improbable: `unsure("In Rome.", Rome=0.3)`.
 
-    Words are named without punctuation; all others have a probability of 0.99. In each place there
-    is one other candidate, which has the rest.
+    Words are named without punctuation; all others have a probability of 0.99. In each place there is one
+    other candidate, which has the rest.
     """
-    return _with_logprobs(text, probabilities)
-
-
-def _with_logprobs(text: str, probabilities: Mapping[str, float]) -> AIMessage:
-    named = ((token, token.strip(" \n.,;:!?")) for token in pieces(text))
-    content = [_place(token, probabilities.get(word, _SURE)) for token, word in named]
+    tokens = re.findall(r"\s*\S+", text)
+    content = [_place(token, probabilities.get(token.strip(" \n.,;:!?"), 0.99)) for token in tokens]
     return AIMessage(text, response_metadata={"logprobs": {"content": content}})
 
 
@@ -128,15 +113,28 @@ def _place(token: str, probability: float) -> dict[str, Any]:
 
 
 class ScriptedModel(BaseChatModel):
-    """Replies by a script, with log-probabilities and counted tokens; records every call."""
+    """Replies by a script, with log-probabilities and counted tokens, and records every call.
+
+    With `profile={"structured_output": True}` it is held to forms, and the script's replies are their JSON.
+    """
 
     script: Any
     """The `Script`."""
     role: str = "answer"
+    profile: Any = Field(default={"structured_output": False, "tool_calling": False})
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
     logprobs: bool | None = None
-    offers_grammar: bool = False
-    """Whether it says that it takes a `grammar`, which it then records and ignores."""
+    top_logprobs: int | None = None
+    form: str = ""
     _record: Record = PrivateAttr(default_factory=Record)
+
+    @property
+    def calls(self) -> list[ModelCall]:
+        """The calls so far."""
+        return self._record.calls
 
     def recording(self, record: Record) -> ScriptedModel:
         """Return this model, its calls written to `record`."""
@@ -147,96 +145,64 @@ class ScriptedModel(BaseChatModel):
     def _llm_type(self) -> str:
         return "scripted"
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        return self._said(messages, stop, run_manager, kwargs)
-
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        return self._said(messages, stop, run_manager, kwargs)
-
-    def _said(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None,
-        run_manager: CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None,
-        settings: dict[str, Any],
-    ) -> ChatResult:
-        metadata = run_manager.metadata if run_manager else {}
-        call = ModelCall(
-            role=self.role,
-            node=str(metadata.get("langgraph_node", "")),
-            messages=list(messages),
-            settings={**settings, **({"stop": stop} if stop else {})},
+    def with_structured_output(
+        self, schema: Any, *, include_raw: bool = False, **_: Any
+    ) -> Runnable[Any, dict[str, Any] | BaseModel]:
+        """Return this model, whose replies fill a pydantic form."""
+        held = self.model_copy(update={"form": schema.__name__})
+        parsed = RunnablePassthrough.assign(
+            parsed=lambda out: schema.model_validate_json(out["raw"].text), parsing_error=lambda _out: None
         )
+        whole = RunnableMap(raw=held) | parsed
+        return whole if include_raw else whole | RunnableLambda(lambda out: out["parsed"])
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **given: Any
+    ) -> ChatResult:
+        names = ("temperature", "top_p", "max_tokens", "seed", "logprobs", "top_logprobs")
+        own = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        settings = {**own, **given, **({"stop": stop} if stop else {})}
+        node = str((run_manager.metadata if run_manager else {}).get("langgraph_node", ""))
+        call = ModelCall(self.role, node, list(messages), settings, self.form)
         said = self._record.reply(self.script, call)
-        message = said if isinstance(said, AIMessage) else _with_logprobs(said, {})
-        text = str(message.text)
+        message = said if isinstance(said, AIMessage) else unsure(said)
         # Counts that depend on what was said, so that a call counted twice or for another shows.
-        read, written = 3 + len(call.text.split()), 1 + len(text.split())
+        read, written = 3 + len(call.text.split()), 1 + len(str(message.text).split())
         spent = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-        with self._record.lock:
-            self._record.calls.append(
-                replace(call, reply=text, input_tokens=read, output_tokens=written)
-            )
-        message = message.model_copy(update={"usage_metadata": spent})
+        message = message.model_copy(update={"usage_metadata": message.usage_metadata or spent})
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-class RecordingRetriever(PassageRetriever):
-    """Ranks a few passages by the words that they share with the query; records every search.
+class RecordingRetriever(BaseRetriever):
+    """Ranks a few passages by the words that they share with the query, and records every search.
 
-    Passages that share equally many words come in an order of each query's own, so that two
-    queries find different passages.
+    Passages that share equally many words come in an order of each query's own, so that two queries find
+    different passages.
     """
 
-    documents: list[Document]
+    documents: list[Document] = Field(default_factory=lambda: list(CARDS))
     _record: Record = PrivateAttr(default_factory=Record)
+
+    @property
+    def searches(self) -> list[str]:
+        """The queries so far."""
+        return self._record.searches
 
     def recording(self, record: Record) -> RecordingRetriever:
         """Return this retriever, its searches written to `record`."""
         self._record = record
         return self
 
-    def _find(self, query: str, k: int) -> list[Document]:
+    def _get_relevant_documents(self, query: str, *, run_manager: Any, k: int = 5) -> list[Document]:
+        del run_manager
         with self._record.lock:
-            self._record.searches.append((query, k))
+            self._record.searches.append(query)
         asked = set(words(query))
 
         def place(doc: Document) -> tuple[int, int]:
-            shared = len(asked & set(words(doc.page_content)))
-            return -shared, zlib.crc32(f"{query} {doc.id}".encode())
+            return -len(asked & set(words(doc.page_content))), zlib.crc32(f"{query} {doc.id}".encode())
 
         return sorted(self.documents, key=place)[:k]
-
-
-class RecordingScorer:
-    """Scores as another scorer does; records every call."""
-
-    def __init__(self, scorer: LogprobScorer, role: str, record: Record) -> None:
-        """Take a scorer, the role in which it is asked, and where its calls are written."""
-        self._scorer, self._role, self._record = scorer, role, record
-
-    @property
-    def causal(self) -> bool:
-        """Whether the scorer's model is causal."""
-        return getattr(self._scorer, "causal", False) is True
-
-    def score(self, pairs: Pairs) -> list[float]:
-        """Return the other scorer's log-probabilities."""
-        with self._record.lock:
-            self._record.scorings.append((self._role, pairs))
-        return self._scorer.score(pairs)
 
 
 class ForeignRetriever(BaseRetriever):
@@ -246,4 +212,5 @@ class ForeignRetriever(BaseRetriever):
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
         del run_manager
-        return self.own.find(query, len(self.own.documents))
+        found: list[Document] = self.own.invoke(query, k=len(self.own.documents))
+        return found

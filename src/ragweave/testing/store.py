@@ -195,9 +195,7 @@ class KnowledgeStoreTests:
     def test_texts_come_back_as_they_were(self) -> None:
         """Odd characters, metadata and titles survive, and a check finds nothing wrong."""
         headings = {"heading_path": ["Spices", "Salt"]}
-        docs = [
-            Document(f"{text} salt", metadata={"title": text, "n": 1, **headings}) for text in _ODD
-        ]
+        docs = [Document(f"{text} salt", metadata={"title": text, "n": 1, **headings}) for text in _ODD]
         with KnowledgeBase.create(self.place(), embeddings=WordEmbeddings()) as kb:
             kb.add(docs, "odd ' name")
             found = {doc.page_content: doc.metadata for doc in _words(kb, "salt", 9)}
@@ -221,9 +219,7 @@ class KnowledgeStoreTests:
         _refused(lambda: KnowledgeBase.create(place), "already a knowledge base")
         other = Settings(embedding=None, size=8, language="german")
         _refused(lambda: KnowledgeBase.open_or_create(place, settings=other), "size = 7, not 8")
-        _refused(
-            lambda: KnowledgeBase.open(place, embeddings=WordEmbeddings()), "without embeddings"
-        )
+        _refused(lambda: KnowledgeBase.open(place, embeddings=WordEmbeddings()), "without embeddings")
 
     def test_another_model_is_refused(self) -> None:
         """Vectors of another length are refused, in queries and in writes, and nothing is lost."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -130,14 +130,13 @@ def learn_constraint(model: Any, constraint: Constraint) -> None:
     _remembered(model).constraint = constraint
 
 
-def learn_refusal(model: Any, error: Exception, sent: Mapping[str, Any]) -> str:
+def learn_refusal(model: Any, error: Exception, sent: Collection[str]) -> str:
     """Remember which of the settings that were sent an error names, and return it; "" for none."""
     if status_of(error) not in (400, 422):
         return ""
     said = str(error)
-    names = {one: (one, *_ALIASES.get(one, ())) for one in _REFUSABLE if one in sent and takes(model, one)}
-    for name, spellings in names.items():
-        if any(re.search(rf"\b{one}\b", said) for one in spellings):
+    for name in _REFUSABLE:
+        if name in sent and any(re.search(rf"\b{one}\b", said) for one in (name, *_ALIASES.get(name, ()))):
             _remembered(model).refused.add(name)
             return name
     return ""

@@ -30,11 +30,10 @@ _OPENED_BEFORE = re.compile(
 )
 """Thoughts whose opening mark stands in the prompt, where the chat template wrote it."""
 
-_ROLE = r"(?:assistant|model|final)"
 _HEADER = re.compile(
-    rf"\A\s*(?:<s>\s*)?(?:<\|(?:start_header_id|im_start|start|role|header_start)\|>|<start_of_turn>)?\s*"
-    rf"(?:<\|)?{_ROLE}(?:\|>)?\s*(?:<\|(?:end_header_id|message|header_end)\|>|\n)\s*"
-    rf"|\A\s*<s>\s*|\A\s*<\|channel\|>\s*final\s*(?:<\|message\|>)?\s*",
+    r"(?:<\|(?:start_header_id|im_start|start|role|header_start)\|>|<start_of_turn>)?\s*+"
+    r"(?:<\|)?(?:assistant|model|final)(?:\|>)?\s*+(?:<\|(?:end_header_id|message|header_end)\|>|(?<=\n)|(?=<\|channel))"
+    r"|<s>|<\|channel\|>\s*+final\s*+(?:<\|message\|>)?",
     re.I,
 )
 """What a template writes before a reply."""
@@ -57,9 +56,9 @@ _WRAPPED = re.compile(
 def without_thoughts(text: str) -> str:
     """Return a reply without its thoughts and the marks of its chat template."""
     said = _OPENED_BEFORE.sub("", _THOUGHTS.sub("", text), count=1)
-    said = _WRAPPED.sub("", said)
-    while (shorter := _HEADER.sub("", said, count=1)) != said:
-        said = shorter
+    said = _WRAPPED.sub("", said).strip()
+    while header := _HEADER.match(said):
+        said = said[header.end() :].strip()
     return _END.sub("", said).strip()
 
 

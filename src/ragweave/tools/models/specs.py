@@ -52,7 +52,6 @@ def _ours() -> Iterable[ModelProvider]:
     # By name: these packages build on this one.
     yield from import_module("ragweave.tools.models.specs").PROVIDERS
     yield from import_module("ragweave.llamacpp.provider").PROVIDERS
-    yield import_module("ragweave.trained.huggingface_chat").PROVIDER
     yield import_module("ragweave.trained.chat").PART
     yield import_module("ragweave.evaluation.replay").PROVIDER
 
@@ -376,4 +375,18 @@ OPENAI = ModelProvider(
     "Ollama); the key is read from `OPENAI_API_KEY`",
     make=_openai,
 )
-PROVIDERS = (EXTRACTIVE, OPENAI)
+
+
+def _huggingface(name: str, settings: Mapping[str, Any]) -> ChatModel:
+    from ragweave.tools.models.huggingface import huggingface_chat
+
+    return huggingface_chat(name, settings)
+
+
+HUGGINGFACE = ModelProvider(
+    name="hf",
+    spec="hf:FOLDER",
+    summary="a causal Hugging Face model on this machine, by folder or downloaded hub name",
+    make=_huggingface,
+)
+PROVIDERS = (EXTRACTIVE, OPENAI, HUGGINGFACE)
