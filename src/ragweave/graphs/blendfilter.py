@@ -105,12 +105,17 @@ def internal(_state: BlendFilterState, reply: Reply[Any], _options: BlendFilterO
     return {"augmented": {"internal": reply.text}}
 
 
+def one_round(state: RAGState) -> bool:
+    """Say whether a trained router chose one round: then the question alone is searched (`adaptive`)."""
+    return state.get("route") == "one"
+
+
 def blend(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> BlendFilterState:
     """Put each text before the question (section 3.2); a text that says nothing adds no query."""
     if state["given"]:
         return {}
     question, queries = state["question"], dict(state["queries"])
-    if "question" not in runtime.context.queries:
+    if "question" not in runtime.context.queries and not one_round(state):
         queries.pop("question", None)
     empty = []
     for name in ("external",) if state["hop"] > 1 else ("external", "internal"):
@@ -129,14 +134,15 @@ def blend(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> Blen
 
 def to_first_search(state: RAGState, runtime: Runtime[BlendFilterOptions]) -> Route:
     """Route: the question is searched where its own set, or the external one, needs it."""
-    wanted = {"question", "external"} & {*runtime.context.queries} or len(state["queries"]) > 1
+    wanted = {"question", "external"} & {*runtime.context.queries} or len(state["queries"]) > 1 or one_round(state)
     return search_branches(state["queries"]) if wanted and not state["given"] else "nothing to search"
 
 
 def to_augmentation(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> str | list[str]:
     """Route: the parallel calls before the blended search; the filter's topic, but in StrategyQA's form."""
     o = runtime.context
-    asked: list[str] = [] if state["given"] else [one for one in o.queries if one != "question"]
+    plain = state["given"] or one_round(state)
+    asked: list[str] = [] if plain else [one for one in o.queries if one != "question"]
     strategyqa = o.profile == "strategyqa" or (o.paper == "blendfilter" and state["answer_type"] == "yes_no")
     found = state["given"] or not state["retrieved"] or any(state["retrieved"].values())
     return [*asked, *(["topic"] if o.knowledge_filter and found and not strategyqa else [])] or "nothing to ask"

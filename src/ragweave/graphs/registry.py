@@ -24,10 +24,15 @@ _NAMES = (
     "iter_retgen",
     "self_ask",
     "react",
+    "flare",
+    "self_eval",
+    "skr_knn",
     "dos_rag",
     "ircot",
     "chain_of_note",
     "crag",
+    "uncertainty_gate",
+    "adaptive_rag",
 )
 
 

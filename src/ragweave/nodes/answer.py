@@ -175,8 +175,8 @@ def answer_node(
             or _reply_tokens(kind, read_as(branch, options), asked, reasoning=reasoning),
             task="reason" if reasoning else "extract" if branch.get("draft") else "answer",
             settings=options.sampling,
-            is_answered=lambda text: (
-                not reasoning or read_text(text, branch, options) != UNKNOWN or read.is_unknown(text)
+            is_answered=lambda reply: (
+                not reasoning or read_text(reply.text, branch, options) != UNKNOWN or read.is_unknown(reply.text)
             ),
         )
 

@@ -28,6 +28,8 @@ class Options(BaseModel):
 
     own_paper: ClassVar[Paper | Literal[""]] = ""
     """The paper that `profile="paper"` stands for; "" if none of its prompts are at hand."""
+    paper_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """By paper: the values that it fixes for this method alone; those for all methods are in `SETTINGS`."""
     built_with: ClassVar[frozenset[str]] = frozenset()
     """The names of the options that the build was given."""
 
@@ -90,7 +92,7 @@ class Options(BaseModel):
         chosen = given.keys() | cls.built_with
         if chosen & _SAMPLING:
             chosen |= _SAMPLING
-        settings = SETTINGS.get(paper, {})
+        settings = {**SETTINGS.get(paper, {}), **cls.paper_settings.get(paper, {})}
         return {**{name: one for name, one in settings.items() if name in fields and name not in chosen}, **given}
 
     @classmethod

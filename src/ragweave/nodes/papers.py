@@ -32,7 +32,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "blendfilter": {**_PLAIN, "k": 5, "shots": 3, "unknown": False, "reader": False, "sample_temperature": 0.0},
     "slimplm": {
         **_PLAIN,
-        "k": 10,
+        "k": 20,  # passages, which all rows read within 3,000 tokens; the released code finds ten pages
+        "prompt_tokens": 3000,
         "shots": 0,
         "unknown": False,
         "rounds": 3,
@@ -94,9 +95,14 @@ def context_text(passages: Sequence[Document]) -> str:
     return " ".join(_titled(one, ": ", _line(one)) for one in passages)
 
 
+def bare_texts(passages: Sequence[Document]) -> str:
+    """Write passages as SlimPLM's released code does: the texts alone, a line each."""
+    return "\n".join(map(_line, passages))
+
+
 def search_results(passages: Sequence[Document]) -> str:
     """Write passages as SlimPLM shows FLARE's search results (table 6): `[1] text`, a line each."""
-    return "\n".join(f"[{number}] {_titled(one, ': ', _line(one))}" for number, one in enumerate(passages, 1))
+    return "\n".join(f"[{number}] {_line(one)}" for number, one in enumerate(passages, 1))
 
 
 def wikipedia_pages(passages: Sequence[Document]) -> str:
@@ -142,7 +148,7 @@ STYLES: Mapping[str, Style] = {
             "long": "You are not allowed to add fabrications or hallucinations.",
         },
         read_as={"short": "long"},
-        show=reference_text,
+        show=bare_texts,
         one_length=True,
     ),
     "filco": Style(show=context_text, one_length=True),
@@ -159,7 +165,7 @@ _REFERENCE = (
     "professionally. The reference is delimited by triple brackets [[[]]]. The question is delimited by triple "
     "parentheses ((())). {instruction}"
 )
-_REFERRED = "Reference: [[[\n{passages}\n]]], question: ((({question})))"
+_REFERRED = "Reference: [[[{passages}]]], question: ((({question})))"
 REFERENCE = ChatPromptTemplate([("system", _REFERENCE), ("human", _REFERRED)])
 """SlimPLM's prompt over a reference, the same for all of its methods (table 9)."""
 
