@@ -149,6 +149,7 @@ def answer_node(
             "conclusion": instruction[:1].lower() + instruction[1:].removesuffix("."),
             "unknown": unknown_clause(options),
             "or_unknown": OR_UNKNOWN if options.unknown else "",
+            **asked.variables(branch["question"]),
             **values(branch, options),
         }
         open_book = branch["passages"] or not closed_book

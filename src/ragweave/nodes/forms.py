@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ragweave.nodes import read
+from ragweave.state import UNKNOWN
 
 
 class Form(BaseModel):
@@ -57,6 +58,12 @@ class YesNo(Form):
     """A verdict."""
 
     answer: Literal["Yes", "No", "Unknown"]
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """Read the word, or FEVER's SUPPORTS or REFUTES."""
+        said = read.answer(text, "yes_no")
+        return super().from_text(text) or (cls.model_validate({"answer": said}) if said != UNKNOWN else None)
 
 
 class Ids(Form):

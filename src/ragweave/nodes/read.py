@@ -23,12 +23,13 @@ _AROUND = " \t\r\n*_`\"'“”‘’"
 _SENTENCE = re.compile(r"(?<=[^\W\d_]{2}[.!?])\s+(?=[A-Z])")
 _ANSWER = re.compile(
     r"\b(?:so|thus|hence|therefore),? (?:the |my )?(?:final |correct |short )?answer(?: is|:)\s*:?"
-    r"|(?:^|(?<=[.!?,;:] ))[\W_]{0,12}(?:the |my )?(?:final |correct |short )?answer"
+    r"|(?:^|(?<=[.!?,;:] ))[\W_]{0,12}(?:the |my )?(?:final |correct |short )?(?:answer|judgement)"
     r"(?: to (?:the|this|your) question[^\n]{0,300}?)?[*_ ]*(?: is\b|:)\s*:?"
     r"|<answer>|\\boxed\{",
     re.I | re.M,
 )
 """What introduces an answer."""
+_VERDICT = r"(yes|no|true|false|supports|refutes)\b"
 _BEHIND = re.compile(r"</answer>.*|\}\s*\Z", re.S | re.I)
 _WORDS = frozenset(
     ["unknown", "unkown", "n/a", "not applicable", "unanswerable", "undetermined", "unspecified", "unclear", "no answer", "no idea", "idk", "not mentioned", "not stated", "not specified", "not known", "none mentioned", "none", "not found in context", "don't know", "insufficient information", "i don't know", "i do not know", "unbekannt", "inconnu", "desconocido", "sconosciuto", "desconhecido", "onbekend", "неизвестно", "不明", "未知", "不知道", "わからない", "알 수 없음", "未提及", "无法确定"]
@@ -118,9 +119,9 @@ def answer(reply: str, kind: AnswerType = "short", *, reasoning: bool = False) -
 
 
 def _verdict(line: str, said: str) -> str:
-    word = re.match(r"\W*(yes|no|true|false)\b", line, re.I)
-    word = word or re.search(r"(?:^|[.\n])\W*(?:so,? )?(yes|no|true|false)\b[^.\n]*\W*\Z", said, re.I)
-    return UNKNOWN if word is None else "Yes" if word[1].lower() in ("yes", "true") else "No"
+    word = re.match(rf"\W*{_VERDICT}", line, re.I)
+    word = word or re.search(rf"(?:^|[.\n])\W*(?:so,? )?{_VERDICT}[^.\n]*\W*\Z", said, re.I)
+    return UNKNOWN if word is None else "Yes" if word[1].lower() in ("yes", "true", "supports") else "No"
 
 
 def _json_answer(text: str) -> str:
