@@ -21,6 +21,8 @@ _NAMES = (
     "self_ask",
     "react",
     "crag",
+    "sure",
+    "astute",
 )
 
 

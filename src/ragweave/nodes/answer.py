@@ -168,15 +168,15 @@ def answer_node(
         )
 
     def candidate(branch: Branch, answer: str, reply: Reply[Any]) -> RAGState:
-        shown = [str(one.id) for one in reply.passages]
+        shown = [one for one in reply.passages if one.metadata.get("rank", 0) >= 0]  # below 0: no source
         made: Candidate = {
             "answer": answer,
             "reply": reply.text,
             "pool": name,
             "round": branch.get("round", round),
-            "rank": min((one.metadata.get("rank", 0) for one in reply.passages), default=0),
+            "rank": min((one.metadata.get("rank", 0) for one in shown), default=0),
             "sample": branch["sample"],
-            "passages": shown or branch.get("read", []),
+            "passages": [str(one.id) for one in shown] or branch.get("read", []),
         }
         between = [str(one.id) for one in branch["passages"]] if one_passage else []
         between += [str(branch["round"])] if "round" in branch else []

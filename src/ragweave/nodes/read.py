@@ -75,8 +75,8 @@ def bare(text: str) -> str:
 
 def is_unknown(reply: str) -> bool:
     """Say whether a reply declines to answer: by the word, or by its first sentence."""
-    text = re.sub(r"</?\w[^<>]{0,30}>|[*_`#>|]", " ", plain(reply)).casefold().strip()
-    text = text[_last_mark(text) :]
+    text = plain(reply)
+    text = re.sub(r"</?\w[^<>]{0,30}>|[*_`#>|]", " ", text[_last_mark(text) :]).casefold().strip()
     if not re.search(r"\w", text) or text.strip(" \t\r\n\"'“”‘’.,:;!?…()[]{}<>-–—。") in _WORDS:
         return True
     first = re.split(r"(?<=[.!?])\s+|\n|。", text.strip(), maxsplit=1)[0]
@@ -192,11 +192,16 @@ _ITEM = re.compile(
 )
 
 
-def items(reply: str) -> list[str]:
-    """Return the items of a list, marked (a), 1. or -, else a line each."""
+def listed(reply: str) -> list[str]:
+    """Return what stands behind each mark of a list, (a), 1. or -, else each line that is no heading."""
     text = plain(reply)
     parts = _ITEM.split(text)[1:] or [one for one in text.splitlines() if not one.rstrip("*_ ").endswith(":")]
-    return list(dict.fromkeys(one for part in parts if (one := answer(part.strip(" ,;\n"))) != UNKNOWN))
+    return [one for part in parts if (one := part.strip(" ,;\n"))]
+
+
+def items(reply: str) -> list[str]:
+    """Return the items of a list as short answers, each once."""
+    return list(dict.fromkeys(one for part in listed(reply) if (one := answer(part)) != UNKNOWN))
 
 
 def phrase(reply: str, *leads: str) -> str:
