@@ -156,7 +156,7 @@ _LABELLED_IDS = re.compile(
 
 
 def ids(reply: str, first: int, last: int) -> list[int] | None:
-    """Return the numbers from `first` to `last` that a reply names; [] for none; None: neither.
+    """Return the numbers from `first` to `last` that a reply names, in its order; [] for none; None: neither.
 
     They are on its last line that holds nothing else, or after a label. A reply that counts from 0 or
     1 where the prompt did not is read the way it counts.
@@ -168,13 +168,13 @@ def ids(reply: str, first: int, last: int) -> list[int] | None:
     ]
     named = " ".join(listed[-1:] or _LABELLED_IDS.findall(text))
     named = re.sub(r"(\d{1,3}) ?[-–] ?(\d{1,3})", lambda ends: _range(int(ends[1]), min(int(ends[2]), last + 1)), named)
-    numbers = {int(one) for one in re.findall(r"\d{1,4}", named)}
+    numbers = list(dict.fromkeys(map(int, re.findall(r"\d{1,4}", named))))
     base = first
     if first == 1 and 0 in numbers and last not in numbers:
         base = 0
     if first == 0 and last + 1 in numbers and 0 not in numbers:
         base = 1
-    found = sorted(one - base + first for one in numbers if 0 <= one - base <= last - first)
+    found = [one - base + first for one in numbers if 0 <= one - base <= last - first]
     if found:
         return found
     if re.search(r"\b(?:none|nothing|no (?:relevant|such))\b|\A\W*no\b", text, re.I):
