@@ -9,8 +9,8 @@ keywords (4.5), which is refined in the same way. Ambiguous: both.
 Where we differ: the paper fine-tunes T5-large to score passages and strips in [-1, 1]; here a chat
 model says one of the three words, and names the strips that help in one reply. Passages that the
 caller gave are graded and refined, and nothing is searched. Wording is ours; `grade@crag`, which asks
-for yes or no, is the paper's for a chat model (table 6), `keywords@crag` the released code's. There the
-generator reads Self-RAG's own format.
+for yes or no, is the paper's for a chat model (table 6), `keywords@crag` the released code's; `refine@crag`
+is ours, too, and asks for the best strips first. The released generator reads Self-RAG's own format.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Examples that prompts show, our own: in the form of BlendFilter's appendix F, of Self-Ask and of ReAct."""
+"""Examples that prompts show: our own, and those that BlendFilter prints (appendix F, without their knowledge)."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from ragweave.state import AnswerType
 
@@ -51,6 +53,71 @@ def examples(answer_type: AnswerType, shots: int) -> str:
     return "".join(
         f"Knowledge:\n{knowledge}\nQuestion: {question}\nLet's think step by step.\n{reasoning}\n\n"
         for knowledge, question, reasoning in pool[:shots]
+    )
+
+
+_PRINTED = {
+    "hotpotqa": (
+        (
+            "Are It Might Get Loud and Mr. Big both Canadian documentaries?",
+            'Mr. Big is a 2007 documentary which examines the "Mr. Big" undercover methods used by the Royal Canadian '
+            "Mounted Police. However, It Might Get Loud is a 2008 American documentary film.\nSo the answer is no.",
+        ),
+        (
+            "Were László Benedek and Leslie H. Martinson both film directors?",
+            "László Benedek was a Hungarian-born film director and Leslie H. Martinson was an American film director.\n"
+            "So the answer is yes.",
+        ),
+        (
+            "Lucium was confimed to be an impure sample of yttrium by an English chemist who became the president of what?",
+            "Lucium was confimed to be an impure sample of yttrium by William Crookes. William Crookes is Sir William "
+            "Crookes. Sir William Crookes became the president of the Society for Psychical Research.\n"
+            "So the answer is Society for Psychical Research.",
+        ),
+    ),
+    "2wiki": (
+        (
+            "Do both films The Falcon (Film) and Valentin The Good have the directors from the same country?",
+            "Valentin The Good is directed by Martin Frič. Martin Frič was a Czech film director. The Falcon (Film) is "
+            "directed by Vatroslav Mimica. Vatroslav Mimica is a Croatian film director. Czech is different from Croatia. "
+            "So the answer is no.",
+        ),
+        (
+            "What nationality is the director of film Wedding Night In Paradise (1950 Film)?",
+            "Wedding Night In Paradise (1950 film) is directed by Géza von Bolváry. Géza von Bolváry was a Hungarian "
+            "actor, screenwriter and film director. So the answer is Hungarian.",
+        ),
+        (
+            "Who is Rhescuporis I (Odrysian)'s paternal grandfather?",
+            "The father of Rhescuporis I (Odrysian) is Cotys III. The father of Cotys III is Raizdos. So the answer is "
+            "Raizdos.",
+        ),
+    ),
+    "strategyqa": (
+        (
+            "Do people take laxatives because they enjoy diarrhea?",
+            "Laxatives are substances that loosen stools and increase bowel movements. People take laxatives to treat "
+            "and/or prevent constipation. So the answer is No.",
+        ),
+        (
+            "Could Durian cause someone's stomach to feel unwell?",
+            "Durian has a pungent odor that many people describe as being similar to feet and onions. Unpleasant smells "
+            "can make people feel nauseous. So the answer is Yes.",
+        ),
+        (
+            "Did the swallow play a role in a famous film about King Arthur?",
+            "Monty Python and the Holy Grail was a famous film about King Arthur. In Monty Python and the Holy Grail, "
+            "swallows are mentioned several times. So the answer is Yes.",
+        ),
+    ),
+}
+
+
+def printed_examples(answer_type: AnswerType, shots: int, dataset: Literal["hotpotqa", "2wiki"]) -> str:
+    """Return the first `shots` examples of appendix F; for verdicts they are StrategyQA's."""
+    pool = _PRINTED["strategyqa" if answer_type == "yes_no" else dataset]
+    return "".join(
+        f"Question:{question}\nLet's think step by step.\n{reasoning}\n\n" for question, reasoning in pool[:shots]
     )
 
 
