@@ -162,6 +162,7 @@ def answer_node(
             "conclusion": instruction[:1].lower() + instruction[1:].removesuffix("."),
             "unknown": unknown_clause(options),
             "or_unknown": OR_UNKNOWN if options.unknown else "",
+            **asked.variables(branch["question"]),
             **values(branch, options),
         }
         open_book = branch["passages"] or not closed_book
@@ -181,15 +182,15 @@ def answer_node(
         )
 
     def candidate(branch: Branch, answer: str, reply: Reply[Any]) -> RAGState:
-        shown = [str(one.id) for one in reply.passages]
+        shown = [one for one in reply.passages if one.metadata.get("rank", 0) >= 0]  # below 0: no source
         made: Candidate = {
             "answer": answer,
             "reply": "\n".join(filter(None, [reply.earlier, reply.text])),
             "pool": name,
             "round": branch.get("round", round),
-            "rank": min((one.metadata.get("rank", 0) for one in reply.passages), default=0),
+            "rank": min((one.metadata.get("rank", 0) for one in shown), default=0),
             "sample": branch["sample"],
-            "passages": shown or branch.get("read", []),
+            "passages": [str(one.id) for one in shown] or branch.get("read", []),
         }
         between = [str(one.id) for one in branch["passages"]] if one_passage else []
         between += [str(branch["round"])] if "round" in branch else []
