@@ -192,6 +192,7 @@ def to_short_answer(state: BlendFilterState) -> Route:
 REASONING: dict[str, Any] = {
     "closed_book": "reason_closed",
     "reasoning": True,
+    "concludes": False,
     "values": reasoned,
 }
 """How a reasoning is asked for (section 3.4)."""

@@ -87,11 +87,18 @@ class Step(Form):
         return cls.model_construct(thought=thought, search=said if searches else "", finish="" if searches else said)
 
 
-class LastStep(Step):
+class LastStep(Form):
     """A thought and the answer: no search is left."""
 
-    search: Literal[""] = ""
+    search: ClassVar[str] = ""
+    thought: str = limited(600, default="")
     finish: str = limited(320, "The final answer, or Unknown.")
+
+    @classmethod
+    def from_text(cls, text: str) -> LastStep | None:
+        """Read a step; a search is no answer."""
+        step = Step.from_text(text)
+        return cls.model_construct(thought=step.thought, finish=step.finish) if step else None
 
 
 def _thought_in(text: str) -> str:
@@ -144,7 +151,7 @@ def observed(state: ReactState, options: ReactOptions) -> list[Document]:
     return [passage for one in found for passage in one] if is_plain(options) else by_query(found)
 
 
-def acting(state: ReactState, options: ReactOptions) -> Prompt[Step]:
+def acting(state: ReactState, options: ReactOptions) -> Prompt[Step | LastStep]:
     """Ask for the next thought and action, after everything observed so far."""
     hops, number, kind = state["hops"], len(state["hops"]) + 1, state["answer_type"]
     last, plain = is_last(state, options), is_plain(options)
@@ -177,7 +184,7 @@ def acting(state: ReactState, options: ReactOptions) -> Prompt[Step]:
 
 
 @model_node("answer", acting)
-def react(state: ReactState, reply: Reply[Step], options: ReactOptions) -> ReactState | RAGState:
+def react(state: ReactState, reply: Reply[Step | LastStep], options: ReactOptions) -> ReactState | RAGState:
     """Start the search that the reply asks for, or end with its answer."""
     hops, last = state["hops"], is_last(state, options)
     read_ids = [str(one.id) for one in reply.passages]

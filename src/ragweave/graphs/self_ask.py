@@ -15,7 +15,7 @@ answers itself (appendix C, after Yoran et al. 2023); the paper prints no prompt
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from langchain_core.documents import Document
@@ -45,8 +45,10 @@ class SelfAskOptions(Options):
 
     own_paper: ClassVar[Paper | Literal[""]] = "slimplm"
 
+    paper_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {"slimplm": {"rounds": 2}}
+
     rounds: int = Field(
-        3, ge=1, description="Most follow-ups; under SlimPLM's profile most calls of the chain (appendix B: three)."
+        3, ge=1, description="Most follow-ups; two in SlimPLM's tables, whose chain takes three calls (appendix B)."
     )
     second_look: bool = Field(True, description="Whether early answers are looked up, and Concat answers at the limit.")
     reader: bool = Field(True, description="Whether a call reads what is found (SlimPLM), or it is shown as it is.")
@@ -154,14 +156,9 @@ def is_before(options: SelfAskOptions) -> bool:
     return options.paper == "blendfilter"
 
 
-def most_follow_ups(options: SelfAskOptions) -> int:
-    """Return how many follow-ups may be asked; SlimPLM counts the calls of the chain, the last of which concludes."""
-    return options.rounds - (options.paper == "slimplm")
-
-
 def is_last(state: SelfAskState, options: SelfAskOptions) -> bool:
     """Say whether no more follow-ups may be asked."""
-    ended = state["must_conclude"] or len(state["hops"]) >= most_follow_ups(options)
+    ended = state["must_conclude"] or len(state["hops"]) >= options.rounds
     return ended or state["remaining_steps"] < LAST_STEPS
 
 
@@ -230,7 +227,7 @@ def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> S
     if asked:
         name = f"round_{len(hops)}"
         return {"hops": [*hops, {"name": name, "query": asked, "result": ""}], "queries": {name: asked}}
-    early = not state["must_conclude"] and len(hops) < most_follow_ups(options)
+    early = not state["must_conclude"] and len(hops) < options.rounds
     return end_chain(
         state,
         options,
