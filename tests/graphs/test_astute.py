@@ -76,7 +76,9 @@ def test_the_papers_prompts() -> None:
         "information is unclear or uncertain, explicitly state 'I don't know' to avoid any hallucinations.\n"
         f"Question: {ASK['question']}\nDocument:"
     )
-    assert texts["consolidate"].startswith("Consolidate information from both your own memorized documents and externally")
+    assert texts["consolidate"].startswith(
+        "Consolidate information from both your own memorized documents and externally"
+    )
     assert texts["consolidate"].endswith(
         f"Initial Context: {context}\nLast Context: {context}\nQuestion: {ASK['question']}\nNew Context:"
     )

@@ -123,10 +123,17 @@ def test_filters_of_a_callers_and_of_a_package() -> None:
 
 def test_a_proxys_draft_is_the_output_of_cxmi() -> None:
     options = {"rewrite": False, "queries": ("question",), "knowledge_filter": False, "fallback": False}
-    given = {"retriever": RecordingRetriever(documents=[BRIDGE, RIVER]), "filter": "cxmi", "scorer": Scorer(), **options}
+    given = {
+        "retriever": RecordingRetriever(documents=[BRIDGE, RIVER]),
+        "filter": "cxmi",
+        "scorer": Scorer(),
+        **options,
+    }
     for draft, kept in (("Ada Brenner", "Ada Brenner lived there."), ("I don't know.", "The river is wide.")):
         model = ScriptedModel(script={"draft": draft, "judge": "<Known(False)>", "answer": "Ada"})
-        *_, state = build_graph("adaptive", model=model, **given).stream({"question": ASK["question"]}, stream_mode="values")
+        *_, state = build_graph("adaptive", model=model, **given).stream(
+            {"question": ASK["question"]}, stream_mode="values"
+        )
         assert [one.page_content for one in state["passages"]] == [BUILT, kept]
 
 

@@ -46,7 +46,12 @@ class TestSure(MethodTests):
 def test_the_candidate_with_the_better_summary_answers() -> None:
     out, calls = run()
     assert out["answer"] == "Ada Brenner"
-    assert [sum(one.node == node for one in calls) for node in ("propose", "summarise", "verify", "rank")] == [1, 2, 2, 2]
+    assert [sum(one.node == node for one in calls) for node in ("propose", "summarise", "verify", "rank")] == [
+        1,
+        2,
+        2,
+        2,
+    ]
 
 
 def test_validity_breaks_a_tie_of_preferences() -> None:
@@ -84,7 +89,9 @@ def test_the_released_codes_prompts() -> None:
         f"should not exceed 3 words for each candidate.\n\n{passage}\n\nQuestion:\n{ASK['question']}\n\nAnswer: "
     )
     assert texts["summarise"].startswith(f"{passage}\n\nYour job is to act as a professional writer.")
-    assert texts["summarise"].endswith("\nChoices:(a) Karl Oster (b) Ada Brenner\nPrediction:(b) Ada Brenner\nPassage: ")
+    assert texts["summarise"].endswith(
+        "\nChoices:(a) Karl Oster (b) Ada Brenner\nPrediction:(b) Ada Brenner\nPassage: "
+    )
     assert texts["verify"] == (
         f"Question:\n{ASK['question']}\n\nPrediction:\nAda Brenner\n\nPassage:\nShe built it.\n\nDoes the passage correctly "
         "support the prediction? Choices: [True, False]. Answer:"

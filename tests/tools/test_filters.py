@@ -116,7 +116,9 @@ def test_any_object_with_scores_is_a_filter() -> None:
 def test_lines_and_spans() -> None:
     assert generator_task("Who?") == "Given the ['context', 'question'], predict the answer to the question."
     assert filter_task("Who?") == "Given the ['question', 'context'], predict the most helpful sentence in the context."
-    assert generator_task(CLAIM, context=False).startswith("Given the ['claim'], predict the judgement to the claim.('SUPP")
+    assert generator_task(CLAIM, context=False).startswith(
+        "Given the ['claim'], predict the judgement to the claim.('SUPP"
+    )
     assert only_verdicts(["Yes", "refutes"])
     assert not only_verdicts(["Yes", "Ada"])
     assert not only_verdicts([])

@@ -29,7 +29,7 @@ from ragweave.nodes.expand import expanded
 from ragweave.nodes.knowledge_filter import PROMPTS as FILTER_PROMPTS
 from ragweave.nodes.knowledge_filter import FilterState, check, choose, collect, filter_branches, to_choice, topic
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import OURS, STYLES, Paper
+from ragweave.nodes.papers import Paper, show_of
 from ragweave.nodes.retrieve import Route, join, retrieve_node, search_branches
 from ragweave.nodes.vote import vote_node
 from ragweave.state import AnswerType, RAGState, merge, note, ranked
@@ -96,11 +96,6 @@ PROMPTS = {
 }
 
 
-def show(options: Options) -> Any:
-    """Return how prompts show knowledge: as passages, or as the paper prints it."""
-    return STYLES.get(options.paper, OURS).show
-
-
 def examples_shown(answer_type: AnswerType, options: BlendFilterOptions) -> str:
     """Return the examples of a reasoning prompt."""
     if options.paper == "blendfilter":
@@ -124,7 +119,7 @@ def reasoning_over(state: BlendFilterState, options: BlendFilterOptions) -> Prom
         "examples": examples_shown(state["answer_type"], options),
     }
     name = "reason" if found else "reason_closed"
-    return Prompt(name, values, found, show(options), max_tokens=REASONING_TOKENS, task="reason")
+    return Prompt(name, values, found, show_of(options.paper), max_tokens=REASONING_TOKENS, task="reason")
 
 
 @model_node("answer", reasoning_over)
