@@ -13,6 +13,7 @@ import re
 
 from ragweave.state import UNKNOWN, AnswerType
 from ragweave.tools.models.replies import without_thoughts
+from ragweave.tools.text.sentences import split_sentences
 
 MOST = 20_000
 """Characters of a reply that are read: half from its start, half from its end."""
@@ -20,7 +21,6 @@ MOST = 20_000
 
 _FENCE = re.compile(r"^[ \t]*```[^\n]*$", re.M)
 _AROUND = " \t\r\n*_`\"'“”‘’"
-_SENTENCE = re.compile(r"(?<=[^\W\d_]{2}[.!?])\s+(?=[A-Z])")
 _ANSWER = re.compile(
     r"\b(?:so|thus|hence|therefore),? (?:the |my )?(?:final |correct |short )?answer(?: is|:)\s*:?"
     r"|(?:^|(?<=[.!?,;:] ))[\W_]{0,12}(?:the |my )?(?:final |correct |short )?(?:answer|judgement)"
@@ -114,9 +114,9 @@ def answer(reply: str, kind: AnswerType = "short", *, reasoning: bool = False) -
     line = next((one for one in said.splitlines() if re.search(r"\w", one)), "")
     if kind == "yes_no":
         return _verdict(line, said)
-    if reasoning and not at and len(_SENTENCE.split(text.replace("\n", " "))) > 1 and len(line.split()) > 4:
+    if reasoning and not at and len(split_sentences(text.replace("\n", " "))) > 1 and len(line.split()) > 4:
         return UNKNOWN
-    short = bare(_SENTENCE.split(line)[0] if at else line)
+    short = bare(split_sentences(line)[0].text if at and line else line)
     return UNKNOWN if not short or is_unknown(short if at else text) else short
 
 
