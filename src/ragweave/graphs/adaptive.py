@@ -17,7 +17,7 @@ from pydantic import Field
 
 from ragweave.graphs import blendfilter, filco, slimplm
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, draft_shown, one_by_one
+from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, one_by_one
 from ragweave.nodes.ask import Node, Parts
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.proxy import ProxyState
@@ -40,7 +40,7 @@ class AdaptiveOptions(blendfilter.BlendFilterOptions, slimplm.BudgetOptions, fil
     own_paper: ClassVar[Paper | Literal[""]] = ""
 
     union: Literal["interleave", "by_query"] = Field("interleave", description="How the queries' passages join.")
-    top: Literal["auto"] | int | None = Field(None, description="Most segments kept; none: no limit.")
+    top: filco.Top = Field(None, description="Most segments kept; none: no limit.")
     answer: Literal["concat", "reason", "reference", "generate"] = Field(
         "concat",
         description="How the answer is asked for: Concat, BlendFilter's two turns, SlimPLM's or FILCO's prompt.",
@@ -95,7 +95,7 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     texts = sum(one != "question" for one in o.queries) + o.hops - 1 + o.knowledge_filter
     sets = len(o.queries) + (o.max_rewrites + o.max_claims) * o.rewrite
     asked = (1 + (o.answer == "reason") + o.question_judge + o.fallback * o.k * sets) * o.samples
-    return least + o.samples, most + texts + 2 * sets * o.knowledge_filter + (o.filter == "llm") + asked
+    return least + o.samples, most + texts + 2 * sets * o.knowledge_filter + filco.scores_by_model(o) + asked
 
 
 @method(
@@ -114,12 +114,14 @@ def adaptive(graph: Graph, parts: Parts) -> None:
     slimplm.add_proxy(graph, parts, given="augment")
     blendfilter.add_blending(graph, parts)
     graph.add_node("trim", slimplm.trim)
-    graph.add_node("filter_context", filco.filters(parts.context_filter))
+    graph.add_node("filter_context", filco.filter_node(parts))
     graph.add_node("choose_sentences", filco.choose_sentences(parts))
     graph.add_node("filtered", join)
     graph.add_node("answer", styled_answer_node(parts))
     graph.add_node("reasoned", join)
-    graph.add_node("short_answer", answer_node(parts, "short_answer", "short_answer", round=2, values=draft_shown))
+    graph.add_node(
+        "short_answer", answer_node(parts, "short_answer", "short_answer", round=2, values=blendfilter.last_turn)
+    )
     graph.add_node(
         "answer_vote", vote_node("direct", "answer", "short_answer", reader="short_answer", continues=falls_back)
     )

@@ -6,8 +6,9 @@ searched as it is, after a reasoning over what it found (external) and after a p
 model's memory (internal); of each query's set a dialogue of two turns keeps what is relevant to the
 question; a reasoning over the union is read by a turn of its own.
 
-Where we differ: a text that says nothing but that it does not know adds no query. Ids count from 1,
-not 0, but in the paper's words. Examples and wording are ours; `NAME@blendfilter` is printed in appendix F.
+Where we differ: a text that says nothing but that it does not know adds no query, but in the paper's
+words. Ids count from 1, not 0, but there. Examples and wording are ours; `NAME@blendfilter` and its examples
+are printed in appendix F, but for the examples' knowledge.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import REASON, ShotOptions, examples, reasoned
-from ragweave.nodes.answer import answer_node, draft_branches, draft_shown, each_sample
+from ragweave.nodes.answer import Branch, answer_node, draft_branches, draft_shown, each_sample
 from ragweave.nodes.ask import PASSAGE_TOKENS, REASONING_TOKENS, Parts, Prompt, Reply, model_node
 from ragweave.nodes.expand import expanded
 from ragweave.nodes.knowledge_filter import PROMPTS as FILTER_PROMPTS
@@ -58,21 +59,32 @@ class BlendFilterState(FilterState, total=False):
 _RECALL = (
     "Write a short passage that answers the question in detail, from what you know.\nQuestion: {question}\nPassage:"
 )
+_P_RECALL = "Please write a passage to answer the question.\nQuestion:{question}\nPassage:"
 _EXTRACT = (
     "Question: {question}\nReasoning: {draft}\n\nGive the final answer that this reasoning arrives at. {instruction}"
 )
-_PRINTED_EXTRACT = "Question: {question}\nLet's think step by step.\n{draft}\n\nAnswer the following question based on the given context. {instruction}\nQuestion: {question}"
+_P_EXTRACT = (
+    "Answer the following question based on the given context{how}\nContext:{draft}\nQuestion:{question}\nAnswer:"
+)
 PROMPTS = {
     **REASON,
     "internal": ChatPromptTemplate([("human", _RECALL)]),
+    "internal@blendfilter": ChatPromptTemplate([("human", _P_RECALL)]),
     "short_answer": ChatPromptTemplate([("human", _EXTRACT)]),
-    "short_answer@blendfilter": ChatPromptTemplate([("human", _PRINTED_EXTRACT)]),
+    "short_answer@blendfilter": ChatPromptTemplate([("human", _P_EXTRACT)]),
 }
 
 
 def show(options: Options) -> Any:
     """Return how prompts show knowledge: as passages, or as the paper prints it."""
     return STYLES.get(options.paper, OURS).show
+
+
+def last_turn(branch: Branch, options: Options) -> dict[str, Any]:
+    """Return the values of the turn that reads the answer off a reasoning."""
+    verdict = ". The final answer to a question should always be either Yes or No, and NOTHING ELSE."
+    how = {"short": " with one or few words.", "yes_no": verdict, "long": "."}
+    return {**draft_shown(branch, options), "how": how[branch["answer_type"]]}
 
 
 def reasoning_over(state: BlendFilterState, options: BlendFilterOptions) -> Prompt[Any]:
@@ -110,6 +122,11 @@ def one_round(state: RAGState) -> bool:
     return state.get("route") == "one"
 
 
+def widened(state: BlendFilterState, name: str, options: BlendFilterOptions) -> str:
+    """Return the question after what a model wrote."""
+    return expanded(state["question"], state["augmented"][name], verbatim=options.paper == "blendfilter")
+
+
 def blend(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> BlendFilterState:
     """Put each text before the question (section 3.2); a text that says nothing adds no query."""
     if state["given"]:
@@ -120,7 +137,7 @@ def blend(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> Blen
     empty = []
     for name in ("external",) if state["hop"] > 1 else ("external", "internal"):
         if name in state["augmented"]:
-            query = expanded(question, state["augmented"][name])
+            query = widened(state, name, runtime.context)
             if query == question:
                 empty.append(name)
                 query = queries.get(name, query)
@@ -148,16 +165,14 @@ def to_augmentation(state: BlendFilterState, runtime: Runtime[BlendFilterOptions
     return [*asked, *(["topic"] if o.knowledge_filter and found and not strategyqa else [])] or "nothing to ask"
 
 
-def to_blended_search(state: BlendFilterState) -> Route:
+def to_blended_search(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> Route:
     """Route: a search for each new query."""
     written = ("external",) if state["hop"] > 1 else ("external", "internal")
+    names = [name for name in written if name in state["queries"]]
     new = {
         name: state["queries"][name]
-        for name in written
-        if name in state["queries"]
-        and (
-            name not in state["retrieved"] or expanded(state["question"], state["augmented"][name]) != state["question"]
-        )
+        for name in names
+        if name not in state["retrieved"] or widened(state, name, runtime.context) != state["question"]
     }
     return search_branches(new, "search") or "nothing new"
 
@@ -177,6 +192,7 @@ def to_short_answer(state: BlendFilterState) -> Route:
 REASONING: dict[str, Any] = {
     "closed_book": "reason_closed",
     "reasoning": True,
+    "concludes": False,
     "values": reasoned,
 }
 """How a reasoning is asked for (section 3.4)."""
@@ -227,7 +243,7 @@ def blendfilter(graph: Graph, parts: Parts) -> None:
     add_blending(graph, parts)
     graph.add_node("reason", answer_node(parts, "reason", "reason", **REASONING))
     graph.add_node("reasoned", join)
-    graph.add_node("short_answer", answer_node(parts, "short_answer", "short_answer", round=1, values=draft_shown))
+    graph.add_node("short_answer", answer_node(parts, "short_answer", "short_answer", round=1, values=last_turn))
     graph.add_node("vote", vote_node("reason", "short_answer", reader="short_answer"))
     graph.add_conditional_edges("begin", to_first_search, {"each query": "retrieve", "nothing to search": "augment"})
     graph.add_conditional_edges("collect", each_sample("reason"), {"each sample": "reason"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.exceptions import ModelError
@@ -20,12 +20,13 @@ from ragweave.nodes.ask import Parts, Retriever
 from ragweave.nodes.begin import begin_node
 from ragweave.nodes.options import with_defaults
 from ragweave.state import RAGInput, RAGOutput
-from ragweave.tools.filters.scored import ContextFilter
+from ragweave.tools.filters import FILTERS, ContextFilter, FilterKind, FilterName, filter_of
 from ragweave.tools.models.errors import is_transient
 from ragweave.tools.models.roles import ChatModel, Models, trained_role
-from ragweave.tools.models.specs import chat_model
+from ragweave.tools.models.specs import chat_model, is_part_spec
 from ragweave.tools.scorers.judge import ScoredJudge
 from ragweave.tools.scorers.specs import LogprobScorer
+from ragweave.trained.filter import trained_filter
 
 MAX_CONCURRENCY = 1024
 """Branches at once, unless the caller's config says less; LangGraph alone runs 6 on two cores."""
@@ -48,7 +49,7 @@ def build_graph(
     judge: str | ChatModel | None = None,
     rewriter: str | ChatModel | None = None,
     filter_model: str | ChatModel | None = None,
-    filter: str | ContextFilter | None = None,  # noqa: A002 - the paper's word
+    filter: str | FilterKind | ContextFilter | None = None,  # noqa: A002 - the paper's word
     scorer: LogprobScorer | None = None,
     judge_scorer: LogprobScorer | None = None,
     embeddings: Embeddings | None = None,
@@ -73,8 +74,8 @@ def build_graph(
         judge: The model that gives verdicts, or a trained judge's folder; None: `proxy`.
         rewriter: The model that writes queries, or a trained rewriter's folder; None: `proxy`.
         filter_model: The model that names what helps; None: `model`.
-        filter: The context filter of `filco` and `adaptive`: a name, a trained filter's folder, or any
-            `ContextFilter`.
+        filter: The context filter of `filco` and `adaptive`: a name (`FILTERS`, or llm), a trained filter's
+            folder, or an object with `scores` (`ContextFilter`).
         scorer: What scores outputs for `filter="cxmi"`; None: the answering model, if it can.
         judge_scorer: What reads the judge by log-probabilities, in the place of `judge`; None: its text is read.
         embeddings: What finds the nearest training questions of `skr_knn`.
@@ -97,8 +98,9 @@ def build_graph(
         'answered'
     """
     chosen = name if isinstance(name, Method) else METHODS.named(name)
+    named = isinstance(filter, str) and filter in get_args(FilterName)
     if filter is not None:
-        options["filter"] = filter if isinstance(filter, str) else "own"
+        options["filter"] = filter if named else "own"
     _check_options(chosen, options)
     if second_retriever is not None and not chosen.second_search:
         raise UsageError(f"{chosen.name} never searches again: leave out second_retriever")
@@ -113,7 +115,7 @@ def build_graph(
         prompts=_with_own(chosen, prompts or {}),
         retriever=_checked_retriever(retriever),
         second_retriever=_checked_retriever(second_retriever) or retriever,
-        context_filter=None if isinstance(filter, str) else filter,
+        context_filter=None if filter is None or named else _own_filter(filter),
         scorer=scorer,
         embeddings=embeddings,
     )
@@ -146,6 +148,12 @@ def models_of(model: str | ChatModel, **small: str | ChatModel | None) -> Models
 
 _TRAINED_ROLES = {"answer": "generator", "judge": "judge", "rewrite": "rewriter"}
 """What a trained component must have been trained as, by the role that it is given for."""
+
+
+def _own_filter(given: str | FilterKind | ContextFilter) -> FilterKind:
+    if not isinstance(given, str):
+        return filter_of(given)
+    return trained_filter(given) if is_part_spec(given) else FILTERS.named(given)
 
 
 def _check_options(method: Method, options: Mapping[str, Any]) -> None:

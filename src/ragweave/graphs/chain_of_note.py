@@ -22,7 +22,7 @@ from pydantic import Field, create_model
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
-from ragweave.nodes.answer import UNKNOWN_CLAUSE, Branch, answer_branches, answer_node
+from ragweave.nodes.answer import Branch, answer_branches, answer_node, unknown_clause
 from ragweave.nodes.ask import SHORT_TOKENS, Parts
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.options import Options
@@ -131,14 +131,10 @@ PROMPTS = {
 
 def otherwise(_branch: Branch, options: ChainOfNoteOptions) -> dict[str, Any]:
     """Return what the prompt says to do if no passage helps."""
-    said = [" If no passage helps, answer from what you know."] if options.own_knowledge else []
-    if options.unknown:
-        clause = UNKNOWN_CLAUSE if options.own_knowledge else _ONLY
-        said.append(f" {clause}")
-    return {"otherwise": "".join(said)}
-
-
-_ONLY = "If the passages don't answer the question, just say Unknown."
+    own = "If no passage helps, answer from what you know." if options.own_knowledge else ""
+    only = "If the passages don't answer the question, just say Unknown." if options.unknown else ""
+    clause = unknown_clause(options) if options.own_knowledge else only
+    return {"otherwise": "".join(f" {one}" for one in (own, clause) if one)}
 
 
 def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:

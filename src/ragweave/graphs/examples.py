@@ -8,6 +8,7 @@ et al. 2023, ITER-RETGEN).
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from langchain_core.prompts import ChatPromptTemplate
@@ -27,7 +28,7 @@ class ShotOptions(Options):
     shots: int = Field(
         0, ge=0, le=3, description="Examples in the prompt; BlendFilter's tables show three (appendix D.0.1)."
     )
-    shots_of: Literal["hotpotqa", "2wiki"] = Field(
+    examples: Literal["hotpotqa", "2wiki"] = Field(
         "hotpotqa", description="Whose examples BlendFilter's profile shows; Yes/No questions get StrategyQA's."
     )
 
@@ -214,15 +215,15 @@ def examples(kind: AnswerType, options: ShotOptions, *, knowledge: bool = True, 
     shown = knowledge or not paper
     return "".join(
         f"{_written(one, _LAYOUTS[paper], knowledge=shown, reasoning=reasoning)}\n\n"
-        for one in _pool(kind, paper, options.shots_of)[: options.shots]
+        for one in _pool(kind, paper, options.examples)[: options.shots]
     )
 
 
-def _pool(kind: AnswerType, paper: str, shots_of: str) -> tuple[Example, ...]:
+def _pool(kind: AnswerType, paper: str, data_set: str) -> tuple[Example, ...]:
     if paper == "slimplm":
         return _MUSIQUE
     if paper == "blendfilter":
-        return _STRATEGYQA if kind == "yes_no" else _2WIKI if shots_of == "2wiki" else _HOTPOTQA
+        return _STRATEGYQA if kind == "yes_no" else _2WIKI if data_set == "2wiki" else _HOTPOTQA
     return _YES_NO if kind == "yes_no" else _MULTI_HOP
 
 
@@ -450,3 +451,19 @@ Action 3: Finish[1934]
 
 """
 """ReAct's transcripts."""
+
+
+def action_turns(cue: str) -> list[tuple[str, str]]:
+    """Return ReAct's transcripts as a conversation, each step asked for by a cue and replied to.
+
+    In one text before the question, small chat models go on with one of them.
+    """
+    turns = []
+    for transcript in ACTIONS.strip().split("\n\n"):
+        shown, *steps = re.split(r"\n(?=Thought \d)", transcript)
+        question = shown.removeprefix("Question: ")
+        for number, step in enumerate(steps, start=1):
+            said, _, seen = step.partition("\nObservation")
+            turns += [("human", f"{shown}\n{cue.format(number=number, question=question)}"), ("ai", said)]
+            shown = f"Observation{seen}"
+    return turns

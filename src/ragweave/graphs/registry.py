@@ -31,6 +31,8 @@ _NAMES = (
     "ircot",
     "chain_of_note",
     "crag",
+    "sure",
+    "astute",
     "uncertainty_gate",
     "adaptive_rag",
 )

@@ -107,6 +107,7 @@ def answer_node(
     round: int = 0,  # noqa: A002 - the candidates' word
     one_passage: bool = False,
     reasoning: bool = False,
+    concludes: bool = True,
     style: Style = OURS,
     values: Callable[[Branch, Any], Mapping[str, Any]] = lambda _branch, _options: {},
     named: Callable[[str, Any], str] = lambda name, _options: name,
@@ -127,6 +128,7 @@ def answer_node(
         round: The method's round, from 0; a vote counts the candidates of the latest one.
         one_passage: Whether each branch has a passage of its own.
         reasoning: Whether the reply reasons first and ends in "So the answer is …".
+        concludes: Whether a reasoning must conclude; not if a node of its own reads the answer off it.
         style: How answers are asked for, if no paper's profile is on.
         values: More variables of the prompt.
         named: Returns, for the options, the prompt's name, such as the one with examples.
@@ -147,8 +149,8 @@ def answer_node(
 
     def read_text(text: str, branch: Branch, options: Options) -> str:
         kind = read_as(branch, options)
-        concludes = reasoning and (kind != "long" or options.wording == "many")
-        said = read_reply(text, kind) if read_reply else read.answer(text, kind, reasoning=concludes)
+        by_mark = reasoning and (kind != "long" or options.wording == "many")
+        said = read_reply(text, kind) if read_reply else read.answer(text, kind, reasoning=by_mark)
         seen = [branch["question"], *(f"{title_of(one)} {one.page_content}" for one in branch["passages"])]
         return UNKNOWN if copies and read.copied(said, copies, " ".join(seen)) else said
 
@@ -162,6 +164,7 @@ def answer_node(
             "conclusion": instruction[:1].lower() + instruction[1:].removesuffix("."),
             "unknown": unknown_clause(options),
             "or_unknown": OR_UNKNOWN if options.unknown else "",
+            **asked.variables(branch["question"]),
             **values(branch, options),
         }
         open_book = branch["passages"] or not closed_book
@@ -176,20 +179,20 @@ def answer_node(
             task="reason" if reasoning else "extract" if branch.get("draft") else "answer",
             settings=options.sampling,
             is_answered=lambda reply: (
-                not reasoning or read_text(reply.text, branch, options) != UNKNOWN or read.is_unknown(reply.text)
+                not (reasoning and concludes) or read_text(reply.text, branch, options) != UNKNOWN or read.is_unknown(reply.text)
             ),
         )
 
     def candidate(branch: Branch, answer: str, reply: Reply[Any]) -> RAGState:
-        shown = [str(one.id) for one in reply.passages]
+        shown = [one for one in reply.passages if one.metadata.get("rank", 0) >= 0]  # below 0: no source
         made: Candidate = {
             "answer": answer,
             "reply": "\n".join(filter(None, [reply.earlier, reply.text])),
             "pool": name,
             "round": branch.get("round", round),
-            "rank": min((one.metadata.get("rank", 0) for one in reply.passages), default=0),
+            "rank": min((one.metadata.get("rank", 0) for one in shown), default=0),
             "sample": branch["sample"],
-            "passages": shown or branch.get("read", []),
+            "passages": [str(one.id) for one in shown] or branch.get("read", []),
         }
         between = [str(one.id) for one in branch["passages"]] if one_passage else []
         between += [str(branch["round"])] if "round" in branch else []

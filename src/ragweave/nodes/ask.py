@@ -35,7 +35,7 @@ from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, lowest_ranked, no_usage, note, running
 from ragweave.tools.bindings import unbound
-from ragweave.tools.filters.scored import ContextFilter
+from ragweave.tools.filters import FilterKind
 from ragweave.tools.models import calls, replies
 from ragweave.tools.models.roles import Models, Role
 from ragweave.tools.models.tasks import KEY, TaskName, task_passages
@@ -72,8 +72,8 @@ class Parts:
     retriever: Retriever | None = None
     second_retriever: Retriever | None = None
     """Where CRAG searches again."""
-    context_filter: ContextFilter | None = None
-    """The caller's filter object (FILCO)."""
+    context_filter: FilterKind | None = None
+    """The caller's own context filter (FILCO)."""
     scorer: LogprobScorer | None = None
     """Scores outputs for CXMI."""
     embeddings: Embeddings | None = None

@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ragweave.nodes import read
+from ragweave.state import UNKNOWN
 
 
 class Form(BaseModel):
@@ -58,15 +59,21 @@ class YesNo(Form):
 
     answer: Literal["Yes", "No", "Unknown"]
 
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """Read the word, or FEVER's SUPPORTS or REFUTES."""
+        said = read.answer(text, "yes_no")
+        return super().from_text(text) or (cls.model_validate({"answer": said}) if said != UNKNOWN else None)
+
 
 class Ids(Form):
     """The numbers of passages."""
 
     ids: list[int]
 
-    def pick(self, passages: Sequence[Document], first: int = 1) -> list[Document]:
-        """Return the passages named, each once and in their order; they are numbered from `first`."""
-        places = sorted({number - first for number in self.ids})
+    def pick(self, passages: Sequence[Document], first: int = 1, most: int | None = None) -> list[Document]:
+        """Return the passages named, or the first `most` of them, in their order; they are numbered from `first`."""
+        places = sorted(number - first for number in [*dict.fromkeys(self.ids)][:most])
         return [passages[at] for at in places if 0 <= at < len(passages)]
 
 

@@ -8,7 +8,7 @@ those of a method's own steps in the method's file.
 Sources: BlendFilter, sections 4.1 and 4.7, appendices C, D and F; SlimPLM, section 4.3, tables 6, 9
 and 10, appendices A and B, and its released code; FILCO, section 4.1 and released code; Liu et al. 2024,
 sections 3.1 and 4; IRCoT, sections 3.1 and 4.1 and the released configurations; Chain-of-Note (version 2),
-appendices A.4 and A.5; SuRe and DOS RAG, released code.
+appendices A.4 and A.5; SuRe and DOS RAG, released code; CRAG, section 5 and appendix B.2; Astute RAG, section 5.1.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.state import AnswerType
+from ragweave.tools.filters import generator_task, question_line
 from ragweave.tools.text.untrusted import render_lines, render_passages, title_of, untrusted
 
-Paper = Literal["blendfilter", "slimplm", "filco", "post_fusion", "ircot", "chain_of_note", "sure", "dos_rag"]
+Paper = Literal[
+    "blendfilter", "slimplm", "filco", "post_fusion", "ircot", "chain_of_note", "sure", "dos_rag", "crag", "astute"
+]
 
 _PLAIN = {"ask_again": False, "second_look": False, "constrain": False}
 """What no paper has, switched off."""
@@ -54,6 +57,15 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "chain_of_note": {**_PLAIN, "k": 5, "unknown": False, "sample_temperature": 0.0},
     "sure": {**_PLAIN, "k": 10, "unknown": False, "sample_temperature": 0.0},
     "dos_rag": {**_PLAIN, "unknown": False, "sample_temperature": 0.0},
+    "crag": {**_PLAIN, "k": 10, "strips": 5, "unknown": False, "sample_temperature": 0.0},
+    "astute": {
+        **_PLAIN,
+        "k": 10,
+        "own_passages": 1,
+        "iterations": 1,
+        "unknown": False,
+        "sample_temperature": 0.0,
+    },
 }
 """Options by the paper whose tables they hold for; a method takes those that it has."""
 
@@ -78,6 +90,8 @@ class Style:
     """Writes the passages."""
     one_length: bool = False
     """Whether answers of every type may be as long as `reply_tokens` allows."""
+    variables: Callable[[str], Mapping[str, str]] = lambda _question: {}
+    """More variables of the paper's prompts, by the question."""
 
 
 def knowledge_lines(passages: Sequence[Document]) -> str:
@@ -91,13 +105,22 @@ def reference_text(passages: Sequence[Document]) -> str:
 
 
 def context_text(passages: Sequence[Document]) -> str:
-    """Write passages as FILCO's `context:` line shows them: one after the other, on one line."""
+    """Write passages on FILCO's `context:` line, one after the other, with their titles."""
     return " ".join(_titled(one, ": ", _line(one)) for one in passages)
 
 
 def bare_texts(passages: Sequence[Document]) -> str:
-    """Write passages as SlimPLM's released code does: the texts alone, a line each."""
+    """Write passages as SlimPLM's and FILCO's released code show them: the texts alone, a line each."""
     return "\n".join(map(_line, passages))
+
+
+def filco_lines(question: str) -> dict[str, str]:
+    """Return the variables of FILCO's prompts: the generator's instruction and the question's line."""
+    return {
+        "task": generator_task(question),
+        "closed_task": generator_task(question, context=False),
+        "asked": question_line(question),
+    }
 
 
 def search_results(passages: Sequence[Document]) -> str:
@@ -151,7 +174,7 @@ STYLES: Mapping[str, Style] = {
         show=bare_texts,
         one_length=True,
     ),
-    "filco": Style(show=context_text, one_length=True),
+    "filco": Style(show=bare_texts, one_length=True, variables=filco_lines),
     "post_fusion": OURS,
     "ircot": Style(show=wikipedia_pages),
     "chain_of_note": OURS,
@@ -186,8 +209,8 @@ PROMPTS: Mapping[str, ChatPromptTemplate] = {
     "cot_passages@slimplm": ChatPromptTemplate(
         [("system", _REFERENCE), ("human", f"{_REFERRED} think step by step to answer the question")]
     ),
-    "direct@filco": ChatPromptTemplate([("human", "question: {question}")]),
-    "direct_passages@filco": ChatPromptTemplate([("human", "context: {passages}\nquestion: {question}")]),
+    "direct@filco": ChatPromptTemplate([("human", "{closed_task}\n\n{asked}")]),
+    "direct_passages@filco": ChatPromptTemplate([("human", "{task}\n\ncontext: {passages}\n{asked}")]),
     "cot_passages@ircot": ChatPromptTemplate(
         [
             ("human", f"{SALT_ROAD}{BY_STEPS}{LIES}\nA:"),

@@ -23,13 +23,14 @@ _AROUND = " \t\r\n*_`\"'“”‘’"
 _SENTENCE = re.compile(r"(?<=[^\W\d_]{2}[.!?])\s+(?=[A-Z])")
 _ANSWER = re.compile(
     r"\b(?:so|thus|hence|therefore),? (?:the |my )?(?:final |correct |short )?answer(?: is|:)\s*:?"
-    r"|(?:^|(?<=[.!?,;:] ))[\W_]{0,12}(?:the |my )?(?:final |correct |short )?answer"
+    r"|(?:^|(?<=[.!?,;:] ))[\W_]{0,12}(?:the |my )?(?:final |correct |short )?(?:answer|judgement)"
     r"(?: to (?:the|this|your) question[^\n]{0,300}?)?[*_ ]*(?: is\b|:)\s*:?"
     r"|<answer>|\\boxed\{",
     re.I | re.M,
 )
 """What introduces an answer."""
 _LABEL = re.compile(r"\A[\W_]{0,12}(?:the |my )?(?:final |short )?answer[*_ ]*:\s*|</?answer>", re.I)
+_VERDICT = r"(yes|no|true|false|supports|refutes)\b"
 _BEHIND = re.compile(r"</answer>.*|\}\s*\Z", re.S | re.I)
 _WORDS = frozenset(
     ["unknown", "unkown", "n/a", "not applicable", "unanswerable", "undetermined", "unspecified", "unclear", "no answer", "no idea", "idk", "not mentioned", "not stated", "not specified", "not known", "none mentioned", "none", "not found in context", "don't know", "insufficient information", "i don't know", "i do not know", "unbekannt", "inconnu", "desconocido", "sconosciuto", "desconhecido", "onbekend", "неизвестно", "不明", "未知", "不知道", "わからない", "알 수 없음", "未提及", "无法确定"]
@@ -75,8 +76,8 @@ def bare(text: str) -> str:
 
 def is_unknown(reply: str) -> bool:
     """Say whether a reply declines to answer: by the word, or by its first sentence."""
-    text = re.sub(r"</?\w[^<>]{0,30}>|[*_`#>|]", " ", plain(reply)).casefold().strip()
-    text = text[_last_mark(text) :]
+    text = plain(reply)
+    text = re.sub(r"</?\w[^<>]{0,30}>|[*_`#>|]", " ", text[_last_mark(text) :]).casefold().strip()
     if not re.search(r"\w", text) or text.strip(" \t\r\n\"'“”‘’.,:;!?…()[]{}<>-–—。") in _WORDS:
         return True
     first = re.split(r"(?<=[.!?])\s+|\n|。", text.strip(), maxsplit=1)[0]
@@ -120,9 +121,9 @@ def answer(reply: str, kind: AnswerType = "short", *, reasoning: bool = False) -
 
 
 def _verdict(line: str, said: str) -> str:
-    word = re.match(r"\W*(yes|no|true|false)\b", line, re.I)
-    word = word or re.search(r"(?:^|[.\n])\W*(?:so,? )?(yes|no|true|false)\b[^.\n]*\W*\Z", said, re.I)
-    return UNKNOWN if word is None else "Yes" if word[1].lower() in ("yes", "true") else "No"
+    word = re.match(rf"\W*{_VERDICT}", line, re.I)
+    word = word or re.search(rf"(?:^|[.\n])\W*(?:so,? )?{_VERDICT}[^.\n]*\W*\Z", said, re.I)
+    return UNKNOWN if word is None else "Yes" if word[1].lower() in ("yes", "true", "supports") else "No"
 
 
 def _json_answer(text: str) -> str:
@@ -157,7 +158,7 @@ _LABELLED_IDS = re.compile(
 
 
 def ids(reply: str, first: int, last: int) -> list[int] | None:
-    """Return the numbers from `first` to `last` that a reply names; [] for none; None: neither.
+    """Return the numbers from `first` to `last` that a reply names, in its order; [] for none; None: neither.
 
     They are on its last line that holds nothing else, or after a label. A reply that counts from 0 or
     1 where the prompt did not is read the way it counts.
@@ -169,13 +170,13 @@ def ids(reply: str, first: int, last: int) -> list[int] | None:
     ]
     named = " ".join(listed[-1:] or _LABELLED_IDS.findall(text))
     named = re.sub(r"(\d{1,3}) ?[-–] ?(\d{1,3})", lambda ends: _range(int(ends[1]), min(int(ends[2]), last + 1)), named)
-    numbers = {int(one) for one in re.findall(r"\d{1,4}", named)}
+    numbers = list(dict.fromkeys(map(int, re.findall(r"\d{1,4}", named))))
     base = first
     if first == 1 and 0 in numbers and last not in numbers:
         base = 0
     if first == 0 and last + 1 in numbers and 0 not in numbers:
         base = 1
-    found = sorted(one - base + first for one in numbers if 0 <= one - base <= last - first)
+    found = [one - base + first for one in numbers if 0 <= one - base <= last - first]
     if found:
         return found
     if re.search(r"\b(?:none|nothing|no (?:relevant|such))\b|\A\W*no\b", text, re.I):
@@ -193,11 +194,16 @@ _ITEM = re.compile(
 )
 
 
-def items(reply: str) -> list[str]:
-    """Return the items of a list, marked (a), 1. or -, else a line each."""
+def listed(reply: str) -> list[str]:
+    """Return what stands behind each mark of a list, (a), 1. or -, else each line that is no heading."""
     text = plain(reply)
     parts = _ITEM.split(text)[1:] or [one for one in text.splitlines() if not one.rstrip("*_ ").endswith(":")]
-    return list(dict.fromkeys(one for part in parts if (one := answer(part.strip(" ,;\n"))) != UNKNOWN))
+    return [one for part in parts if (one := part.strip(" ,;\n"))]
+
+
+def items(reply: str) -> list[str]:
+    """Return the items of a list as short answers, each once."""
+    return list(dict.fromkeys(one for part in listed(reply) if (one := answer(part)) != UNKNOWN))
 
 
 def phrase(reply: str, *leads: str) -> str:

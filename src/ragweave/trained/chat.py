@@ -14,12 +14,13 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UsageError
+from ragweave.tools.filters import FilterKind
 from ragweave.tools.models.roles import ChatModel
 from ragweave.tools.models.specs import ModelProvider, check_settings, checked_model, existing
 from ragweave.tools.models.tasks import Task, task_of
 from ragweave.trained.card import SCORES, ModelCard, PartRole, Scoring, card_of, read_card
 from ragweave.trained.engines import engine_of
-from ragweave.trained.filter import TrainedFilter
+from ragweave.trained.filter import trained_filter
 from ragweave.trained.forms import TASKS, PartReply, scored_verdict, written_reply
 
 if TYPE_CHECKING:
@@ -70,8 +71,7 @@ class PartChat(BaseChatModel):
         card = card_of(folder)
         if card.role not in TASKS:
             raise UsageError(
-                f"{folder}: was trained as a {card.role}, which is not a chat model: "
-                f"use it as the {card.role}"
+                f"{folder}: was trained as a {card.role}, which is not a chat model: use it as the {card.role}"
             )
         foreign = "max_tokens" if card.kind in SCORES else "threshold"
         if settings.get(foreign) is not None:
@@ -157,9 +157,7 @@ class PartChat(BaseChatModel):
 
 def _usage(reply: PartReply) -> UsageMetadata:
     total = reply.input_tokens + reply.output_tokens
-    return UsageMetadata(
-        input_tokens=reply.input_tokens, output_tokens=reply.output_tokens, total_tokens=total
-    )
+    return UsageMetadata(input_tokens=reply.input_tokens, output_tokens=reply.output_tokens, total_tokens=total)
 
 
 def _part(folder: str, settings: Mapping[str, Any]) -> ChatModel:
@@ -172,21 +170,20 @@ def _part(folder: str, settings: Mapping[str, Any]) -> ChatModel:
 PART = ModelProvider(
     name="part",
     spec="part:FOLDER",
-    summary="a trained judge, rewriter or generator for its role; the folder alone, `judge/`, is "
-    "enough",
+    summary="a trained judge, rewriter or generator for its role; the folder alone, `judge/`, is enough",
     make=_part,
 )
 
 
 @overload
-def load_part(folder: str | Path, role: Literal["filter"]) -> TrainedFilter: ...
+def load_part(folder: str | Path, role: Literal["filter"]) -> FilterKind: ...
 @overload
 def load_part(folder: str | Path, role: Literal["judge", "rewriter", "generator"]) -> PartChat: ...
 @overload
-def load_part(folder: str | Path, role: PartRole | None = None) -> PartChat | TrainedFilter: ...
+def load_part(folder: str | Path, role: PartRole | None = None) -> PartChat | FilterKind: ...
 
 
-def load_part(folder: str | Path, role: PartRole | None = None) -> PartChat | TrainedFilter:
+def load_part(folder: str | Path, role: PartRole | None = None) -> PartChat | FilterKind:
     """Load a trained part, ready for a graph.
 
     Args:
@@ -194,7 +191,8 @@ def load_part(folder: str | Path, role: PartRole | None = None) -> PartChat | Tr
         role: The role that it must have; None: any.
 
     Returns:
-        A chat model for a judge, rewriter or generator; a context filter for a filter.
+        A chat model for a judge, rewriter or generator; a context filter, whose weights load when they
+        are first needed, for a filter.
 
     Raises:
         UsageError: There is no such folder, its training did not finish, it is of another format
@@ -203,7 +201,8 @@ def load_part(folder: str | Path, role: PartRole | None = None) -> PartChat | Tr
         ModelError: The weights can't be read.
     """
     path = existing(Path(folder).expanduser())
-    made = TrainedFilter if read_card(path, role).role == "filter" else PartChat
-    part = made(str(path))
+    if read_card(path, role).role == "filter":
+        return trained_filter(str(path))
+    part = PartChat(str(path))
     part.load()
     return part

@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
-from ragweave.tools.filters import apply_spans
-from ragweave.tools.filters.oracles import CAUSAL_LEAD, context_line, question_line
-from ragweave.tools.filters.spans import Span
+from ragweave.tools.filters import Span, context_line, filter_task, generator_task, question_line
 from ragweave.tools.models.tasks import Task, TaskName, TaskPassage
-from ragweave.tools.text.untrusted import title_of, untrusted
+from ragweave.tools.text.untrusted import untrusted
 from ragweave.trained.card import PartRole
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ LEADS: MappingProxyType[PartRole, str] = MappingProxyType(
         "judge": "\nRetrieval Necessity Judgment Output: ",
         "rewriter": "\nQuery Rewrite Output: ",
         "filter": "\nfiltered context: ",
-        "generator": CAUSAL_LEAD,
+        "generator": "\nanswer: ",
     }
 )
 """What a causal model reads between input and output; a seq2seq model needs no separator."""
@@ -64,16 +62,17 @@ def judge_input(question: str, draft: str) -> PartInput:
 
 def filter_input(question: str, passages: Iterable[Document]) -> PartInput:
     """Return what the context filter reads: the question, then the passages, a line each."""
-    head = f"{question_line(_spaced(question))}\n{context_line('')}"
-    return PartInput(head, "\n".join(map(passage_line, passages)))
+    asked = _spaced(question)
+    return PartInput(f"{filter_task(asked)}\n\n{question_line(asked)}\n{context_line('')}", context_text(passages))
 
 
 def generator_input(question: str, passages: Sequence[Document]) -> PartInput:
-    """Return what the generator reads: the context, where there is any, then the question."""
-    line = question_line(_spaced(question))
+    """Return what the generator reads: the context, if there is any, then the question."""
+    asked = _spaced(question)
     if not passages:
-        return PartInput(line, "")
-    return PartInput(context_line(""), context_text(passages), f"\n{line}")
+        return PartInput(f"{generator_task(asked, context=False)}\n\n{question_line(asked)}", "")
+    head = f"{generator_task(asked)}\n\n{context_line('')}"
+    return PartInput(head, context_text(passages), f"\n{question_line(asked)}")
 
 
 def verdict(known: bool) -> str:
@@ -86,9 +85,7 @@ def filter_target(spans: Iterable[Span]) -> str:
     return " ".join(clean(span["text"]) for span in spans)
 
 
-def kept_passages(
-    passages: Sequence[Document], spans: Iterable[Span], *, may_be_none: bool = False
-) -> list[Document]:
+def kept_passages(passages: Sequence[Document], spans: Iterable[Span], *, may_be_none: bool = False) -> list[Document]:
     """Return the passages that the generator reads: their kept spans.
 
     Args:
@@ -96,28 +93,25 @@ def kept_passages(
         spans: What the oracle kept.
         may_be_none: Whether none is left where no span is kept (PSG); else all are (released code).
     """
-    filtered = apply_spans(passages, spans)
-    return [] if filtered.full and may_be_none else filtered.passages
+    texts: dict[str, list[str]] = {}
+    for span in sorted(spans, key=lambda one: one["start"]):
+        texts.setdefault(span["passage_id"], []).append(span["text"])
+    kept = [
+        one.model_copy(update={"page_content": " ".join(texts[str(one.id)])})
+        for one in passages
+        if str(one.id) in texts
+    ]
+    return kept or ([] if may_be_none else list(passages))
 
 
 def documents(passages: Iterable[TaskPassage]) -> list[Document]:
     """Return a task's or a training row's passages as documents."""
-    return [
-        Document(page_content=one["text"], id=one["id"], metadata={"title": one["title"]})
-        for one in passages
-    ]
+    return [Document(page_content=one["text"], id=one["id"], metadata={"title": one["title"]}) for one in passages]
 
 
 def context_text(passages: Iterable[Document]) -> str:
-    """Write all passages on one line, so that none can start a `question:` line of its own."""
-    return " ".join(map(passage_line, passages))
-
-
-def passage_line(passage: Document) -> str:
-    """Write a passage on one line: `title: text`, or the text alone where it has no title."""
-    title = title_of(passage)
-    text = clean(passage.page_content)
-    return f"{title}: {text}" if title else text
+    """Write passages as FILCO's models read them: the texts alone, a line each."""
+    return "\n".join(clean(one.page_content) for one in passages)
 
 
 def clean(text: str) -> str:
@@ -214,9 +208,7 @@ def _last(ends: Sequence[int], fits: Callable[[int], bool], guess: int) -> int:
     return ends[low] if low >= 0 else 0
 
 
-TASKS: Mapping[PartRole, TaskName] = MappingProxyType(
-    {"judge": "judge", "rewriter": "rewrite", "generator": "answer"}
-)
+TASKS: Mapping[PartRole, TaskName] = MappingProxyType({"judge": "judge", "rewriter": "rewrite", "generator": "answer"})
 """The one task of each role; a filter has none, as it is not a chat model."""
 
 

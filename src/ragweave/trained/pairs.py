@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import UsageError
-from ragweave.tools.filters.spans import Span
+from ragweave.tools.filters import Span
 from ragweave.tools.models.tasks import TaskPassage
 from ragweave.trained.encoders import ONNX, Run, check_encoder, load_tokenizer, onnx_run, torch_run
 
@@ -69,17 +69,13 @@ class SentenceForm:
                 return asked, self._around(front, marked, left, right, room)
         return asked, marked
 
-    def pairs(
-        self, question: str, passages: Iterable[TaskPassage], spans: Iterable[Span]
-    ) -> list[tuple[str, str]]:
+    def pairs(self, question: str, passages: Iterable[TaskPassage], spans: Iterable[Span]) -> list[tuple[str, str]]:
         """Return a pair for each span, in order; each span's passage must be among `passages`."""
         known = {one["id"]: one for one in passages}
         made = []
         for span in spans:
             passage = known[span["passage_id"]]
-            made.append(
-                self.pair(question, passage["title"], passage["text"], span["start"], span["end"])
-            )
+            made.append(self.pair(question, passage["title"], passage["text"], span["start"], span["end"]))
         return made
 
     def _around(self, front: str, marked: str, left: str, right: str, room: int) -> str:
@@ -181,15 +177,9 @@ class PairScorer:
         if not pairs:
             return []
         firsts, seconds = (list(one) for one in zip(*pairs, strict=True))
-        encoded = self._tokenizer(
-            firsts, seconds, truncation="longest_first", max_length=self.limit, padding=False
-        )
+        encoded = self._tokenizer(firsts, seconds, truncation="longest_first", max_length=self.limit, padding=False)
         return [
-            {
-                name: encoded[name][i]
-                for name in self._tokenizer.model_input_names
-                if name in encoded
-            }
+            {name: encoded[name][i] for name in self._tokenizer.model_input_names if name in encoded}
             for i in range(len(pairs))
         ]
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError
-from ragweave.tools.filters.spans import Span, with_score
 from ragweave.tools.scorers.huggingface import quiet
 from ragweave.trained.encoders import (
     WEIGHTS,
@@ -65,16 +64,12 @@ def read_model(folder: Path, dropout: float = 0.0) -> SpanEncoder:
     check_encoder(folder)
     with quiet():
         try:
-            config = AutoConfig.from_pretrained(
-                str(folder), trust_remote_code=False, local_files_only=True
-            )
+            config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
             architecture: Any = AutoModel
             model = SpanEncoder(architecture.from_config(config, trust_remote_code=False), dropout)
             model.load_state_dict(load_file(folder / WEIGHTS))
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            raise ModelError(
-                f"{folder}: its weights cannot be read ({one_line_error(error)})"
-            ) from error
+            raise ModelError(f"{folder}: its weights cannot be read ({one_line_error(error)})") from error
     return model.float().eval()
 
 
@@ -155,17 +150,3 @@ def relative(logits: Sequence[float]) -> list[float]:
     """Return each sentence's share over the best one's, in (0, 1]."""
     most = max(logits, default=0.0)
     return [math.exp(one - most) for one in logits]
-
-
-def chosen(
-    spans: Sequence[Span], logits: Sequence[float], threshold: float, top: int | None
-) -> list[Span]:
-    """Return the spans whose share is at least `threshold` times the best one's, best first.
-
-    The best is always kept; of equal ones the first stands first. A span's score is its share.
-    """
-    shares = relative(logits)
-    total = sum(shares)
-    order = sorted(range(len(spans)), key=lambda i: -shares[i])
-    least = threshold * (1 - 1e-9)  # a share at the threshold is kept, whatever its last bits
-    return [with_score(spans[i], shares[i] / total) for i in order if shares[i] >= least][:top]

@@ -16,12 +16,10 @@ from typing import Any, get_args
 
 from langchain_core.documents import Document
 
-from ragweave.datasets.claims import CLAIM
 from ragweave.errors import UsageError
+from ragweave.nodes.segments import split_passages
 from ragweave.state.passages import with_id
-from ragweave.tools.claims import only_yes_or_no
-from ragweave.tools.filters import ContextFilter, Granularity, Span, context_filter, spans_of
-from ragweave.tools.filters.oracles import CXMI_THRESHOLD, LEXICAL_THRESHOLD, LexicalFilter
+from ragweave.tools.filters import FILTERS, FilterSettings, Granularity, Span, filco_task, only_verdicts, span_of
 from ragweave.tools.models.tasks import TaskPassage, task_passages
 from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.trained import PartRole
@@ -101,20 +99,12 @@ def _places(passage: Document, chosen: tuple[str | None, str]) -> Iterator[tuple
 
 
 def _span(passage: Document, start: int, end: int) -> Span:
-    whole = spans_of([passage], "passage")[0]
-    return {
-        **whole,
-        "start": start,
-        "end": end,
-        "text": passage.page_content[start:end],
-        "score": 1.0,
-    }
+    text = passage.page_content[start:end]
+    return {"passage_id": str(passage.id), "start": start, "end": end, "text": text, "score": 1.0}
 
 
 MEASURES = ("strinc", "lexical", "cxmi", "gold", "full")
 """The paper's three, human annotations, and everything (the paper's FULL)."""
-
-_CLAIM_HEAD = CLAIM.partition("{claim}")[0]
 
 
 class SilverLabeler:
@@ -168,20 +158,14 @@ class SilverLabeler:
             self._how["unit"] = "passage"
         if scores:
             self._how["top"] = top if top is not None else "all"
-        if measure in ("lexical", "cxmi"):
-            usual = LEXICAL_THRESHOLD if measure == "lexical" else CXMI_THRESHOLD
+        self._filter = None if measure == "gold" else FILTERS.named(measure)
+        self._scoring = FilterSettings(scorer=scorer)
+        self._top, self._threshold = top if scores else None, threshold
+        if self._filter and measure in ("lexical", "cxmi"):
+            usual = self._filter.threshold if self._filter.oracle_threshold is None else self._filter.oracle_threshold
             self._how["threshold"] = usual if threshold is None else threshold
         if measure == "cxmi":
             self._how["scorer"] = named_model(scorer, scorer_spec)
-        self._answers: ContextFilter | None = None
-        if measure != "gold":
-            self._answers = context_filter(
-                measure, scorer=scorer, granularity=unit, top=top, threshold=threshold
-            )
-        self._questions: ContextFilter | None = None
-        if measure == "lexical":
-            least = self._how["threshold"]
-            self._questions = LexicalFilter(least, top, target="question", granularity=unit)
 
     def settings(self) -> dict[str, Any]:
         """Return what bears on the rows."""
@@ -197,9 +181,7 @@ class SilverLabeler:
         if lacking is not None:
             return lacking
         if self._measure == "gold" and not holds_choice(item):
-            error = str(
-                item.row.error("has no human annotations of sentences: use strinc, lexical or cxmi")
-            )
+            error = str(item.row.error("has no human annotations of sentences: use strinc, lexical or cxmi"))
             return InvalidRow(item.index, item.data, "no human annotations of sentences", error)
         return None
 
@@ -228,50 +210,50 @@ class SilverLabeler:
         passages = self._passages.of(item)
         if not passages:
             return DroppedRow("no passage was found")
-        if self._measure == "strinc" and only_yes_or_no(answers):
+        if self._measure == "strinc" and only_verdicts(answers):
             return DroppedRow("a yes or no answer, which strinc cannot look for")
         spans: list[Span]
-        if self._answers is None:
+        if self._filter is None:
             if not chosen_spans(item, self._passages.all_own(item)):
                 return DroppedRow("no sentence is annotated")
             spans = chosen_spans(item, passages) or []
             if self._unit == "passage":
                 spans = whole_passages(spans, passages)
-        elif self._questions is not None and self._by_question(item):
-            spans = self._questions.keep(_claim(item.text), passages)
         else:
-            spans = self._answers.keep(item.text, passages, answers=answers)
+            target = [filco_task(item.text).asked] if self._by_question(item) else answers
+            spans = self._kept(item.text, passages, target)
         shown = task_passages(passages)
         row = {
             "id": item.id,
             "question": item.text,
             "answers": answers,
             "passages": shown,
-            "spans": [
-                {**span, "score": round(span["score"], 6)}
-                for span in _in_reading_order(spans, shown)
-            ],
+            "spans": [{**span, "score": round(span["score"], 6)} for span in _in_reading_order(spans, shown)],
         }
         how = {**self._how, **self._passages.described}
         if self._measure == "lexical":
             how["target"] = "question" if self._by_question(item) else "answer"
         return LabelledRow(row, how)
 
+    def _kept(self, question: str, passages: Sequence[Document], answers: Sequence[str]) -> list[Span]:
+        assert self._filter is not None  # noqa: S101 - `gold` never gets here
+        segments = split_passages([with_id(one) for one in passages], 1 if self._unit == "sentence" else 0)
+        scores = self._filter.scores(question, segments, answers, self._scoring)
+        best = self._filter.best(scores, top=self._top, threshold=self._threshold, answers=True)
+        return [span_of(segments[at], scores[at]) for at in best]
+
     def _by_question(self, item: Item) -> bool:
         """Tell whether lexical compares with the question: in fact verification it does."""
         if self._measure != "lexical" or self._target == "answer":
             return False
-        return self._target == "question" or only_yes_or_no(_answers(item))
+        return self._target == "question" or only_verdicts(_answers(item))
 
 
 def whole_passages(spans: Sequence[Span], passages: Sequence[Document]) -> list[Span]:
     """Return the passages that any of the spans is of, whole, in rank order."""
     named = {span["passage_id"] for span in spans}
-    return [
-        {**span, "score": 1.0}
-        for span in spans_of(passages, "passage")
-        if span["passage_id"] in named
-    ]
+    segments = split_passages([with_id(one) for one in passages], 0)
+    return [span_of(one, 1.0) for one in segments if one.id in named]
 
 
 def _check(
@@ -288,8 +270,7 @@ def _check(
         raise UsageError(f"--measure must be one of {', '.join(MEASURES)}, not {measure!r}")
     if measure == "cxmi" and scorer is None:
         raise UsageError(
-            "--measure cxmi needs --scorer: hf:FOLDER, llamacpp:FILE.gguf, smollm2 or "
-            "openai:NAME?base_url=…"
+            "--measure cxmi needs --scorer: hf:FOLDER, llamacpp:FILE.gguf, smollm2 or openai:NAME?base_url=…"
         )
     if measure != "cxmi" and scorer is not None:
         raise UsageError(f"--scorer is for --measure cxmi; {measure} scores with no model")
@@ -320,8 +301,3 @@ def _in_reading_order(spans: Sequence[Span], passages: Sequence[TaskPassage]) ->
     """Return spans by rank and place: an order by score could be learnt from answers alone."""
     ranks = {one["id"]: rank for rank, one in enumerate(passages)}
     return sorted(spans, key=lambda one: (ranks[one["passage_id"]], one["start"]))
-
-
-def _claim(question: str) -> str:
-    """Return a claim without the words by which it is asked as a question."""
-    return question.removeprefix(_CLAIM_HEAD)
