@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
 from ragweave.testing import RecordingRetriever, ScriptedModel
 
@@ -84,3 +85,9 @@ def test_seven_free_steps_without_finish_are_wrong_there() -> None:
     out, calls, searches = run(*searching, profile="blendfilter")
     assert (out["status"], out["truncated"], len(calls), len(searches)) == ("unknown", True, 7, 6)
     assert all("No search is left" not in one.last for one in calls)
+
+
+@pytest.mark.parametrize("method", ["react", "self_ask"])
+def test_a_chain_cannot_be_sampled(method: str) -> None:
+    with pytest.raises(UsageError, match="run the graph 3 times"):
+        build_graph(method, samples=3)

@@ -8,27 +8,14 @@ for MuSiQue and none elsewhere: its row is `shots=3` there.
 from __future__ import annotations
 
 from langgraph.graph import END
-from langgraph.runtime import Runtime
-from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
-from ragweave.graphs.examples import PROMPTS, ShotOptions, reasoned, with_shots
+from ragweave.graphs.direct import DirectOptions, to_search
+from ragweave.graphs.examples import PROMPTS, reasoned, with_shots
 from ragweave.nodes.answer import answer_node, each_sample
 from ragweave.nodes.ask import Parts
-from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.retrieve import collect_node, retrieve_node
 from ragweave.nodes.vote import vote_node
-from ragweave.state import RAGState
-
-
-class CotOptions(ShotOptions):
-    """Options of `cot`."""
-
-    retrieve: bool = Field(False, description="Whether to retrieve passages and answer from them.")
-
-
-def to_search(state: RAGState, runtime: Runtime[CotOptions]) -> Route:
-    """Route: search only where it was asked for."""
-    return to_retrieval(state) if runtime.context.retrieve else "no search"
 
 
 @method(
@@ -37,7 +24,7 @@ def to_search(state: RAGState, runtime: Runtime[CotOptions]) -> Route:
     paper="Wei et al. 2022, Chain-of-Thought",
     when="A baseline for questions that take several steps of reasoning, with a model that can reason.",
     calls=lambda o: (o.samples, 2 * o.samples),
-    options=CotOptions,
+    options=DirectOptions,
     prompts=PROMPTS,
 )
 def cot(graph: Graph, parts: Parts) -> None:

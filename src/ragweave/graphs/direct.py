@@ -20,7 +20,7 @@ from ragweave.state import RAGState
 
 
 class DirectOptions(ShotOptions):
-    """Options of `direct`."""
+    """Options of `direct` and `cot`."""
 
     retrieve: bool = Field(False, description="Whether to retrieve passages and answer from them.")
 

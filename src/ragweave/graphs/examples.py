@@ -208,7 +208,7 @@ def examples(kind: AnswerType, options: ShotOptions, *, knowledge: bool = True, 
     Args:
         kind: The kind of answer.
         options: The options in force.
-        knowledge: Whether the prompt shows passages; where it does not, papers' examples have none either.
+        knowledge: Whether the prompt shows passages. If it does not, a paper's examples show none either.
         reasoning: Whether an example reasons, or gives its answer alone.
     """
     paper = options.paper if options.paper in _LAYOUTS else ""

@@ -4,8 +4,9 @@ Source: Shao et al. 2023 (Enhancing Retrieval-Augmented Large Language Models wi
 Retrieval-Generation Synergy), section 3: `y_t = M(q, R(y_{t-1} ⊕ q))`. As a baseline in SlimPLM
 (appendix B: three rounds) and BlendFilter (appendix C: the retriever is not trained).
 
-Where we differ: sentences that say "unknown" stay out of the query, but under a paper's profile. A
-model at temperature 0 whose round finds the last one's passages would say the same again: the run ends.
+Where we differ, but under a paper's profile: sentences that say "unknown" stay out of the query, which is
+cut at 2,000 characters of text. If a round finds the last one's passages, a model at temperature 0 would
+say the same again: the run ends.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ragweave.nodes.expand import LONGEST, cut, telling
 from ragweave.nodes.papers import REFERENCE
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import latest, majority, pool_of, vote_node
-from ragweave.state import RAGState, note
+from ragweave.state import RAGState
 from ragweave.tools.bindings import unbound
 
 
@@ -46,10 +47,8 @@ def requery(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> I
     """Start the next round: its query is the reply whose answer wins this one, then the question."""
     number, last = state["round"] + 1, latest(pool_of(state, "answer"))
     said = (majority(last, state["passages"]) or last)[0]["reply"]
-    text = " ".join(said.split()) if runtime.context.paper else telling(said)
-    query = f"{cut(text, LONGEST)} {state['question']}".strip()
-    notes = [note("query_cut", query=f"round_{number}", characters=len(text))] if len(text) > LONGEST else []
-    return {"round": number, "queries": {f"round_{number}": query}, "notes": notes}
+    text = " ".join(said.split()) if runtime.context.paper else cut(telling(said), LONGEST)
+    return {"round": number, "queries": {f"round_{number}": f"{text} {state['question']}".strip()}}
 
 
 def to_answer(parts: Parts) -> Callable[[IterRetgenState, Runtime[IterRetgenOptions]], Route]:

@@ -31,9 +31,16 @@ from ragweave.nodes import read
 from ragweave.nodes.answer import answer_node
 from ragweave.nodes.ask import QUERY_TOKENS, Parts, Prompt, Reply, model_node
 from ragweave.nodes.begin import GIVEN
-from ragweave.nodes.chain import LAST_ROUND, LAST_STEPS, asked_before, copies_example, end_chain, to_concat
+from ragweave.nodes.chain import (
+    LAST_ROUND,
+    LAST_STEPS,
+    ChainOptions,
+    asked_before,
+    copies_example,
+    end_chain,
+    to_concat,
+)
 from ragweave.nodes.forms import Form, limited
-from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.retrieve import Route, arranged, collect_node, retrieve_node, search_branches
 from ragweave.nodes.vote import vote_node
@@ -41,7 +48,7 @@ from ragweave.state import UNKNOWN, RAGState, by_query, note
 from ragweave.tools.text.untrusted import one_line, render_passages
 
 
-class ReactOptions(Options):
+class ReactOptions(ChainOptions):
     """Options of `react`."""
 
     own_paper: ClassVar[Paper | Literal[""]] = "blendfilter"

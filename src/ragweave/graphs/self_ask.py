@@ -30,9 +30,16 @@ from ragweave.graphs.examples import FOLLOW_UPS, PRESS, PRESS_PAIRS
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import READER, answer_node
 from ragweave.nodes.ask import QUERY_TOKENS, Parts, Prompt, Reply, model_node
-from ragweave.nodes.chain import LAST_ROUND, LAST_STEPS, asked_before, copies_example, end_chain, to_concat
+from ragweave.nodes.chain import (
+    LAST_ROUND,
+    LAST_STEPS,
+    ChainOptions,
+    asked_before,
+    copies_example,
+    end_chain,
+    to_concat,
+)
 from ragweave.nodes.forms import Form, limited
-from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper, knowledge_lines
 from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
 from ragweave.nodes.vote import vote_node
@@ -40,11 +47,10 @@ from ragweave.state import UNKNOWN, RAGState, note, unique
 from ragweave.tools.text.untrusted import one_line
 
 
-class SelfAskOptions(Options):
+class SelfAskOptions(ChainOptions):
     """Options of `self_ask`."""
 
     own_paper: ClassVar[Paper | Literal[""]] = "slimplm"
-
     paper_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {"slimplm": {"rounds": 2}}
 
     rounds: int = Field(
@@ -206,14 +212,12 @@ def found(state: SelfAskState) -> list[Document]:
 @model_node("answer", chaining)
 def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> SelfAskState | RAGState:
     """Start the search that the reply asks for, or end with its answer."""
-    hops, last, text = state["hops"], is_last(state, options), reply.text
-    if is_before(options) and hops and not hops[-1]["result"]:
-        mark = _MARK.search(text)
-        result, text = (text[: mark.start()], text[mark.start() :]) if mark else (text, "")
-        hops = [*hops[:-1], {**hops[-1], "result": one_line(result) or UNKNOWN}]
-        if not mark:
+    hops, last, text, step = state["hops"], is_last(state, options), reply.text, reply.form
+    if is_before(options):
+        hops, text = with_intermediate_answer(hops, text)
+        if hops and not text:
             return {"hops": hops}
-    step = Step.from_text(text) if is_before(options) and not last else reply.form
+        step = None if last else Step.from_text(text)
     step = step or Step.model_construct(answer=_concluded(text) if last else "")
     asked = step.follow_up if not last else ""
     if not options.paper and asked_before(asked, hops):
@@ -240,6 +244,15 @@ def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> S
     )
 
 
+def with_intermediate_answer(hops: list[Hop], text: str) -> tuple[list[Hop], str]:
+    """Return the hops, the last one with the intermediate answer that a reply begins with, and the rest of the reply."""
+    if not hops or hops[-1]["result"]:
+        return hops, text
+    mark = _MARK.search(text)
+    start = mark.start() if mark else len(text)
+    return [*hops[:-1], {**hops[-1], "result": one_line(text[:start]) or UNKNOWN}], text[start:]
+
+
 def reading_found(state: SelfAskState, options: SelfAskOptions) -> Prompt[Any] | None:
     """Ask what the passages say about the follow-up, if there are any."""
     if not state["passages"] or not options.reader or is_before(options):
@@ -255,14 +268,15 @@ def reading_found(state: SelfAskState, options: SelfAskOptions) -> Prompt[Any] |
 @model_node("answer", reading_found)
 def read(state: SelfAskState, reply: Reply[Any], options: SelfAskOptions) -> SelfAskState:
     """Add the intermediate answer to the dialogue: what was read, or the passages themselves."""
-    *before, hop = state["hops"]
-    shown = reply.passages if options.reader else state["passages"]
+    *earlier, hop = state["hops"]
+    is_read = options.reader and not is_before(options)
+    shown = reply.passages if is_read else state["passages"]
     names = [*state["read"], *(str(one.id) for one in shown)]
     update: SelfAskState = {"read": list(dict.fromkeys(names))}
     if is_before(options):
         return update
-    said = reading.answer(reply.text, "long") if options.reader else knowledge_lines(shown)
-    return {**update, "hops": [*before, {**hop, "result": one_line(said)}]}
+    said = reading.answer(reply.text, "long") if is_read else knowledge_lines(shown)
+    return {**update, "hops": [*earlier, {**hop, "result": one_line(said)}]}
 
 
 def to_follow_up(state: SelfAskState, runtime: Runtime[SelfAskOptions]) -> Route:
