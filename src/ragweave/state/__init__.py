@@ -77,3 +77,6 @@ __all__ = [
     "no_usage",
     "take_passages",
 ]
+
+UNKNOWN = "Unknown"
+"""The answer of a run that found none."""

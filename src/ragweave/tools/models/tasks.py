@@ -44,8 +44,7 @@ TaskName = Literal[
 * `filter`: the ids of the `passages` that help with `question`; they run from `first`, or 0.
 * `grade`: do the `passages` answer `question`? Correct, Ambiguous or Incorrect.
 * `need`: does `question` need retrieval? Yes or No.
-* `restate`: `question`, a follow-up to the `candidates` (earlier questions, the last one first),
-  so that it stands alone.
+* `restate`: `question`, a follow-up to the `earlier` ones, so that it stands alone.
 * `step`: the next step of a multi-step agent (Self-Ask, ReAct).
 * `sufficient`: do the `passages` hold enough to answer `question`? Yes or No.
 * `route`: does `question` take no search, one or several? none, one or several.
@@ -69,6 +68,8 @@ class Task(TypedDict):
     passages: NotRequired[list[TaskPassage]]
     candidates: NotRequired[list[str]]
     """Answers of an earlier round, best first."""
+    earlier: NotRequired[list[str]]
+    """Earlier questions of a conversation, the last one first."""
     first: NotRequired[int]
     """The number of the first passage, where numbers are asked for."""
     draft: NotRequired[str]
