@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
 
 from ragweave.nodes.astute import parse_memory, sourced
 from ragweave.nodes.chain_of_note import parse_notes, read_noted
@@ -33,8 +34,6 @@ from ragweave.tools.claims.events import breaks_off, json_breaks_off
 from ragweave.tools.claims.ids import parse_ids
 from ragweave.tools.claims.judgement import match_ratio, parse_judgement
 from ragweave.tools.claims.rewrite import parse_rewrite
-from ragweave.tools.extractive.chat import reader_for, reply
-from ragweave.tools.extractive.question import analyse, terms
 from ragweave.tools.filters.oracles import lexical, strinc
 from ragweave.tools.filters.spans import spans_of
 from ragweave.tools.knowledge.chunking import simple_tokens, split
@@ -43,13 +42,15 @@ from ragweave.tools.knowledge.loaders import load
 from ragweave.tools.knowledge.manifest import Settings
 from ragweave.tools.knowledge.markdown import markdown
 from ragweave.tools.knowledge.markup import Loaded, UnreadableError
-from ragweave.tools.models.tasks import Task, TaskName
+from ragweave.tools.models.extractive import ExtractiveChat
+from ragweave.tools.models.tasks import Task, TaskName, attach
 from ragweave.tools.retrieval.bm25 import analyzer_for
 from ragweave.tools.text.normalize import estimate_tokens, normalize_answer, words
 from ragweave.tools.text.secrets import without_secrets
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
+from ragweave.tools.text.words import terms
 from ragweave.trained.judge_features import (
     candidates,
     draft_features,
@@ -107,10 +108,9 @@ def _task(name: TaskName, text: str, place: str) -> str:
         passages[0]["title"] = text
     if place == "draft":
         given["draft"] = text
-    if place == "candidates":
-        given["candidates"] = [text, "Eastport"]
     given["passages"] = passages  # type: ignore[typeddict-item]
-    return reply(given, reader_for("lexical", 0.0))
+    model = ExtractiveChat(similarity="lexical", threshold=0.0)
+    return model.invoke([attach(HumanMessage("?"), given)])
 
 
 def _extractive(name: TaskName, place: str) -> Parser:
@@ -170,12 +170,11 @@ TEXTS: dict[str, Parser] = {
     "judge asking": question_features,
     "judge hedging": hedging_features,
     "judge candidates": lambda text: candidates(QUESTION, text),
-    "extractive analyse": analyse,
-    "extractive terms": terms,
+    "terms": terms,
+    "extractive prompt": lambda text: ExtractiveChat(similarity="lexical").invoke(text),
     "extractive answer question": _extractive("answer", "question"),
     "extractive answer passage": _extractive("answer", "passage"),
     "extractive answer title": _extractive("answer", "title"),
-    "extractive answer candidates": _extractive("answer", "candidates"),
     "extractive reason passage": _extractive("reason", "passage"),
     "extractive extract draft": _extractive("extract", "draft"),
     "extractive rewrite draft": _extractive("rewrite", "draft"),

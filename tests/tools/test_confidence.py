@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from tests.scripted import ScriptedChat
 
 from ragweave.errors import ModelError
-from ragweave.tools.extractive import ExtractiveChat
+from ragweave.tools.models.extractive import ExtractiveChat
 from ragweave.tools.models.forms import Token, gives_logprobs, token_probabilities
 
 

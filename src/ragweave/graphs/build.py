@@ -27,7 +27,7 @@ from ragweave.nodes.uncertainty_gate import check_gate
 from ragweave.registry import closest
 from ragweave.state import RAGState
 from ragweave.tools.bindings import unbound
-from ragweave.tools.extractive import ExtractiveChat
+from ragweave.tools.models.extractive import ExtractiveChat
 from ragweave.tools.filters import FILTERS, ContextFilter, RegisteredFilter
 from ragweave.tools.models import ChatModel, Models, chat_model
 from ragweave.tools.models.specs import is_part_spec

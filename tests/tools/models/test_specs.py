@@ -22,7 +22,7 @@ from tests.scripted import ScriptedChat
 from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageError
 from ragweave.evaluation.runs.calls import temperature_of
 from ragweave.llamacpp import provider as packaged
-from ragweave.tools.extractive import ExtractiveChat
+from ragweave.tools.models.extractive import ExtractiveChat
 from ragweave.tools.models import MODELS, ModelProvider, chat_model, offered_forms
 from ragweave.tools.models.specs import read_settings, takes_temperature
 

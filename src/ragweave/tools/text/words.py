@@ -10,17 +10,16 @@ import Stemmer
 
 from ragweave.tools.text.letters import LETTERS, folded
 
-STOP_WORDS = frozenset(
-    """
-    a an the of in on at by for to from with without into onto over under and or but nor so as
-    than then that this these those it its itself he she they them him her his hers their theirs
-    we us our you your i me my is are was were be been being am do does did done doing has have
-    had having can could will would shall should may might must not no s t what which who whom
-    whose when where why how there here also just only about between during before after up out
-    off again if because while such both each some any all more most other per via upon within
-    among through across against according
-    """.split()
-)
+_FUNCTION_WORDS = """
+a an the of in on at by for to from with without into onto over under and or but nor so as
+than then that this these those it its itself he she they them him her his hers their theirs
+we us our you your i me my is are was were be been being am do does did done doing has have
+had having can could will would shall should may might must not no s t what which who whom
+whose when where why how there here also just only about between during before after up out
+off again if because while such both each some any all more most other per via upon within
+among through across against according
+"""
+STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
 """English function words."""
 
 _WORD = re.compile(
