@@ -107,6 +107,7 @@ def ask(
         typer.echo(to_json(run_record(run, question, watch) if trace else plain_output(result)))
     else:
         show_result(result, watch, trace=trace)
+    options.show_notice(models)
     keep_conversation(said)
     if write_error is not None:
         raise write_error

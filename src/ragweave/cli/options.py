@@ -266,6 +266,12 @@ def opened(specs: Mapping[str, str]) -> dict[str, Any]:
         raise UsageError(str(error)) from error
 
 
+def show_notice(models: Mapping[str, Any]) -> None:
+    """Say, on standard error, what a reader of the answers must know of the model that gives them."""
+    if notice := getattr(models.get("model"), "notice", ""):
+        typer.echo(notice, err=True)
+
+
 def with_k(texts: Sequence[str], k: int | None) -> list[str]:
     """Return a method's `name=value` options with `-k` among them, where it was given.
 

@@ -64,3 +64,6 @@ __all__ = [
     "unique",
     "with_id",
 ]
+
+UNKNOWN = "Unknown"
+"""The answer of a run that found none."""

@@ -294,7 +294,7 @@ def check_settings(kind: str, settings: Mapping[str, Any], model: type[BaseModel
 
 
 def _extractive(name: str, settings: Mapping[str, Any]) -> ChatModel:
-    from ragweave.tools.extractive import ExtractiveChat
+    from ragweave.tools.models.extractive import ExtractiveChat
 
     if name:
         raise UsageError(f"'extractive' takes settings after '?', but no name ({name!r})")
@@ -379,7 +379,7 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
 EXTRACTIVE = ModelProvider(
     name="extractive",
     spec="extractive",
-    summary="the embedded default; quotes the passages, no language model",
+    summary="the embedded default; quotes the sentence that answers best or says Unknown, no language model",
     make=_extractive,
 )
 OPENAI = ModelProvider(

