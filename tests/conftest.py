@@ -39,7 +39,6 @@ SLOW = (
     "attacks",
     "nodes/test_reply_growth.py",
     "evaluation/runs",
-    "llamacpp",
     "extend",
 )
 """What takes longest, first: with several workers, what begins last should end soon."""

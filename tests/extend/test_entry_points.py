@@ -1,4 +1,4 @@
-"""Metrics, formats, models, retrievers and filters of another package, by its entry points."""
+"""Metrics, formats, models and filters of another package, by its entry points."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from langchain_core.retrievers import BaseRetriever
 from ragweave.datasets.question import Format, has
 from ragweave.datasets.question import Question
 from ragweave.evaluation.metrics import Metric, given_answer
-from ragweave.tools.filters import FilterKind, Span
-from ragweave.tools.knowledge import RetrieverKind
+from ragweave.tools.filters import FilterKind
 from ragweave.tools.models import ModelProvider
 
 
@@ -28,13 +27,8 @@ class Fixed(BaseRetriever):
         return [Document(f"The school is in Norhaven. {n} gulls sit on it.") for n in range(9)]
 
 
-class First:
-    def __init__(self, top):
-        self.top = top
-
-    def keep(self, question, passages, *, answers=None):
-        from ragweave.tools.filters import spans_of
-        return list(spans_of(passages, "sentence"))[: self.top]
+def first(question, segments, answers, settings):
+    return [1.0] * len(segments)
 
 
 METRIC = Metric(
@@ -50,21 +44,17 @@ PROVIDER = ModelProvider(
     name="echo", spec="echo:WORD", summary="Says WORD.",
     make=lambda name, settings: FakeListChatModel(responses=[name], **settings),
 )
-RETRIEVER = RetrieverKind(
-    name="fixed", summary="The same.", make=lambda kb, k: Fixed(), needs_kb=False
-)
-FILTER = FilterKind(name="first", summary="The first ones.", make=lambda s: First(s.top))
+FILTER = FilterKind(name="first", summary="The first ones.", scores=first)
 """
 POINTS = {
     "ragweave.metrics": {"brief": "others:METRIC"},
     "ragweave.datasets": {"riddles": "others:FORMAT"},
     "ragweave.models": {"echo": "others:PROVIDER"},
-    "ragweave.retrievers": {"fixed": "others:RETRIEVER"},
     "ragweave.filters": {"first": "others:FILTER"},
 }
 
 
-def test_all_five_work_together_on_the_command_line(
+def test_all_work_together_on_the_command_line(
     distribution: Any, python: Any, tmp_path: Path
 ) -> None:
     site = distribution("others", OTHERS, POINTS)
@@ -73,7 +63,7 @@ def test_all_five_work_together_on_the_command_line(
     done = python(
         site,
         *("eval", "qa.jsonl", "--methods", "filco[filter=first,top=2,k=3]", "--metrics"),
-        *("em,brief", "--model", "echo:Norhaven", "--retriever", "fixed", "--out", "run"),
+        *("em,brief", "--model", "echo:Norhaven", "--retriever", "others:Fixed", "--out", "run"),
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr

@@ -43,7 +43,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("index", cls=RayCommand)(index.index)
+app.command("index")(index.index)
 app.command("ask")(ask.ask)
 app.command("chat")(chat.chat)
 app.command("serve")(serve.serve)

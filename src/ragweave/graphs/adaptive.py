@@ -17,7 +17,7 @@ from pydantic import Field
 
 from ragweave.graphs import blendfilter, filco, slimplm
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, draft_shown, one_by_one
+from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, one_by_one
 from ragweave.nodes.ask import Node, Parts
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.proxy import ProxyState
@@ -106,6 +106,7 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     calls=calls,
     options=AdaptiveOptions,
     state=AdaptiveState,
+    files=slimplm.slimplm.files | filco.filco.files,
     prompts={**slimplm.slimplm.prompts, **blendfilter.blendfilter.prompts, **filco.filco.prompts},
 )
 def adaptive(graph: Graph, parts: Parts) -> None:
@@ -118,7 +119,9 @@ def adaptive(graph: Graph, parts: Parts) -> None:
     graph.add_node("filtered", join)
     graph.add_node("answer", styled_answer_node(parts))
     graph.add_node("reasoned", join)
-    graph.add_node("short_answer", answer_node(parts, "short_answer", "short_answer", round=2, values=draft_shown))
+    graph.add_node(
+        "short_answer", answer_node(parts, "short_answer", "short_answer", round=2, values=blendfilter.last_turn)
+    )
     graph.add_node(
         "answer_vote", vote_node("direct", "answer", "short_answer", reader="short_answer", continues=falls_back)
     )

@@ -9,15 +9,22 @@ LONGEST = 2000
 """The most characters of a text that go into a query; the whole question follows."""
 
 
-def expanded(question: str, text: str) -> str:
-    """Return `text ⊕ question` (BlendFilter, section 3.2), without sentences that say "unknown".
+def expanded(question: str, text: str, *, verbatim: bool = False) -> str:
+    """Return `text ⊕ question` (BlendFilter, section 3.2).
 
-    A text that says nothing else leaves the question as it is.
+    Sentences that say "unknown" are left out, unless the text is wanted `verbatim`, as in the paper. A text
+    that says nothing else leaves the question as it is.
     """
     said = " ".join(plain(text).split())
-    if is_unknown(said):
-        said = " ".join(one.text for one in split_sentences(said) if not is_unknown(one.text))
-    return f"{cut(said, LONGEST)} {question}" if said else question
+    if not verbatim:
+        said = cut(telling(said) if is_unknown(said) else said, LONGEST)
+    return f"{said} {question}" if said else question
+
+
+def telling(text: str) -> str:
+    """Return a text on one line, without its sentences that say "unknown": they name nothing to search for."""
+    said = [one.text for one in split_sentences(text) if not is_unknown(one.text)]
+    return " ".join(" ".join(said).split())
 
 
 def cut(text: str, longest: int) -> str:

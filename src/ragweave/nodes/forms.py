@@ -71,9 +71,9 @@ class Ids(Form):
 
     ids: list[int]
 
-    def pick(self, passages: Sequence[Document], first: int = 1) -> list[Document]:
-        """Return the passages named, each once and in their order; they are numbered from `first`."""
-        places = sorted({number - first for number in self.ids})
+    def pick(self, passages: Sequence[Document], first: int = 1, most: int | None = None) -> list[Document]:
+        """Return the passages named, or the first `most` of them, in their order; they are numbered from `first`."""
+        places = sorted(number - first for number in [*dict.fromkeys(self.ids)][:most])
         return [passages[at] for at in places if 0 <= at < len(passages)]
 
 

@@ -1,9 +1,10 @@
 """The knowledge filter: the model itself names the passages of a set that bear on the question.
 
 Source: Wang et al. 2024 (BlendFilter), section 3.3 and appendix F. Each query's set is filtered by
-itself, always against the question. The topic is asked for once; then a dialogue of two turns sets
-the model's knowledge of it aside, has the passages checked one by one, and asks for the ids alone.
-StrategyQA's form has no topic. Ids count from 1, but in the paper's words, which count from 0.
+itself, always against the question. The topic is asked for once; then a dialogue of two turns, in the
+paper two prompts, sets the model's knowledge of it aside, has the passages checked one by one, and asks
+for the ids alone. StrategyQA's form has no topic. Ids count from 1, but in the paper's words, which count
+from 0.
 """
 
 from __future__ import annotations
@@ -60,30 +61,33 @@ _IDS = (
     "separated by commas; or none where no knowledge is relevant.",
 )
 _FORGET, _CHECKED = ("human", "Forget what you know about {topic}. " + _LIST), ("ai", "{relevance}")
-_P_TOPIC = ("human", "What general topic is Question {question} related to?")
-_P_LIST = (
-    "Please only consider the knowledge below.\n{passages}\nPlease check the relevance between {question} and "
-    "knowledges 0-{last} one by one, remove the irrelevant ones and show me the relevant ones. There may be multiple "
-    "relevant ones"
+_P_TOPIC = "What general topic is Question {question} related to? Answer:The topic is related to"
+_P_FORGET = (
+    "forget your knowledge about {topic}. Please only consider the knowledge below.\n{passages}\nPlease check the "
+    "relevance between {question} and knowledges 0-{last} one by one, remove the irrelevant ones and show me the relevant "
+    "ones. There may be multiple relevent ones. Please take a deep breath and do it step by step."
 )
-_BREATHE = " Please take a deep breath and do it step by step."
-_P_FORGET = ("human", f"Forget your knowledge about {{topic}}. {_P_LIST}.{_BREATHE}")
-_P_PLAIN = ("human", f"{_P_LIST}, or no relevant one.{_BREATHE}")
+_P_LIST = (
+    "Please check the relevance between the given question and knowledges 0-{last} one by one carefully, remove all the "
+    "irrelevant ones and only show me the relevant ones. There may be no relevant one.\nQuestion:{question}\n{passages}\n"
+    "Please take a deep breath and do it step by step."
+)
 _P_IDS = (
     "Please check the relevance between the given question and knowledges 0-{last} one by one based on the given "
-    "context. ONLY output the relevant knowledge ids (0-{last}). There may be multiple relevant ones"
+    "context. ONLY output the relevant knowledge ids (0-{last}). There may be "
 )
+_P_CONTEXT = "\nContext:{relevance}\nQuestion:{question}\n{passages}\nAnswer:"
 PROMPTS = {
     "topic": ChatPromptTemplate([_TOPIC]),
-    "topic@blendfilter": ChatPromptTemplate([_P_TOPIC]),
+    "topic@blendfilter": ChatPromptTemplate([("human", _P_TOPIC)]),
     "relevance": ChatPromptTemplate([_TOPIC, _NAMED, _FORGET]),
-    "relevance@blendfilter": ChatPromptTemplate([_P_TOPIC, _NAMED, _P_FORGET]),
+    "relevance@blendfilter": ChatPromptTemplate([("human", _P_FORGET)]),
     "relevance_any_topic": ChatPromptTemplate([("human", _LIST)]),
-    "relevance_any_topic@blendfilter": ChatPromptTemplate([_P_PLAIN]),
+    "relevance_any_topic@blendfilter": ChatPromptTemplate([("human", _P_LIST)]),
     "ids": ChatPromptTemplate([_TOPIC, _NAMED, _FORGET, _CHECKED, _IDS]),
-    "ids@blendfilter": ChatPromptTemplate([_P_TOPIC, _NAMED, _P_FORGET, _CHECKED, ("human", f"{_P_IDS}.")]),
+    "ids@blendfilter": ChatPromptTemplate([("human", f"{_P_IDS}multiple relevent ones.{_P_CONTEXT}")]),
     "ids_any_topic": ChatPromptTemplate([("human", _LIST), _CHECKED, _IDS]),
-    "ids_any_topic@blendfilter": ChatPromptTemplate([_P_PLAIN, _CHECKED, ("human", f"{_P_IDS}, or no relevant one.")]),
+    "ids_any_topic@blendfilter": ChatPromptTemplate([("human", f"{_P_IDS}no relevant one.{_P_CONTEXT}")]),
 }
 
 

@@ -13,6 +13,7 @@ import re
 
 from ragweave.state import UNKNOWN, AnswerType
 from ragweave.tools.models.replies import without_thoughts
+from ragweave.tools.text.sentences import split_sentences
 
 MOST = 20_000
 """Characters of a reply that are read: half from its start, half from its end."""
@@ -20,7 +21,6 @@ MOST = 20_000
 
 _FENCE = re.compile(r"^[ \t]*```[^\n]*$", re.M)
 _AROUND = " \t\r\n*_`\"'“”‘’"
-_SENTENCE = re.compile(r"(?<=[^\W\d_]{2}[.!?])\s+(?=[A-Z])")
 _ANSWER = re.compile(
     r"\b(?:so|thus|hence|therefore),? (?:the |my )?(?:final |correct |short )?answer(?: is|:)\s*:?"
     r"|(?:^|(?<=[.!?,;:] ))[\W_]{0,12}(?:the |my )?(?:final |correct |short )?(?:answer|judgement)"
@@ -29,6 +29,7 @@ _ANSWER = re.compile(
     re.I | re.M,
 )
 """What introduces an answer."""
+_LABEL = re.compile(r"\A[\W_]{0,12}(?:the |my )?(?:final |short )?answer[*_ ]*:\s*|</?answer>", re.I)
 _VERDICT = r"(yes|no|true|false|supports|refutes)\b"
 _BEHIND = re.compile(r"</answer>.*|\}\s*\Z", re.S | re.I)
 _WORDS = frozenset(
@@ -75,8 +76,8 @@ def bare(text: str) -> str:
 
 def is_unknown(reply: str) -> bool:
     """Say whether a reply declines to answer: by the word, or by its first sentence."""
-    text = re.sub(r"</?\w[^<>]{0,30}>|[*_`#>|]", " ", plain(reply)).casefold().strip()
-    text = text[_last_mark(text) :]
+    text = plain(reply)
+    text = re.sub(r"</?\w[^<>]{0,30}>|[*_`#>|]", " ", text[_last_mark(text) :]).casefold().strip()
     if not re.search(r"\w", text) or text.strip(" \t\r\n\"'“”‘’.,:;!?…()[]{}<>-–—。") in _WORDS:
         return True
     first = re.split(r"(?<=[.!?])\s+|\n|。", text.strip(), maxsplit=1)[0]
@@ -101,20 +102,21 @@ def answer(reply: str, kind: AnswerType = "short", *, reasoning: bool = False) -
 
     Args:
         reply: The reply.
-        kind: A long answer is all that is said; yes_no one word.
+        kind: A long answer is all that is said, without a label; yes_no is one word.
         reasoning: Whether it reasons first: without a conclusion it then has no answer.
     """
     text = _json_answer(plain(reply))
+    if kind == "long":
+        said = _LABEL.sub("", text[_last_mark(text) if reasoning else 0 :]).strip()
+        return UNKNOWN if is_unknown(said) else said
     at = _last_mark(text)
     said = _BEHIND.sub("", text[at:]).strip()
-    if kind == "long":
-        return UNKNOWN if is_unknown(said) else said
     line = next((one for one in said.splitlines() if re.search(r"\w", one)), "")
     if kind == "yes_no":
         return _verdict(line, said)
-    if reasoning and not at and len(_SENTENCE.split(text.replace("\n", " "))) > 1 and len(line.split()) > 4:
+    if reasoning and not at and len(split_sentences(text.replace("\n", " "))) > 1 and len(line.split()) > 4:
         return UNKNOWN
-    short = bare(_SENTENCE.split(line)[0] if at else line)
+    short = bare(split_sentences(line)[0].text if at and line else line)
     return UNKNOWN if not short or is_unknown(short if at else text) else short
 
 
@@ -156,7 +158,7 @@ _LABELLED_IDS = re.compile(
 
 
 def ids(reply: str, first: int, last: int) -> list[int] | None:
-    """Return the numbers from `first` to `last` that a reply names; [] for none; None: neither.
+    """Return the numbers from `first` to `last` that a reply names, in its order; [] for none; None: neither.
 
     They are on its last line that holds nothing else, or after a label. A reply that counts from 0 or
     1 where the prompt did not is read the way it counts.
@@ -168,13 +170,13 @@ def ids(reply: str, first: int, last: int) -> list[int] | None:
     ]
     named = " ".join(listed[-1:] or _LABELLED_IDS.findall(text))
     named = re.sub(r"(\d{1,3}) ?[-–] ?(\d{1,3})", lambda ends: _range(int(ends[1]), min(int(ends[2]), last + 1)), named)
-    numbers = {int(one) for one in re.findall(r"\d{1,4}", named)}
+    numbers = list(dict.fromkeys(map(int, re.findall(r"\d{1,4}", named))))
     base = first
     if first == 1 and 0 in numbers and last not in numbers:
         base = 0
     if first == 0 and last + 1 in numbers and 0 not in numbers:
         base = 1
-    found = sorted(one - base + first for one in numbers if 0 <= one - base <= last - first)
+    found = [one - base + first for one in numbers if 0 <= one - base <= last - first]
     if found:
         return found
     if re.search(r"\b(?:none|nothing|no (?:relevant|such))\b|\A\W*no\b", text, re.I):
@@ -192,11 +194,16 @@ _ITEM = re.compile(
 )
 
 
-def items(reply: str) -> list[str]:
-    """Return the items of a list, marked (a), 1. or -, else a line each."""
+def listed(reply: str) -> list[str]:
+    """Return what stands behind each mark of a list, (a), 1. or -, else each line that is no heading."""
     text = plain(reply)
     parts = _ITEM.split(text)[1:] or [one for one in text.splitlines() if not one.rstrip("*_ ").endswith(":")]
-    return list(dict.fromkeys(one for part in parts if (one := answer(part.strip(" ,;\n"))) != UNKNOWN))
+    return [one for part in parts if (one := part.strip(" ,;\n"))]
+
+
+def items(reply: str) -> list[str]:
+    """Return the items of a list as short answers, each once."""
+    return list(dict.fromkeys(one for part in listed(reply) if (one := answer(part)) != UNKNOWN))
 
 
 def phrase(reply: str, *leads: str) -> str:

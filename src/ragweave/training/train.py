@@ -18,7 +18,7 @@ from typing import Any, cast
 from ragweave.datasets.rows import file_hash
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 from ragweave.state.records import ROUTES
-from ragweave.tools.stores import place_of
+from ragweave.tools.text.secrets import without_secrets
 from ragweave.trained import ModelCard, PartRole, is_part
 from ragweave.training.folder import (
     abandon_folder,
@@ -130,7 +130,7 @@ class Plan:
     def recorded_settings(self) -> dict[str, Any]:
         """Return the settings as the folder keeps them: a knowledge base without its password."""
         kept = dataclasses.asdict(self.settings)
-        return kept | ({"look": str(place_of(kept["look"]))} if kept.get("look") else {})
+        return kept | ({"look": without_secrets(str(kept["look"]))} if kept.get("look") else {})
 
     def data(self) -> dict[str, Any]:
         """Return what the card says of the data: files, hashes, counts by label."""

@@ -82,7 +82,7 @@ def test_the_chat_template_gives_the_form_of_the_training(merged):
 
 def test_a_gguf_of_the_merged_model_answers_in_our_llama_cpp(merged, tmp_path):
     pytest.importorskip("llama_cpp")
-    from ragweave.llamacpp import LlamaCppChat
+    from ragweave.tools.models.llamacpp import LlamaCppChat
 
     chat = LlamaCppChat(path=str(write_gguf(merged, tmp_path / "tiny.gguf")), temperature=0.0)
     for row in ROWS:

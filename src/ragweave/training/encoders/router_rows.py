@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.knowledge import open_knowledge_base
 from ragweave.trained.judge_reading import Encoder
 from ragweave.trained.router import RouterRead, read_drafts
 from ragweave.trained.router_features import LOOK_K, Found, look_queries
@@ -30,7 +29,7 @@ def look_of(name: str) -> Callable[[str, str], Found] | None:
     """Return what looks a question and its draft up in a knowledge base; "": None."""
     if not name:
         return None
-    retriever = KnowledgeBase.open(name).search_by("bm25", LOOK_K)
+    retriever = open_knowledge_base(name).as_retriever(LOOK_K, "bm25")
 
     def look(question: str, draft: str) -> Found:
         queries = look_queries(question, draft)
@@ -43,8 +42,8 @@ def looked_at(name: str) -> dict[str, Any]:
     """Return what the card says of the knowledge base that was looked at; "": nothing."""
     if not name:
         return {}
-    with KnowledgeBase.open(name) as base:
-        return {"look": {"passages": base.manifest.passages}}
+    with open_knowledge_base(name) as base:
+        return {"look": {"passages": len(base)}}
 
 
 def read_router_rows(
@@ -77,9 +76,8 @@ def _mark(look: str) -> str:
     """Return what tells this state of a knowledge base from others: what it holds is read too."""
     if not look:
         return ""
-    with KnowledgeBase.open(look) as base:
-        made = base.manifest
-        return json.dumps([made.generation, made.passages, made.write])
+    with open_knowledge_base(look) as base:
+        return base.state
 
 
 def _arrays(read: RouterRead) -> Rows:

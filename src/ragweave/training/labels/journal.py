@@ -23,7 +23,6 @@ from ragweave.tools.journal import DamagedLineError, Journal, line_of
 from ragweave.training.job import TrainingStoppedError
 from ragweave.training.labels.labeler import Labeler, RowLabel
 from ragweave.training.labels.models import OBJECT
-from ragweave.training.labels.silver_passages import KB
 
 FORMAT = 1
 _ADVICE = "delete the file to start again"
@@ -179,12 +178,9 @@ class LabelJournal:
 def difference(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     """Return in what settings differ, in a few words; "" where they are the same.
 
-    Files of earlier versions do not say which knowledge base it was, only its name and generation,
-    nor which object a model was.
+    Files of earlier versions do not say which object a model was.
     """
     for name in {**theirs, **ours}:
-        if name == KB and name not in theirs:
-            continue
         if theirs.get(name) == _ANY_MODEL and str(ours.get(name)).startswith(OBJECT):
             continue
         if theirs.get(name) != ours.get(name):

@@ -12,7 +12,6 @@ from ragweave.errors import UsageError
 from ragweave.state import unique
 from ragweave.state.passages import with_id
 from ragweave.tools.retrieval import PassageRetriever
-from ragweave.tools.stores.address import Place
 from ragweave.training.labels.source import InvalidRow, Item
 
 Order = Literal["gold-first", "given", "retrieved"]
@@ -21,7 +20,7 @@ score that the file's retriever gave them, best first (FILCO trains on DPR's fir
 
 
 KB = "knowledge_base"
-"""Key of what tells a knowledge base from all others: a folder's name and generation do not."""
+"""Key of the name of a knowledge base's state."""
 
 
 class Passages:
@@ -52,21 +51,18 @@ class Passages:
                 f"found: leave out --order {order}"
             )
         self._k, self._order = k, order
-        self._place: Place | None = None
+        self._place: str | Path | None = None
         self._retriever: PassageRetriever | None = None
         self.described: dict[str, Any] = {"passages": f"the data set's own, {order}", "k": k}
         """What is written down of it."""
         if kb is not None:
-            from ragweave.tools.knowledge import KnowledgeBase
+            from ragweave.tools.knowledge import open_knowledge_base
 
-            base = KnowledgeBase.open(kb)
-            self._place = base.path.absolute() if isinstance(base.path, Path) else base.path
+            base = open_knowledge_base(kb)
+            self._place = base.path.absolute() if isinstance(base.path, Path) else kb
             self._retriever = base.as_retriever(k)
-            self.described = {
-                "passages": f"knowledge base {base.path.name}, generation {base.manifest.generation}",
-                KB: base.manifest.collection,
-                "k": k,
-            }
+            name = getattr(base.path, "name", base.path)
+            self.described = {"passages": f"knowledge base {name}", KB: base.state, "k": k}
 
     @property
     def own(self) -> bool:
@@ -80,9 +76,9 @@ class Passages:
             KnowledgeBaseError: It is missing or damaged.
         """
         if self._retriever is None and self._place is not None:
-            from ragweave.tools.knowledge import KnowledgeBase
+            from ragweave.tools.knowledge import open_knowledge_base
 
-            self._retriever = KnowledgeBase.open(self._place).as_retriever(self._k)
+            self._retriever = open_knowledge_base(self._place).as_retriever(self._k)
         return self._retriever
 
     def __getstate__(self) -> dict[str, Any]:
