@@ -30,7 +30,7 @@ async def ask(model: ChatModel, form: type[FormT], messages: Sequence[BaseMessag
         try:
             output = await held.ainvoke(list(messages))
         except Exception as error:
-            if not calls.refuses_form(error):
+            if not (calls.refuses_form(error) or calls.is_unparsed(error)):
                 raise
             calls.learn_constraint(model, "none")
         else:
