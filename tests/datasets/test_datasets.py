@@ -122,7 +122,7 @@ def test_answers_in_any_shape(tmp_path: Path, fields: dict[str, Any], answers: t
         {"ctxs": [{"title": "", "text": "Ida built it.", "isgold": True}]},
         {"retrieved_contexts": ["Ida built it."]},
         {"passages": [{"contents": '"Bridge"\nIda built it.'}]},
-        {"passages": [[["\"Bridge\"\nIda built it."]]]},
+        {"passages": [[['"Bridge"\nIda built it.']]]},
         {"passages": {"is_selected": [1], "passage_text": ["Ida built it."], "url": ["x"]}},
     ],
 )
@@ -218,7 +218,11 @@ def test_fields_by_other_names(tmp_path: Path) -> None:
     ("name", "row", "said"),
     [
         ("hotpotqa", {"question": "?", "answer": "a", "context": [["t"]]}, ":1: 'context' must be a list of"),
-        ("jsonl", {"q": "?", "a": "x"}, r"'question' or .* is missing; there is q, a\. Name the fields: jsonl:.*question=FIELD"),
+        (
+            "jsonl",
+            {"q": "?", "a": "x"},
+            r"'question' or .* is missing; there is q, a\. Name the fields: jsonl:.*question=FIELD",
+        ),
         ("jsonl", {"question": "?"}, r":1: no right answer: 'answers' or .*\?answers=FIELD"),
         ("jsonl", {"question": " ", "answer": "a"}, ":1: .*is empty"),
         ("jsonl", {"question": ["x"], "answer": "a"}, "must be a text, not a list"),

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from pydantic import BaseModel
+from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave import chat_model
 from ragweave.evaluation.cache import ReplyCache, asking
-from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 pytestmark = pytest.mark.loopback
 

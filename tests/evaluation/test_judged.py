@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.openai_server import HttpFault, OpenAIServer
 
 from ragweave.datasets import Question
 from ragweave.evaluation import Settings, citation_metrics, evaluate
 from ragweave.evaluation.folder import read_results
 from ragweave.evaluation.metrics.citations import citation_precision, citation_recall
-from tests.openai_server import HttpFault, OpenAIServer
 
 JUDGED = ("faithfulness", "answer_relevance", "context_relevance", "correctness")
 
@@ -19,7 +19,11 @@ JUDGED = ("faithfulness", "answer_relevance", "context_relevance", "correctness"
 def judge(forms: bool) -> Callable[[dict[str, Any]], Any]:
     """Return a script that answers every judge's prompt, as JSON or in words."""
     said = (
-        ("Write what the answer states", '{"statements": ["It opened in 1931.", "It is red."]}', "It opened in 1931.\nIt is red."),
+        (
+            "Write what the answer states",
+            '{"statements": ["It opened in 1931.", "It is red."]}',
+            "It opened in 1931.\nIt is red.",
+        ),
         ("Say of each statement", '{"supported": ["Yes", "No"]}', "1. Yes\n2. No"),
         ("Rate how well", '{"rating": "4"}', "4"),
         ("Which of the sentences", '{"ids": [1]}', "sentence 1"),
@@ -88,7 +92,9 @@ async def test_citations_together_may_be_needed() -> None:
 
 
 def test_citations_of_a_run(questions: Callable[[int], str], tmp_path: Path) -> None:
-    run = Settings(data=questions(2), systems=("concat[citations=true]", "concat"), metrics=("citation_recall", "attribution"))
+    run = Settings(
+        data=questions(2), systems=("concat[citations=true]", "concat"), metrics=("citation_recall", "attribution")
+    )
 
     async def yes(premise: str, said: str) -> bool:
         assert "1931" in premise

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.openai_server import OpenAIServer, Reply
 
 from ragweave.evaluation.folder import read_results
-from tests.openai_server import OpenAIServer, Reply
 
 pytestmark = [pytest.mark.loopback, pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")]
 
@@ -42,7 +42,14 @@ class Killed:
     @property
     def command(self) -> list[str]:
         model = f"openai:m?base_url={self.server.base_url}"
-        return [sys.executable, str(Path(__file__).with_name("killed_run.py")), self.data, model, str(self.folder), "pf_concat"]
+        return [
+            sys.executable,
+            str(Path(__file__).with_name("killed_run.py")),
+            self.data,
+            model,
+            str(self.folder),
+            "pf_concat",
+        ]
 
     def kill(self, how: signal.Signals, after: float) -> None:
         """Start the run, kill it some seconds after its first call, and count what was lost."""
@@ -90,7 +97,11 @@ def check(killed: Killed, count: int) -> None:
 def many(tmp_path: Path) -> Callable[[int], str]:
     def write(count: int) -> str:
         rows = [
-            {"question": f"When did bridge {at} open?", "answers": ["1931"], "passages": [f"{at}, {n}" for n in range(5)]}
+            {
+                "question": f"When did bridge {at} open?",
+                "answers": ["1931"],
+                "passages": [f"{at}, {n}" for n in range(5)],
+            }
             for at in range(count)
         ]
         (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -116,5 +127,7 @@ def test_sixty_kills(tmp_path: Path, many: Callable[[int], str]) -> None:
         for number in range(60):
             killed.kill(signal.SIGKILL if number % 3 else signal.SIGINT, drawn.uniform(0, 2))
         check(killed, 900)
-        lost = {name: f"{sum(some) / len(some):.1f} on average, {max(some)} at most" for name, some in killed.lost.items()}
+        lost = {
+            name: f"{sum(some) / len(some):.1f} on average, {max(some)} at most" for name, some in killed.lost.items()
+        }
         print(f"{server.count} calls, {killed.replies()} replies and calls; lost a kill: {lost}")

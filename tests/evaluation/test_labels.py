@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.openai_server import OpenAIServer
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.labels import LabelSettings, make_labels, write_labels
 from ragweave.evaluation.labels.rewrite import support
 from ragweave.nodes.proxy import Rewrite
-from tests.openai_server import OpenAIServer
 
 Label = Callable[..., tuple[list[dict[str, Any]], dict[str, int]]]
 
@@ -162,12 +162,19 @@ SECOND = FIRST.replace("He built", "Ida Holm built")
 def test_a_teacher_annotates_and_mends_its_faults(label: Label, server: OpenAIServer, spec: str) -> None:
     def script(body: dict[str, Any]) -> Any:
         prompt = json.dumps(body["messages"])
-        return SECOND if "begins with 'he'" in prompt else FIRST if "prepare web searches" in prompt else "Ida Holm did."
+        return (
+            SECOND if "begins with 'he'" in prompt else FIRST if "prepare web searches" in prompt else "Ida Holm did."
+        )
 
     server.script = script
     row = {"id": "1", "question": "Who built the Aster Bridge?"}
     rows, _ = label("rewrite", row, models={"teacher": f"{spec}&n=1", "proxy": spec})
-    assert rows[0] == {"id": "1", "question": row["question"], "draft": "Ida Holm did.", "target": SECOND.replace(".)", ")")}
+    assert rows[0] == {
+        "id": "1",
+        "question": row["question"],
+        "draft": "Ida Holm did.",
+        "target": SECOND.replace(".)", ")"),
+    }
     read = Rewrite.from_text(rows[0]["target"])
     assert read is not None
     assert [(one.text, one.query) for one in read.claims] == [("Ida Holm built the Aster Bridge", "Aster Bridge")]

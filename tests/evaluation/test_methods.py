@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.openai_server import OpenAIServer, Reply
 
 from ragweave.evaluation import Settings, evaluate
 from ragweave.evaluation.folder import read_results
 from ragweave.graphs import METHODS
-from tests.openai_server import OpenAIServer, Reply
 
 SAYS = ("The answer is 1931.", "Yes", "No", "Unknown", "So the answer is: 1931.")
 
@@ -62,7 +62,9 @@ def test_a_second_run_is_free(
 
 
 @pytest.mark.loopback
-def test_samples_are_samples_again(spec: str, server: OpenAIServer, questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_samples_are_samples_again(
+    spec: str, server: OpenAIServer, questions: Callable[[int], str], tmp_path: Path
+) -> None:
     server.script = lambda _: Reply(str(1900 + server.count), (100, 10))
     run = Settings(data=questions(2), systems=("concat[samples=3]",), models={"answer": spec})
     for name in ("first", "second"):

@@ -14,9 +14,10 @@ import pytest
 os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 pytest.importorskip("ray")
 
+from tests.openai_server import OpenAIServer, Reply
+
 from ragweave.evaluation import Settings, evaluate, read_report
 from ragweave.evaluation.on_ray import run_on_ray
-from tests.openai_server import OpenAIServer, Reply
 
 pytestmark = [
     pytest.mark.loopback,

@@ -92,7 +92,9 @@ def test_systems_are_split_outside_of_brackets() -> None:
 
 
 def test_options_have_the_types_of_the_method() -> None:
-    method, options, by_proxy = read_system("proxy:slimplm[rewrite=false,max_passages=none,k=7]", {"samples": "3", "x": "1"})
+    method, options, by_proxy = read_system(
+        "proxy:slimplm[rewrite=false,max_passages=none,k=7]", {"samples": "3", "x": "1"}
+    )
     assert (method.name, by_proxy) == ("slimplm", True)
     assert options == {"rewrite": False, "max_passages": None, "k": 7, "samples": 3}
     _, several, _ = read_system("blendfilter[queries=question+internal]")

@@ -10,6 +10,7 @@ import httpx
 import openai
 import pytest
 from langchain_core.documents import Document
+from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
@@ -17,7 +18,6 @@ from ragweave.evaluation import Run, Settings, Summary, evaluate, read_report
 from ragweave.evaluation.folder import read_results
 from ragweave.evaluation.run import Budget
 from ragweave.evaluation.systems import with_gold
-from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 pytestmark = pytest.mark.loopback
 
@@ -26,7 +26,9 @@ def settings(spec: str, data: str, *systems: str, **more: Any) -> Settings:
     return Settings(data=data, systems=systems or ("concat",), models={"answer": spec}, **more)
 
 
-def test_a_run_is_answered_once(server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_a_run_is_answered_once(
+    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
     run = settings(spec, questions(20))
     assert evaluate(run, tmp_path / "run", quiet=True).exit_code == 0
     calls = server.count
@@ -34,7 +36,9 @@ def test_a_run_is_answered_once(server: OpenAIServer, spec: str, questions: Call
     assert (again.answered, again.skipped, server.count) == (0, 20, calls)
 
 
-def test_other_settings_are_refused_and_a_price_is_not(spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
+def test_other_settings_are_refused_and_a_price_is_not(
+    spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
     data = questions(2)
     evaluate(settings(spec, data), tmp_path / "run", quiet=True)
     with pytest.raises(UsageError, match="began with seed = 0, not 1"):
@@ -326,6 +330,8 @@ def test_calls_without_a_price_have_no_cost() -> None:
         ({"metrics": ("no_such",)}, "no_such"),
     ],
 )
-def test_wrong_settings_are_named(questions: Callable[[int], str], tmp_path: Path, more: dict[str, Any], said: str) -> None:
+def test_wrong_settings_are_named(
+    questions: Callable[[int], str], tmp_path: Path, more: dict[str, Any], said: str
+) -> None:
     with pytest.raises(UsageError, match=said):
         evaluate(Settings(data=questions(1), **more), tmp_path / "run", quiet=True)
