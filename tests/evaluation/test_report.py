@@ -122,7 +122,9 @@ def test_what_has_no_score_is_noted(questions: Callable[[int], str], tmp_path: P
     evaluate(settings, tmp_path / "run", own=[words], quiet=True)
     report = read_report(tmp_path / "run")
     assert report.notes == ["No question has a score of rouge_l: it does not apply, or no verdict was read."]
+    assert [one.label for one in report.metrics] == ["Words"]  # as the run described it
     assert report.main == "words"
+    assert "| 2.0 [2.0, 2.0] |" in markdown(report)
 
 
 def test_names_are_only_text_in_every_form(run: Path) -> None:

@@ -117,7 +117,8 @@ def resumed(folder: Path) -> Settings:
     from ragweave.evaluation.folder import read_settings, shards
 
     plain = read_settings(shards(folder)[0])
-    plain.pop("version", None)
+    for name in ("version", "own_metrics"):
+        plain.pop(name, None)
     if "***" in str(plain.get("models")):
         raise UsageError(f"{folder}: keys are not stored; repeat the command that began the run")
     values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in plain.items()}

@@ -19,7 +19,7 @@ from ragweave import __version__
 from ragweave.datasets import Dataset, Question, open_dataset, select
 from ragweave.errors import UsageError
 from ragweave.evaluation.folder import read_results, shard_folder
-from ragweave.evaluation.metrics import Metric, chosen_metrics
+from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.run import Budget, Run, Summary, System
 from ragweave.evaluation.specs import read_system
 from ragweave.evaluation.systems import (
@@ -131,7 +131,10 @@ def evaluate(
             systems = [*opened.systems(metrics), *mine]
             return await run.ask(questions, systems, concurrency=concurrency, budget=budget, quiet=quiet)
 
-    with Run(shard_folder(folder, shard), settings.plain(), cache) as run:
+    plain = settings.plain()
+    if others := [one for one in metrics if one not in METRICS.ours()]:
+        plain["own_metrics"] = {one.name: one.described() for one in others}
+    with Run(shard_folder(folder, shard), plain, cache) as run:
         return asyncio.run(work(run))
 
 
@@ -230,7 +233,9 @@ class _Opened:
         if self.settings.second_retriever:
             from ragweave.tools.knowledge.retrievers import RetrieverSpec
 
-            found["second_retriever"] = RetrieverSpec.read(self.settings.second_retriever, self.settings.kb).open()
+            found["second_retriever"] = RetrieverSpec.read(
+                self.settings.second_retriever, self.settings.kb or None
+            ).open()
         return found
 
     def retriever(self) -> Any:
@@ -238,7 +243,8 @@ class _Opened:
         settings, data = self.settings, self.data
         first = next(iter(data), None)
         own = first is not None and bool(first.passages)
-        where = settings.corpus or ("kb" if settings.kb else "own" if own else "file" if data.name == "beir" else "")
+        named = settings.kb or settings.retriever != "auto"
+        where = settings.corpus or ("kb" if named else "own" if own else "file" if data.name == "beir" else "")
         if settings.passages == "given" or not where:
             return None
         if where == "file":
@@ -249,7 +255,7 @@ class _Opened:
         """Open the knowledge base's retriever."""
         from ragweave.tools.knowledge import retrievers
 
-        spec = retrievers.RetrieverSpec.read(self.settings.retriever, self.settings.kb)
+        spec = retrievers.RetrieverSpec.read(self.settings.retriever, self.settings.kb or None)
         found = spec.open()
         if not self.settings.rerank:
             return found

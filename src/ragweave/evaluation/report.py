@@ -131,7 +131,7 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
         paper = read_paper(folder) if len(listed) == 1 else paper
         names += dict.fromkeys([*planned, *(one["system"] for one in found), *paper.best, *paper.empty])
     values = _values(records, names, paper)
-    metrics = _metrics(values, paper)
+    metrics = _metrics(values, paper, settings.get("own_metrics", {}))
     chosen = _main(metrics, main)
     prices = {role: Price(*pair) for role, pair in settings.get("prices", {}).items()}
     lines = [_line(name, [one for one in records if one["system"] == name], values[name], prices) for name in names]
@@ -143,7 +143,7 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
         pairs=_pairs(names, values, chosen),
         paper=paper,
         notes=[*notes, *_remarks(settings, lines, metrics, records), *paper.notes, *_empty(paper)],
-        about={name: _shown(value) for name, value in settings.items() if name not in ("data", "names")},
+        about={name: _shown(value) for name, value in settings.items() if name not in ("data", "names", "own_metrics")},
     )
 
 
@@ -193,9 +193,9 @@ def _values(records: Iterable[Record], names: Sequence[str], paper: Paper) -> di
     return found
 
 
-def _metrics(values: Mapping[str, Scores], paper: Paper) -> list[Metric]:
+def _metrics(values: Mapping[str, Scores], paper: Paper, own: Mapping[str, Any]) -> list[Metric]:
     """Return the metrics that there are scores of, in the order of reports, the paper's columns first."""
-    known = {one.name: one for one in METRICS.ours()}
+    known = {one.name: one for one in METRICS.ours()} | {name: Metric(name, **more) for name, more in own.items()}
     there = {metric for scores in values.values() for metric in scores}
     order = [*paper.columns, *(name for name in known if name in there), *sorted(there - known.keys())]
     found = []

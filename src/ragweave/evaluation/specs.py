@@ -54,7 +54,7 @@ def read_system(spec: str, shared: Mapping[str, str] | None = None) -> tuple[Met
 
 def _is_folder(method: Method, text: str) -> bool:
     """Say whether a filter is a trained one's folder, which `build_graph` opens."""
-    return "filter" in method.options.model_fields and ("/" in text or Path(text).is_dir() and bool(text))
+    return "filter" in method.options.model_fields and ("/" in text or (Path(text).is_dir() and bool(text)))
 
 
 def read_pairs(texts: Iterable[str]) -> dict[str, str]:

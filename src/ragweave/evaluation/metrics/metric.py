@@ -46,6 +46,10 @@ class Metric:
     on_request: bool = False
     """Whether it is computed only if it is named."""
 
+    def described(self) -> dict[str, Any]:
+        """Return what a report says of it, as JSON: the package that brought it may not be there."""
+        return {name: getattr(self, name) for name in ("label", "summary", "higher_is_better", "source", "percent")}
+
 
 def given(state: State) -> str:
     """Return the answer; "" if there is none."""
