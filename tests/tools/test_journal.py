@@ -45,9 +45,7 @@ def test_lines_are_read_back_with_their_places(tmp_path: Path) -> None:
 
 
 @given(st.integers(min_value=0))
-def test_a_file_cut_anywhere_loses_its_last_line_alone(
-    tmp_path_factory: pytest.TempPathFactory, cut: int
-) -> None:
+def test_a_file_cut_anywhere_loses_its_last_line_alone(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     path = tmp_path_factory.mktemp("cut") / "j"
     whole = b"".join(map(line_of, RECORDS))
     kept = whole[: cut % (len(whole) + 1)]
@@ -128,9 +126,7 @@ def test_one_that_is_open_alone_lets_no_other_in(tmp_path: Path) -> None:
     assert not (tmp_path / "j").exists()
 
 
-def test_lines_come_to_the_disk_now_and_then_or_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_come_to_the_disk_now_and_then_or_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced, real = [0], os.fsync
 
     def counted(handle: int) -> None:

@@ -36,9 +36,7 @@ def test_the_library_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
         (2, [" took ", "role answer"], []),
     ],
 )
-def test_verbosity(
-    verbosity: int, there: list[str], not_there: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verbosity(verbosity: int, there: list[str], not_there: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with log_to_stderr(verbosity):
         answer()
     said = capsys.readouterr().err

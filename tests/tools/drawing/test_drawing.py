@@ -22,9 +22,7 @@ labels = st.sampled_from(["", "a choice", "<b>"])
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
     pairs = draw(st.lists(ends, max_size=16, unique=True))
-    return Shape(
-        tuple(NAMES), tuple(Edge(*pair, draw(labels), draw(st.booleans())) for pair in pairs)
-    )
+    return Shape(tuple(NAMES), tuple(Edge(*pair, draw(labels), draw(st.booleans())) for pair in pairs))
 
 
 @given(shapes())
@@ -34,9 +32,7 @@ def test_boxes_stand_apart_inside_the_frame(shape: Shape) -> None:
     for x, y, width in layout.boxes.values():
         assert width / 2 <= x <= layout.width - width / 2
         assert 0 < y < layout.height
-    for (x, y, wide), (other_x, other_y, other_wide) in itertools.combinations(
-        layout.boxes.values(), 2
-    ):
+    for (x, y, wide), (other_x, other_y, other_wide) in itertools.combinations(layout.boxes.values(), 2):
         assert y != other_y or abs(x - other_x) >= (wide + other_wide) / 2
 
 
@@ -54,9 +50,7 @@ def test_every_edge_leads_from_its_source_to_its_target(shape: Shape) -> None:
 
 @given(shapes())
 def test_it_is_well_formed_with_a_mark_on_what_was_taken(shape: Shape) -> None:
-    taken = PathTaken(
-        {edge.source: 2 for edge in shape.edges}, frozenset(edge[:2] for edge in shape.edges)
-    )
+    taken = PathTaken({edge.source: 2 for edge in shape.edges}, frozenset(edge[:2] for edge in shape.edges))
     root = ET.fromstring(draw_svg(shape, title="a & b", taken=taken))
     texts = [text.text or "" for text in root.iter(f"{SVG}text")]
     assert sum("×2" in text for text in texts) == len(taken.nodes)

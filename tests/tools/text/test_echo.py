@@ -97,9 +97,7 @@ BAND = "Which coastal band released the album Low Water and had a drummer who wa
         ("Ada printed the poem Ebb Tide", "Who wrote or printed Ebb Tide, the poem, Ada?", ""),
     ],
 )
-def test_an_answer_that_states_its_question_again_is_none(
-    said: str, question: str, kind: str
-) -> None:
+def test_an_answer_that_states_its_question_again_is_none(said: str, question: str, kind: str) -> None:
     read = read_answer(said, "short", PromptParts(question))
     assert read.rejected == kind
     assert (read.answer == "Unknown") == bool(kind)

@@ -94,8 +94,7 @@ UNKNOWNS = [
     "N/A",
     "n/a.",
     "N.A.",
-    "Passage 1 is about a river. Passage 2 is about a lake. "
-    "Therefore, the passages do not say who built the dam.",
+    "Passage 1 is about a river. Passage 2 is about a lake. Therefore, the passages do not say who built the dam.",
     "The first passage is about a river. None of the passages answer the question.",
     "The answer: Unknown",
     "I can't give a final answer based on the passages.",
@@ -269,9 +268,7 @@ def test_the_literal_is_unknown() -> None:
 padding = st.text(alphabet=" \n\t.*_`\"'!…", max_size=12)
 
 
-@given(
-    st.sampled_from(UNKNOWNS + ANSWERS), padding, padding, st.sampled_from([str.upper, str.lower])
-)
+@given(st.sampled_from(UNKNOWNS + ANSWERS), padding, padding, st.sampled_from([str.upper, str.lower]))
 def test_padding_and_case_never_change_the_verdict(reply, before, after, case) -> None:  # type: ignore[no-untyped-def]
     assert is_unknown(before + case(reply) + after) == is_unknown(reply)
 
