@@ -19,10 +19,10 @@ def graph() -> CompiledGraph:
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
-        ("What does BlendFilter blend?", "the original question, an externally augmented query"),
+        ("What does BlendFilter blend?", "BlendFilter blends the original question, an externally augmented query"),
         ("Which measure suits fact verification?", "CXMI"),
         ("Which measure suits dialogue?", "LEXICAL"),
-        ("How many words does a passage have by default?", "100"),
+        ("How many words does a passage have by default?", "Passage length is the number of words that a knowledge base puts into one passage"),
         ("Who wrote the score of the opera Aida?", "Unknown"),
     ],
 )
