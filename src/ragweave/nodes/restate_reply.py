@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import islice, takewhile
 
 from ragweave.nodes.replies import bare_text
-from ragweave.tools.text.words import STOP_WORDS
 from ragweave.tools.text.normalize import words
 from ragweave.tools.text.unknown import is_unknown
+from ragweave.tools.text.words import STOP_WORDS
 
 EXAMPLE = "Lake Orrin"
 """What the example of the prompt that asks for it is about."""
