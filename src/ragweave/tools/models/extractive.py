@@ -99,7 +99,7 @@ MINILM = Weights(
         "match": 4.67,
     },
     support={"one": -2.05, "missing": -1.12, "negation": -1.27, "nearest": 3.62},
-    threshold=0.6,
+    threshold=0.45,
 )
 
 
