@@ -102,7 +102,7 @@ def test_what_holds_weights_has_a_node_for_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @contextmanager
-    def opened(kb: str) -> Iterator[Any]:
+    def opened(kb: str, **_: Any) -> Iterator[Any]:
         yield SimpleNamespace(settings=Settings(embedding="minilm" if kb == "vectors" else None))
 
     monkeypatch.setattr(KnowledgeBase, "open", opened)
