@@ -9,16 +9,11 @@ from langchain_core.messages import AIMessage
 
 from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
-from ragweave.testing import MethodTests, RecordingRetriever, ScriptedModel, unsure
+from ragweave.testing import RecordingRetriever, ScriptedModel, unsure
 
 QUESTION = "Who built the bridge at Alden?"
 DOUBT = unsure("The bridge is old. Bob built it in Alden. So the answer is Bob.", Bob=0.1, built=0.7)
 SURE = "Ada Brenner built it. So the answer is Ada Brenner."
-
-
-class TestContract(MethodTests):
-    method = "flare"
-    replies = (DOUBT, SURE)
 
 
 def run(*replies: str | AIMessage, question: Any = QUESTION, **options: Any) -> tuple[dict[str, Any], Any, Any]:

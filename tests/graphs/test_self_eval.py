@@ -7,14 +7,9 @@ from typing import Any
 import pytest
 
 from ragweave.graphs import build_graph
-from ragweave.testing import MethodTests, RecordingRetriever, ScriptedModel
+from ragweave.testing import RecordingRetriever, ScriptedModel
 
 QUESTION = "Who built the bridge at Alden?"
-
-
-class TestContract(MethodTests):
-    method = "self_eval"
-    replies = {"need": "Yes", "answer": "Ada Brenner"}
 
 
 def run(*replies: str, documents: Any = None, **options: Any) -> tuple[dict[str, Any], Any, Any]:

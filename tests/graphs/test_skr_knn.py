@@ -12,7 +12,7 @@ from tests.hash_embeddings import HashEmbeddings
 from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
 from ragweave.graphs.skr_knn import SkrKnnOptions
-from ragweave.testing import MethodTests, RecordingRetriever, ScriptedModel
+from ragweave.testing import RecordingRetriever, ScriptedModel
 
 ROWS = [
     ("who built the light", True),
@@ -29,16 +29,6 @@ def training(tmp_path: Path) -> str:
     path = tmp_path / "training.jsonl"
     path.write_text("\n".join(json.dumps({"question": text, "needed": needed}) for text, needed in ROWS), "utf-8")
     return str(path)
-
-
-class TestContract(MethodTests):
-    method = "skr_knn"
-    replies = ["Ada Brenner"]
-
-    @pytest.fixture(autouse=True)
-    def _trained(self, training: str) -> None:
-        self.options = {"training": training, "neighbours": 3}
-        self.arguments = {"embeddings": HashEmbeddings()}
 
 
 def run(question: str, training: str, *, context: Any = None, **options: Any) -> tuple[dict[str, Any], list[str]]:

@@ -11,20 +11,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
-from ragweave.testing import MethodTests, RecordingRetriever, ScriptedModel, unsure
+from ragweave.testing import RecordingRetriever, ScriptedModel, unsure
 
 QUESTION = "Who built the bridge at Alden?"
 DOUBT = unsure("Bob built it and nobody else", Bob=0.5)
-
-
-class TestContract(MethodTests):
-    method = "uncertainty_gate"
-    replies = {"gate": unsure("Bob", Bob=0.5), "answer": "Ada Brenner"}
-
-
-class TestSampledContract(TestContract):
-    replies = {"gate": "Unknown", "answer": "Ada Brenner"}
-    options = {"gate": "variance"}
 
 
 def run(*replies: str | AIMessage, **options: Any) -> tuple[dict[str, Any], Any, Any]:

@@ -6,11 +6,11 @@ rounds (appendix B), search results before the question (table 6).
 The model writes on to the end each time, and the sentences are checked one by one: with greedy decoding that
 gives, up to the first doubt, what writing sentence by sentence gives, in one call per round.
 
-Where we differ: the paper searches with the question before the first sentence (section 2.2). It writes the next
-tentative sentences without passages; here the rest of the reply still has those of the last doubt in its prompt. A
-word goes with its masked token. A chat model is told to go on behind what is written, which the papers' models
-simply continue. SlimPLM's released code compares raw logits with 0.5, for which no API asks: its profile
-compares probabilities; it looks up the last doubtful sentence, we the first.
+Where we differ: the paper searches for the question before the first sentence (section 2.2). It writes the next
+tentative sentences without passages; here the rest of the reply has those of the last doubt in its prompt. A masked
+token takes its word with it. The papers' models continue what is written; a chat model is asked to. SlimPLM's
+released code compares raw logits, which no API reports, with 0.5, and looks up the last doubtful sentence; its
+profile here compares probabilities, and looks up the first.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _CONCLUDES = re.compile(r"\bso,? the (?:final )?answer is\b:?\s*", re.I)
 
 
 def first_doubtful(text: str, tokens: Sequence[Token], threshold: float, *, trusted: int = 0) -> Sentence | None:
-    """Return the first sentence with a token less probable than θ (section 3.2.1); the first `trusted` are passed over."""
+    """Return the first sentence with a token less probable than θ (section 3.2.1), after those that are trusted."""
     unsure = [one for one in tokens if one.probability < threshold]
     sentences = split_sentences(text)[trusted:]
     return next((one for one in sentences if any(token.touches(one.start, one.end) for token in unsure)), None)
@@ -109,8 +109,8 @@ class Written(NamedTuple):
     """The sentence to look up; None: the text is at its end."""
     query: str = ""
     """The search for it; "" if nothing of it is left."""
-    unsettled: bool = False
-    """Whether a doubt is left that no round remains for."""
+    doubtful: bool = False
+    """Whether a doubt remains after the last round."""
 
 
 def written_on(state: FlareState, reply: Reply[Any], options: FlareOptions) -> Written:
@@ -122,7 +122,7 @@ def written_on(state: FlareState, reply: Reply[Any], options: FlareOptions) -> W
     counted = text if options.paper or state["answer_type"] == "long" else text[: _end_of_answer(text)]
     doubt = first_doubtful(counted, tokens, options.threshold, trusted=1 if state["rounds"] else 0)
     if doubt is None or state["rounds"] >= options.rounds or state["remaining_steps"] < LAST_STEPS:
-        return Written(_joined(state["written"], text), unsettled=doubt is not None)
+        return Written(_joined(state["written"], text), doubtful=doubt is not None)
     end = doubt.start
     if options.paper == "slimplm":  # the released code keeps the sentence up to its first weak token
         end = next(one.start for one in tokens if one.probability < options.threshold and one.end > doubt.start)
@@ -193,24 +193,20 @@ def write(state: FlareState, reply: Reply[Any], options: FlareOptions) -> FlareS
         on = written_on(state, reply, options)
         answer = answer_of(on.text, kind, options)
     if on.doubt is None:
-        return _ended(state, options, on, answer, list(dict.fromkeys(read)))
+        return end_chain(
+            state,
+            options,
+            answer,
+            pool="flare",
+            reply=on.text,
+            passages=state["passages"],
+            read_ids=list(dict.fromkeys(read)),
+            truncated=on.doubtful,
+        )
     name, rounds = f"round_{state['rounds']}", state["rounds"] + 1
     notes = [] if on.query else [note("query_all_masked", sentence=on.doubt.text)]
     searched = {name: on.query or state["question"]}
     return {"written": on.text, "rounds": rounds, "read": read, "queries": searched, "notes": notes}
-
-
-def _ended(state: FlareState, options: FlareOptions, on: Written, answer: str, read: Sequence[str]) -> RAGState:
-    return end_chain(
-        state,
-        options,
-        answer,
-        pool="flare",
-        reply=on.text,
-        passages=state["passages"],
-        read_ids=read,
-        truncated=on.unsettled,
-    )
 
 
 def to_doubt(state: FlareState) -> Route:

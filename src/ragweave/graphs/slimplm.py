@@ -6,14 +6,14 @@ judge says whether it is known (3.2): then the big model answers alone. Else a r
 draft into claims with a query each (3.3); the judge drops those that are known, and the big model
 answers over what the question and the other queries find, interleaved (appendix A).
 
-Instead of the judge, the proxy's uncertainty (`route="uncertainty"`) or a router trained on outcomes
-(`route="classifier"`) may decide.
+The proxy's uncertainty (`route="uncertainty"`) or a router trained on outcomes (`route="classifier"`) may decide
+instead of the judge.
 
 Where we differ: a draft that says it does not know is not judged; with `second_look` an Unknown to
-what was judged known is searched for after all; a proxy that is down leaves its part out, and the
-question is searched. `NAME@slimplm` is printed in sections 3.2 and 3.3 and tables 8 and 9. The released
-code finds ten pages per query and ranks their paragraphs by E5 against the user's question: here that is the
-retriever's task, and a page is what has one title.
+what was judged known is searched for after all; if the proxy is down, the question alone is searched.
+`NAME@slimplm` is printed in sections 3.2 and 3.3 and tables 8 and 9. The released code finds ten pages per
+query and ranks their paragraphs by E5 against the user's question; here that is the retriever's task, and
+passages of one title are a page.
 """
 
 from __future__ import annotations
@@ -194,6 +194,7 @@ def small_calls(o: proxy.ProxyOptions) -> tuple[int, int]:
     options=SlimPlmOptions,
     state=proxy.ProxyState,
     prompts={**proxy.PROMPTS, **PROMPTS},
+    files=frozenset({"router"}),
 )
 def slimplm(graph: Graph, parts: Parts) -> None:
     """Wire figure 2: draft, judge, rewrite, search, answer."""

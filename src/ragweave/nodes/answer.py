@@ -179,7 +179,9 @@ def answer_node(
             task="reason" if reasoning else "extract" if branch.get("draft") else "answer",
             settings=options.sampling,
             is_answered=lambda reply: (
-                not (reasoning and concludes) or read_text(reply.text, branch, options) != UNKNOWN or read.is_unknown(reply.text)
+                not (reasoning and concludes)
+                or read_text(reply.text, branch, options) != UNKNOWN
+                or read.is_unknown(reply.text)
             ),
         )
 

@@ -90,8 +90,9 @@ def gate_node(parts: Parts, role: Role | Callable[[Any], Role]) -> Node:
 
     @model_node(role, drafting)
     def gate(branch: GateBranch, reply: Reply[Form], options: GateOptions) -> GateState:
-        measured = options.gate not in SAMPLED and reply.message is not None
-        found = uncertainty(reply.message, options.gate) if measured and reply.message else None
+        found = None
+        if reply.message is not None and options.gate not in SAMPLED:
+            found = uncertainty(reply.message, options.gate)
         return {"gate_drafts": {str(branch["sample"]): {"text": reply.text, "uncertainty": found}}}
 
     return gate(parts)

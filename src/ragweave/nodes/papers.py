@@ -35,7 +35,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "blendfilter": {**_PLAIN, "k": 5, "shots": 3, "unknown": False, "reader": False, "sample_temperature": 0.0},
     "slimplm": {
         **_PLAIN,
-        "k": 20,  # passages, which all rows read within 3,000 tokens; the released code finds ten pages
+        "k": 20,  # all rows read twenty paragraphs (released code), within 3,000 tokens
         "prompt_tokens": 3000,
         "shots": 0,
         "unknown": False,

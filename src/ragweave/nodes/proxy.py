@@ -1,4 +1,4 @@
-"""The slim proxy's part: a draft answer, whether it is known, and the queries of its claims.
+"""The slim proxy: its draft answer, whether that is known, and the queries of its claims.
 
 Source: Tan et al. 2024 (SlimPLM), sections 3.1 to 3.3. `NAME@slimplm` is printed in sections 3.2 and 3.3;
 `NAME_released` is what the released judge and rewriter were trained on, typos included.
@@ -35,7 +35,7 @@ from ragweave.tools.text.untrusted import untrusted
 
 
 class ProxyOptions(GateOptions):
-    """Options of the slim proxy's part."""
+    """Options of a method with a slim proxy."""
 
     question_judge: bool = Field(True, description="Whether a judge decides from the draft that retrieval is needed.")
     rewrite: bool = Field(True, description="Whether the draft is rewritten into claims and queries.")
@@ -65,7 +65,7 @@ class ProxyOptions(GateOptions):
     route_threshold: float | None = Field(
         None,
         description="For `route=uncertainty` the uncertainty above which to retrieve; for `route=classifier` what a "
-        "dearer route must add to the probability of a right answer. None: a round number; what training chose.",
+        "dearer route must add to the probability of a right answer; none: the gate's own; what training chose.",
     )
     margin: float = Field(
         0.0, description="If the judge is read by score: log-probability by which Known(True) must lead."
@@ -205,12 +205,7 @@ _HEURISTIC = "Heuristic answer: {draft}\nQuestion: {question}\n"
 PROMPTS = {
     "draft": ChatPromptTemplate([("human", "{question}")]),
     "draft_explained": ChatPromptTemplate(
-        [
-            (
-                "human",
-                "Please answer the question professionally and provide explanations. Question(({question}))",
-            )
-        ]
+        [("human", "Please answer the question professionally and provide explanations. Question(({question}))")]
     ),
     "judge_released": _RELEASED,
     "rewrite_released": _RELEASED,
@@ -340,7 +335,7 @@ def plan(state: ProxyState) -> ProxyState:
 
 
 def to_judge(parts: Parts) -> Callable[[ProxyState, Runtime[ProxyOptions]], Route]:
-    """Return a route: a draft is judged, measured or classified, else rewritten; without a draft the search is next."""
+    """Return a route: a draft is judged, measured or classified, else rewritten; without one the search is next."""
 
     def route(state: ProxyState, runtime: Runtime[ProxyOptions]) -> Route:
         o = runtime.context
