@@ -44,8 +44,9 @@ from langchain_core.documents import Document
 from rich.console import Console
 from rich.table import Table
 
-from ragweave.tools.filters.oracles import lexical
-from ragweave.trained.filter import TrainedFilter
+from ragweave.nodes.segments import split_passages
+from ragweave.tools.filters import FilterSettings, lexical
+from ragweave.trained.filter import trained_filter
 from ragweave.trained.judge_reading import load_encoder
 from ragweave.training.encoders.pairs import sentences_of
 from ragweave.training.encoders.span_rows import span_measures, span_threshold
@@ -214,13 +215,14 @@ def part_scores(name: str, folder: Path, found: Sequence[Passage]) -> list[list[
     """Return a part's logits of each passage's sentences, as it gives them in use."""
     file = KEPT / f"{name}.scores.json"
     if not file.is_file():
-        part = TrainedFilter(str(folder), top=None, threshold=0.0)
+        part = trained_filter(str(folder))
         made = []
         for one in found:
             texts = [Document(p["text"], id=p["id"], metadata={"title": p["title"]})
                      for p in one.row["passages"]]  # fmt: skip
-            kept = part.keep(one.row["question"], texts)
-            place = {span["start"]: span["score"] for span in kept}
+            segments = split_passages(texts)
+            scores = part.scores(one.row["question"], segments, [], FilterSettings())
+            place = {s.metadata["start"]: score for s, score in zip(segments, scores, strict=True)}
             starts = [span.span["start"] for span in sentences_of(one.row)]
             made.append([float(np.log(place.get(at, 0.0) + 1e-12)) for at in starts])
         file.write_text(json.dumps(made))

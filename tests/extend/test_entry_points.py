@@ -14,7 +14,7 @@ from langchain_core.retrievers import BaseRetriever
 from ragweave.datasets.question import Format, has
 from ragweave.datasets.question import Question
 from ragweave.evaluation.metrics import Metric, given_answer
-from ragweave.tools.filters import FilterKind, Span
+from ragweave.tools.filters import FilterKind
 from ragweave.tools.knowledge import RetrieverKind
 from ragweave.tools.models import ModelProvider
 
@@ -28,13 +28,8 @@ class Fixed(BaseRetriever):
         return [Document(f"The school is in Norhaven. {n} gulls sit on it.") for n in range(9)]
 
 
-class First:
-    def __init__(self, top):
-        self.top = top
-
-    def keep(self, question, passages, *, answers=None):
-        from ragweave.tools.filters import spans_of
-        return list(spans_of(passages, "sentence"))[: self.top]
+def first(question, segments, answers, settings):
+    return [1.0] * len(segments)
 
 
 METRIC = Metric(
@@ -53,7 +48,7 @@ PROVIDER = ModelProvider(
 RETRIEVER = RetrieverKind(
     name="fixed", summary="The same.", make=lambda kb, k: Fixed(), needs_kb=False
 )
-FILTER = FilterKind(name="first", summary="The first ones.", make=lambda s: First(s.top))
+FILTER = FilterKind(name="first", summary="The first ones.", scores=first)
 """
 POINTS = {
     "ragweave.metrics": {"brief": "others:METRIC"},

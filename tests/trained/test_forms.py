@@ -6,10 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from ragweave.nodes.context_filter import context_text as context_of_the_node
-from ragweave.tools.claims import parse_judgement
+from ragweave.nodes.proxy import Verdict
 from ragweave.trained.forms import (
-    context_text,
     documents,
     filter_input,
     filter_target,
@@ -32,21 +30,19 @@ def test_a_judges_input_is_two_lines_however_odd_the_draft(question, draft):
     assert "))" not in first.removesuffix("))").removesuffix(")")[17:]
 
 
-@given(texts, st.lists(st.tuples(texts, texts), max_size=3))
-def test_no_passage_opens_a_line_of_its_own(question, passages):
-    given_passages = [
-        Document(page_content=text, metadata={"title": title}) for title, text in passages
-    ]
+@given(texts, st.lists(texts, max_size=3))
+def test_each_passage_is_one_line(question, passages):
+    given_passages = [Document(page_content=text) for text in passages]
     lines = filter_input(question, given_passages).text.split("\n")
-    assert len(lines) == 1 + max(1, len(passages))
+    assert len(lines) == 3 + max(1, len(passages))
     asked = generator_input(question, given_passages).text.split("\n")
-    assert len(asked) == 1 + bool(passages)
+    assert len(asked) == 3 + len(passages)
     assert asked[-1].startswith("question: ")
 
 
 def test_verdicts_are_what_the_judges_node_reads():
-    assert parse_judgement(verdict(True)) is True
-    assert parse_judgement(verdict(False)) is False
+    assert Verdict.from_text(verdict(True)).known == "True"
+    assert Verdict.from_text(verdict(False)).known == "False"
 
 
 def test_what_the_filter_writes_stands_in_what_it_read():
@@ -68,12 +64,11 @@ def test_the_generator_reads_what_is_kept_or_else_all():
         ]
     )
     span = {"passage_id": "a", "start": 0, "end": 12, "text": "Rome is big.", "score": 1.0}
+    asked = "Given the ['context', 'question'], predict the answer to the question."
     kept = generator_input("q?", kept_passages(passages, [span])).text
-    assert kept == "context: Italy: Rome is big.\nquestion: q?"
+    assert kept == f"{asked}\n\ncontext: Rome is big.\nquestion: q?"
     whole = generator_input("q?", kept_passages(passages, [])).text
-    assert whole == ("context: Italy: Rome is big. Pizza is good. Oslo is far.\nquestion: q?")
-    assert generator_input("q?", []).text == "question: q?"
-
-
-def test_the_node_of_the_graph_uses_the_same_form():
-    assert context_of_the_node is context_text
+    assert whole == f"{asked}\n\ncontext: Rome is big. Pizza is good.\nOslo is far.\nquestion: q?"
+    assert generator_input("q?", kept_passages(passages, [], may_be_none=True)).text == (
+        "Given the ['question'], predict the answer to the question.\n\nquestion: q?"
+    )

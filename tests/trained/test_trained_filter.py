@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
-from tests.scripted import ScriptedChat
-from tests.tiny_parts import make_scorer, make_writer
+from tests.tiny_parts import make_scorer, make_writer, word_tokenizer
 
 from ragweave import build_graph
 from ragweave.errors import UsageError
-from ragweave.tools.filters import ContextFilter, Span, spans_of
+from ragweave.nodes.segments import split_passages
+from ragweave.testing import ScriptedModel
+from ragweave.tools.filters import FilterSettings, span_of
 from ragweave.tools.models.tasks import task_passages
 from ragweave.trained import read_card, write_card
-from ragweave.trained.filter import TrainedFilter, trained_filter
+from ragweave.trained.filter import passages_of, trained_filter
 from ragweave.trained.forms import filter_input
 from ragweave.trained.pairs import form_of
 
@@ -25,94 +25,25 @@ pytest.importorskip("transformers")
 pytest.importorskip("peft")
 
 QUESTION = "who designed the bridge?"
-BRIDGE = Document(
-    page_content="It opened in May. It was designed by Ada. It is long.",
-    id="bridge",
-    metadata={"title": "Bridge"},
-)
-RIVER = Document(page_content="The river is wide. Ada lived there.", id="river")
+BRIDGE = Document("It opened early. It was designed by Ada. It is long.", id="bridge", metadata={"title": "Bridge"})
+RIVER = Document("The river is wide. Ada lived there.", id="river")
 PASSAGES = [BRIDGE, RIVER]
-GOOD = ("It was designed by Ada.", "Ada lived there.")
+GOOD = ["It was designed by Ada.", "Ada lived there."]
+
+
+def scorer(folder: Path, size: int) -> Path:
+    """Make a filter that keeps the segments in `GOOD`, or the passage about the bridge whole."""
+    texts = " ".join([QUESTION, "Bridge", *(one.page_content for one in PASSAGES)])
+    form, segments = form_of(word_tokenizer(set(texts.lower().split()))), split_passages(PASSAGES, size)
+    pairs = form.pairs(QUESTION, task_passages(PASSAGES), map(span_of, segments))
+    wanted = GOOD if size else [BRIDGE.page_content]
+    labelled = [(a, b, one.page_content in wanted) for (a, b), one in zip(pairs, segments, strict=True)]
+    return make_scorer(folder, "filter", labelled)
 
 
 @pytest.fixture(scope="module")
 def scoring(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A filter that keeps the sentences in `GOOD`, each in its passage."""
-    from tests.tiny_parts import word_tokenizer
-
-    folder = tmp_path_factory.mktemp("filter")
-    texts = " ".join([QUESTION, "Bridge", *(one.page_content for one in PASSAGES)])
-    form = form_of(word_tokenizer(set(texts.lower().split())))
-    spans = spans_of(PASSAGES)
-    pairs = form.pairs(QUESTION, task_passages(PASSAGES), spans)
-    labelled = [(a, b, s["text"] in GOOD) for (a, b), s in zip(pairs, spans, strict=True)]
-    return make_scorer(folder, "filter", labelled)
-
-
-def texts(spans: list[Span]) -> list[str]:
-    return [one["text"] for one in spans]
-
-
-def test_sentences_above_the_threshold_are_kept(scoring: Path) -> None:
-    chosen = TrainedFilter(str(scoring), top=None)
-    assert isinstance(chosen, ContextFilter)
-    spans = chosen.keep(QUESTION, PASSAGES)
-    assert set(texts(spans)) == set(GOOD)
-    assert [one["score"] for one in spans] == sorted((one["score"] for one in spans), reverse=True)
-    for one in spans:
-        passage = {"bridge": BRIDGE, "river": RIVER}[one["passage_id"]]
-        assert passage.page_content[one["start"] : one["end"]] == one["text"]
-
-
-def test_top_keeps_the_best(scoring: Path) -> None:
-    every = TrainedFilter(str(scoring), top=None, threshold=0.0).keep(QUESTION, PASSAGES)
-    assert len(every) == 5
-    for top in (1, 2, 3):
-        assert (
-            TrainedFilter(str(scoring), top=top, threshold=0.0).keep(QUESTION, PASSAGES)
-            == (every[:top])
-        )
-
-
-def test_nothing_above_the_threshold_is_nothing(scoring: Path) -> None:
-    assert TrainedFilter(str(scoring), threshold=1.0).keep(QUESTION, PASSAGES) == []
-    assert TrainedFilter(str(scoring)).keep(QUESTION, []) == []
-    assert TrainedFilter(str(scoring)).keep(QUESTION, [Document(page_content=" ")]) == []
-
-
-def test_answers_are_not_looked_at(scoring: Path) -> None:
-    chosen = TrainedFilter(str(scoring), top=None)
-    assert chosen.keep(QUESTION, PASSAGES, answers=["wide"]) == chosen.keep(QUESTION, PASSAGES)
-
-
-def test_passages_without_ids(scoring: Path) -> None:
-    bare = [Document(page_content=one.page_content, metadata=one.metadata) for one in PASSAGES]
-    kept = TrainedFilter(str(scoring), top=None).keep(QUESTION, [*bare, bare[0]])
-    assert sorted(texts(kept)) == sorted(GOOD)
-
-
-def test_threads_give_the_same(scoring: Path) -> None:
-    chosen = TrainedFilter(str(scoring), top=None)
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: texts(chosen.keep(QUESTION, PASSAGES)), range(24)))
-    assert all(one == found[0] for one in found)
-
-
-def test_what_the_text_does_not_set_a_runs_options_do(scoring: Path) -> None:
-    free = trained_filter(f"part:{scoring}")
-    assert (free.with_settings(top=3, threshold=0.2).top, free.top) == (3, 1)
-    assert free.with_settings(top=3, threshold=0.2).threshold == 0.2
-    held = trained_filter(f"part:{scoring}?top=2")
-    assert held.with_settings(top=3, threshold=0.2).top == 2
-    assert held.with_settings(top=3, threshold=0.2).threshold == 0.2
-    own = TrainedFilter(str(scoring), top=2)
-    assert own.with_settings(top=3, threshold=0.2) is own
-
-
-@pytest.mark.parametrize("query", ["top=0", "threshold=2", "threshold=a", "threshold=true", "k=1"])
-def test_settings_out_of_range(scoring: Path, query: str) -> None:
-    with pytest.raises(UsageError):
-        trained_filter(f"part:{scoring}?{query}")
+    return scorer(tmp_path_factory.mktemp("scoring"), 1)
 
 
 @pytest.fixture(scope="module")
@@ -126,63 +57,59 @@ def writing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_writer(tmp_path_factory.mktemp("writing"), "filter", outputs)
 
 
-def test_what_is_written_is_found_in_the_passages(writing: Path) -> None:
-    chosen = TrainedFilter(str(writing))
-    kept = chosen.keep(QUESTION, PASSAGES)
-    assert texts(kept) == list(GOOD), "both, though top is 1: it decides by itself"
-    assert kept[0]["score"] == 1.0 > kept[1]["score"] >= 0.5
-    assert chosen.keep("what of Mars?", PASSAGES) == []
-    assert chosen.keep("nothing?", PASSAGES) == []
-
-
-def test_one_that_was_trained_on_single_passages_reads_each_alone(tmp_path: Path) -> None:
-    outputs = {
-        filter_input(QUESTION, [BRIDGE]).text: GOOD[0],
-        filter_input(QUESTION, [RIVER]).text: "",
-    }
-    folder = make_writer(tmp_path / "one", "filter", outputs, passages=1)
-    assert texts(TrainedFilter(str(folder)).keep(QUESTION, PASSAGES)) == [GOOD[0]]
-
-
-def test_one_that_writes_has_no_threshold(writing: Path) -> None:
-    with pytest.raises(UsageError, match="has no threshold"):
-        TrainedFilter(str(writing), threshold=0.5)
-    with pytest.raises(UsageError, match="has no threshold"):
-        trained_filter(str(writing)).with_settings(top=1, threshold=0.5)
-
-
 def whole(folder: Path) -> Path:
-    """Have a part's card say that it was trained on whole passages."""
+    """Have a card say that its filter was trained on whole passages."""
     card = read_card(folder)
     write_card(folder, replace(card, data={**card.data, "unit": "passage"}))
     return folder
 
 
-def test_a_part_trained_on_whole_passages_keeps_or_drops_them_whole(tmp_path: Path) -> None:
-    from tests.tiny_parts import word_tokenizer
-
-    known = " ".join([QUESTION, "Bridge", *(one.page_content for one in PASSAGES)])
-    form = form_of(word_tokenizer(set(known.lower().split())))
-    spans = spans_of(PASSAGES, "passage")
-    pairs = form.pairs(QUESTION, task_passages(PASSAGES), spans)
-    labelled = [(a, b, s["passage_id"] == "bridge") for (a, b), s in zip(pairs, spans, strict=True)]
-    folder = whole(make_scorer(tmp_path / "psg", "filter", labelled))
-    assert texts(TrainedFilter(str(folder), top=None).keep(QUESTION, PASSAGES)) == [
-        BRIDGE.page_content
-    ]
+def kept(folder: Path, question: str = QUESTION, **options: object) -> list[str]:
+    """Return the texts that `filco` keeps with a filter."""
+    graph = build_graph("filco", model=ScriptedModel(script=["Ada"]), filter=f"{folder}/", **options)
+    out = graph.invoke({"question": question, "passages": PASSAGES, "gold_answers": ["wide"]})
+    return [one.page_content for one in out["passages"]]
 
 
-def test_what_writes_a_part_of_a_passage_keeps_it_whole(tmp_path: Path) -> None:
+def test_the_best_sentences_above_the_threshold_are_kept(scoring: Path) -> None:
+    assert kept(scoring, top=None) == GOOD
+    assert len(kept(scoring)) == 1
+    assert kept(scoring, threshold=1.0) == [one.page_content for one in PASSAGES]
+
+
+def test_one_that_writes_keeps_what_it_quotes(writing: Path) -> None:
+    assert kept(writing) == GOOD
+    assert kept(writing, "what of Mars?") == kept(writing, "nothing?") == [one.page_content for one in PASSAGES]
+
+
+def test_one_that_was_trained_on_single_passages_reads_each_alone(tmp_path: Path) -> None:
+    outputs = {filter_input(QUESTION, [BRIDGE]).text: GOOD[0], filter_input(QUESTION, [RIVER]).text: ""}
+    assert kept(make_writer(tmp_path / "one", "filter", outputs, passages=1)) == [GOOD[0]]
+
+
+def test_one_that_was_trained_on_whole_passages_keeps_or_drops_them_whole(tmp_path: Path) -> None:
+    assert kept(whole(scorer(tmp_path / "scoring", 0)), top=None) == [BRIDGE.page_content]
     given = filter_input(QUESTION, PASSAGES).text
-    folder = whole(make_writer(tmp_path / "psg", "filter", {given: GOOD[1]}))
-    assert texts(TrainedFilter(str(folder)).keep(QUESTION, PASSAGES)) == [RIVER.page_content]
+    assert kept(whole(make_writer(tmp_path / "writing", "filter", {given: GOOD[1]}))) == [RIVER.page_content]
+    assert kept(whole(make_writer(tmp_path / "none", "filter", {given: ""}))) == []
 
 
-def test_a_filter_of_whole_passages_may_leave_none(tmp_path: Path) -> None:
-    given = filter_input(QUESTION, PASSAGES).text
-    folder = whole(make_writer(tmp_path / "psg", "filter", {given: ""}))
-    model = ScriptedChat(replies=["Ada"])
-    graph = build_graph("filco", model=model, filter=str(folder), profile="paper")
-    out = graph.invoke({"question": QUESTION, "passages": PASSAGES})
-    assert (out["passages"], out["answer"]) == ([], "Ada")
-    assert model.seen[0].text == f"question: {QUESTION}"
+def test_a_passage_is_known_from_its_segments() -> None:
+    segments = split_passages([BRIDGE, RIVER])
+    assert [one.page_content for one in passages_of(segments)] == [BRIDGE.page_content, RIVER.page_content]
+    assert passages_of(segments[1:2])[0].page_content.strip() == GOOD[0]
+
+
+def test_answers_change_nothing(scoring: Path) -> None:
+    kind, segments = trained_filter(str(scoring)), split_passages(PASSAGES)
+    scores = [kind.scores(QUESTION, segments, answers, FilterSettings()) for answers in ([], ["wide"])]
+    assert scores[0] == scores[1]
+    assert not kind.reads_answers
+
+
+def test_what_is_no_filter_is_an_error(scoring: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="options of the graph"):
+        trained_filter(f"{scoring}/?top=2")
+    judge = make_scorer(tmp_path / "judge", "judge", [("a", "b", True), ("a", "c", False)])
+    with pytest.raises(UsageError, match="was trained as a judge"):
+        build_graph("filco", filter=f"{judge}/")

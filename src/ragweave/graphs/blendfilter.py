@@ -29,7 +29,7 @@ from ragweave.nodes.expand import expanded
 from ragweave.nodes.knowledge_filter import PROMPTS as FILTER_PROMPTS
 from ragweave.nodes.knowledge_filter import FilterState, check, choose, collect, filter_branches, to_choice, topic
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import OURS, STYLES
+from ragweave.nodes.papers import show_of
 from ragweave.nodes.retrieve import Route, join, retrieve_node, search_branches
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState, merge, note, ranked
@@ -75,11 +75,6 @@ PROMPTS = {
 }
 
 
-def show(options: Options) -> Any:
-    """Return how prompts show knowledge: as passages, or as the paper prints it."""
-    return STYLES.get(options.paper, OURS).show
-
-
 def last_turn(branch: Branch, options: Options) -> dict[str, Any]:
     """Return the values of the turn that reads the answer off a reasoning."""
     verdict = ". The final answer to a question should always be either Yes or No, and NOTHING ELSE."
@@ -96,7 +91,7 @@ def reasoning_over(state: BlendFilterState, options: BlendFilterOptions) -> Prom
         "examples": examples(state["answer_type"], options, knowledge=bool(found)),
     }
     name = "reason" if found else "reason_closed"
-    return Prompt(name, values, found, show(options), max_tokens=REASONING_TOKENS, task="reason")
+    return Prompt(name, values, found, show_of(options.paper), max_tokens=REASONING_TOKENS, task="reason")
 
 
 @model_node("answer", reasoning_over)

@@ -183,6 +183,12 @@ STYLES: Mapping[str, Style] = {
 }
 """How each paper asks for answers, whatever the method."""
 
+
+def show_of(paper: str) -> Callable[[Sequence[Document]], str]:
+    """Return how a paper's prompts show passages; "": ours."""
+    return STYLES.get(paper, OURS).show
+
+
 _REFERENCE = (
     "Now, based on the following reference and your knowledge, please answer the question more succinctly and "
     "professionally. The reference is delimited by triple brackets [[[]]]. The question is delimited by triple "
