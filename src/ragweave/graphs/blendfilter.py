@@ -151,7 +151,7 @@ def to_first_search(state: RAGState, runtime: Runtime[BlendFilterOptions]) -> Ro
 
 
 def to_augmentation(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> str | list[str]:
-    """Route: the parallel calls before the blended search; the filter's topic, but in StrategyQA's form."""
+    """Route: the parallel calls before the blended search; the filter's topic, except in StrategyQA's form."""
     o = runtime.context
     plain = state["given"] or one_round(state)
     asked: list[str] = [] if plain else [one for one in o.queries if one != "question"]
