@@ -27,7 +27,7 @@ def test_it_has_a_reply_to_whatever_a_model_is_asked_for(name: TaskName) -> None
 
 @pytest.mark.parametrize(
     ("question", "answer", "calls"),
-    [("When was the Old Bridge of Varn opened?", "1932", 2), ("Who is Ada?", "Unknown", 1)],
+    [("When was the Old Bridge of Varn opened?", "The Old Bridge of Varn was opened in 1932", 2), ("Who is Ada?", "Unknown", 1)],
 )
 def test_it_abstains_where_the_passages_hold_too_little(
     question: str, answer: str, calls: int

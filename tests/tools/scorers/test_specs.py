@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.evaluation.runs.plan import open_scorer, scores_itself
 from ragweave.tools.scorers import HuggingFaceScorer, ServerScorer
 from ragweave.tools.scorers.specs import absolute_scorer, scorer_of_spec
 
@@ -43,12 +42,11 @@ def test_the_packaged_model_scores_by_its_name() -> None:
     paris, soup = scorer.score([("The capital of France is", t) for t in (" Paris", " soup")])
     assert 0 > paris > soup
     assert absolute_scorer(spec) == spec
-    assert scores_itself(spec)
 
 
 @pytest.mark.parametrize("spec", ["smollm2:m", "extractive", "hf:", "hf", "gpt:m?api_key=sk-1"])
 def test_what_is_no_scorer_is_told_without_its_key(spec: str) -> None:
-    for read in (scorer_of_spec, absolute_scorer, open_scorer):
+    for read in (scorer_of_spec, absolute_scorer):
         with pytest.raises(UsageError, match=r"unknown scorer .*: use hf:NAME") as told:
             read(spec)
         assert "sk-1" not in str(told.value)
@@ -66,9 +64,7 @@ def test_a_setting_that_nobody_knows(tmp_path: Path) -> None:
         scorer_of_spec(f"hf:{tmp_path}?colour=red")
 
 
-@pytest.mark.parametrize(
-    ("text", "on"), [("off", False), ("on", True), ("false", False), ("0", False), ("True", True)]
-)
+@pytest.mark.parametrize(("text", "on"), [("off", False), ("on", True), ("false", False), ("0", False), ("True", True)])
 def test_a_setting_that_is_on_or_off(tmp_path: Path, text: str, on: bool) -> None:
     (tmp_path / "config.json").write_text("{}", "utf-8")
     scorer = scorer_of_spec(f"hf:{tmp_path}?end_token={text}")
@@ -93,9 +89,7 @@ def test_a_setting_of_the_wrong_type_is_one_line(tmp_path: Path, setting: str, s
     assert "\n" not in str(told.value) and "sk-1" not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    "setting", ["n_ctx=sk-1", "colour=sk-1", "chat_template=sk-1", "n_threads=0"]
-)
+@pytest.mark.parametrize("setting", ["n_ctx=sk-1", "colour=sk-1", "chat_template=sk-1", "n_threads=0"])
 def test_a_wrong_setting_of_a_gguf_file_is_one_line(tmp_path: Path, setting: str) -> None:
     tiny_gguf = pytest.importorskip("tiny_gguf", reason="needs the gguf package")
     pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
