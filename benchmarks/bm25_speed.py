@@ -105,11 +105,11 @@ def run(folder: Path) -> dict[str, Any]:
         kb.add([Document(text, metadata={"title": ""}) for text in passages], "zipf")
     with KnowledgeBase.open(folder / "kb") as kb:
         ours = rate(kb.as_retriever(k=10).invoke, queries)
-        index = folder / "kb" / "bm25" / str(kb.manifest.generation)
+        index = folder / "kb" / kb.state
     command = [sys.executable, __file__, str(folder / "kb"), str(folder / "queries.json")]
     memory = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     index_bytes = sum(path.stat().st_size for path in index.iterdir())
-    files = index_bytes + (folder / "kb" / "passages.sqlite").stat().st_size
+    files = index_bytes + (folder / "kb" / "knowledge.sqlite3").stat().st_size
     theirs = rate(peer(passages), queries[:SLOW_QUERIES])
     return {
         "seed": SEED,

@@ -8,7 +8,7 @@ beside the project (`../shared/data`); queries have 80 such terms that the analy
 engine works in a fresh process over the same file of JSON lines:
 
 * `ragweave`: `ragweave index` without vectors, as a user runs it: reading, hashing, SQLite, BM25;
-* `ragweave BM25 alone`: the analyzer and `Bm25Index.write`;
+* `ragweave BM25 alone`: the analyzer and `Bm25Index.build`;
 * `bm25s`: the same terms, indexed in memory and saved; queried memory-mapped;
 * `tantivy`: its own English stemmer, one thread.
 
@@ -100,7 +100,7 @@ def read_corpus(path: Path) -> Iterator[str]:
 
 def queries(words: list[str], weights: np.ndarray) -> list[str]:
     """Return queries of 80 words that the analyzer keeps."""
-    from ragweave.tools.retrieval.bm25 import analyzer_for
+    from ragweave.tools.retrieval.analyzer import analyzer_for
 
     terms = analyzer_for("english").terms
     kept = [len(terms(word)) == 1 for word in words]
@@ -138,17 +138,18 @@ def build_ragweave(corpus: Path, folder: Path) -> None:
 
 def build_alone(corpus: Path, folder: Path) -> None:
     """Index the terms and nothing else."""
-    from ragweave.tools.retrieval.bm25 import analyzer_for
+    from ragweave.tools.retrieval.analyzer import analyzer_for
     from ragweave.tools.retrieval.bm25_index import Bm25Index
 
-    Bm25Index.write(map(analyzer_for("english").terms, read_corpus(corpus)), folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    Bm25Index.build(map(analyzer_for("english").terms, read_corpus(corpus)), folder)
 
 
 def build_bm25s(corpus: Path, folder: Path) -> None:
     """Index the same terms by bm25s."""
     import bm25s
 
-    from ragweave.tools.retrieval.bm25 import analyzer_for
+    from ragweave.tools.retrieval.analyzer import analyzer_for
 
     scorer = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
     terms = [analyzer_for("english").terms(text) for text in read_corpus(corpus)]
@@ -184,21 +185,21 @@ def ask_ragweave(folder: Path, asked: list[str]) -> tuple[float, list[float]]:
 
 def ask_alone(folder: Path, asked: list[str]) -> tuple[float, list[float]]:
     """Open the index and search it."""
-    from ragweave.tools.retrieval.bm25 import analyzer_for
-    from ragweave.tools.retrieval.bm25_index import Bm25Index
+    from ragweave.tools.retrieval.analyzer import analyzer_for
+    from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
 
     begun = time.perf_counter()
     index = Bm25Index.open(folder)
     opened = time.perf_counter() - begun
     terms = analyzer_for("english").terms
-    return opened, timed(lambda query: index.search(terms(query), 10), asked)
+    return opened, timed(lambda query: top_k(index.score(terms(query)), 10), asked)
 
 
 def ask_bm25s(folder: Path, asked: list[str]) -> tuple[float, list[float]]:
     """Open bm25s' index memory-mapped and search it."""
     import bm25s
 
-    from ragweave.tools.retrieval.bm25 import analyzer_for
+    from ragweave.tools.retrieval.analyzer import analyzer_for
 
     begun = time.perf_counter()
     scorer = bm25s.BM25.load(folder, mmap=True, show_progress=False)

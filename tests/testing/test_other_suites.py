@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 
 from ragweave.evaluation.metrics import f1
 from ragweave.testing import (
@@ -21,8 +21,8 @@ from ragweave.testing import (
     MetricTests,
     RecordingRetriever,
     RetrieverTests,
-    store,
 )
+from ragweave.tools.knowledge import KnowledgeBase
 
 
 def failing(suite: type) -> list[str]:
@@ -153,22 +153,18 @@ def test_model_specs() -> None:
     assert len(failing(Missing)) >= 5
 
 
-@pytest.mark.skipif(find_spec("chromadb") is None, reason="needs ragweave[chroma]")
-@pytest.mark.parametrize("exact", [True, False])
-def test_a_store_that_ranks_words_in_any_order(
-    exact: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_store_that_forgets_filters_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Tests(KnowledgeStoreTests):
-        exact_bm25 = exact
+        def made(self, embeddings: Embeddings) -> KnowledgeBase:
+            return KnowledgeBase.create(tmp_path / str(next(places)), embeddings=embeddings)
 
-        def place(self) -> Path:
-            return tmp_path / str(next(places))
-
-    places, words = itertools.count(), store._words
-    Tests().test_words_rank_as_in_memory()
-    monkeypatch.setattr(store, "_words", lambda *asked: words(*asked)[::-1])
-    with pytest.raises(AssertionError):
-        Tests().test_words_rank_as_in_memory()
+    places = itertools.count()
+    assert failing(Tests) == []
+    find = KnowledgeBase.as_retriever
+    monkeypatch.setattr(KnowledgeBase, "as_retriever", lambda self, k=5, **_: find(self, k))
+    assert failing(Tests) == ["filters_choose_by_metadata"]
 
 
 def test_neither_the_package_nor_the_suites_import_pytest() -> None:

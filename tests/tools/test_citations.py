@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.messages import message_to_dict, messages_from_dict
 
-from ragweave.errors import StateError
 from ragweave.tools.citations import (
     MOST_PARTS,
     Alignment,
@@ -42,9 +41,7 @@ def quoted(question: str, answer: str, kind: Any = "short") -> list[list[str]]:
 
 
 def test_a_short_answer_is_supported_by_the_sentence_that_holds_it() -> None:
-    assert quoted("When was the bridge opened?", "1932") == [
-        ["The bridge at Alden was opened in 1932."]
-    ]
+    assert quoted("When was the bridge opened?", "1932") == [["The bridge at Alden was opened in 1932."]]
 
 
 def test_of_sentences_that_hold_it_the_one_nearer_to_the_question_wins() -> None:
@@ -123,10 +120,10 @@ def test_whatever_is_cited_stands_there(answer: str, passages: list[str], kind: 
 def test_an_invented_quote_is_found_out(field: str) -> None:
     citations: Any = cite("When was the bridge opened?", "1932", PASSAGES)
     citations[0]["quotes"][0][field] = {"text": "It fell.", "start": 3, "passage": "other"}[field]
-    with pytest.raises(StateError, match="does not say"):
+    with pytest.raises(ValueError, match="does not say"):
         check_citations("1932", PASSAGES, citations)
     citations[0]["start"] = 1
-    with pytest.raises(StateError, match="answer does not say"):
+    with pytest.raises(ValueError, match="answer does not say"):
         check_citations("1932", PASSAGES, citations)
 
 

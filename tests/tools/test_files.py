@@ -130,16 +130,12 @@ def test_a_limit_on_file_sizes_is_one_clear_error(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
     assert isinstance(told.value, RagweaveError)
-    assert str(told.value) == (
-        f"{path}: cannot be written (File too large); the old content is unchanged"
-    )
+    assert str(told.value) == (f"{path}: cannot be written (File too large); the old content is unchanged")
     assert path.read_text("utf-8") == "old"
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_a_disk_that_is_full_when_the_content_is_brought_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_when_the_content_is_brought_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_handle: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

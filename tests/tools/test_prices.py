@@ -6,18 +6,21 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.scripted import ScriptedChat
+from langchain_core.messages import AIMessage
 
 from ragweave import build_graph
-from ragweave.cli.show import dollars
 from ragweave.errors import UsageError
+from ragweave.testing import ScriptedModel
 from ragweave.tools.models import chat_model
 from ragweave.tools.prices import VARIABLE, Price, price_of
 
 GIVEN = {"question": "Where?", "passages": ["It is in Paris."]}
 
 
-class Named(ScriptedChat):
+PARIS = AIMessage("Paris", usage_metadata={"input_tokens": 1000, "output_tokens": 100, "total_tokens": 1100})
+
+
+class Named(ScriptedModel):
     """A model with a name."""
 
     model_name: str = "house-model"
@@ -31,28 +34,20 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_usage_says_dollars_where_the_price_is_known(table: Path) -> None:
-    model = Named(replies=["Paris"], usage=(1000, 100))
-    usage = build_graph("post_fusion", model=model).invoke(GIVEN)["usage"]
+def test_usage_gives_dollars_if_the_price_is_known(table: Path) -> None:
+    usage = build_graph("post_fusion", model=Named(script=[PARIS])).invoke(GIVEN)["usage"]
     assert usage["usd"] == pytest.approx(0.003)
     assert usage["priced_calls"] == usage["calls"] == 1
-    assert dollars(usage) == "$0.003"
 
 
-def test_usage_says_none_where_it_is_not() -> None:
-    usage = build_graph("concat", model=Named(replies=["Paris"])).invoke(GIVEN)["usage"]
-    assert "usd" not in usage
+def test_usage_gives_none_if_it_is_not() -> None:
+    assert "usd" not in build_graph("concat", model=Named(script=[PARIS])).invoke(GIVEN)["usage"]
 
 
-def test_calls_without_a_price_are_told(table: Path) -> None:
-    graph = build_graph(
-        "slimplm",
-        model=Named(replies=["Paris"], usage=(1000, 100)),
-        proxy=ScriptedChat(replies=["Paris", "<Known(True)>"]),
-    )
-    usage = graph.invoke({"question": "Where?"})["usage"]
-    assert usage["priced_calls"] < usage["calls"]
-    assert dollars(usage).endswith(f"for {usage['priced_calls']} of {usage['calls']} calls")
+def test_calls_without_a_price_are_not_counted_as_priced(table: Path) -> None:
+    proxy = ScriptedModel(script=["Paris", "<Known(True)>"])
+    usage = build_graph("slimplm", model=Named(script=[PARIS]), proxy=proxy).invoke({"question": "Where?"})["usage"]
+    assert (usage["priced_calls"], usage["calls"]) == (1, 3)
 
 
 def test_openai_s_models_have_their_list_price(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,9 +96,7 @@ def test_a_table_of_one_s_own_comes_first(table: Path) -> None:
         '{"a": [-1, 2]}',
     ],
 )
-def test_a_damaged_table_is_one_clear_line(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_table_is_one_clear_line(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "prices.json"
     path.write_text(text, "utf-8")
     monkeypatch.setenv(VARIABLE, str(path))

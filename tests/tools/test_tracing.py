@@ -143,9 +143,7 @@ def test_an_error_s_text_is_kept_out_with_the_others(
         assert text not in sent
 
 
-@pytest.mark.parametrize(
-    "name", ["INPUT_MESSAGES", "OUTPUT_TEXT", "PROMPTS", "CHOICES", "RETRIEVAL_DOCUMENTS"]
-)
+@pytest.mark.parametrize("name", ["INPUT_MESSAGES", "OUTPUT_TEXT", "PROMPTS", "CHOICES", "RETRIEVAL_DOCUMENTS"])
 def test_each_variable_that_hides_texts_hides_those_of_errors(
     name: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:

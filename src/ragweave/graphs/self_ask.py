@@ -223,7 +223,8 @@ def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> S
     if not options.paper and asked_before(asked, hops):
         return {"must_conclude": True, "notes": [note("search_repeated")]}
     answer = reading.answer(step.answer, state["answer_type"]) if not asked else UNKNOWN
-    if not options.paper and copies_example(answer, FOLLOW_UPS, state, [hop["result"] for hop in hops]):
+    copied = not options.paper and copies_example(answer, FOLLOW_UPS, state, [hop["result"] for hop in hops])
+    if copied or answer.endswith("?"):
         answer = UNKNOWN
     doubts = options.second_look or (answer == UNKNOWN and not options.paper)
     if not asked and not hops and not last and doubts:

@@ -9,7 +9,24 @@ Subclass one in your tests and pytest runs it. Besides ragweave they need only `
         replies = ["Ada Brenner"]
 """
 
+from ragweave.testing.chat_model import ChatModelSpecTests
 from ragweave.testing.method import MethodTests
+from ragweave.testing.metric import MetricTests
+from ragweave.testing.retriever import RetrieverTests
 from ragweave.testing.scripted import CARDS, ModelCall, Record, RecordingRetriever, Script, ScriptedModel, unsure
+from ragweave.testing.store import KnowledgeStoreTests
 
-__all__ = ["CARDS", "MethodTests", "ModelCall", "Record", "RecordingRetriever", "Script", "ScriptedModel", "unsure"]
+__all__ = [
+    "CARDS",
+    "ChatModelSpecTests",
+    "KnowledgeStoreTests",
+    "MethodTests",
+    "MetricTests",
+    "RetrieverTests",
+    "ModelCall",
+    "Record",
+    "RecordingRetriever",
+    "Script",
+    "ScriptedModel",
+    "unsure",
+]

@@ -12,8 +12,7 @@ from langchain_core.retrievers import BaseRetriever
 
 from ragweave.errors import UsageError
 from ragweave.graphs.build import build_graph
-from ragweave.testing.cases import CARDS
-from ragweave.testing.scripted import Record, ScriptedModel
+from ragweave.testing.scripted import CARDS, Record, ScriptedModel
 
 _ODD = (
     "?!",

@@ -118,7 +118,7 @@ class ScriptedModel(BaseChatModel):
     With `profile={"structured_output": True}` it is held to forms, and the script's replies are their JSON.
     """
 
-    script: Any
+    script: Any = ("Unknown",)
     """The `Script`."""
     role: str = "answer"
     profile: Any = Field(default={"structured_output": False, "tool_calling": False})

@@ -55,9 +55,7 @@ class KnowledgeStoreTests:
         raise NotImplementedError(f"{type(self).__name__} needs a method made")
 
     @contextmanager
-    def filled(
-        self, embeddings: Embeddings | None = None
-    ) -> Iterator[KnowledgeBase | ServedKnowledgeBase]:
+    def filled(self, embeddings: Embeddings | None = None) -> Iterator[KnowledgeBase | ServedKnowledgeBase]:
         """Make a knowledge base of `LINES`."""
         with self.made(embeddings or WordEmbeddings()) as kb:
             kb.add([Document(line) for line in LINES], "spices")
@@ -126,9 +124,7 @@ class KnowledgeStoreTests:
         """A value must be the passage's; of a list any one."""
         with self.made(WordEmbeddings()) as kb:
             docs = [
-                Document(
-                    f"salt of {year}", metadata={"year": year, "kind": "a" if year < 3 else "b"}
-                )
+                Document(f"salt of {year}", metadata={"year": year, "kind": "a" if year < 3 else "b"})
                 for year in range(5)
             ]
             kb.add(docs, "years")

@@ -107,9 +107,7 @@ def test_equal_texts_fill_one_place(tmp_path: Path) -> None:
     kb.add(Document("Refunds take ten days.", metadata={"tags": ["money", "days"]}), "rules")
     for mode in ("bm25", "dense", "hybrid"):
         assert len(found(kb, "refunds", mode=mode, k=5)) == 2
-        assert found(kb, "refunds", mode=mode, filter={"tags": "days"}) == [
-            "Refunds take ten days."
-        ]
+        assert found(kb, "refunds", mode=mode, filter={"tags": "days"}) == ["Refunds take ten days."]
     assert found(kb, "refunds", filter={"tags": "none"}) == []
 
 
@@ -175,9 +173,7 @@ def test_a_row_id_is_never_used_again(tmp_path: Path) -> None:
 def test_another_model_of_the_same_class_is_refused(tmp_path: Path) -> None:
     kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
     kb.add(Document("One."))
-    with pytest.raises(
-        KnowledgeBaseError, match=r"WordEmbeddings:words, whose.*WordEmbeddings:oth"
-    ):
+    with pytest.raises(KnowledgeBaseError, match=r"WordEmbeddings:words, whose.*WordEmbeddings:oth"):
         KnowledgeBase.open(tmp_path / "kb", embeddings=WordEmbeddings(model="other"))
     bare = KnowledgeBase.open(tmp_path / "kb")
     assert found(bare, "one", mode="bm25") == ["One."] and bare.delete("unknown") == 0
@@ -252,9 +248,7 @@ def test_pages_are_indexed_once(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPat
         kb.index_pages("file:///etc/passwd")
 
 
-def test_chroma_takes_over_where_there_are_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chroma_takes_over_where_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("chromadb")
     monkeypatch.setattr(searching, "EXACT", 10)
     kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())

@@ -137,9 +137,7 @@ def test_retrievers_and_loaders_of_langchain_community(kb: KnowledgeBase, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def chroma(
-    tmp_path_factory: pytest.TempPathFactory, socket_enabled_for_module: None
-) -> Iterator[str]:
+def chroma(tmp_path_factory: pytest.TempPathFactory, socket_enabled_for_module: None) -> Iterator[str]:
     pytest.importorskip("langchain_chroma")
     command = shutil.which("chroma", path=str(Path(sys.executable).parent))
     if command is None:

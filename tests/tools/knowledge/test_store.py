@@ -207,9 +207,7 @@ def test_a_forked_process_opens_connections_of_its_own(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
 
 
-def test_a_folder_that_cannot_be_written_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "kb"
     KnowledgeBase.create(folder).add(Document("One."))
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere

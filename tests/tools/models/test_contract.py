@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool
 from tests.openai_server import OpenAIServer
-from tests.scripted import ScriptedChat
+from ragweave.testing import ScriptedModel
 
 pytest.importorskip("langchain_tests")
 
@@ -21,7 +21,7 @@ from ragweave.testing import CARDS, ChatModelSpecTests, RecordingRetriever
 
 
 class TestExtractive(ChatModelSpecTests):
-    spec = "extractive?similarity=lexical"
+    spec = "extractive"
 
 
 @pytest.mark.loopback
@@ -54,7 +54,7 @@ class Tool:
 
     @property
     def tool_constructor(self) -> BaseTool:
-        model = ScriptedChat(replies=["Ada Brenner"])
+        model = ScriptedModel(script=["Ada Brenner"])
         finder = RecordingRetriever(documents=list(CARDS))
         return build_graph("concat", model=model, retriever=finder).as_tool()
 

@@ -169,9 +169,7 @@ def test_eight_threads_get_what_one_gets(shared: LlamaCppChat) -> None:
     questions = [f"Name a fruit that begins with the letter {letter}." for letter in "abcdefgh"]
     alone = [shared.invoke(question, max_tokens=8).text for question in questions]
     with ThreadPoolExecutor(8) as pool:
-        together = list(
-            pool.map(lambda question: shared.invoke(question, max_tokens=8).text, questions)
-        )
+        together = list(pool.map(lambda question: shared.invoke(question, max_tokens=8).text, questions))
     assert together == alone
 
 
@@ -213,9 +211,7 @@ def test_a_score_is_the_sum_of_the_tokens_log_probabilities(model: LlamaCppChat)
     )
     tokens = reply.response_metadata["logprobs"]["content"]
     assert model.get_num_tokens(reply.text) == len(tokens)
-    (score,) = LlamaCppScorer(model, end_token=False).score(
-        [("The capital of France is\n\n", reply.text)]
-    )
+    (score,) = LlamaCppScorer(model, end_token=False).score([("The capital of France is\n\n", reply.text)])
     # A batch and one token at a time are computed by different kernels.
     assert score == pytest.approx(sum(one["logprob"] for one in tokens), abs=0.1 * len(tokens))
 

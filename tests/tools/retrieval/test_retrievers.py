@@ -40,9 +40,7 @@ class SharedWords:
     """Scores a pair by the words that both have, and a little by the passage's length."""
 
     def predict(self, pairs: list[tuple[str, str]]) -> list[float]:
-        return [
-            len(set(words(query)) & set(words(text))) - len(text) / 1000 for query, text in pairs
-        ]
+        return [len(set(words(query)) & set(words(text))) - len(text) / 1000 for query, text in pairs]
 
 
 class ByLength(BaseDocumentCompressor):
@@ -165,9 +163,7 @@ def test_e5_gets_its_prefixes(tmp_path: Path) -> None:
     )
     assert np.allclose(ours.embed_query("capital of France"), query, atol=1e-5)
     assert np.allclose(ours.embed_documents([CITIES[0].page_content])[0], passage, atol=1e-5)
-    reranked = RerankRetriever.over(
-        Bm25Retriever.from_documents(CITIES[:1]), f"bi-encoder:{folder}"
-    )
+    reranked = RerankRetriever.over(Bm25Retriever.from_documents(CITIES[:1]), f"bi-encoder:{folder}")
     score = reranked.invoke("capital of France")[0].metadata["score"]
     assert score == pytest.approx(float(query @ passage), abs=1e-5)
 

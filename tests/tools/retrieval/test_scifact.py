@@ -29,10 +29,7 @@ def corpus() -> list[Document]:
     with zipfile.ZipFile(DATA / "scifact.zip") as packed, packed.open("corpus_train.csv") as raw:
         rows = csv.DictReader(io.TextIOWrapper(raw, "utf-8"))
         return [
-            Document(
-                id=row["doc_id"], page_content=row["abstract"], metadata={"title": row["title"]}
-            )
-            for row in rows
+            Document(id=row["doc_id"], page_content=row["abstract"], metadata={"title": row["title"]}) for row in rows
         ]
 
 
@@ -58,9 +55,6 @@ def ndcg(found: list[str | None], relevant: set[str], k: int = 10) -> float:
 def test_ndcg_at_10_stays() -> None:
     retriever = Bm25Retriever.from_documents(corpus(), k=10)
     relevant, asked = judged(), claims()
-    scores = [
-        ndcg([doc.id for doc in retriever.invoke(asked[claim])], wanted)
-        for claim, wanted in relevant.items()
-    ]
+    scores = [ndcg([doc.id for doc in retriever.invoke(asked[claim])], wanted) for claim, wanted in relevant.items()]
     assert len(scores) == 300
     assert sum(scores) / len(scores) == pytest.approx(0.688, abs=0.002)

@@ -39,9 +39,7 @@ def make_tokenizer(kind):
     raw = tokenizers.Tokenizer(tokenizers.models.WordLevel(VOCAB, unk_token="<unk>"))
     raw.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     form = "<s> $A" if kind == "causal" else "$A </s>"
-    raw.post_processor = tokenizers.processors.TemplateProcessing(
-        single=form, special_tokens=[("<s>", 1), ("</s>", 2)]
-    )
+    raw.post_processor = tokenizers.processors.TemplateProcessing(single=form, special_tokens=[("<s>", 1), ("</s>", 2)])
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=raw,
         pad_token="<pad>",
@@ -107,9 +105,7 @@ def by_definition(model, tokenizer, prompt, continuation, *, end_token=True):
 texts = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)
 
 
-@settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=st.lists(st.tuples(texts, texts), max_size=7), end_token=st.booleans())
 def test_batches_equal_the_one_by_one_definition(parts, pairs, end_token):
     model, tokenizer = parts
@@ -171,9 +167,7 @@ def test_a_long_prompt_loses_its_beginning(parts):
     scorer = HuggingFaceScorer(*parts, max_tokens=10)
     tail = "who wrote hamlet ? answer :"
     long, longer = f"{'london ' * 40}{tail}", f"{'context ' * 90}{'london ' * 40}{tail}"
-    assert scorer.score([(long, "shakespeare")]) == pytest.approx(
-        scorer.score([(longer, "shakespeare")]), abs=1e-4
-    )
+    assert scorer.score([(long, "shakespeare")]) == pytest.approx(scorer.score([(longer, "shakespeare")]), abs=1e-4)
 
 
 def test_a_continuation_longer_than_the_model_is_the_callers_mistake(parts):

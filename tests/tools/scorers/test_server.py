@@ -154,18 +154,14 @@ def test_offsets_that_count_a_begin_of_text_token_as_text_are_not_taken_as_they_
         scored("who café", " é", tokens, [0, 3, 6, 10, 10, 11, 12])
 
 
-@pytest.mark.parametrize(
-    "offsets", [None, [0, 3, 7, 8, 9, 30], [0, 7, 3, 8, 9, 9], [3, 6, 10, 10, 11, 12], [0, 3]]
-)
+@pytest.mark.parametrize("offsets", [None, [0, 3, 7, 8, 9, 30], [0, 7, 3, 8, 9, 9], [3, 6, 10, 10, 11, 12], [0, 3]])
 def test_tokens_that_cannot_be_placed_are_an_error(offsets):
     tokens = ["who", " caf", "\ufffd", "\ufffd", " \ufffd", "\ufffd"]
     with pytest.raises(ModelError, match=r"don't spell the text .* 'who café é' it sent \['who'"):
         scored("who café", " é", tokens, offsets)
 
 
-@pytest.mark.parametrize(
-    "tokens", [["Q", ":", " Bob", " \ufffd"], ["Q", ":", " \ufffd", " was"], ["Q", ":", " Ada"]]
-)
+@pytest.mark.parametrize("tokens", [["Q", ":", " Bob", " \ufffd"], ["Q", ":", " \ufffd", " was"], ["Q", ":", " Ada"]])
 def test_pieces_that_spell_another_continuation_are_an_error(tokens):
     with pytest.raises(ModelError, match="don't spell the text"):
         scored("Q:", " Ada 😀", tokens)

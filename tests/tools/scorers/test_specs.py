@@ -66,9 +66,7 @@ def test_a_setting_that_nobody_knows(tmp_path: Path) -> None:
         scorer_of_spec(f"hf:{tmp_path}?colour=red")
 
 
-@pytest.mark.parametrize(
-    ("text", "on"), [("off", False), ("on", True), ("false", False), ("0", False), ("True", True)]
-)
+@pytest.mark.parametrize(("text", "on"), [("off", False), ("on", True), ("false", False), ("0", False), ("True", True)])
 def test_a_setting_that_is_on_or_off(tmp_path: Path, text: str, on: bool) -> None:
     (tmp_path / "config.json").write_text("{}", "utf-8")
     scorer = scorer_of_spec(f"hf:{tmp_path}?end_token={text}")
@@ -93,9 +91,7 @@ def test_a_setting_of_the_wrong_type_is_one_line(tmp_path: Path, setting: str, s
     assert "\n" not in str(told.value) and "sk-1" not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    "setting", ["n_ctx=sk-1", "colour=sk-1", "chat_template=sk-1", "n_threads=0"]
-)
+@pytest.mark.parametrize("setting", ["n_ctx=sk-1", "colour=sk-1", "chat_template=sk-1", "n_threads=0"])
 def test_a_wrong_setting_of_a_gguf_file_is_one_line(tmp_path: Path, setting: str) -> None:
     tiny_gguf = pytest.importorskip("tiny_gguf", reason="needs the gguf package")
     pytest.importorskip("gguf", reason="writing a test model needs the gguf package")

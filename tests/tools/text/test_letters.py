@@ -87,9 +87,7 @@ def test_one_form_of_each_word(word: str, form: str) -> None:
 def test_a_word_stays_one_word(text: str) -> None:
     for word in re.findall(WORD, text):
         assert re.fullmatch(WORD, folded(word))
-        assert folded(unicodedata.normalize("NFD", word)) == folded(
-            unicodedata.normalize("NFC", word)
-        )
+        assert folded(unicodedata.normalize("NFD", word)) == folded(unicodedata.normalize("NFC", word))
 
 
 UNSPACED = (
@@ -105,9 +103,7 @@ def test_letters_of_scripts_without_spaces_are_known() -> None:
         name, kind = unicodedata.name(sign, ""), unicodedata.category(sign)
         if kind in ("Lo", "Lm") and name.startswith(UNSPACED):
             assert pattern.fullmatch(sign), name
-        if name.startswith(
-            ("HANGUL ", "LATIN ", "DEVANAGARI ", "GEORGIAN ", "ETHIOPIC ", "DIGIT ")
-        ):
+        if name.startswith(("HANGUL ", "LATIN ", "DEVANAGARI ", "GEORGIAN ", "ETHIOPIC ", "DIGIT ")):
             assert not pattern.fullmatch(sign), name
 
 

@@ -42,9 +42,7 @@ def test_sentences(language: str, text: str, expected: list[str]) -> None:
     assert [one.text for one in split_sentences(text, language)] == expected
 
 
-pieces = st.sampled_from(
-    ["Dr. ", "He ran. ", "\n\n", "U.S. ", "Why?! ", "…", "“No.” ", "(a. b.) ", "  ", "é"]
-)
+pieces = st.sampled_from(["Dr. ", "He ran. ", "\n\n", "U.S. ", "Why?! ", "…", "“No.” ", "(a. b.) ", "  ", "é"])
 
 
 blanks = st.sampled_from(BLANKS)

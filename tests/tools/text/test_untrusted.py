@@ -74,9 +74,7 @@ texts = st.lists(marks | st.text(max_size=4), max_size=12).map("".join)
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_stands_inside_its_own_block(attack: str) -> None:
-    plain = [
-        Document(page_content=text, metadata={"title": "T"}) for text in ("one", "two", "three")
-    ]
+    plain = [Document(page_content=text, metadata={"title": "T"}) for text in ("one", "two", "three")]
     attacked = [plain[0], Document(page_content=attack, metadata={"title": attack}), plain[2]]
     blocks = re.split(r"(?=<passage \d)", render_passages(attacked))[1:]
     assert len(blocks) == 3
@@ -109,9 +107,7 @@ SHAPING = {*"\u034f\u200c\u200d", *map(chr, range(0xFE00, 0xFE10))}
 
 def stays(char: str, before: str) -> bool:
     """Is `char` visible, or does it shape the visible letter beyond ASCII before it?"""
-    unseen = [
-        unicodedata.category(one) in ("Cc", "Cf", "Co", "Cs") for one in (char, before or " ")
-    ]
+    unseen = [unicodedata.category(one) in ("Cc", "Cf", "Co", "Cs") for one in (char, before or " ")]
     if char in SHAPING:
         return not (before.isascii() or before in SHAPING or unseen[1])
     return char in "\n\t" or not unseen[0]
@@ -122,10 +118,7 @@ def visible(text: str) -> str:
     return "".join(one for at, one in enumerate(text) if stays(one, text[max(at - 1, 0) : at]))
 
 
-@given(
-    st.text()
-    | st.text(alphabet="a<é \n\t\u200b\u200c\u200d\u034f\ufe0f\ue000\U0001f600\x00\x85\U000f0001")
-)
+@given(st.text() | st.text(alphabet="a<é \n\t\u200b\u200c\u200d\u034f\ufe0f\ue000\U0001f600\x00\x85\U000f0001"))
 def test_what_cannot_be_seen_is_dropped(text: str) -> None:
     assert _drop_invisible(text) == visible(text)
 

@@ -1,14 +1,14 @@
 """The embedded default model: a LangChain chat model that quotes the passages it is given.
 
 It is no language model. A linear ranker picks the sentence of each passage that likely answers the
-question. A logistic model says how far it can be trusted: by its nearness to the question, by the names and
-numbers of the question that the passage lacks, and by negation. The best one is the answer, whole; where
-none reaches the threshold, it is `Unknown`.
+question. A logistic model says how far it can be trusted: by how near the passage comes to the question,
+by the names and numbers of the question that it lacks, and by negation. The best sentence is the answer,
+whole; where none reaches the threshold, the answer is `Unknown`.
 
 Both models compare words, and, where the `offline` extra is installed, the tokens of the packaged
 MiniLM: the mean over a question's tokens of the largest cosine with a token of the sentence, as in
 ColBERT (Khattab and Zaharia 2020, section 3.3). `benchmarks/extractive_nq.py` fits the weights on the
-tuning halves of NQ-open and SQuAD 2.0 and measures them on the other halves.
+first halves of NQ-open and SQuAD 2.0 and measures them on the others.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ MINILM = Weights(
         "cosine": 2.6,
         "match": 4.67,
     },
-    support={"one": -1.87, "missing": -1.14, "negation": -1.26, "cosine": 3.42},
-    threshold=0.59,
+    support={"one": -2.05, "missing": -1.12, "negation": -1.27, "nearest": 3.62},
+    threshold=0.45,
 )
 
 
@@ -195,7 +195,10 @@ def features_of(asked: Asked, passage: TaskPassage, most: int | None = None) -> 
     if most is None:
         return rows
     rows = sorted(rows, key=lambda row: -weighted(LEXICAL.rank, row[1]))[:most]
-    return [(text, {**found, **_token_features(asked, passage["title"], text)}) for text, found in rows]
+    for text, found in rows:
+        found.update(_token_features(asked, passage["title"], text))
+    nearest = max((found["cosine"] for _, found in rows), default=0.0)
+    return [(text, {**found, "nearest": nearest}) for text, found in rows]
 
 
 def _lexical(asked: Asked, title: str, texts: Sequence[str]) -> Iterator[Features]:

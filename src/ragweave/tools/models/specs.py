@@ -53,7 +53,6 @@ def _ours() -> Iterable[ModelProvider]:
     # By name: these packages build on this one.
     yield from import_module("ragweave.tools.models.specs").PROVIDERS
     yield import_module("ragweave.trained.chat").PART
-    yield import_module("ragweave.evaluation.replay").PROVIDER
 
 
 MODELS: Registry[ModelProvider] = Registry("ragweave.models", ModelProvider, "model provider", _ours)
@@ -172,7 +171,10 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
         return _made("part", head, head, settings)
     if not name:
         forms = ", ".join(repr(one.spec) for one in MODELS.values() if one.name != "part")
-        raise UsageError(f"unknown model {head!r}: use {forms}, 'provider:NAME' or the folder of a trained part")
+        raise UsageError(
+            f"unknown model {head!r}: name its provider, as in 'openai:{head}'; there are {forms}, 'provider:NAME', "
+            "and the folder of a trained component"
+        )
     return _other(kind, name, settings)
 
 

@@ -44,9 +44,7 @@ def relationships(**targets):
 
 def docx(body, related=None, **parts):
     """Return a Word document with this body, and parts of the folder `word`."""
-    held = {
-        f"word/{name}.xml": f'<w:part xmlns:w="w">{xml}</w:part>' for name, xml in parts.items()
-    }
+    held = {f"word/{name}.xml": f'<w:part xmlns:w="w">{xml}</w:part>' for name, xml in parts.items()}
     related = {f"r{name}": (name, f"{name}.xml") for name in parts} | (related or {})
     return zipped(
         **{

@@ -17,14 +17,10 @@ def embedded(monkeypatch):
         def embed_documents(self, texts):
             return [[one.count("cat") + 1e-9, one.count("dog") + 1e-9] for one in texts]
 
-    monkeypatch.setattr(
-        "ragweave.tools.retrieval.embedding.named_embeddings", lambda _name: Embeddings()
-    )
+    monkeypatch.setattr("ragweave.tools.retrieval.embedding.named_embeddings", lambda _name: Embeddings())
 
 
-@pytest.mark.parametrize(
-    "name", ["fixed", "sentences", "headings", "recursive", "markdown", "token", "semantic"]
-)
+@pytest.mark.parametrize("name", ["fixed", "sentences", "headings", "recursive", "markdown", "token", "semantic"])
 @pytest.mark.parametrize("overlap", [0, 6])
 def test_every_chunker_is_verbatim_and_complete(name, overlap, embedded):
     if name in ("recursive", "markdown"):
@@ -51,12 +47,8 @@ def test_semantic_cuts_where_the_subject_changes(embedded):
 
 
 def test_sections_and_headings_without_text():
-    (one,), _ = read(
-        "a.md", "# Book\n\n## Leave\n\nTen days.\n\n## Keys\n\nForty euro.\n\n## Dogs\n"
-    )
-    found = [
-        (each.text, each.metadata.get("heading_path")) for each in passages(one, chunker="headings")
-    ]
+    (one,), _ = read("a.md", "# Book\n\n## Leave\n\nTen days.\n\n## Keys\n\nForty euro.\n\n## Dogs\n")
+    found = [(each.text, each.metadata.get("heading_path")) for each in passages(one, chunker="headings")]
     assert found == [
         ("## Leave\n\nTen days.", ["Leave"]),
         ("## Keys\n\nForty euro.", ["Keys"]),

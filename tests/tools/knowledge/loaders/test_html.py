@@ -37,9 +37,7 @@ def test_each_article_keeps_its_heading():
 
 
 def test_text_beside_elements_is_read_once():
-    (one,), _ = read(
-        "a.html", "<div>One.<br><br>Two.<h2>H</h2>Three.<ul><li>Four.</li></ul>Five.</div>"
-    )
+    (one,), _ = read("a.html", "<div>One.<br><br>Two.<h2>H</h2>Three.<ul><li>Four.</li></ul>Five.</div>")
     words = [word for word in one.text.split() if word.endswith(".")]
     assert words == ["One.", "Two.", "Three.", "Four.", "Five."]
 

@@ -23,9 +23,7 @@ STYLES = (
 
 
 def numbered(text, level, number=1):
-    return paragraph(
-        text, f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{number}"/></w:numPr>'
-    )
+    return paragraph(text, f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{number}"/></w:numPr>')
 
 
 def test_clauses_have_the_numbers_that_word_shows():
@@ -98,9 +96,7 @@ def test_merged_cells_repeat_their_text():
 
 
 def test_slides_tables_charts_and_notes():
-    title = (
-        '<p:sp><p:nvPr><p:ph type="title"/></p:nvPr><a:p><a:r><a:t>Plan</a:t></a:r></a:p></p:sp>'
-    )
+    title = '<p:sp><p:nvPr><p:ph type="title"/></p:nvPr><a:p><a:r><a:t>Plan</a:t></a:r></a:p></p:sp>'
     table = "<a:tbl><a:tr><a:tc><a:p><a:r><a:t>A</a:t></a:r></a:p></a:tc><a:tc/></a:tr></a:tbl>"
     chart = '<p:graphicFrame><c:chart r:id="c1"/><c:chart r:id="gone"/></p:graphicFrame>'
     unknown = "<p:odd><a:p><a:r><a:t>Call first.</a:t></a:r></a:p></p:odd>"
@@ -126,9 +122,7 @@ def test_books_without_a_lost_chapter():
         '<itemref idref="b"/><itemref idref="a"/></p>'
     )
     parts = {"META-INF/container.xml": '<c><rootfile full-path="O/p.opf"/></c>', "O/p.opf": opf}
-    chapter = (
-        '<?xml version="1.0"?><html><body><nav>In</nav><h2>Reef</h2><p>Over.</p></body></html>'
-    )
+    chapter = '<?xml version="1.0"?><html><body><nav>In</nav><h2>Reef</h2><p>Over.</p></body></html>'
     (one,), notices = read("k.epub", zipped(**parts, **{"O/a 1.xhtml": chapter}))
     assert (one.title, one.text) == ("Knots", "In\n\n## Reef\n\nOver.") and "b.xhtml" in notices
 

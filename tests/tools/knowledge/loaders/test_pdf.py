@@ -69,9 +69,7 @@ SCAN = "q 600 0 0 700 0 50 cm /Im Do Q " + shown("FILED 7")
 def test_a_stamp_over_a_scan_is_not_all_of_the_page(no_ocr):
     (one,), notices = read("s.pdf", pdf((SCAN, ""), (SCAN, ""), objects=[PICTURE]))
     assert one.text.count("FILED 7") == 2
-    assert (
-        notices.startswith("pages 1, 2: a picture that was not read") and "ragweave[ocr]" in notices
-    )
+    assert notices.startswith("pages 1, 2: a picture that was not read") and "ragweave[ocr]" in notices
     logo = SCAN.replace("600 0 0 700", "60 0 0 70")
     assert read("s.pdf", pdf((logo, ""), objects=[PICTURE]))[1] == ""
 

@@ -7,9 +7,7 @@ from ragweave.tools.knowledge.passages import UnreadableError
 
 
 def test_lines_above_the_header_are_no_header():
-    found, _ = read(
-        "a.csv", "Statement\nUntil: March\n\nDate;Payee\n2026-01-04;Water\n2026-02-11;Ferry\n"
-    )
+    found, _ = read("a.csv", "Statement\nUntil: March\n\nDate;Payee\n2026-01-04;Water\n2026-02-11;Ferry\n")
     assert [one.text for one in found] == [
         "Statement\nUntil: March",
         "Date: 2026-01-04\nPayee: Water",
@@ -30,10 +28,7 @@ def test_rows_of_json():
     assert one.text == 'q: Where?\na: ["Here", "There"]'
     (one,), notices = read("a.jsonl", '{"text": "x", "year": 1, "title": "T"}\nno\n')
     assert (one.title, one.metadata) == ("T", {"year": 1, "line": 1}) and "(lines 2)" in notices
-    assert (
-        read("a.json", '{"deep":{"key":"value"}}')[0][0].text
-        == '{\n "deep": {\n  "key": "value"\n }\n}'
-    )
+    assert read("a.json", '{"deep":{"key":"value"}}')[0][0].text == '{\n "deep": {\n  "key": "value"\n }\n}'
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
@@ -50,9 +45,7 @@ def test_a_text_field_that_is_not_there():
         read("a.csv", "body,owner\nKey.,Ann\n", text_field="plot")
     found, notices = read("a.jsonl", '{"body": "Key."}\n{"plot": "So."}\n', text_field="plot")
     assert [one.text for one in found] == ["So."]
-    assert notices == (
-        "1 lines are no JSON objects with plot; --text-field may be one of: body (lines 1)"
-    )
+    assert notices == ("1 lines are no JSON objects with plot; --text-field may be one of: body (lines 1)")
 
 
 def test_long_rows_are_cut_between_their_lines():

@@ -63,9 +63,7 @@ def test_notebooks_mail_and_source_code():
         {"cell_type": "code", "source": "", "outputs": [{"data": {"text/plain": "out"}}]},
     ]
     (one,), _ = read("n.ipynb", json.dumps({"cells": cells}))
-    assert one.title == "Tides" and all(
-        x in one.text for x in ("Late.", "print(1.3)", "1.3 m", "out")
-    )
+    assert one.title == "Tides" and all(x in one.text for x in ("Late.", "print(1.3)", "1.3 m", "out"))
     mail = "From: a@b.c\nSubject: =?utf-8?q?B=C3=A5t?=\nContent-Type: text/html\n\n<p>Booked.</p>"
     (one,), _ = read("m.eml", mail)
     assert (one.title, one.text) == ("Båt", "From: a@b.c\nSubject: Båt\n\nBooked.")
