@@ -1,278 +1,171 @@
+"""`ragweave ask`: the answer, its quotes, sources and cost; options; several methods; mistakes."""
+
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
-import sqlite3
-import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from tests.command import LEXICAL, Run, started
-from tests.openai_server import BrokenJson, Hang, HttpFault, OpenAIServer, Reply
-from tests.scripted import ScriptedChat
+from tests.cli.conftest import run
+from tests.openai_server import HttpFault, OpenAIServer
 
-from ragweave.cli.ask import ask, compare
-from ragweave.errors import ModelError
-from ragweave.tools.knowledge.store import FILE
+from ragweave.testing import ModelCall, ScriptedModel
+
+QUESTION = "When was the Old Bridge of Varn opened?"
+Models = dict[str, ScriptedModel]
 
 
-def test_answers_with_its_sources(ragweave: Run, kb: Path) -> None:
-    done = ragweave("ask", "When was the Old Bridge opened?", "--kb", str(kb), *LEXICAL)
+def by_script(scripted: Models, script: Any = ("1932",)) -> tuple[str, str]:
+    scripted["x"] = ScriptedModel(script=script)
+    return "--model", "scripted:x"
+
+
+def test_it_prints_answer_quote_sources_and_cost(scripted: Models, kb: Path) -> None:
+    done = run("ask", QUESTION, "--kb", str(kb), "-k", "1", *by_script(scripted))
     assert done.returncode == 0, done.stderr
-    assert "Answer: 1932" in done.stdout
-    assert "bridge.md" in done.stdout
-    assert "1 call ·" in done.stdout
+    answer, quote, head, source, cost = done.stdout.splitlines()
+    assert answer == "Answer: 1932 [1]"
+    assert quote.startswith(" [1] “The Old Bridge of Varn was opened in 1932.” (The Old Bridge — ")
+    assert (head, source[:25]) == ("Sources", "   1. The Old Bridge — /")
+    assert "bridge.md — # The Old Bridge The Old Bridge of Varn was opened" in source
+    assert cost.startswith("1 call · ")
+    assert "1 search" in cost
+    plain = run("ask", QUESTION, "--kb", str(kb), "-k", "1", "--no-citations", *by_script(scripted))
+    assert plain.stdout.splitlines()[:2] == ["Answer: 1932", "Sources"]
 
 
-def test_a_question_that_is_not_utf_8_is_answered(
-    kb: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RAGWEAVE_HISTORY", "off")
-    question = os.fsdecode(b"When was the Old Bridge by the caf\xe9 opened?")
-    model: Any = ScriptedChat(replies=["1932"])
-    ask(question, kb=str(kb), method="concat", model=model, json=True)
-    assert json.loads(capsys.readouterr().out)["answer"] == "1932"
-    compare(question, "concat", kb=str(kb), model=model, json=True)
-    assert [one["answer"] for one in json.loads(capsys.readouterr().out)] == ["1932"]
-    assert ["by the caf? opened?" in call.text for call in model.seen] == [True, True]
+def test_json_has_the_output_of_the_graph(scripted: Models, kb: Path) -> None:
+    done = run("ask", QUESTION, "--kb", str(kb), "--json", *by_script(scripted))
+    out = json.loads(done.stdout)
+    keys = {"question", "answer", "status", "truncated", "passages", "citations", "candidates", "usage"}
+    assert set(out) == keys
+    assert (out["answer"], out["status"]) == ("1932", "answered")
+    assert set(out["passages"][0]) == {"id", "text", "metadata"}
+    assert out["citations"][0]["quotes"][0]["text"] == "The Old Bridge of Varn was opened in 1932."
 
 
-def test_citations_are_footnotes(ragweave: Run, kb: Path) -> None:
-    asked = ("ask", "When was the Old Bridge opened?", "--kb", str(kb), *LEXICAL, "--citations")
-    done = ragweave(*asked)
-    assert "Answer: 1932 [1]" in done.stdout
-    assert "[1] “The Old Bridge of Varn was opened in 1932.” (The Old Bridge — " in done.stdout
-    (cited,) = json.loads(ragweave(*asked, "--json").stdout)["citations"]
-    assert cited["quotes"][0]["text"] == "The Old Bridge of Varn was opened in 1932."
+def test_index_and_ask_share_the_default_knowledge_base(scripted: Models, town: Path, tmp_path: Path) -> None:
+    none = run("ask", QUESTION, cwd=tmp_path, *by_script(scripted))
+    assert none.returncode == 2
+    assert "no knowledge base at 'kb': make one with `ragweave index FILES --kb kb`" in none.stderr
+    assert run("index", str(town), "--embedding", "none", cwd=tmp_path).returncode == 0
+    assert "Answer: 1932 [1]" in run("ask", QUESTION, cwd=tmp_path, *by_script(scripted)).stdout
+    free = run("ask", QUESTION, "--method", "direct", cwd=tmp_path.parent, *by_script(scripted))
+    assert free.stdout.splitlines()[:2] == ["Answer: 1932 [?]", " [?] no passage supports this"]
 
 
-def test_json_is_one_object_with_everything(ragweave: Run, kb: Path) -> None:
-    done = ragweave(
-        *("ask", "Who is the director of the museum?", "--kb", str(kb), *LEXICAL),
-        *("-m", "post_fusion", "-k", "2", "--json", "--trace"),
-    )
-    said = json.loads(done.stdout)
-    assert said["answer"] == "Ada Lindqvist"
-    assert said["status"] == "answered"
-    assert len(said["passages"]) == said["usage"]["calls"] == len(said["candidates"]) <= 2
-    assert said["passages"][0]["text"].startswith("The museum")
-    assert [step["node"] for step in said["trace"]][:3] == ["begin", "retrieve", "collect"]
+def test_options_are_read_by_their_types(scripted: Models, kb: Path) -> None:
+    def reply(call: ModelCall) -> str:
+        return "none of them" if call.role == "filter" else "1932"
 
-
-def test_trace_shows_the_fallback(ragweave: Run, kb: Path) -> None:
-    done = ragweave(
-        *("ask", "What is the salary of the harbour master?", "--kb", str(kb), *LEXICAL),
-        *("-m", "concat_pf", "--trace"),
-    )
-    assert done.returncode == 0
-    assert "Answer: Unknown" in done.stdout
-    lines = [line.strip("│├└─ ").split()[0] for line in done.stdout.splitlines() if "ms" in line]
-    assert lines.index("concat_vote") < lines.index("post_fusion") < lines.index("vote")
-
-
-def test_options_and_stream(ragweave: Run, kb: Path) -> None:
-    done = ragweave(
-        *("ask", "Does the harbour freeze in January?", "--kb", str(kb), *LEXICAL, "--stream"),
-        *("-m", "concat", "-o", "answer_type=yes_no", "-o", "samples=2", "-o", "order=reversed"),
-    )
+    given = ("-o", "k=1", "-o", "queries=question,internal", "-o", "timeout=none", "-o", "unknown=false")
+    done = run("ask", QUESTION, "--kb", str(kb), "-m", "blendfilter", *given, "--json", *by_script(scripted, reply))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("[concat] Yes") == 2
-    assert "Answer: Yes" in done.stdout
-    assert "2 calls" in done.stdout
+    nodes = set(json.loads(done.stdout)["usage"]["by_node"])
+    assert "internal" in nodes
+    assert "external" not in nodes
 
 
-def test_no_match_is_said(ragweave: Run, kb: Path) -> None:
-    done = ragweave("ask", "xylophone quasar?", "--kb", str(kb), *LEXICAL)
+def test_a_model_for_each_role(scripted: Models, kb: Path) -> None:
+    scripted["big"] = ScriptedModel(script=["1932"])
+    scripted["small"] = ScriptedModel(script=["Known(False)"])
+    models = ("--model", "scripted:big", "--model", "proxy=scripted:small")
+    done = run("ask", QUESTION, "--kb", str(kb), "--method", "slimplm", *models, "--json")
+    assert done.returncode == 0, done.stderr
+    usage = json.loads(done.stdout)["usage"]["by_role"]
+    assert usage["answer"]["calls"] == len(scripted["big"].calls) == 1
+    assert sum(one["calls"] for role, one in usage.items() if role != "answer") == len(scripted["small"].calls)
+
+
+def test_a_filter_searches_only_passages_of_that_metadata(scripted: Models, kb: Path) -> None:
+    given = ("ask", "What of Varn?", "--kb", str(kb), "--json", *by_script(scripted))
+    assert len(json.loads(run(*given).stdout)["passages"]) == 3
+    found = json.loads(run(*given, "--filter", "title=Harbour").stdout)["passages"]
+    assert [one["metadata"]["title"] for one in found] == ["Harbour"]
+
+
+def test_a_follow_up_goes_on_from_the_last_answer(scripted: Models, kb: Path, tmp_path: Path) -> None:
+    def reply(call: ModelCall) -> str:
+        return "How long is the Old Bridge of Varn?" if "Rewrite the last question" in call.text else "212 metres"
+
+    history = {"RAGWEAVE_HISTORY": str(tmp_path / "history.json")}
+    model = by_script(scripted, reply)
+    assert run("ask", QUESTION, "--kb", str(kb), *model, env=history).returncode == 0
+    done = run("ask", "-c", "How long is it?", "--kb", str(kb), "--json", *model, env=history)
+    assert json.loads(done.stdout)["question"] == "How long is the Old Bridge of Varn?"
+    assert (tmp_path / "history.json").stat().st_mode & 0o077 == 0
+    off = run("ask", "-c", "Why?", "--kb", str(kb), *model, env={"RAGWEAVE_HISTORY": "off"})
+    assert (off.returncode, off.stderr) == (
+        2,
+        "ragweave: there is no conversation to continue: ask first without -c\n",
+    )
+
+
+def test_methods_are_compared_and_one_that_fails_says_why(scripted: Models, kb: Path) -> None:
+    given = ("ask", QUESTION, "--kb", str(kb), "--methods", "direct,concat[k=1],flare", "-o", "k=2")
+    done = run(*given, *by_script(scripted))
+    assert done.returncode == 1  # flare needs log-probabilities
+    for said in ("direct", "concat[k=1]", "The Old Bridge — bridge.md", "failed: "):
+        assert said in done.stdout
+    rows = json.loads(run(*given, "--json", *by_script(scripted)).stdout)
+    assert [one["status"] for one in rows] == ["answered", "answered", "failed"]
+    assert [len(one.get("sources", ())) for one in rows] == [0, 1, 0]
+
+
+def test_replies_are_shown_as_they_are_written(scripted: Models, kb: Path) -> None:
+    done = run("ask", QUESTION, "--kb", str(kb), "--stream", *by_script(scripted))
+    assert done.stdout.splitlines()[:2] == ["[concat] 1932", "Answer: 1932 [1]"]
+
+
+def test_what_a_terminal_could_obey_is_not_printed(scripted: Models, kb: Path) -> None:
+    done = run("ask", QUESTION, "--kb", str(kb), *by_script(scripted, ["19\x1b[2J32 [red]"]))
+    assert "\x1b" not in done.stdout
+    assert "19[2J32 [red]" in done.stdout
+
+
+def test_the_embedded_model_says_once_that_it_is_none(kb: Path) -> None:
+    done = run("ask", QUESTION, "--kb", str(kb))
     assert done.returncode == 0
-    assert "No passage of the knowledge base matches" in done.stdout
-    assert "0 calls" in done.stdout
+    assert done.stderr.count("no language model wrote this") == 1
 
 
-MISTAKES = {
-    "empty question": (("ask", "   "), "the question is empty"),
-    "unknown method": (("ask", "q", "-m", "concat_fp"), "did you mean 'concat_pf'"),
-    "unknown option": (("ask", "q", "-o", "kay=3"), "no option 'kay'"),
-    "option without value": (("ask", "q", "-o", "k"), "name=value"),
-    "k below 1": (("ask", "q", "-k", "0"), "k must be a whole number of at least 1"),
-    "k no number": (("ask", "q", "-o", "k=many"), "k must be a whole number"),
-    "missing kb": (("ask", "q", "--kb", "nowhere"), "nowhere"),
-    "no kb": (("ask", "q"), "nothing to retrieve from"),
-    "unknown model": (("ask", "q", "--model", "gpt"), "unknown model 'gpt'"),
-    "model setting": (("ask", "q", "--model", "extractive?temper=1"), "temper"),
-    "unknown method to draw": (("draw", "nothing"), "unknown method"),
-    "unknown flag": (("ask", "q", "--colour"), "colour"),
-    "no question": (("ask",), "question"),
-    "server without scheme": (("ask", "q", "--model", "openai:m?base_url=host"), "http://"),
-}
+MISTAKES = [
+    (("ask", " "), "the question is empty"),
+    (("ask", "x", "--method", "concatt"), "did you mean 'concat'"),
+    (("ask", "x", "-o", "kk=1"), "concat_pf has no option 'kk': did you mean 'k'"),
+    (("ask", "x", "-o", "k=none"), "k: Input should be a valid integer"),
+    (("ask", "x", "-o", "k"), "an option is name=value, not 'k'"),
+    (("ask", "x", "-k", "2", "-o", "k=3"), "k is given twice"),
+    (("ask", "x", "-k", "0"), "at least 1"),
+    (("ask", "x", "--filter", "title"), "--filter title: give key=value"),
+    (("ask", "x", "--kb", "nowhere"), "no knowledge base at nowhere"),
+    (("ask", "x", "--retriever", "bm52"), "did you mean 'bm25'"),
+    (("ask", "x", "--second-retriever", "bm25"), "concat_pf never searches again"),
+    (("ask", "x", "--model", "scripted:"), "scripted"),
+    (("ask", "x", "--model", "jugde=extractive"), "no role 'jugde': did you mean 'judge'"),
+    (("ask", "x", "--model", "proxy="), "--model proxy: names no model"),
+    (("ask", "x", "--methods", "direct", "--trace"), "--methods goes with none of"),
+    (("ask", "x", "--trace-html", "no/such/page.html"), "no such folder: no/such"),
+    (("ask",), "Missing argument"),
+    (("aks", "x"), "No such command 'aks'"),
+]
 
 
-@pytest.mark.parametrize(("args", "said"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_exit_2_without_traceback(
-    ragweave: Run, tmp_path: Path, args: tuple[str, ...], said: str
-) -> None:
-    done = ragweave(*args, cwd=tmp_path)
-    assert done.returncode == 2, done
+@pytest.mark.parametrize(("args", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
+def test_a_mistake_is_one_line_and_exits_2(args: tuple[str, ...], said: str, kb: Path) -> None:
+    done = run(*args, cwd=kb.parent)
+    assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
-
-
-def test_foreign_damaged_and_newer_knowledge_bases(ragweave: Run, tmp_path: Path, kb: Path) -> None:
-    (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "song.txt").write_text("la", "utf-8")
-    for name in ("damaged", "newer"):
-        shutil.copytree(kb, tmp_path / name)
-    (tmp_path / "damaged" / FILE).write_bytes(b"no database" * 1000)
-    with closing(sqlite3.connect(tmp_path / "newer" / FILE)) as db:
-        db.execute("UPDATE meta SET value = '99' WHERE key = 'version'")
-        db.commit()
-    for name in ("foreign", "damaged", "newer"):
-        done = ragweave("ask", "q", "--kb", name, cwd=tmp_path)
-        assert done.returncode == 2, done
-        assert name in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
-
-
-def test_a_missing_key_names_what_to_set_and_no_secret(ragweave: Run, tmp_path: Path) -> None:
-    done = ragweave("ask", "q", "-m", "direct", "--model", "openai:gpt-4o-mini", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "OPENAI_API_KEY" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.loopback
-def test_a_real_server_answers_and_its_faults_are_one_line(ragweave: Run, kb: Path) -> None:
-    secret = "sk-verysecretvalue"
-    with OpenAIServer([Reply("**Varn**")]) as server:
-        spec = f"openai:m?base_url={server.base_url}&max_retries=0"
-        args = ("ask", "Which town has a museum?", "--kb", str(kb), "--model", spec)
-        done = ragweave(*args, "-m", "concat", env={"OPENAI_API_KEY": secret})
-        assert "Answer: Varn" in done.stdout, done.stderr
-    with OpenAIServer([HttpFault(401, message=f"Incorrect API key provided: {secret}")]) as server:
-        spec = f"openai:m?base_url={server.base_url}&max_retries=0"
-        args = ("ask", "Which town has a museum?", "--kb", str(kb), "--model", spec)
-        done = ragweave(*args, "-m", "concat", env={"OPENAI_API_KEY": secret})
-    assert done.returncode == 1
-    assert "401" in done.stderr
-    assert secret not in done.stderr + done.stdout
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
-@pytest.mark.loopback
-def test_a_server_that_is_not_there(ragweave: Run) -> None:
-    with OpenAIServer([Reply("x")]) as server:
-        gone = server.base_url
-    spec = f"openai:m?base_url={gone}&max_retries=0"
-    done = ragweave("ask", "q", "-m", "direct", "--model", spec)
-    assert done.returncode == 1
-    assert "cannot be reached" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
-@pytest.mark.loopback
-@pytest.mark.parametrize("reply", [BrokenJson(), Reply("")], ids=["broken JSON", "empty"])
-def test_a_reply_that_is_none_is_one_line(ragweave: Run, reply: BrokenJson | Reply) -> None:
-    with OpenAIServer([reply]) as server:
-        spec = f"openai:m?base_url={server.base_url}&max_retries=0"
-        done = ragweave("ask", "q", "-m", "direct", "--model", spec)
-    if isinstance(reply, Reply):
-        assert "Answer: Unknown" in done.stdout
-        assert "empty reply" in done.stdout
-    else:
-        assert done.returncode == 1
-        assert "an invalid reply" in done.stderr or "cannot be read" in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
-
-
-@pytest.mark.loopback
-def test_a_reply_cannot_steer_the_terminal(ragweave: Run) -> None:
-    hostile = "\x1b[2J\x1b]0;title\x07Paris\u202e"
-    with OpenAIServer([Reply(hostile)]) as server:
-        spec = f"openai:m?base_url={server.base_url}"
-        shown = ragweave("ask", "q", "-m", "direct", "--model", spec, "--stream", "--trace")
-    assert "Paris" in shown.stdout
-    assert not set("\x1b\x07\u202e") & set(shown.stdout)
-
-
-@pytest.mark.loopback
-def test_ctrl_c_ends_at_once_with_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("langchain_openai")
-    monkeypatch.setenv("OPENAI_API_KEY", "x")
-    with OpenAIServer([Hang()]) as server:
-        spec = f"openai:m?base_url={server.base_url}"
-        with started("ask", "q", "-m", "direct", "--model", spec, timeout=30) as process:
-            while server.count == 0 and process.running:
-                time.sleep(0.02)
-            process.send_signal(signal.SIGINT)
-            said = process.ended()
-    assert (said.returncode, said.stderr.strip()) == (130, "ragweave: stopped")
-
-
-def test_compare_shows_what_the_other_methods_answer_where_one_fails(
-    kb: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def said(seen: Any) -> str:
-        if seen.passages:
-            raise ModelError("no more memory: sk-abcdefghijkl")
-        return "1932"
-
-    model: Any = ScriptedChat(replies=said)
-    for as_json in (True, False):
-        with pytest.raises(typer.Exit) as ended:
-            compare(
-                "When was the Old Bridge opened?",
-                "concat,direct",
-                kb=str(kb),
-                model=model,
-                json=as_json,
-            )
-        assert ended.value.exit_code == 1
-        out = capsys.readouterr().out
-        assert "no more memory" in out
-        assert "sk-abc" not in out
-        assert "1932" in out
-        if as_json:
-            concat, direct = json.loads(out)
-            assert (concat["status"], concat["answer"]) == ("failed", None)
-            assert concat["seconds"] >= 0
-            assert "error" not in direct
-
-
-@pytest.mark.parametrize(
-    ("answer", "line"),
-    [
-        ("1932", "Answered without your documents: judged known"),
-        ("Unknown", "Unknown, and none of your documents was read: judged known"),
-    ],
-)
-def test_a_run_that_read_no_document_says_so(
-    kb: Path, capsys: pytest.CaptureFixture[str], answer: str, line: str
-) -> None:
-    def said(seen: Any) -> str:
-        return "No" if seen.task["task"] == "need" else answer
-
-    asked: Any = {"kb": str(kb), "model": ScriptedChat(replies=said)}
-    once = ["second_look=false"]
-    ask("When was the Old Bridge opened?", method="self_eval", option=once, **asked)
-    assert line in capsys.readouterr().out
-    both = ("When was the Old Bridge opened?", f"self_eval[{once[0]}],concat")
-    compare(*both, **asked)
-    assert " ".join(capsys.readouterr().out.split()).count(f": {line}") == 1
-    compare(*both, **asked, json=True)
-    lines = [one["without_documents"] for one in json.loads(capsys.readouterr().out)]
-    assert lines == [line, ""]
-
-
-def test_compare_asks_one_method_after_another(
-    kb: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model: Any = ScriptedChat(replies=["1932"], delay=0.05)
-    compare(
-        "When was the Old Bridge opened?", "direct,concat,cot", kb=str(kb), model=model, json=True
-    )
-    assert len(json.loads(capsys.readouterr().out)) == 3
-    assert model.most_at_once == 1
+def test_a_server_that_refuses_or_is_not_there_is_named(kb: Path) -> None:
+    with OpenAIServer([HttpFault(401)]) as server:
+        model = f"openai:x?base_url={server.base_url}"
+        refused = run("ask", QUESTION, "--kb", str(kb), "--model", model)
+    assert (refused.returncode, "rejected the API key (401)" in refused.stderr) == (1, True)
+    gone = run("ask", QUESTION, "--kb", str(kb), "--model", f"{model}&max_retries=0")
+    assert gone.returncode == 1
+    assert f"the model server {server.base_url.removesuffix('/v1')} cannot be reached" in gone.stderr

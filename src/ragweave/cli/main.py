@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
@@ -14,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 import ragweave
-from ragweave.errors import MissingExtraError, RagweaveError, UsageError
+from ragweave.errors import MissingExtraError, UsageError
 from ragweave.tools.text.plain import plain
 
 _COMMANDS = {
@@ -137,60 +138,53 @@ def _log(verbosity: int) -> None:
     logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)])
 
 
-def run() -> None:
-    """Run the command line; `ragweave.cli.run`, the script's entry point, calls this.
+def main(args: Sequence[str] | None = None) -> int:
+    """Run a command line, by default the process's own, and return its exit code.
 
-    Exit codes: 0 success, 1 a failure outside (no server, a timeout), 2 the caller's mistake, 130 interrupted.
+    0: success, 1: a failure outside (no server, a timeout), 2: the caller's mistake, 130: interrupted.
     """
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # an answer may have what ASCII has no sign for
     try:
-        code = app(standalone_mode=False)
+        code = app(args, prog_name="ragweave", standalone_mode=False)
         sys.stdout.flush()
+        if code != _INTERRUPTED:  # typer's code for Ctrl-C
+            return code if isinstance(code, int) else 0
+        line = "stopped"
     except (typer.Abort, KeyboardInterrupt):
-        code = _INTERRUPTED
+        line, code = "stopped", _INTERRUPTED
     except BrokenPipeError:  # nobody reads on, as in `ragweave … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except Exception as error:  # noqa: BLE001 - the last resort; what cannot be explained is raised
-        _explain_or_raise(error)
-    if code == _INTERRUPTED:  # also typer's code for Ctrl-C
-        _leave("stopped", _INTERRUPTED)
-    _end_tracing()
-    sys.exit(code if isinstance(code, int) else 0)
+        return 0
+    except Exception as error:
+        line, code = _explained(error)
+        if not line:
+            raise
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.write(f"ragweave: {plain(line)}\n")
+    return code
 
 
-def _explain_or_raise(error: Exception) -> NoReturn:
-    """Print a mistake or a failure on one line; raise anything else.
+def _explained(error: Exception) -> tuple[str, int]:
+    """Return a line on a mistake or a failure, and the exit code; "" if nobody expects such an error.
 
     Typer has its own copy of click, so that click's errors are recognised by their methods.
     """
     from ragweave.cli.screen import explain
 
-    if isinstance(error, RagweaveError):
-        _leave(explain(error) or "", 2 if isinstance(error, UsageError | MissingExtraError) else 1)
     if format_message := getattr(error, "format_message", None):
         command = getattr(getattr(error, "ctx", None), "command_path", "ragweave")
-        _leave(f"{' '.join(format_message().split())} (see {command} --help)", 2)
-    line = explain(error)
-    if line is None:
-        raise error
-    _leave(line, 1)
+        return f"{' '.join(format_message().split())} (see {command} --help)", 2
+    return explain(error) or "", 2 if isinstance(error, UsageError | MissingExtraError) else 1
 
 
-def _leave(line: str, code: int) -> NoReturn:
-    """Print one line and exit at once, without waiting for calls that still run in threads."""
-    with suppress(OSError):  # a full disk, or a pipe that was closed
-        sys.stdout.flush()
-    _end_tracing()
-    with suppress(OSError):
-        sys.stderr.write(f"ragweave: {plain(line)}\n")
-        sys.stderr.flush()
-    os._exit(code)
-
-
-def _end_tracing() -> None:
-    """Send the spans that are left, if tracing is on."""
+def run() -> NoReturn:
+    """Run the process's command line and end the process; `ragweave.cli.run`, the script's entry point, calls this."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an answer may have what ASCII has no sign for
+    code = main()
     if tracing := sys.modules.get("ragweave.tools.tracing"):
-        tracing.shutdown()
+        tracing.shutdown()  # sends the spans that are left
+    if code:
+        os._exit(code)  # at once, without waiting for calls that still run in threads
+    sys.exit(0)

@@ -20,7 +20,7 @@ START, END = "__start__", "__end__"
 _HEIGHT, _LAYER, _GAP, _MARGIN, _DUMMY, _BOW = 34.0, 36.0, 22.0, 14.0, 10.0, 24.0
 _LETTER, _SMALL = 7.4, 6.2
 """Width in pixels of a letter of a node's name, and of an edge's label."""
-_SWEEPS, _PASSES = 12, 24
+_SWEEPS, _PASSES = 11, 24
 
 _STYLE = """\
 .rw text{font:13px system-ui,sans-serif;fill:#1d2433;text-anchor:middle;dominant-baseline:central}
@@ -49,10 +49,6 @@ class Taken:
     edges: frozenset[tuple[str, str]] = frozenset()
     """The edges taken, by source and target."""
 
-    def mark(self, on: bool) -> str:
-        """Return the CSS class of what was taken, or was not."""
-        return " on" if on else " off"
-
 
 Point = tuple[float, float]
 
@@ -70,8 +66,7 @@ def draw_svg(graph: Graph, *, title: str, taken: Taken | None = None, links: Map
     names = {node: _name(node, taken) for node in nodes}
     widths = {node: len(name) * _LETTER + 26 for node, name in names.items()}
     loops = [edge for edge in edges if edge.source == edge.target]
-    straight = [edge for edge in edges if edge.source != edge.target]
-    layers, chains, back = _layered(nodes, straight)
+    layers, chains, back = _layered(nodes, [edge for edge in edges if edge not in loops])
     labelled = {chain[-2 if edge in back else 1]: edge for edge, chain in chains.items() if edge.label}
     sizes = {vertex: widths.get(vertex, _DUMMY) for layer in layers for vertex in layer}
     sizes |= {vertex: len(edge.label) * _SMALL + _DUMMY for vertex, edge in labelled.items()}
@@ -82,16 +77,11 @@ def draw_svg(graph: Graph, *, title: str, taken: Taken | None = None, links: Map
     left = min(xs[one] - sizes[one] / 2 for one in xs) - _MARGIN
     width = round(max(xs[one] + sizes[one] / 2 for one in xs) + _MARGIN - left)
     height = round(2 * _MARGIN + _HEIGHT + (len(layers) - 1) * _LAYER)
-    at = {
-        one: (xs[one] - left, _MARGIN + _HEIGHT / 2 + depth * _LAYER)
-        for depth, layer in enumerate(layers)
-        for one in layer
-    }
-    parts = [_curve(edge, _points(chain, at, edge in back), taken) for edge, chain in chains.items()]
+    ys = {one: _MARGIN + _HEIGHT / 2 + depth * _LAYER for depth, layer in enumerate(layers) for one in layer}
+    at = {one: (xs[one] - left, ys[one]) for one in xs}
+    parts = [_curve(edge, [at[one] for one in chain], edge in back, taken) for edge, chain in chains.items()]
     parts += [_label(edge, at[vertex], taken) for vertex, edge in labelled.items()]
-    parts += [
-        _linked(_box(node, names[node], at[node], widths[node], taken), (links or {}).get(node)) for node in nodes
-    ]
+    parts += [_box(node, names[node], at[node], widths[node], taken, (links or {}).get(node)) for node in nodes]
     parts += [_loop(edge, at[edge.source], widths[edge.source], taken) for edge in loops]
     return (
         f'<svg class="rw" xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
@@ -159,13 +149,11 @@ def _neighbours(chains: Sequence[Sequence[str]]) -> tuple[dict[str, list[str]], 
 
 
 def _ordered(layers: list[list[str]], chains: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Return the order with the fewest crossings that sweeps by barycentres find."""
+    """Order each layer by the barycentres of its neighbours, in sweeps down and up again."""
     above, below = _neighbours(chains)
-    tried = [layers]
     for sweep in range(_SWEEPS):
-        now = tried[-1]
-        tried.append(_swept(now, above) if sweep % 2 == 0 else _swept(now[::-1], below)[::-1])
-    return min(tried, key=lambda one: _crossings(one, below))
+        layers = _swept(layers, above) if sweep % 2 == 0 else _swept(layers[::-1], below)[::-1]
+    return layers
 
 
 def _swept(layers: Sequence[Sequence[str]], before: Mapping[str, Sequence[str]]) -> list[list[str]]:
@@ -177,15 +165,6 @@ def _swept(layers: Sequence[Sequence[str]], before: Mapping[str, Sequence[str]])
         swept.append(sorted(layer, key=at.__getitem__))
         place = {one: i for i, one in enumerate(swept[-1])}
     return swept
-
-
-def _crossings(layers: Sequence[Sequence[str]], below: Mapping[str, Sequence[str]]) -> int:
-    total = 0
-    for upper, lower in pairwise(layers):
-        place = {one: i for i, one in enumerate(lower)}
-        ends = [(i, place[near]) for i, one in enumerate(upper) for near in below.get(one, ())]
-        total += sum(a < c and b > d for a, b in ends for c, d in ends)
-    return total
 
 
 def _placed(
@@ -223,22 +202,16 @@ def _spread(layer: Sequence[str], wanted: Sequence[float], sizes: Mapping[str, f
     return {one: mean + offset for one, mean, offset in zip(layer, means, offsets, strict=False)}
 
 
-def _points(chain: Sequence[str], at: Mapping[str, Point], upwards: bool) -> list[Point]:
-    (x, y), *middle, (to_x, to_y) = (at[one] for one in chain)
-    points = [(x, y + _HEIGHT / 2), *middle, (to_x, to_y - _HEIGHT / 2)]
-    return points[::-1] if upwards else points
-
-
-def _curve(edge: Edge, points: Sequence[Point], taken: Taken | None) -> str:
-    """Draw a smooth curve through the points that leaves and arrives upright."""
-    steep = 9.0 if points[-1][1] > points[0][1] else -9.0
-    slopes = [((c[0] - a[0]) / 6, (c[1] - a[1]) / 6) for a, _, c in zip(points, points[1:], points[2:], strict=False)]
-    slopes = [(0.0, steep), *slopes, (0.0, steep)]
+def _curve(edge: Edge, chain: Sequence[Point], upwards: bool, taken: Taken | None) -> str:
+    """Draw a smooth curve through the vertices that leaves and arrives upright."""
+    (x, y), *middle, (to_x, to_y) = chain
+    points = [(x, y + _HEIGHT / 2), *middle, (to_x, to_y - _HEIGHT / 2)][:: -1 if upwards else 1]
+    slopes = [((c[0] - a[0]) / 6, (c[1] - a[1]) / 6) for a, c in zip(points, points[2:], strict=False)]
+    steep = (0.0, -9.0 if upwards else 9.0)
     path = "M{:.1f} {:.1f}".format(*points[0])
-    for (a, b), (out, into) in zip(pairwise(points), pairwise(slopes), strict=True):
-        path += (
-            f"C{a[0] + out[0]:.1f} {a[1] + out[1]:.1f} {b[0] - into[0]:.1f} {b[1] - into[1]:.1f} {b[0]:.1f} {b[1]:.1f}"
-        )
+    for (a, b), (out, into) in zip(pairwise(points), pairwise([steep, *slopes, steep]), strict=True):
+        near = (a[0] + out[0], a[1] + out[1], b[0] - into[0], b[1] - into[1], *b)
+        path += "C" + " ".join(f"{one:.1f}" for one in near)
     return _line(edge, path, taken)
 
 
@@ -250,8 +223,12 @@ def _loop(edge: Edge, centre: Point, width: float, taken: Taken | None) -> str:
 
 def _line(edge: Edge, path: str, taken: Taken | None) -> str:
     kind = "line choice" if edge.conditional else "line"
-    mark = taken.mark((edge.source, edge.target) in taken.edges) if taken else ""
+    mark = _mark(taken, taken is not None and (edge.source, edge.target) in taken.edges)
     return f'<path class="{kind}{mark}" d="{path}" marker-end="url(#rw-head)"/>'
+
+
+def _mark(taken: Taken | None, on: bool) -> str:
+    return "" if taken is None else " on" if on else " off"
 
 
 def _label(edge: Edge, centre: Point, taken: Taken | None) -> str:
@@ -265,15 +242,12 @@ def _name(node: str, taken: Taken | None) -> str:
     return f"{name} ×{times}" if times > 1 else name
 
 
-def _box(node: str, name: str, centre: Point, width: float, taken: Taken | None) -> str:
+def _box(node: str, name: str, centre: Point, width: float, taken: Taken | None, link: str | None) -> str:
     (x, y), is_end = centre, node in (START, END)
-    kind = ("end" if is_end else "box") + (taken.mark(node in taken.nodes) if taken else "")
-    return (
+    kind = ("end" if is_end else "box") + _mark(taken, taken is not None and node in taken.nodes)
+    drawn = (
         f'<g class="{kind}"><rect x="{x - width / 2:.1f}" y="{y - _HEIGHT / 2:.1f}" width="{width:.1f}" '
         f'height="{_HEIGHT:.0f}" rx="{_HEIGHT / 2 if is_end else 7:.0f}"/><text x="{x:.1f}" y="{y:.1f}">'
         f"{escape(name)}</text></g>"
     )
-
-
-def _linked(drawn: str, link: str | None) -> str:
     return f'<a href="{escape(link)}">{drawn}</a>' if link else drawn

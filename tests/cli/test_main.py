@@ -1,0 +1,80 @@
+"""The command line as a whole: help, version, `methods`, interruptions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import run
+
+from ragweave.graphs import METHODS
+
+COMMANDS = ("index", "ask", "chat", "serve", "methods", "eval", "report", "reproduce", "label", "train", "doctor")
+
+
+def test_bare_ragweave_prints_a_readable_help() -> None:
+    done = run()
+    assert done.returncode == 0
+    assert "Start with `ragweave index FILES`" in done.stdout
+    lines = done.stdout.splitlines()
+    assert all(len(line) <= 100 for line in lines)
+    for command in COMMANDS:
+        assert any(line.strip().startswith(f"{command} ") for line in lines), command
+
+
+@pytest.mark.parametrize("command", ["index", "ask", "chat", "serve", "methods", "doctor"])
+def test_a_command_explains_its_options(command: str) -> None:
+    done = run(command, "--help")
+    assert done.returncode == 0
+    assert f"Usage: ragweave {command}" in done.stdout
+
+
+def test_the_version() -> None:
+    assert run("--version").stdout.startswith("ragweave ")
+
+
+def test_methods_are_listed() -> None:
+    done = run("methods")
+    assert all(f" {name} " in done.stdout for name in METHODS)
+    facts = json.loads(run("methods", "--json").stdout)
+    assert [one["name"] for one in facts] == list(METHODS)
+
+
+def test_one_method_shows_options_calls_and_graph() -> None:
+    done = run("methods", "concat_pf")
+    assert "Model calls with the default options: 1 to 6" in done.stdout
+    assert "concat_vote   end (answered), post_fusion (unknown)" in done.stdout
+    assert "Passages per query" in done.stdout
+    facts = json.loads(run("methods", "concat_pf", "--json").stdout)
+    assert (facts["calls"], facts["options"]["k"]) == ({"best": 1, "worst": 6}, 5)
+    assert run("methods", "concat_pf", "--mermaid").stdout.count("-->") > 3
+    assert "did you mean 'concat_pf'" in run("methods", "concat_fp").stderr
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_each_graph_is_drawn(name: str, tmp_path: Path) -> None:
+    assert run("methods", name, "--svg", str(tmp_path / "graph.svg")).returncode == 0
+    picture = (tmp_path / "graph.svg").read_text("utf-8")
+    assert picture.startswith("<svg")
+    assert ">begin</text>" in picture
+    assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.mark.parametrize("kind", ["models", "filters", "chunkers"])
+def test_what_else_has_a_name_is_listed(kind: str) -> None:
+    assert len(run("methods", "--kind", kind).stdout.splitlines()) > 5
+    assert run("methods", "x", "--kind", kind).returncode == 2
+
+
+def test_a_reader_that_closes_the_pipe_is_no_error() -> None:
+    command = subprocess.Popen(
+        [sys.executable, "-m", "ragweave", "methods", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert command.stdout is not None and command.stderr is not None
+    command.stdout.close()
+    assert command.wait(timeout=120) == 0
+    assert command.stderr.read() == b""
+    command.stderr.close()
