@@ -18,6 +18,7 @@ for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON"):
     # One thread a worker. Read when a library is loaded, so set before any test file is imported.
     os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 with suppress(ImportError):
     import uvloop  # noqa: F401 - keeps the socket class of its import: not the one that blocks
 LOOPBACK = ["127.0.0.1"]
@@ -25,7 +26,6 @@ SLOW = (
     "test_ray.py",
     "test_typing.py",
     "test_ray.py",
-    "training/writers/test_resuming.py",
     "evaluation/runs/test_workers.py",
     "evaluation/runs/test_kill.py",
     "notebooks",
@@ -33,7 +33,6 @@ SLOW = (
     "cli/test_label.py",
     "training",
     "cli",
-    "trained",
     "serving",
     "docs",
     "attacks",

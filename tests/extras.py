@@ -72,26 +72,22 @@ _ASKED = re.compile(r'pip install "ragweave\[(\w+)\]"')
 
 NOT_CORE = (
     "cli/test_ask_llamacpp.py",
-    "cli/test_ask_parts.py",
     "cli/test_train.py",
     "docs",
     "evaluation/runs/test_kill.py",
     "evaluation/runs/test_workers.py",
     "examples",
     "extend/test_outside_package.py",
-    "graphs/test_trained_parts.py",
     "llamacpp",
     "notebooks",
     "serving/test_commands.py",
     "serving/test_mcp_server.py",
     "serving/test_openai_api.py",
     "serving/test_server.py",
-    "serving/test_trained_parts.py",
     "test_ray.py",
     "tools/scorers",
     "tools/test_tracing.py",
     "tools/stores/test_stores.py",
-    "trained",
     "training",
 )
 """Files and folders of `tests` that are about what an extra brings; all else is core."""

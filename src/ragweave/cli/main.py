@@ -58,7 +58,6 @@ app.command("compare")(ask.compare)
 app.command("doctor")(doctor.doctor)
 app.command("train")(train.train)
 app.add_typer(index.app, name="kb")
-app.add_typer(train.app, name="part")
 app.add_typer(study.app, name="study")
 app.add_typer(label.app, name="label")
 

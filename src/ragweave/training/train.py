@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -87,7 +88,8 @@ def train(
         ModelError: The base model is not on this machine.
         KeyboardInterrupt: Ctrl-C was pressed; a checkpoint was saved.
     """
-    chosen, folder = kind or DEFAULT_KIND[role], Path(out).expanduser()
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # trl would report each training to the hub
+    chosen, folder = kind or DEFAULT_KIND.get(role, "linear"), Path(out).expanduser()
     recipe = _recipe(chosen, role)
     own = _settings(recipe, role, chosen, settings or {})
     files = [Path(one) for one in (labels, held_out) if one is not None]

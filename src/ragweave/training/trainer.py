@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ def arguments(settings: NeuralSettings, folder: Path, **more: Any) -> dict[str, 
         "weight_decay": settings.weight_decay,
         "per_device_train_batch_size": micro,
         "gradient_accumulation_steps": max(1, share // micro),
-        "bf16": torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+        "bf16": has_bfloat16(),
+        "use_cpu": has_bfloat16() and not torch.cuda.is_available(),
         "dataloader_pin_memory": torch.cuda.is_available(),
         "remove_unused_columns": False,
         "seed": settings.seed,
@@ -39,8 +41,19 @@ def arguments(settings: NeuralSettings, folder: Path, **more: Any) -> dict[str, 
         "save_steps": settings.save_every,
         "save_total_limit": 1,
         "report_to": "none",
+        "disable_tqdm": not sys.stderr.isatty(),
         **more,
     }
+
+
+def has_bfloat16() -> bool:
+    """Say whether the GPU, or without one the CPU, computes bfloat16 in hardware."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported()
+    found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.10 and later
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
 
 
 def one_gpu(args: Any) -> Any:

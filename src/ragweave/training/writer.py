@@ -30,7 +30,7 @@ from ragweave.tools.trained.loading import model_folder, model_of, tokenizer_of
 from ragweave.tools.trained.writer import Writer
 from ragweave.training.job import Job, NeuralSettings, Trained
 from ragweave.training.rows import FilterRow, JudgeRow, RewriteRow, Row
-from ragweave.training.trainer import arguments, one_gpu, run
+from ragweave.training.trainer import arguments, has_bfloat16, one_gpu, run
 
 _MAX_OUTPUT: Mapping[Role, int] = {"judge": 16, "rewriter": 512, "filter": 512, "generator": 128}
 _MEASURED = 200
@@ -108,7 +108,7 @@ def fit_seq2seq(job: Job) -> Trained:
         ids = tokenizer(target, add_special_tokens=False)["input_ids"][: settings.max_output - 1]
         return {"input_ids": tokenizer(text)["input_ids"], "labels": [*ids, tokenizer.eos_token_id]}
 
-    values = arguments(settings, job.folder, gradient_checkpointing=settings.gradient_checkpointing)
+    values = arguments(settings, job.folder, **_checkpointing(settings))
     trainer: Any = Seq2SeqTrainer(
         model=model,
         args=one_gpu(Seq2SeqTrainingArguments(**values)),
@@ -119,6 +119,10 @@ def fit_seq2seq(job: Job) -> Trained:
     )
     run(trainer, job)
     return _finished(job, trainer, model, tokenizer, settings.max_input)
+
+
+def _checkpointing(settings: WriterSettings) -> dict[str, bool]:
+    return {"gradient_checkpointing": True} if settings.gradient_checkpointing else {}
 
 
 def _add_marks(tokenizer: Any) -> None:
@@ -150,8 +154,8 @@ def fit_lora(job: Job) -> Trained:
     set_seed(settings.seed)
     path = model_folder(settings.base)
     tokenizer = tokenizer_of(path)
-    bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    model = model_of(path, "AutoModelForCausalLM", dtype=torch.bfloat16 if bf16 else torch.float32)
+    dtype = torch.bfloat16 if torch.cuda.is_available() and has_bfloat16() else torch.float32
+    model = model_of(path, "AutoModelForCausalLM", dtype=dtype)
     context = getattr(model.config, "max_position_embeddings", settings.max_input + settings.max_output)
     room = min(settings.max_input, context - settings.max_output)
 
@@ -161,7 +165,7 @@ def fit_lora(job: Job) -> Trained:
         ids = tokenizer(target, add_special_tokens=False)["input_ids"][: settings.max_output - 1]
         return {"prompt": fitted(tokenizer, given._replace(tail=tail), room)[0], "completion": tokenizer.decode(ids)}
 
-    values = arguments(settings, job.folder, gradient_checkpointing=settings.gradient_checkpointing)
+    values = arguments(settings, job.folder, **_checkpointing(settings))
     trainer: Any = trl.SFTTrainer(
         model=model,
         args=one_gpu(trl.SFTConfig(**values, max_length=None, completion_only_loss=True)),

@@ -150,12 +150,12 @@ def look_features(question: str, draft: str, found: Found) -> list[float]:
     alone, together = (found.get(one, ()) for one in _queries(question, draft))
     first = _score(alone, 0)
     answer = normalize_answer(read_draft(draft).answer)
-    best = together[0] if together and answer else Document(page_content="")
+    best = together[0] if together else Document(page_content="")
     text = normalize_answer(f"{best.metadata.get('title') or ''} {best.page_content}")
     return [
         (first - _score(alone, LOOK_K - 1)) / (1 + first),
         math.log1p(_score(together, 0)) - math.log1p(first),
-        float(f" {answer} " in f" {text} "),
+        float(bool(answer) and f" {answer} " in f" {text} "),
     ]
 
 
