@@ -26,7 +26,7 @@ import sys
 from pathlib import Path
 from typing import cast
 
-from ragweave.tools.filters.oracles import CAUSAL_LEAD, cxmi
+from ragweave.tools.filters import cxmi
 from ragweave.tools.scorers.specs import LogprobScorer, scorer_of_spec
 from ragweave.training.encoders.pairs import sentences_of
 from ragweave.training.rows import SilverRow, read_rows
@@ -60,10 +60,9 @@ def unpack() -> None:
 
 def scores_of(row: SilverRow, scorer: LogprobScorer) -> list[float | None]:
     """Return the CXMI of each sentence that holds an answer, for the first gold answer."""
-    lead = CAUSAL_LEAD if getattr(scorer, "causal", False) else ""
     found = sentences_of(row)
-    spans = [one.span for one in found if one.keep]
-    scores = iter(cxmi(spans, row["question"], row["answers"][0], scorer, lead))
+    texts = [one.span["text"] for one in found if one.keep]
+    scores = iter(cxmi(texts, row["question"], row["answers"][0], scorer)) if texts else iter(())
     return [next(scores) if one.keep else None for one in found]
 
 

@@ -26,7 +26,7 @@ others need another --results. Answers of a system whose options are no longer t
 Many questions in flight share the processor, and how long each waited says nothing of its method.
 So seconds are measured apart: `--timed 3` puts three questions to each system of the tables, one
 answer at a time and none from the cache, and adds the mean of each to its table. A model in this
-process then keeps nothing of earlier answers but the last prompt (`n_kept=0&cache_ram=0`), and the
+process then keeps nothing of earlier answers but the last prompt, and the
 bare model is asked before each method: else one finds its prompt read by another.
 """
 
@@ -164,7 +164,6 @@ def directory_of(name: str, options: argparse.Namespace) -> RunDirectory:
     models = {"answer": options.model, "proxy": options.proxy}
     if options.timed:
         systems = apart(systems)
-        models = {role: keeping_nothing(spec) for role, spec in models.items()}
     return claim_directory(
         options.runs / (f"{name}-timed" if options.timed else name),
         plan(
@@ -189,15 +188,6 @@ def apart(systems: Sequence[System]) -> list[System]:
         bare = "direct" if one.method in ("cot", "adaptive_rag") else "cot"
         listed += [system(bare, f"{BETWEEN}{number}"), one]
     return listed
-
-
-def keeping_nothing(spec: str) -> str:
-    """Return the spec of a model that keeps nothing for later calls but the last prompt."""
-    place, _, query = spec.partition("?")
-    if not place.startswith("llamacpp:"):
-        return spec
-    own = [one for one in query.split("&") if one.partition("=")[0] not in ("n_kept", "cache_ram")]
-    return f"{place}?{'&'.join(filter(None, [*own, 'n_kept=0', 'cache_ram=0']))}"
 
 
 async def work(directory: RunDirectory, options: argparse.Namespace, until: float) -> bool:

@@ -2,14 +2,13 @@
 
     python benchmarks/record_replies.py --prepare .demo/questions.jsonl.gz
     python benchmarks/record_replies.py --questions .demo/questions.jsonl.gz --out replies \\
-        --model "llamacpp:model.gguf?n_gpu_layers=-1&n_parallel=16&n_ctx=65536" --constrain both
+        --model "llamacpp:model.gguf?n_gpu_layers=-1&n_ctx=8192" --constrain both
     python benchmarks/record_replies.py --table replies-calls.jsonl.gz \\
         --write benchmarks/results/replies.json
 
 The first command makes the questions' file where the data sets are (`../shared/data`); the second
-needs the core install and the models' packages only. Many questions run at once, so that an engine
-or a server batches their calls; on a small CPU use `n_parallel=2&n_threads=1`, `--in-flight 2
---k 2 --reply-tokens 160`. A prompt that several methods send is sent once. `--constrain both` records every method with grammars where the
+needs the core install and the models' packages only. Many questions run at once, so that a server
+batches their calls; on a small CPU use `--in-flight 2 --k 2 --reply-tokens 160`. A prompt that several methods send is sent once. `--constrain both` records every method with grammars where the
 model offers them (`auto`), and the methods whose steps have a form in free text as well.
 
 `OUT-calls.jsonl.gz` has a line for each model call: the step, the prompt, the reply, what the

@@ -3,8 +3,7 @@
     make notebooks          # or: python docs/run_notebooks.py [NAME…]
 
 Each runs in an empty folder, on the embedded model (the one on local models on `smollm2`). What
-says only where and when it ran is left out: paths, object addresses, seconds, free memory, progress
-bars.
+says only where and when it ran is left out: paths, object addresses, seconds, progress bars.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ FOLDER = Path(__file__).parents[1] / "notebooks"
 MACHINE = re.compile(r"^\w+ +(?:machine|gpu) .*\n", re.MULTILINE)
 """What `ragweave doctor` says of the machine."""
 SECONDS = re.compile(r"\b\d+\.\d\d s$", re.MULTILINE)
-FREE = re.compile(r", [\d.]+ [GM]B free$", re.MULTILINE)
 MOST = 200_000
 """Bytes that a notebook with its outputs takes at most: it is read in a browser, and kept in git."""
 
@@ -98,7 +96,7 @@ def cleaned(output: Any, folder: Path, count: int) -> Any:
             short = text.replace(f"{folder}/", "").replace(str(folder), ".")
             short = short.replace(str(Path(ragweave.__file__).parent), "ragweave")
             told = MACHINE.sub("", re.sub(r"0x[0-9a-f]{8,}", "0x…", short))
-            texts[kind] = FREE.sub("", SECONDS.sub("… s", told))
+            texts[kind] = SECONDS.sub("… s", told)
     output.get("metadata", {}).clear()
     return output
 

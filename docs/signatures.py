@@ -19,7 +19,7 @@ from ragweave.graphs import METHODS, Method
 from ragweave.graphs.build import build_graph
 from ragweave.graphs.chat import build_chat
 from ragweave.nodes.options import Options
-from ragweave.tools.knowledge import RETRIEVERS
+from ragweave.tools.knowledge.retrievers import MODES
 
 NAMES = "src/ragweave/names.py"
 ARGUMENTS = "src/ragweave/graphs/arguments.py"
@@ -86,7 +86,7 @@ def names_module() -> str:
     """Return the module of the names."""
     listed = {
         "MethodName": [one.name for one in METHODS.ours()],
-        "RetrieverName": [one.name for one in RETRIEVERS.ours()],
+        "RetrieverName": [*MODES],
         "MetricName": [one.name for one in METRICS.ours()],
     }
     return "\n".join([_NAMES_HEAD, *(_literal(*one) for one in listed.items())])

@@ -26,10 +26,8 @@ from ragweave.evaluation.metrics import METRICS
 from ragweave.evaluation.published import PaperTable, data_of, paper_tables
 from ragweave.graphs import METHODS, Method
 from ragweave.tools.filters import FILTERS
-from ragweave.tools.knowledge import RETRIEVERS
 from ragweave.tools.knowledge.chunking import CHUNKERS
 from ragweave.tools.models import MODELS
-from ragweave.tools.retrieval.reranking import RERANKERS
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -104,11 +102,6 @@ def models_table() -> str:
     return table(["text", "model"], rows)
 
 
-def retrievers_table() -> str:
-    """Return the table of the ways to search."""
-    return table(["name", "what it finds"], [[f"`{o.name}`", o.summary] for o in RETRIEVERS.ours()])
-
-
 def filters_table() -> str:
     """Return the table of the context filters."""
     return table(["name", "what it keeps"], [[f"`{o.name}`", o.summary] for o in FILTERS.ours()])
@@ -120,12 +113,6 @@ def chunkers_table() -> str:
         ["name", "where passages begin and end"],
         [[f"`{one.name}`", one.summary] for one in CHUNKERS.ours()],
     )
-
-
-def rerankers_table() -> str:
-    """Return the table of the kinds of rerankers."""
-    rows = [[f"`{one.name}`", one.spec, one.summary] for one in RERANKERS.ours()]
-    return table(["kind", "spec", "what ranks"], rows)
 
 
 def reproductions() -> str:
@@ -181,8 +168,7 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "reproduction-data": reproduction_data,
     },
     "docs/howto/documents.md": {"chunkers": chunkers_table},
-    "docs/howto/rerankers.md": {"rerankers": rerankers_table},
-    "docs/howto/retriever.md": {"retrievers": retrievers_table, "filters": filters_table},
+    "docs/howto/retriever.md": {"filters": filters_table},
 }
 """Files with generated blocks: what stands between `<!-- NAME: begin -->` and its end."""
 

@@ -37,14 +37,12 @@ from ragweave.tools.extractive.chat import reader_for, reply
 from ragweave.tools.extractive.question import analyse, terms
 from ragweave.tools.filters.oracles import lexical, strinc
 from ragweave.tools.filters.spans import spans_of
-from ragweave.tools.knowledge.chunking import simple_tokens, split
-from ragweave.tools.knowledge.intake import Cutter, cut
+from ragweave.tools.knowledge.chunking import chunks
 from ragweave.tools.knowledge.loaders import load
-from ragweave.tools.knowledge.manifest import Settings
-from ragweave.tools.knowledge.markdown import markdown
-from ragweave.tools.knowledge.markup import Loaded, UnreadableError
+from ragweave.tools.knowledge.passages import Loaded, UnreadableError
+from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.models.tasks import Task, TaskName
-from ragweave.tools.retrieval.bm25 import analyzer_for
+from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.text.normalize import estimate_tokens, normalize_answer, words
 from ragweave.tools.text.secrets import without_secrets
 from ragweave.tools.text.sentences import split_sentences
@@ -121,13 +119,12 @@ def _document(text: str) -> Document:
     return Document(id="p", page_content=text, metadata={"title": text[:2_000]})
 
 
-SECTIONS = Cutter(Settings(chunker="headings", embedding=None), simple_tokens)
 _NORLAND = _document("Norland lies by the sea. The capital of Norland is Eastport.")
 
 
 def _cut(unit: str, chunker: str = "fixed") -> Parser:
-    settings = Settings(unit=unit, chunker=chunker, embedding=None)  # type: ignore[arg-type]
-    return lambda text: split(text, settings)
+    settings = Settings(unit=unit, chunker=chunker, embedding=None)
+    return lambda text: chunks(Loaded(text), settings)
 
 
 TEXTS: dict[str, Parser] = {
@@ -157,9 +154,7 @@ TEXTS: dict[str, Parser] = {
     "split sentences": _cut("sentences"),
     "split tokens": _cut("tokens"),
     "split whole sentences": _cut("words", "sentences"),
-    "split sections": lambda text: list(cut(markdown(text, "x"), "x", 0, SECTIONS)),
-    "front matter": lambda text: markdown(f"---\n{text}\n---\n", "x"),
-    "row": lambda text: list(cut(Loaded(text, "", row=True), "x", 0, SECTIONS)),
+    "split sections": _cut("words", "headings"),
     "analyzer": lambda text: analyzer_for("english").terms(text),
     "lexical": lambda text: lexical(text, QUESTION),
     "strinc": lambda text: strinc(text, [QUESTION]),
@@ -193,6 +188,7 @@ ROWS = {
     "tsv raw": ("x.tsv", lambda text: f"text\tb\n{text}"),
     "txt": ("x.txt", lambda text: text),
     "markdown": ("x.md", lambda text: text),
+    "front matter": ("x.md", lambda text: f"---\n{text}\n---\n"),
     "markdown heading": ("x.md", lambda text: f"# a{text}b\nc"),
     "html": ("x.html", lambda text: text),
     "html body": ("x.html", lambda text: f"<html><body><p>a{text}"),
@@ -209,13 +205,13 @@ def _json_row(field: str, text: str) -> str:
 def loader(name: str, folder: Path) -> Parser:
     """Return what writes a file and loads it."""
     file_name, content = ROWS[name]
-    path = folder / file_name
     settings = Settings(embedding=None)
 
     def read(text: str) -> object:
-        path.write_bytes(content(text).encode("utf-8", "replace"))
         try:
-            return list(load(path, settings))
+            return list(
+                load(folder / file_name, content(text).encode("utf-8", "replace"), settings)
+            )
         except UnreadableError as error:
             return error
 

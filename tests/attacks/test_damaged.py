@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.tools.knowledge.kb_embeddings import BagEmbeddings
 
 from ragweave.cli.record import read_run
 from ragweave.errors import RagweaveError
-from ragweave.tools.knowledge import KnowledgeBase
-from ragweave.tools.knowledge.checking import check
+from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge.store import FILE
 from ragweave.tools.neighbours import read_training
 from ragweave.trained.card import read_card
 
@@ -41,9 +40,9 @@ def attack(folder: Path, rounds: int) -> None:
     rng = random.Random(rounds)
     (folder / "docs").mkdir()
     (folder / "docs" / "a.txt").write_text("about salt and pepper")
-    with KnowledgeBase.create(folder / "kb", embeddings=BagEmbeddings()) as base:
+    with KnowledgeBase.create(folder / "kb", settings=Settings(embedding=None)) as base:
         base.index_paths([folder / "docs"])
-    index = [folder / "kb" / "manifest.json", *(folder / "kb" / "bm25" / "1").iterdir()]
+    index = [folder / "kb" / FILE, *(folder / "kb").glob("index-*/*")]
     run, labels = folder / "run.json", folder / "labels.jsonl"
     card = folder / "part"
     card.mkdir()
@@ -52,15 +51,15 @@ def attack(folder: Path, rounds: int) -> None:
     (card / "ragweave.json").write_text('{"format": "ragweave-part"}')
 
     def ask() -> None:
-        with KnowledgeBase.open(folder / "kb", embeddings=BagEmbeddings()) as base:
+        with KnowledgeBase.open(folder / "kb") as base:
             base.as_retriever(2, "bm25").invoke("salt")
+            base.check()
 
     for _ in range(rounds):
         for file in index:
             data = file.read_bytes()
             file.write_bytes(damaged(data, rng))
             told(ask)
-            told(lambda: check(folder / "kb"))
             file.write_bytes(data)
         for file, read in (
             (run, lambda: read_run(run)),

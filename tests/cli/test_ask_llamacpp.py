@@ -29,20 +29,10 @@ def test_a_local_model_answers(ragweave: Run, kb: Path, gguf: Path) -> None:
     assert not out["usage"]["estimated"]
 
 
-def test_replies_are_held_to_their_form(ragweave: Run, kb: Path, gguf: Path) -> None:
-    spec = f"llamacpp:{gguf}?n_gpu_layers=-1&n_ctx=8192&n_threads=1"
-    args = ("ask", "Does the harbour freeze?", "--kb", str(kb), "-m", "concat", "--model", spec)
-    done = ragweave(*args, "-o", "answer_type=yes_no", "-o", "constrain=true", "--json")
-    assert done.returncode == 0, done.stderr
-    (candidate,) = json.loads(done.stdout)["candidates"].values()
-    assert candidate["reply"] in ("Yes", "No", "Unknown")
-
-
 FILES = {
-    "missing": (None, "no model file at model.gguf"),
+    "missing": (None, "no model file at"),
     "empty": (b"", "model.gguf"),
     "no gguf": (b"PK\x03\x04" + bytes(500), "model.gguf"),
-    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "LFS"),
     "header alone": (b"GGUF\x03\x00\x00\x00" + bytes(8), "model.gguf"),
 }
 

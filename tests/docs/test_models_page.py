@@ -64,12 +64,12 @@ OF_CALLS = {"streaming", "logprobs", "top_logprobs", "grammar"}
 def test_every_setting_of_a_local_model_has_a_row_of_its_own() -> None:
     from langchain_core.language_models import BaseChatModel
 
-    from ragweave.llamacpp.options import LlamaCppFields
+    from ragweave.tools.models.llamacpp import LlamaCppChat
 
     table = PAGE.partition("| setting | default |")[2].partition("\n\n")[0]
     rows = [re.findall(r"`([a-z_]+)(?:\.NAME)?`", cell) for cell in SETTING.findall(table)]
     assert [row for row in rows if len(row) != 1] == []
-    ours = LlamaCppFields.model_fields.keys() - BaseChatModel.model_fields.keys()
+    ours = LlamaCppChat.model_fields.keys() - BaseChatModel.model_fields.keys()
     assert {row[0] for row in rows} == ours - OF_CALLS - {"path"}
 
 

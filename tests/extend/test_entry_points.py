@@ -1,4 +1,4 @@
-"""Metrics, formats, models, retrievers and filters of another package, by its entry points."""
+"""Metrics, formats, models and filters of another package, by its entry points."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.retrievers import BaseRetriever
 
-from ragweave.datasets.question import Format, has
-from ragweave.datasets.question import Question
-from ragweave.evaluation.metrics import Metric, given_answer
-from ragweave.tools.filters import FilterKind, Span
-from ragweave.tools.knowledge import RetrieverKind
+from ragweave.datasets import Format, Question
+from ragweave.evaluation import Metric, given
+from ragweave.tools.filters import FilterKind
 from ragweave.tools.models import ModelProvider
 
 
 def _read(row):
-    yield Question(id=row.id("id"), question=row.text("riddle"), answers=(row.text("solution"),))
+    yield Question(id=str(row.number), question=row.text("riddle"), answers=(row.text("solution"),))
 
 
 class Fixed(BaseRetriever):
@@ -28,43 +26,32 @@ class Fixed(BaseRetriever):
         return [Document(f"The school is in Norhaven. {n} gulls sit on it.") for n in range(9)]
 
 
-class First:
-    def __init__(self, top):
-        self.top = top
-
-    def keep(self, question, passages, *, answers=None):
-        from ragweave.tools.filters import spans_of
-        return list(spans_of(passages, "sentence"))[: self.top]
+def first(question, segments, answers, settings):
+    return [1.0] * len(segments)
 
 
 METRIC = Metric(
     name="brief", label="Brief answers", summary="Few words.", higher_is_better=False,
-    compute=lambda question, state: len(given_answer(state).split()) / 10,
-    aggregate=max,
+    compute=lambda question, state: len(given(state).split()) / 10,
 )
 FORMAT = Format(
-    name="riddles", summary="Riddles.", expects="riddle, solution",
-    fits=has("riddle", "solution"), read=_read,
+    name="riddles", summary="Riddles.", read=_read, fields=(("riddle", "solution"),),
 )
 PROVIDER = ModelProvider(
     name="echo", spec="echo:WORD", summary="Says WORD.",
     make=lambda name, settings: FakeListChatModel(responses=[name], **settings),
 )
-RETRIEVER = RetrieverKind(
-    name="fixed", summary="The same.", make=lambda kb, k: Fixed(), needs_kb=False
-)
-FILTER = FilterKind(name="first", summary="The first ones.", make=lambda s: First(s.top))
+FILTER = FilterKind(name="first", summary="The first ones.", scores=first)
 """
 POINTS = {
     "ragweave.metrics": {"brief": "others:METRIC"},
     "ragweave.datasets": {"riddles": "others:FORMAT"},
     "ragweave.models": {"echo": "others:PROVIDER"},
-    "ragweave.retrievers": {"fixed": "others:RETRIEVER"},
     "ragweave.filters": {"first": "others:FILTER"},
 }
 
 
-def test_all_five_work_together_on_the_command_line(
+def test_all_work_together_on_the_command_line(
     distribution: Any, python: Any, tmp_path: Path
 ) -> None:
     site = distribution("others", OTHERS, POINTS)
@@ -73,12 +60,11 @@ def test_all_five_work_together_on_the_command_line(
     done = python(
         site,
         *("eval", "qa.jsonl", "--methods", "filco[filter=first,top=2,k=3]", "--metrics"),
-        *("em,brief", "--model", "echo:Norhaven", "--retriever", "fixed", "--out", "run"),
+        *("em,brief", "--model", "echo:Norhaven", "--retriever", "others:Fixed", "--out", "run"),
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     assert "Brief answers" in done.stdout
-    assert "Lower is better: Brief answers." in done.stdout
     lines = [*map(json.loads, (tmp_path / "run/results.jsonl").read_text("utf-8").splitlines())]
     assert [one["scores"] for one in lines] == [{"em": 1.0, "brief": 0.1}] * 3
     assert [len(one["retrieved"]["question"]) for one in lines] == [3] * 3
@@ -87,7 +73,7 @@ def test_all_five_work_together_on_the_command_line(
     # a report is written, with label and direction, where the package isn't installed
     done = python(tmp_path, "report", "run", "--out", "report", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "Lower is better: Brief answers." in (tmp_path / "report/report.md").read_text("utf-8")
+    assert "**Brief answers**: Few words. Lower is better." in (tmp_path / "report/report.md").read_text("utf-8")
 
 
 def test_they_are_listed_with_their_package(distribution: Any, python: Any) -> None:

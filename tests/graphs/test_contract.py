@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from ragweave.testing import MethodTests, ModelCall
+import json
+from pathlib import Path
+
+import pytest
+from tests.hash_embeddings import HashEmbeddings
+
+from ragweave.testing import MethodTests, ModelCall, unsure
 
 
 class TestConcat(MethodTests):
@@ -88,3 +94,54 @@ class TestSelfAsk(MethodTests):
             return "It was Ada Brenner."
         searched = "Intermediate answer:" in call.text.rpartition("Question: ")[2]
         return "So the final answer is: Ada Brenner" if searched else "Yes.\nFollow up: Who built the bridge?"
+
+
+class TestFlare(MethodTests):
+    method = "flare"
+    replies = (unsure("Bob built it. So the answer is Bob.", Bob=0.1), "It was Ada. So the answer is Ada Brenner.")
+
+
+class TestSelfEval(MethodTests):
+    method = "self_eval"
+    replies = {"need": "Yes", "answer": "Ada Brenner"}
+
+
+class TestSkrKnn(MethodTests):
+    method = "skr_knn"
+    replies = ["Ada Brenner"]
+
+    @pytest.fixture(autouse=True)
+    def trained(self, tmp_path: Path) -> None:
+        path = tmp_path / "training.jsonl"
+        path.write_text(json.dumps({"question": "who built the light", "needed": True}), "utf-8")
+        self.options = {"training": str(path)}
+        self.arguments = {"embeddings": HashEmbeddings()}
+
+
+class TestUncertaintyGate(MethodTests):
+    method = "uncertainty_gate"
+    replies = {"gate": unsure("Bob", Bob=0.5), "answer": "Ada Brenner"}
+
+
+class TestUncertaintyGateOverSamples(TestUncertaintyGate):
+    replies = {"gate": "Unknown", "answer": "Ada Brenner"}
+    options = {"gate": "variance"}
+
+
+class TestSlimPlmByUncertainty(TestSlimPlm):
+    replies = {**TestSlimPlm.replies, "gate": unsure("Bob", Bob=0.1), "direct": "Ada Brenner"}
+    options = {"route": "uncertainty"}
+
+
+class TestAdaptiveRag(MethodTests):
+    method = "adaptive_rag"
+    replies = {"classify": "one", "answer_cot": "It was she. So the answer is Ada Brenner."}
+
+
+class TestAdaptiveRagInManyRounds(MethodTests):
+    method = "adaptive_rag"
+    replies = {
+        "classify": "several",
+        "reason": "So the answer is: Ada Brenner.",
+        "answer_cot": "It was she. So the answer is Ada Brenner.",
+    }

@@ -51,7 +51,7 @@ def test_a_papers_settings_rank_below_the_callers() -> None:
 
 def test_a_named_papers_settings_hold_for_other_methods() -> None:
     row = make_options(Options, {"profile": "slimplm"})
-    assert (row.paper, row.k, row.sampling) == ("slimplm", 10, {"temperature": 0.01, "top_p": 0.85})
+    assert (row.paper, row.k, row.sampling) == ("slimplm", 20, {"temperature": 0.01, "top_p": 0.85})
     assert make_options(Options, {"profile": "paper"}).paper == ""
     assert make_options(Options, {"profile": "strategyqa"}).default_answer_type == "yes_no"
 

@@ -33,13 +33,13 @@ SAYS = {
     "06_adaptive": "same answer: True … judge → direct → direct_vote\n",
     "07_embedding_in_langchain": "apples and pears",
     "08_evaluate_and_compare": "blendfilter",
-    "09_local_models": "answering with smollm2 … 8 at once … searches",
+    "09_local_models": "answering with smollm2 … cache_read … searches",
     "10_more_methods": "Incorrect {}\n1902 ·",
     "11_baselines": "Norhaven · 5 calls · 2 searches",
 }
 """What each one's output must say, in order around " … ": that it did what it is about."""
 WITHOUT = {
-    "09_local_models": "answering with the embedded default … nothing to compare … a scorer needs a "
+    "09_local_models": "answering with the embedded default … a scorer needs a "
     "GGUF file … flare needs the probability of each token",
 }
 """What is said instead where `smollm2` is not installed."""
@@ -212,6 +212,6 @@ def test_a_gguf_file_changes_one_line(tmp_path: Path, execute: Execute) -> None:
     error, told = execute(NOTEBOOKS["09_local_models"], tmp_path, gguf=str(model))
     assert not error
     assert "answering with the GGUF file" in told
-    assert "8 at once" in told
+    assert "cache_read" in told
     error, _ = execute(NOTEBOOKS["09_local_models"], tmp_path, gguf="nowhere.gguf")
     assert "no GGUF file nowhere.gguf" in error

@@ -12,7 +12,7 @@ from tests.scripted import OwnListRetriever
 from ragweave import build_graph
 from ragweave.errors import UsageError
 from ragweave.serving.studio import studio_graph
-from ragweave.tools.extractive.chat import ExtractiveChat
+from ragweave.tools.models.extractive import ExtractiveChat
 from ragweave.tools.models.tasks import Task, TaskName, attach
 
 BRIDGE = Document("The Old Bridge of Varn was opened in 1932.", id="bridge")

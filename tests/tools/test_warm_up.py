@@ -10,12 +10,11 @@ import pytest
 from langchain_core.documents import Document
 from tests.evaluation.towns import planned, run
 from tests.scripted import ScriptedChat
-from tests.tools.knowledge.kb_embeddings import BagEmbeddings
 
 from ragweave.cli.screen import loading
+from ragweave.testing.store import WordEmbeddings
 from ragweave.tools.knowledge import KnowledgeBase
-from ragweave.tools.retrieval.hybrid import DenseRetriever, HybridRetriever
-from ragweave.tools.retrieval.reranking import RerankRetriever
+from ragweave.tools.retrieval import DenseRetriever, HybridRetriever, RerankRetriever
 from ragweave.tools.warm_up import warm_up
 
 
@@ -45,7 +44,7 @@ def test_a_retriever_warms_what_it_is_made_of() -> None:
     assert loaded == [1]
 
 
-class Counted(BagEmbeddings):
+class Counted(WordEmbeddings):
     """Embeddings that count their queries."""
 
     asked = 0

@@ -39,6 +39,7 @@ def ask(
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
     second_retriever: options.SecondRetriever = "",
+    filters: options.Filter = None,
     option: options.OptionTexts = None,
     citations: Annotated[
         bool, typer.Option("--citations", help="Quote the sentences that support the answer.")
@@ -80,7 +81,7 @@ def ask(
         specs, texts = options.read_models(model, proxy, judge, rewriter, filter_model, option)
         texts += ["citations=true"] if citations else []
         again = options.second_retriever(second_retriever, kb, [method])
-        found = options.open_retriever(kb, retriever, rerank, k)
+        found = options.open_retriever(kb, retriever, rerank, k, filters)
         models = options.opened(specs)
         graph = method_graph(method, {**models, **again}, k, texts, found)
         warm_up([found, *again.values()])
@@ -106,6 +107,7 @@ def ask(
         typer.echo(to_json(run_record(run, question, watch) if trace else plain_output(result)))
     else:
         show_result(result, watch, trace=trace)
+    options.show_notice(models)
     keep_conversation(said)
     if write_error is not None:
         raise write_error

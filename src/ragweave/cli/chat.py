@@ -72,6 +72,7 @@ def chat(
 
         talk = Talk(make, method, read_conversation() if follow_up else [])
         warm_up([found, *again.values(), *models.values()])
+    options.show_notice(models)
     talk.run()
     if talk.failed and not sys.stdin.isatty():
         raise typer.Exit(1)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragweave.errors import UsageError
 from ragweave.tools.files import parse_json
+from ragweave.tools.state_folder import state_folder
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage, BaseMessage
@@ -30,20 +31,8 @@ def conversation_file() -> Path | None:
     named = os.environ.get(VARIABLE, "")
     if named:
         return None if named == OFF else Path(named)
-    folder = _state_folder()
-    return folder and folder / "ragweave" / "conversation.json"
-
-
-def _state_folder() -> Path | None:
-    """Return where programs keep what they remember: XDG's state folder, or Windows' local data.
-
-    None for a user without a home, as in many containers.
-    """
-    named = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", "")
-    try:
-        return Path(named) if named else Path.home() / ".local" / "state"
-    except RuntimeError:
-        return None
+    folder = state_folder()
+    return folder and folder / "conversation.json"
 
 
 def read_conversation() -> list[BaseMessage]:

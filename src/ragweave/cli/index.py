@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragweave.cli.on_ray import Ray
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from ragweave.tools.knowledge import IndexReport, KnowledgeBase
-    from ragweave.tools.knowledge.manifest import Progress
+    from langchain_core.documents import Document
+
+    from ragweave.tools.knowledge import IndexReport, KnowledgeBase, ServedKnowledgeBase
+    from ragweave.tools.knowledge.settings import Progress
 
 
 app = typer.Typer(
@@ -30,36 +30,34 @@ def root() -> None:
 
 @app.command("check")
 def check(
-    kb: Annotated[str, typer.Argument(metavar="KB", help="The knowledge base: folder or address.")],
+    kb: Annotated[str, typer.Argument(metavar="KB", help="The knowledge base's folder.")],
     repair: Annotated[
-        bool, typer.Option("--repair", help="Repair it: rebuild both indexes from its passages.")
+        bool, typer.Option("--repair", help="Repair it: make the index anew from its passages.")
     ] = False,
 ) -> None:
-    """Verify the counts, hashes and both indexes. Exits with 1 if anything is wrong.
+    """Verify the database and the index. Exits with 1 if anything is wrong.
 
     Indexed files that no longer exist are named, too; that is no fault of the index.
     """
     from ragweave.cli.screen import marked_up, progress_bar
-    from ragweave.tools.knowledge import checking
-    from ragweave.tools.stores import place_of
-    from ragweave.tools.text.plain import plain
+    from ragweave.tools.knowledge import KnowledgeBase
 
-    folder = place_of(kb)
-    found = checking.check(folder)
-    for one in found:
-        typer.echo(marked_up(one.text))
-    if repair and found:
-        with progress_bar():
-            checking.repair(folder, found)
-        found = checking.check(folder)
-        for one in found:
-            typer.echo(f"not repaired: {marked_up(one.text)}")
-        if not found:
-            typer.echo(f"{folder}: repaired")
-    elif not found:
-        typer.echo(f"{folder}: no problems found")
-    if gone := checking.missing_files(folder):
-        typer.echo(plain(_gone_line(gone)))
+    with KnowledgeBase.open(kb) as base:
+        found = base.check()
+        for line in found:
+            typer.echo(marked_up(line))
+        if repair and found:
+            with progress_bar():
+                base.rebuild()
+            found = base.check()
+            for line in found:
+                typer.echo(f"not repaired: {marked_up(line)}")
+            if not found:
+                typer.echo(f"{kb}: repaired")
+        elif not found:
+            typer.echo(f"{kb}: no problems found")
+        for path in base.missing_files():
+            typer.echo(f"{marked_up(path)}: the file is gone; its passages are still here")
     if found:
         raise typer.Exit(1)
 
@@ -69,36 +67,19 @@ def drop(
     kb: Annotated[str, typer.Argument(metavar="KB", help="The knowledge base's address.")],
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask first.")] = False,
 ) -> None:
-    """Delete a knowledge base from the store that it is in, with all its passages."""
-    from ragweave.tools.knowledge.manifest import counted
-    from ragweave.tools.knowledge.served_checking import drop_served
-    from ragweave.tools.stores import Address, place_of
+    """Delete a knowledge base from its server, with all its passages."""
+    from ragweave.tools.knowledge import ServedKnowledgeBase, open_knowledge_base
 
-    place = place_of(kb)
-    if not isinstance(place, Address):
+    base = open_knowledge_base(kb)
+    if not isinstance(base, ServedKnowledgeBase):
         raise UsageError(f"{kb} is a folder: delete it as you would any other")
-    if not yes:
-        typer.confirm(f"Delete {place} with all its passages?", abort=True)
-    typer.echo(f"{place}: deleted ({counted(drop_served(place), 'passage')})")
+    with base:
+        if not yes:
+            typer.confirm(f"Delete {base.path} with all its passages?", abort=True)
+        typer.echo(f"{base.path}: deleted ({base.drop()} passages)")
 
 
 _SHOWN = 20
-_NAMED = 5
-
-
-def _gone_line(names: Sequence[str]) -> str:
-    """Say which indexed files are gone, and what removes them."""
-    number = len(names)
-    are = (
-        "1 source is of a file that is"
-        if number == 1
-        else f"{number} sources are of files that are"
-    )
-    more = f" and {number - _NAMED} more" if number > _NAMED else ""
-    them = "it" if number == 1 else "them"
-    return (
-        f"{are} gone ({', '.join(names[:_NAMED])}{more}): `ragweave index --prune` removes {them}"
-    )
 
 
 def index(
@@ -114,15 +95,10 @@ def index(
         typer.Option(
             "--kb",
             metavar="KB",
-            help="Folder of the knowledge base, or its address: pg:URL#NAME, qdrant:…, es:….",
+            help="Folder of the knowledge base, or its address: pg:URL#NAME, qdrant:…, es:…, "
+            "chroma:….",
         ),
     ] = "kb",
-    prune: Annotated[
-        bool,
-        typer.Option(
-            "--prune", help="Remove what is indexed of files that are gone, wherever they were."
-        ),
-    ] = False,
     fetch: Annotated[
         bool,
         typer.Option("--fetch", help="Read paths that are addresses (https://…) as web pages."),
@@ -136,12 +112,16 @@ def index(
     bundled: Annotated[
         bool, typer.Option("--bundled", help="Index the articles on RAG that come with ragweave.")
     ] = False,
-    chunker: Annotated[
+    loader: Annotated[
         str | None,
         typer.Option(
-            help="Where passages begin and end: fixed, sentences, headings, recursive, markdown, "
-            "token, semantic (fixed)."
+            help="Read each path (or query) with a LangChain document loader by its import path, "
+            "such as langchain_community.document_loaders:WikipediaLoader?load_max_docs=2."
         ),
+    ] = None,
+    chunker: Annotated[
+        str | None,
+        typer.Option(help="Where passages begin and end: fixed, sentences, headings, … (fixed)."),
     ] = None,
     unit: Annotated[
         str | None, typer.Option(help="Unit of passage length: words, sentences or tokens (words).")
@@ -149,13 +129,6 @@ def index(
     size: Annotated[int | None, typer.Option(help="Units per passage (100).")] = None,
     overlap: Annotated[
         int | None, typer.Option(help="Units shared by neighbouring passages (0).")
-    ] = None,
-    html: Annotated[
-        str | None,
-        typer.Option(
-            help="What of an HTML page is read: article, or page (article where trafilatura is "
-            "installed)."
-        ),
     ] = None,
     language: Annotated[
         str | None, typer.Option(help="Language of the stemmer and stop words (english).")
@@ -166,9 +139,6 @@ def index(
             help="Embedding model: auto, none, minilm, a local path or a hub name (auto)."
         ),
     ] = None,
-    chroma_url: Annotated[
-        str | None, typer.Option(help="Chroma server to keep the vectors in: http://host:port.")
-    ] = None,
     text_field: Annotated[
         str | None,
         typer.Option(
@@ -178,33 +148,28 @@ def index(
     ] = None,
     id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
-    ray: Ray = None,
 ) -> None:
     """Index files; run it again to index only what changed. Settings are fixed at the first run."""
-    pages = _pages(paths or (), fetch)
-    sources = [*(one for one in paths or () if one not in pages), *_bundled(bundled)]
-    if not sources and not pages and not prune:
-        raise UsageError("nothing to index: give files or folders, or use --bundled")
     given = {
         "chunker": chunker,
         "unit": unit,
         "size": size,
         "overlap": overlap,
-        "html": html,
         "language": language,
         "embedding": embedding,
-        "chroma_url": chroma_url,
         "text_field": text_field,
         "id_field": id_field,
         "title_field": title_field,
     }
     settings = {key: value for key, value in given.items() if value is not None}
-    with _open_or_create(kb, settings, new=bool(sources or pages)) as base:
-        with nullcontext() if ray is None else base.encoding_on_ray(ray):
-            report = _with_bar(base, sources, pages, private=allow_private, prune=prune)
+    pages = [] if loader else _pages(paths or (), fetch)
+    sources = [*(one for one in paths or () if one not in pages), *_bundled(bundled)]
+    if not sources and not pages:
+        raise UsageError("nothing to index: give files or folders, or use --bundled")
+    with _opened(kb, settings) as base:
+        report = _with_bar(base, sources, pages, loader, private=allow_private)
         _show(base, report)
-        if sources or pages:
-            _refuse_nothing(report)
+    _refuse_nothing(report)
 
 
 def _bundled(wanted: bool) -> list[str]:
@@ -215,30 +180,30 @@ def _bundled(wanted: bool) -> list[str]:
     return [str(corpus_path())]
 
 
-def _open_or_create(path: str, given: dict[str, Any], *, new: bool) -> KnowledgeBase:
+def _opened(place: str, given: dict[str, Any]) -> KnowledgeBase | ServedKnowledgeBase:
     """Open a knowledge base, or create it.
 
     Args:
-        path: Its folder or address.
+        place: Its folder or address.
         given: Settings; they must agree with those of an old one.
-        new: Whether to create it where there is none.
     """
     from dataclasses import replace
 
-    from ragweave.tools.knowledge import KnowledgeBase, Settings
+    from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, Settings
+    from ragweave.tools.knowledge.servers import is_address
 
     if given.get("embedding") == "none":
         given["embedding"] = None
-    if new and not KnowledgeBase.exists(path):
-        return KnowledgeBase.create(path, settings=Settings(**given))
-    base = KnowledgeBase.open(path)
+    if is_address(place):
+        return ServedKnowledgeBase(place, settings=Settings(**given) if given else None)
+    if not KnowledgeBase.exists(place):
+        return KnowledgeBase.create(place, settings=Settings(**given))
+    base = KnowledgeBase.open(place)
     if not given:
         return base
-    if "embedding" in given:
-        given |= {"query_prefix": None, "passage_prefix": None}  # as the model has them
     with base:
         settings = replace(base.settings, **given)
-    return KnowledgeBase.open_or_create(path, settings=settings)
+    return KnowledgeBase.open_or_create(place, settings=settings)
 
 
 def _pages(paths: Sequence[str], wanted: bool) -> list[str]:
@@ -247,42 +212,54 @@ def _pages(paths: Sequence[str], wanted: bool) -> list[str]:
     Raises:
         UsageError: There are some, and fetching is not wanted.
     """
-    from ragweave.tools.knowledge.web import clean_url, is_url
+    from ragweave.tools.knowledge.web import clean_url
 
-    found = [one for one in paths if is_url(one)]
+    found = [one for one in paths if one.startswith(("http://", "https://"))]
     if found and not wanted:
         raise UsageError(f"{clean_url(found[0])}: a web page is only read with --fetch")
-    for one in found:
-        clean_url(one)
     return found
 
 
 def _with_bar(
-    base: KnowledgeBase, sources: list[str], pages: list[str], *, private: bool, prune: bool
+    base: KnowledgeBase | ServedKnowledgeBase,
+    sources: list[str],
+    pages: list[str],
+    loader: str | None,
+    *,
+    private: bool,
 ) -> IndexReport:
     from ragweave.cli.screen import progress_bar
 
     with progress_bar() as bar:
         advance = _stages(bar)
         made = []
-        if sources or prune:
-            made = [base.index_paths(sources, progress=advance, prune=prune)]
+        if loader is not None:
+            made = [base.index_documents(_loaded(loader, one), one, advance) for one in sources]
+        elif sources:
+            made = [base.index_paths(sources, advance)]
         if pages:
-            made += [base.index_pages(pages, allow_private=private, progress=advance)]
+            made += [base.index_pages(pages, advance, allow_private=private)]
     return _joined(made)
+
+
+def _loaded(loader: str, argument: str) -> Iterator[Document]:
+    from ragweave.tools.imported import imported
+
+    made = imported(loader, argument)
+    if not hasattr(made, "lazy_load"):
+        raise UsageError(f"{loader} is no LangChain document loader, but {type(made).__name__}")
+    found: Iterator[Document] = made.lazy_load()
+    return found
 
 
 def _joined(reports: Sequence[IndexReport]) -> IndexReport:
     """Return what several writes did together."""
     from dataclasses import replace
 
-    counted = ("added", "changed", "removed", "unchanged", "embedded")
+    counted = ("added", "changed", "removed", "moved", "unchanged", "embedded")
     sums = {name: sum(getattr(one, name) for one in reports) for name in counted}
     return replace(
-        reports[-1],
-        skipped=tuple(skip for one in reports for skip in one.skipped),
-        gone=tuple(name for one in reports for name in one.gone),
-        **sums,
+        reports[-1], notices=tuple(one for each in reports for one in each.notices), **sums
     )
 
 
@@ -297,30 +274,26 @@ def _stages(bar: Any) -> Progress:
     return advance
 
 
-def _show(base: KnowledgeBase, report: IndexReport) -> None:
+def _show(base: KnowledgeBase | ServedKnowledgeBase, report: IndexReport) -> None:
     from ragweave.cli.screen import marked_up, progress_console
-    from ragweave.tools.text.plain import plain
 
     screen = progress_console()
-    for skip in report.skipped[:_SHOWN]:
-        screen.print(f"skipped {marked_up(str(skip))}", style="yellow", soft_wrap=True)
-    more = len(report.skipped) - _SHOWN
+    for one in report.notices[:_SHOWN]:
+        verb = "read in part" if one.partly else "skipped"
+        screen.print(f"{verb}: {marked_up(str(one))}", style="yellow", soft_wrap=True)
+    more = len(report.notices) - _SHOWN
     if more > 0:
-        screen.print(f"… and {more} more skipped")
+        screen.print(f"… and {more} more")
     kind = f"BM25 + {base.settings.embedding} vectors" if base.settings.embedding else "BM25 only"
     typer.echo(f"{base.path}: {report} ({kind})")
-    if report.gone:
-        typer.echo(plain(_gone_line(report.gone)))
 
 
 def _refuse_nothing(report: IndexReport) -> None:
     """Raise UsageError where nothing that was named is in the index now."""
-    done = report.added or report.changed or report.unchanged or report.removed
-    if (report.skipped and not done) or not (report.passages or report.removed):
-        raise UsageError(f"no passage was indexed: {_why_none(report)}")
-
-
-def _why_none(report: IndexReport) -> str:
-    if report.skipped:
-        return "every file found was skipped, for the reasons above"
-    return "the folders hold no file of a supported type"
+    removed = report.removed or report.moved
+    done = removed or report.added or report.changed or report.unchanged
+    if (report.notices and not done) or not (report.passages or removed):
+        reason = "the folders have no file of a supported type"
+        if report.notices:
+            reason = "every file found was skipped, for the reasons above"
+        raise UsageError(f"no passage was indexed: {reason}")

@@ -190,10 +190,7 @@ def _dot(graph: Graph) -> str:
     return "\n".join([*lines, "}"])
 
 
-KINDS = (
-    *("methods", "metrics", "datasets", "models", "retrievers", "filters"),
-    *("chunkers", "rerankers", "stores"),
-)
+KINDS = ("methods", "metrics", "datasets", "models", "filters", "chunkers")
 """What `--kind` takes: the entry-point groups, without `ragweave.`."""
 
 
@@ -282,14 +279,10 @@ def registries() -> dict[str, Registry[Any]]:
     from ragweave.evaluation.metrics import METRICS
     from ragweave.graphs import METHODS
     from ragweave.tools.filters import FILTERS
-    from ragweave.tools.knowledge import RETRIEVERS
     from ragweave.tools.knowledge.chunking import CHUNKERS
     from ragweave.tools.models import MODELS
-    from ragweave.tools.retrieval.reranking import RERANKERS
-    from ragweave.tools.stores.named import STORES
 
-    ours = (METHODS, METRICS, FORMATS, MODELS, RETRIEVERS, FILTERS)
-    return dict(zip(KINDS, (*ours, CHUNKERS, RERANKERS, STORES), strict=True))
+    return dict(zip(KINDS, (METHODS, METRICS, FORMATS, MODELS, FILTERS, CHUNKERS), strict=True))
 
 
 def _methods_table(found: Registry[Any]) -> Table:

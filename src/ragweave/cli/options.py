@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -76,22 +77,35 @@ DropAnswered = Annotated[
 Oracle = Annotated[
     bool, typer.Option("--oracle", help="Give methods the gold answers (FILCO's SILVER).")
 ]
-Retriever = Annotated[str, typer.Option(help="auto, bm25, dense or hybrid.")]
+Retriever = Annotated[
+    str,
+    typer.Option(
+        help="auto, bm25, dense or hybrid; or any LangChain retriever by its import path, such as "
+        "langchain_community.retrievers:WikipediaRetriever?top_k_results=3."
+    ),
+]
+Filter = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter", metavar="KEY=VALUE", help="Search only passages with this metadata; repeatable."
+    ),
+]
 Rerank = Annotated[
     str,
     typer.Option(
         "--rerank",
         "--reranker",
         help="Reranker: a cross-encoder by local path or hub name, bi-encoder:NAME (minilm, E5), or "
-        "rerankers:TYPE:MODEL (colbert, t5, rankgpt, cohere, …).",
+        "a LangChain document compressor by its import path (module:Name).",
     ),
 ]
 SecondRetriever = Annotated[
     str,
     typer.Option(
         "--second-retriever",
-        help="Where crag looks again: another retriever over the same knowledge base, another "
-        "knowledge base, RETRIEVER:KB, or a retriever that needs none, such as a package's web search.",
+        help="Where crag searches again: another mode of the same knowledge base, another knowledge "
+        "base, MODE:KB, or a LangChain retriever by its import path, such as "
+        "langchain_community.retrievers:WikipediaRetriever.",
     ),
 ]
 Scorer = Annotated[
@@ -252,6 +266,12 @@ def opened(specs: Mapping[str, str]) -> dict[str, Any]:
         raise UsageError(str(error)) from error
 
 
+def show_notice(models: Mapping[str, Any]) -> None:
+    """Say, on standard error, what a reader of the answers must know of the model that gives them."""
+    if notice := getattr(models.get("model"), "notice", ""):
+        typer.echo(notice, err=True)
+
+
 def with_k(texts: Sequence[str], k: int | None) -> list[str]:
     """Return a method's `name=value` options with `-k` among them, where it was given.
 
@@ -336,19 +356,55 @@ def _known(one: System, shared: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in shared.items() if name in fields}
 
 
-def open_retriever(kb: str | None, mode: str, rerank: str | None, k: int | None = None) -> Any:
+def open_retriever(
+    kb: str | None,
+    spec: str,
+    rerank: str | None,
+    k: int | None = None,
+    filters: Sequence[str] | None = None,
+) -> Any:
     """Return the retriever that the options name; None where a knowledge base is missing for it.
 
     Raises:
-        UsageError: There is no such retriever, or `k` is below 1.
+        UsageError: There is no such retriever, `k` is below 1, or a filter is not `key=value`.
         KnowledgeBaseError: The knowledge base cannot be opened.
     """
-    from ragweave.tools.knowledge import RETRIEVERS, KnowledgeBase, retriever_of
+    from ragweave.tools.knowledge import needs_kb, open_knowledge_base, retriever_of
 
-    if kb is None and RETRIEVERS.named(mode).needs_kb:
+    chosen = parse_filters(filters or ())
+    if kb is None and needs_kb(spec):
         return None
-    base = KnowledgeBase.open(kb) if kb else None
-    return retriever_of(mode, base, 5 if k is None else k, rerank or None)
+    base = open_knowledge_base(kb) if kb else None
+    wanted = 5 if k is None else k
+    return retriever_of(spec, base, wanted, filter=chosen, rerank=rerank or None)
+
+
+def parse_filters(texts: Sequence[str]) -> dict[str, Any]:
+    """Return metadata values by name; a name given twice has a list of which any will do.
+
+    Raises:
+        UsageError: A text is not `key=value`.
+
+    Example:
+        >>> parse_filters(["year=2024", "lang=en", "lang=de"])
+        {'year': [2024, '2024'], 'lang': ['en', 'de']}
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--filter {text}: give key=value, such as source=handbook.md")
+        found.setdefault(name, []).extend(_either(value))
+    return found
+
+
+def _either(text: str) -> list[Any]:
+    """Return a value as it may stand in metadata: as a number, or true or false, and as text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return [text]
+    return [value, text] if isinstance(value, int | float | bool) else [text]
 
 
 def check_retriever(graph: CompiledGraph, found: object) -> None:
@@ -381,7 +437,7 @@ def second_retriever(spec: str, kb: str | None, methods: Iterable[str]) -> dict[
         UsageError: None of the methods looks again, or the spec names no retriever.
     """
     from ragweave.graphs.registry import check_searches_again
-    from ragweave.tools.knowledge.retriever_spec import RetrieverSpec
+    from ragweave.tools.knowledge import RetrieverSpec
 
     if not spec:
         return {}

@@ -106,6 +106,7 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     calls=calls,
     options=AdaptiveOptions,
     state=AdaptiveState,
+    files=slimplm.slimplm.files | filco.filco.files,
     prompts={**slimplm.slimplm.prompts, **blendfilter.blendfilter.prompts, **filco.filco.prompts},
 )
 def adaptive(graph: Graph, parts: Parts) -> None:

@@ -20,11 +20,11 @@ from ragweave.nodes.ask import Parts, Retriever
 from ragweave.nodes.begin import begin_node
 from ragweave.nodes.options import with_defaults
 from ragweave.state import RAGInput, RAGOutput
-from ragweave.tools.bindings import unbound
 from ragweave.tools.filters import FILTERS, ContextFilter, FilterKind, FilterName, filter_of
 from ragweave.tools.models.errors import is_transient
-from ragweave.tools.models.roles import ChatModel, Models
+from ragweave.tools.models.roles import ChatModel, Models, trained_role
 from ragweave.tools.models.specs import chat_model, trained_spec
+from ragweave.tools.scorers.judge import ScoredJudge
 from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.tools.trained.filters import trained_filter
 
@@ -77,7 +77,7 @@ def build_graph(
         filter: The context filter of `filco` and `adaptive`: a name (`FILTERS`, or llm), a trained filter's
             folder, or an object with `scores` (`ContextFilter`).
         scorer: What scores outputs for `filter="cxmi"`; None: the answering model, if it can.
-        judge_scorer: What reads the judge by log-probabilities; None: its text is read.
+        judge_scorer: What reads the judge by log-probabilities, in the place of `judge`; None: its text is read.
         embeddings: What finds the nearest training questions of `skr_knn`.
         second_retriever: Where `crag` searches again, such as a web search; None: `retriever`.
         prompts: Templates by name, instead of the method's; NAME also replaces NAME@PAPER.
@@ -105,13 +105,18 @@ def build_graph(
     if second_retriever is not None and not chosen.second_search:
         raise UsageError(f"{chosen.name} never searches again: leave out second_retriever")
     parts = Parts(
-        models=models_of(model, proxy=proxy, judge=judge, rewrite=rewriter, filter=filter_model),
+        models=models_of(
+            model,
+            proxy=proxy,
+            judge=ScoredJudge(scorer=judge_scorer) if judge_scorer else judge,
+            rewrite=rewriter,
+            filter=filter_model,
+        ),
         prompts=_with_own(chosen, prompts or {}),
         retriever=_checked_retriever(retriever),
         second_retriever=_checked_retriever(second_retriever) or retriever,
         context_filter=None if filter is None or named else _own_filter(filter),
         scorer=scorer,
-        judge_scorer=judge_scorer,
         embeddings=embeddings,
     )
     schema = state or chosen.state
@@ -135,7 +140,7 @@ def models_of(model: str | ChatModel, **small: str | ChatModel | None) -> Models
     """
     made = {role: chat_model(one) for role, one in {"answer": model, **small}.items() if one is not None}
     for role, one in made.items():
-        trained = getattr(unbound(one), "trained_role", None)
+        trained = trained_role(one)
         if trained is not None and trained != _TRAINED_ROLES.get(role):
             raise UsageError(f"a {trained} was given for the role {role!r}: name a model that can play it")
     return Models(**made)

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, get_buffer_string, trim_messages
-from langchain_core.messages.content import create_citation
+from langchain_core.messages import AnyMessage, BaseMessage, get_buffer_string, trim_messages
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.constants import TAG_NOSTREAM
@@ -29,6 +28,8 @@ from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.read import phrase
 from ragweave.state import Candidate, Citation, Note, Status, Usage, add_usage, merge_notes
+from ragweave.state.passages import heading_of
+from ragweave.tools.footnotes import cited_message
 from ragweave.tools.models.roles import ChatModel, Models
 from ragweave.tools.models.specs import chat_model
 from ragweave.tools.text.normalize import estimate_message_tokens
@@ -129,28 +130,17 @@ def restate(state: ChatState, reply: Reply[Form], _options: Options) -> dict[str
 
 def reply(state: ChatState) -> dict[str, Any]:
     """Say the answer, with its citations as annotations of the text."""
-    titles = {str(one.id): str(one.metadata.get("title") or one.id) for one in state["passages"]}
-    citations = [
-        create_citation(
-            title=titles.get(quote["passage"]),
-            cited_text=quote["text"],
-            start_index=part["start"],
-            end_index=part["end"],
-            url=None,
-        )
-        for part in state["citations"]
-        for quote in part["quotes"]
-    ]
-    text: Any = {"type": "text", "text": state["answer"], **({"annotations": citations} if citations else {})}
+    titles = [heading_of(one.metadata) or str(one.id) for one in state["passages"]]
     record = Answered(
         question=state["question"],
         answer=state["answer"],
         status=state["status"],
         citations=state["citations"],
-        sources=list(dict.fromkeys(titles.values())),
+        sources=list(dict.fromkeys(titles)),
         usage=state["usage"],
     )
-    return {"messages": [AIMessage(content=[text])], "structured_response": record}
+    message = cited_message(state["answer"], state["passages"], state["citations"])
+    return {"messages": [message], "structured_response": record}
 
 
 def _silent(node: Runnable[Any, Any], state_of: Callable[[ChatState], Any] = lambda state: state) -> Node:

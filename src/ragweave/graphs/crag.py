@@ -102,7 +102,7 @@ class Keywords(Form):
         return cls(query=query[:160]) if query else None
 
 
-_PORT = '<passage 1 title="Verra">\nVerra is a port on the river Osk, known for its glass works.\n</passage>'
+_PORT = '<passage 1 title="Verra">\nVerra is a port on the river Osk, known for its glass works.\n</passage>\n'
 _GRADED = "{passages}\nQuestion: {question}\nDoes the passage answer the question?"
 _KEYWORDS = (
     "Write a search query for the question: at most three keywords or names, separated by commas.\n"
@@ -148,6 +148,8 @@ PROMPTS = {
     "grade@crag": ChatPromptTemplate([("human", _P_GRADE)]),
     "keywords": ChatPromptTemplate(
         [
+            ("human", _KEYWORDS.format(question="On which river is the port of Verra?")),
+            ("ai", "Verra, port, river"),
             ("human", _KEYWORDS.format(question="What did the author of The Salt Road study?")),
             ("ai", "The Salt Road author, studies"),
             ("human", _KEYWORDS),

@@ -1,6 +1,7 @@
 """Direct prompting: the question alone, or with `retrieve=True` over the passages found. One call.
 
-Source: the baseline of all papers. SlimPLM's and BlendFilter's few-shot forms are not in this file.
+Source: the baseline of all papers. The examples of `shots` are those of BlendFilter's tables; with them the
+prompt does not ask to say Unknown.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from langgraph.runtime import Runtime
 from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
+from ragweave.graphs.examples import PROMPTS, ShotOptions, answered, with_shots
 from ragweave.nodes.answer import answer_node, each_sample
 from ragweave.nodes.ask import Parts
-from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, to_retrieval
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState
 
 
-class DirectOptions(Options):
-    """Options of `direct`."""
+class DirectOptions(ShotOptions):
+    """Options of `direct` and `cot`."""
 
     retrieve: bool = Field(False, description="Whether to retrieve passages and answer from them.")
 
@@ -36,12 +37,16 @@ def to_search(state: RAGState, runtime: Runtime[DirectOptions]) -> Route:
     when="To know what the model knows by itself. With retrieve=True it is the plainest RAG there is.",
     calls=lambda o: (o.samples, o.samples),
     options=DirectOptions,
+    prompts=PROMPTS,
 )
 def direct(graph: Graph, parts: Parts) -> None:
     """Wire one call: begin → (retrieve →) collect → direct → vote."""
     graph.add_node("retrieve", retrieve_node(parts.retriever))
     graph.add_node("collect", collect_node())
-    graph.add_node("direct", answer_node(parts, "direct", "direct_passages", closed_book="direct"))
+    graph.add_node(
+        "direct",
+        answer_node(parts, "direct", "direct_passages", closed_book="direct", named=with_shots, values=answered),
+    )
     graph.add_node("vote", vote_node("direct"))
     graph.add_conditional_edges(
         "begin", to_search, {"each query": "retrieve", "passages given": "collect", "no search": "collect"}

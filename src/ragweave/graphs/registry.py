@@ -10,19 +10,31 @@ from ragweave.registry import Registry
 
 _NAMES = (
     "direct",
+    "cot",
     "concat",
     "post_fusion",
+    "pruning",
+    "summary",
     "concat_pf",
     "pf_concat",
     "blendfilter",
     "slimplm",
     "filco",
     "adaptive",
+    "iter_retgen",
     "self_ask",
     "react",
+    "flare",
+    "self_eval",
+    "skr_knn",
+    "dos_rag",
+    "ircot",
+    "chain_of_note",
     "crag",
     "sure",
     "astute",
+    "uncertainty_gate",
+    "adaptive_rag",
 )
 
 

@@ -6,9 +6,14 @@ judge says whether it is known (3.2): then the big model answers alone. Else a r
 draft into claims with a query each (3.3); the judge drops those that are known, and the big model
 answers over what the question and the other queries find, interleaved (appendix A).
 
+The proxy's uncertainty (`route="uncertainty"`) or a router trained on outcomes (`route="classifier"`) may decide
+instead of the judge.
+
 Where we differ: a draft that says it does not know is not judged; with `second_look` an Unknown to
-what was judged known is searched for after all; a proxy that is down leaves its part out, and the
-question is searched. `NAME@slimplm` is printed in sections 3.2 and 3.3 and tables 8 and 9.
+what was judged known is searched for after all; if the proxy is down, the question alone is searched.
+`NAME@slimplm` is printed in sections 3.2 and 3.3 and tables 8 and 9. The released code finds ten pages per
+query and ranks their paragraphs by E5 against the user's question; here that is the retriever's task, and
+passages of one title are a page.
 """
 
 from __future__ import annotations
@@ -25,9 +30,11 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import papers, proxy
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample
-from ragweave.nodes.ask import Parts
+from ragweave.nodes.ask import Parts, StateNode
+from ragweave.nodes.gate import gate_node, gated
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style
 from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
+from ragweave.nodes.route import choose_route
 from ragweave.nodes.vote import is_answered, vote_node
 from ragweave.state import RAGState, lowest_ranked
 from ragweave.tools.text.normalize import estimate_tokens
@@ -95,11 +102,25 @@ def to_draft(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> str:
     return "draft" if runtime.context.question_judge or runtime.context.rewrite else "no proxy"
 
 
+def decide_node(parts: Parts) -> StateNode:
+    """Return the node `decide`: by the proxy's uncertainty, or by a trained router."""
+
+    def decide(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> proxy.ProxyState:
+        o = runtime.context
+        if o.route == "uncertainty":
+            known, seen = gated(state, o, o.route_threshold)
+            return {"known": known, "notes": [seen]}
+        route, seen = choose_route(parts, state["question"], state["draft"], o.router, o.route_threshold)
+        return {"known": route == "none", "route": route, "notes": [seen]}
+
+    return decide
+
+
 def after_judge(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> Route:
     """Route: what is known is answered without passages; anything else is searched for."""
     if state["known"]:
         return answer_branches(state, "direct", runtime.context, [[]])
-    return "not known" if runtime.context.rewrite else "not rewritten"
+    return "not known" if runtime.context.rewrite and state["route"] != "one" else "not rewritten"
 
 
 def after_direct(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> str:
@@ -124,17 +145,25 @@ def add_proxy(graph: Graph, parts: Parts, given: str) -> None:
     """
     graph.add_node("draft", proxy.draft(parts), error_handler=proxy.skip_to("plan"))
     graph.add_node("judge", proxy.judge(parts), error_handler=proxy.skip_to("plan"))
-    graph.add_node("rewrite", proxy.rewrite(parts), error_handler=proxy.skip_to("plan"))
+    graph.add_node("gate", gate_node(parts, "proxy"), error_handler=proxy.skip_to("plan"))
+    graph.add_node("decide", decide_node(parts))
+    graph.add_node("rewrite", proxy.rewrite_node(parts), error_handler=proxy.skip_to("plan"))
     graph.add_node("judge_claim", proxy.judge_claim(parts), error_handler=proxy.skip_to("plan"))
     graph.add_node("plan", proxy.plan)
     graph.add_node("direct", answer_node(parts, "direct", "direct"))
     searches_again = parts.retriever is not None
     graph.add_node("direct_vote", vote_node("direct", continues=lambda _state, o: searches_again and o.second_look))
     graph.add_conditional_edges("begin", to_draft, {"draft": "draft", "no proxy": "plan", "passages given": given})
-    graph.add_conditional_edges("draft", proxy.to_judge, {"judge": "judge", "rewrite": "rewrite", "no draft": "plan"})
     graph.add_conditional_edges(
-        "judge", after_judge, {"known": "direct", "not known": "rewrite", "not rewritten": "plan"}
+        "draft",
+        proxy.to_judge(parts),
+        {"judge": "judge", "each draft": "gate", "classify": "decide", "rewrite": "rewrite", "no draft": "plan"},
     )
+    graph.add_edge("gate", "decide")
+    for node in ("judge", "decide"):
+        graph.add_conditional_edges(
+            node, after_judge, {"known": "direct", "not known": "rewrite", "not rewritten": "plan"}
+        )
     graph.add_conditional_edges(
         "rewrite", proxy.to_claim_filter, {"each claim": "judge_claim", "no claim to judge": "plan"}
     )
@@ -152,7 +181,8 @@ def small_calls(o: proxy.ProxyOptions) -> tuple[int, int]:
     """Return the fewest and the most calls of small models."""
     has_draft = bool(o.question_judge or o.rewrite)
     claims = o.max_claims if o.claim_filter else 0
-    return has_draft, has_draft + o.question_judge + o.rewrite * (1 + claims)
+    decisions = {"judge": 1, "uncertainty": o.gate_drafts, "classifier": 0}[o.route] if o.question_judge else 0
+    return has_draft, has_draft + decisions + o.rewrite * (1 + claims)
 
 
 @method(
@@ -164,6 +194,7 @@ def small_calls(o: proxy.ProxyOptions) -> tuple[int, int]:
     options=SlimPlmOptions,
     state=proxy.ProxyState,
     prompts={**proxy.PROMPTS, **PROMPTS},
+    files=frozenset({"router"}),
 )
 def slimplm(graph: Graph, parts: Parts) -> None:
     """Wire figure 2: draft, judge, rewrite, search, answer."""

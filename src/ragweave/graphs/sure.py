@@ -12,6 +12,7 @@ counts 1/2, and 1 in the released code. Wording and examples are ours; `NAME@sur
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import permutations
 from typing import Annotated, Any, Literal
 
@@ -20,16 +21,16 @@ from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 from langgraph.types import Send
-from pydantic import Field
+from pydantic import Field, create_model
 from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
+from ragweave.nodes import read
 from ragweave.nodes.answer import READER, unknown_clause
 from ragweave.nodes.ask import PASSAGE_TOKENS, SHORT_TOKENS, VERDICT_TOKENS, Parts, Prompt, Reply, model_node
-from ragweave.nodes.forms import Form, limited_list
+from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import OURS, STYLES
-from ragweave.nodes.read import answer, listed
+from ragweave.nodes.papers import show_of
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, join, retrieve_node, to_retrieval
 from ragweave.nodes.vote import final_update
 from ragweave.state import UNKNOWN, AnswerType, Candidate, RAGState, merge
@@ -74,12 +75,19 @@ class SureBranch(TypedDict):
 class Candidates(Form):
     """The candidate answers."""
 
-    candidates: list[str] = limited_list(26)
+    candidates: list[str]
 
     @classmethod
     def from_text(cls, text: str) -> Candidates | None:
         """Read what stands behind (a), (b), 1. or -, else a line each."""
-        return cls(candidates=listed(text))
+        return cls(candidates=read.listed(text))
+
+
+@cache
+def candidates_form(most: int) -> type[Candidates]:
+    """Return the form of a reply with at most so many candidates."""
+    texts: Any = list[Annotated[str, limited(200)]]
+    return create_model("Candidates", __base__=Candidates, candidates=(texts, limited_list(most)))
 
 
 class Validity(Form):
@@ -181,11 +189,6 @@ PROMPTS = {
 }
 
 
-def show(options: Options) -> Any:
-    """Return how passages are shown."""
-    return STYLES.get(options.paper, OURS).show
-
-
 def proposing(state: SureState, o: SureOptions) -> Prompt[Candidates] | None:
     """Ask for candidate answers."""
     kind = state["answer_type"]
@@ -199,7 +202,9 @@ def proposing(state: SureState, o: SureOptions) -> Prompt[Candidates] | None:
         "unknown": unknown_clause(o),
     }
     tokens = o.candidates * (PASSAGE_TOKENS if kind == "long" else SHORT_TOKENS)
-    return Prompt("sure", values, state["passages"], show(o), Candidates, tokens, settings=o.sampling)
+    return Prompt(
+        "sure", values, state["passages"], show_of(o.paper), candidates_form(o.candidates), tokens, settings=o.sampling
+    )
 
 
 @model_node("answer", proposing)
@@ -207,7 +212,7 @@ def propose(state: SureState, reply: Reply[Candidates], o: SureOptions) -> SureS
     """Take the candidates, each once."""
     found: dict[str, str] = {}
     for text in reply.form.candidates if reply.form else ():
-        if (said := answer(text, state["answer_type"])) != UNKNOWN:
+        if (said := read.answer(text, state["answer_type"])) != UNKNOWN:
             found.setdefault(normalize_answer(said) or said, said)
     proposed = [*found.values()][: o.candidates]
     made = {f"propose:{at}": candidate(one, reply, "propose", at) for at, one in enumerate(proposed or [UNKNOWN])}
@@ -237,7 +242,7 @@ def summarising(state: SureBranch, o: SureOptions) -> Prompt[Any]:
         "letter": chr(ord("a") + number),
         "prediction": choices[number],
     }
-    return Prompt("sure_summary", values, state["passages"], show(o), max_tokens=PASSAGE_TOKENS, task="reason")
+    return Prompt("sure_summary", values, state["passages"], show_of(o.paper), max_tokens=PASSAGE_TOKENS, task="reason")
 
 
 @model_node("answer", summarising)
@@ -251,13 +256,9 @@ def summarise(state: SureBranch, reply: Reply[Any], _options: SureOptions) -> Su
 
 def verifying(state: SureBranch, _options: SureOptions) -> Prompt[Validity]:
     """Ask whether a summary supports its candidate."""
-    answer, summary = state["proposed"][state["numbers"][0]], state["summaries"][str(state["numbers"][0])]
-    values = {
-        "question": state["question"],
-        "draft": answer,
-        "prediction": one_line(answer),
-        "summary": one_line(untrusted(summary)),
-    }
+    number = state["numbers"][0]
+    said, summary = state["proposed"][number], one_line(untrusted(state["summaries"][str(number)]))
+    values = {"question": state["question"], "draft": said, "prediction": one_line(said), "summary": summary}
     return Prompt("sure_valid", values, form=Validity, max_tokens=VERDICT_TOKENS, task="judge")
 
 

@@ -59,7 +59,7 @@ Retriever: TypeAlias = Runnable[str, list[Document]]
 class StateNode(Protocol):
     """A plain LangGraph node that takes a runtime."""
 
-    def __call__(self, state: RAGState, *, runtime: Runtime[Any]) -> RAGState:
+    def __call__(self, state: Any, *, runtime: Runtime[Any]) -> RAGState:
         """Return the node's update."""
 
 
@@ -76,8 +76,6 @@ class Parts:
     """The caller's own context filter (FILCO)."""
     scorer: LogprobScorer | None = None
     """Scores outputs for CXMI."""
-    judge_scorer: LogprobScorer | None = None
-    """Reads the judge by log-probabilities (SlimPLM)."""
     embeddings: Embeddings | None = None
     """Finds the nearest training questions (SKR-KNN)."""
 
@@ -100,7 +98,9 @@ class Prompt(Generic[FormT]):
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of this call, such as a temperature."""
     stop: Sequence[str] = ()
-    is_answered: Callable[[str], bool] = lambda _text: True
+    constrain: bool = True
+    """Whether the model is held to the form, if it can be; a model trained on a format of its own is not."""
+    is_answered: Callable[[Reply[Any]], bool] = lambda _reply: True
     """Whether a reply reaches an answer; one that does not is asked for the answer alone (`ask_again`)."""
 
 
@@ -116,15 +116,17 @@ class Reply(Generic[FormT]):
     """The passages that stood in the prompt."""
     message: BaseMessage | None = None
     """The message itself, for its log-probabilities."""
+    earlier: str = ""
+    """What the model said before it was asked for the answer alone."""
 
 
 def model_node(
-    role: Role, prompt: Callable[[StateT, OptionsT], Prompt[FormT] | None]
+    role: Role | Callable[[OptionsT], Role], prompt: Callable[[StateT, OptionsT], Prompt[FormT] | None]
 ) -> Callable[[Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]], Callable[[Parts], Node]]:
     """Make a node of `prompt` and of the decorated function, which turns the reply into an update.
 
     Args:
-        role: The role of the model that is asked.
+        role: The role of the model that is asked, or what chooses it from the options.
         prompt: From the state to the prompt. None means that there is nothing to ask: no model is
             called, and the reply is empty.
     """
@@ -132,7 +134,7 @@ def model_node(
     def decorate(update: Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]) -> Callable[[Parts], Node]:
         def node(parts: Parts) -> Node:
             made = _ModelNode(role, prompt, update, parts)
-            return RunnableLambda(made.call, made.acall, name=getattr(update, "__name__", role))
+            return RunnableLambda(made.call, made.acall, name=getattr(update, "__name__", "ask"))
 
         return node
 
@@ -143,7 +145,7 @@ def model_node(
 class _ModelNode:
     """A node that asks a model: its role, its two functions, and what it was built from."""
 
-    role: Role
+    role: Role | Callable[[Any], Role]
     prompt: Callable[[Any, Any], Prompt[Any] | None]
     update: Callable[[Any, Reply[Any], Any], Mapping[str, Any]]
     parts: Parts
@@ -178,11 +180,14 @@ class _ModelNode:
         """Return the call for a state, if there is anything to ask."""
         options = get_runtime(Options).context
         prompt = self.prompt(state, options)
-        return _prepared(prompt, self.role, self.parts, state, options) if prompt else None
+        role = self.role(options) if callable(self.role) else self.role
+        return _prepared(prompt, role, self.parts, state, options) if prompt else None
 
     def finish(self, state: Any, done: Sequence[_Answered]) -> dict[str, Any]:
         """Return the update of the last reply, with what all calls cost and what is to be noted."""
         reply = done[-1].reply if done else Reply[Any]()
+        if len(done) > 1:
+            reply = replace(reply, earlier=done[0].reply.text)
         update = dict(self.update(state, reply, get_runtime(Options).context))
         usage, notes = update.get("usage", no_usage()), list(update.get("notes", ()))
         for one in reversed(done):
@@ -272,7 +277,7 @@ class _Call:
     def again(self, done: Sequence[_Answered]) -> _Call | None:
         """Return the call that asks for the answer alone, once, if the reply reaches none."""
         reply = done[-1].reply
-        if len(done) > 1 or not self.asks_again or not reply.text or self.prompt.is_answered(reply.text):
+        if len(done) > 1 or not self.asks_again or not reply.text or self.prompt.is_answered(reply):
             return None
         done[-1].notes.append(note("asked_again"))
         answered = (
@@ -336,7 +341,7 @@ def _prepared(asked: Prompt[Any], role: Role, parts: Parts, state: Mapping[str, 
             )
         dropped.append(kept.pop(lowest_ranked(kept)))
     prompt = replace(asked, passages=kept, settings=_settings(asked, model, role, sample, options))
-    constraint = calls.constraint_of(model) if options.constrain else "none"
+    constraint = calls.constraint_of(model) if options.constrain and asked.constrain else "none"
     form = asked.form if constraint != "none" else None
     if form and constraint == "unbounded":
         form = form.unbounded() or form
@@ -366,7 +371,9 @@ def _settings(asked: Prompt[Any], model: Any, role: Role, sample: int, options: 
         settings["seed"] = seed + sample  # with one seed for all, every sample would be the same draw
     if calls.profile_of(model).get("reasoning_output"):
         return settings  # thoughts count towards the limit, so that a short one leaves no answer
-    limits = [asked.max_tokens, options.reply_tokens, calls.reply_limit(model)]
+    limits = [asked.max_tokens, calls.reply_limit(model)]
+    if asked.max_tokens is None or options.is_set("reply_tokens"):
+        limits.append(options.reply_tokens)
     return {**settings, "max_tokens": min(filter(None, limits))}
 
 

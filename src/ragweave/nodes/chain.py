@@ -1,11 +1,12 @@
-"""What Self-Ask and ReAct share: chains in which each call reads the previous reply."""
+"""What Self-Ask, ReAct and IRCoT share: chains in which each call reads the previous reply."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.documents import Document
+from pydantic import model_validator
 
 from ragweave.nodes import read
 from ragweave.nodes.answer import answer_branches, together
@@ -20,6 +21,19 @@ LAST_STEPS = 7
 
 LAST_ROUND = 1_000
 """The round of the final Concat, after all rounds of a chain."""
+
+
+class ChainOptions(Options):
+    """Options of a method whose calls form one chain."""
+
+    @model_validator(mode="after")
+    def _one_chain(self) -> Self:
+        if self.samples > 1:
+            raise ValueError(
+                "samples: each call reads the last one's reply, so that none can be sampled by itself: run the graph "
+                f"{self.samples} times"
+            )
+        return self
 
 
 def end_chain(

@@ -17,10 +17,14 @@ def expanded(question: str, text: str, *, verbatim: bool = False) -> str:
     """
     said = " ".join(plain(text).split())
     if not verbatim:
-        if is_unknown(said):
-            said = " ".join(one.text for one in split_sentences(said) if not is_unknown(one.text))
-        said = cut(said, LONGEST)
+        said = cut(telling(said) if is_unknown(said) else said, LONGEST)
     return f"{said} {question}" if said else question
+
+
+def telling(text: str) -> str:
+    """Return a text on one line, without its sentences that say "unknown": they name nothing to search for."""
+    said = [one.text for one in split_sentences(text) if not is_unknown(one.text)]
+    return " ".join(" ".join(said).split())
 
 
 def cut(text: str, longest: int) -> str:

@@ -28,6 +28,8 @@ class Options(BaseModel):
 
     own_paper: ClassVar[Paper | Literal[""]] = ""
     """The paper that `profile="paper"` stands for; "" if none of its prompts are at hand."""
+    paper_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """By paper: the values that it fixes for this method alone; those for all methods are in `SETTINGS`."""
     built_with: ClassVar[frozenset[str]] = frozenset()
     """The names of the options that the build was given."""
 
@@ -59,7 +61,11 @@ class Options(BaseModel):
         description="Order of passages in the prompt; gold: those marked `gold` (Liu et al. 2024, section 4.5).",
     )
     prompt_tokens: int | None = Field(None, ge=1, description="Most tokens of a prompt; none: the model's context.")
-    reply_tokens: int = Field(512, ge=1, description="Most tokens of a reply; reasoning models have no such limit.")
+    reply_tokens: int = Field(
+        512,
+        ge=1,
+        description="Most tokens of a reply; reasoning models have no such limit, nor steps that need more unless it is set.",
+    )
     constrain: bool = Field(True, description="Whether verdicts, ids and steps are held to a JSON schema.")
     ask_again: bool = Field(
         True, description="Whether a reasoning that reaches no answer is asked, once, for the answer alone."
@@ -86,7 +92,7 @@ class Options(BaseModel):
         chosen = given.keys() | cls.built_with
         if chosen & _SAMPLING:
             chosen |= _SAMPLING
-        settings = SETTINGS.get(paper, {})
+        settings = {**SETTINGS.get(paper, {}), **cls.paper_settings.get(paper, {})}
         return {**{name: one for name, one in settings.items() if name in fields and name not in chosen}, **given}
 
     @classmethod
@@ -97,6 +103,10 @@ class Options(BaseModel):
     def paper(self) -> str:
         """The paper whose wording and settings hold; "" if they are ours."""
         return self._paper_of(self.profile)
+
+    def is_set(self, name: str) -> bool:
+        """Say whether the caller, or a paper's profile, set an option."""
+        return name in self.model_fields_set | self.built_with
 
     @property
     def default_answer_type(self) -> AnswerType:

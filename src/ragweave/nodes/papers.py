@@ -35,7 +35,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "blendfilter": {**_PLAIN, "k": 5, "shots": 3, "unknown": False, "reader": False, "sample_temperature": 0.0},
     "slimplm": {
         **_PLAIN,
-        "k": 10,
+        "k": 20,  # all rows read twenty paragraphs (released code), within 3,000 tokens
+        "prompt_tokens": 3000,
         "shots": 0,
         "unknown": False,
         "rounds": 3,
@@ -108,8 +109,8 @@ def context_text(passages: Sequence[Document]) -> str:
     return " ".join(_titled(one, ": ", _line(one)) for one in passages)
 
 
-def context_lines(passages: Sequence[Document]) -> str:
-    """Write passages as FILCO's released code shows them: the texts alone, a line each."""
+def bare_texts(passages: Sequence[Document]) -> str:
+    """Write passages as SlimPLM's and FILCO's released code show them: the texts alone, a line each."""
     return "\n".join(map(_line, passages))
 
 
@@ -124,7 +125,7 @@ def filco_lines(question: str) -> dict[str, str]:
 
 def search_results(passages: Sequence[Document]) -> str:
     """Write passages as SlimPLM shows FLARE's search results (table 6): `[1] text`, a line each."""
-    return "\n".join(f"[{number}] {_titled(one, ': ', _line(one))}" for number, one in enumerate(passages, 1))
+    return "\n".join(f"[{number}] {_line(one)}" for number, one in enumerate(passages, 1))
 
 
 def wikipedia_pages(passages: Sequence[Document]) -> str:
@@ -170,10 +171,10 @@ STYLES: Mapping[str, Style] = {
             "long": "You are not allowed to add fabrications or hallucinations.",
         },
         read_as={"short": "long"},
-        show=reference_text,
+        show=bare_texts,
         one_length=True,
     ),
-    "filco": Style(show=context_lines, one_length=True, variables=filco_lines),
+    "filco": Style(show=bare_texts, one_length=True, variables=filco_lines),
     "post_fusion": OURS,
     "ircot": Style(show=wikipedia_pages),
     "chain_of_note": OURS,
@@ -182,23 +183,30 @@ STYLES: Mapping[str, Style] = {
 }
 """How each paper asks for answers, whatever the method."""
 
+
+def show_of(paper: str) -> Callable[[Sequence[Document]], str]:
+    """Return how a paper's prompts show passages; "": ours."""
+    return STYLES.get(paper, OURS).show
+
+
 _REFERENCE = (
     "Now, based on the following reference and your knowledge, please answer the question more succinctly and "
     "professionally. The reference is delimited by triple brackets [[[]]]. The question is delimited by triple "
     "parentheses ((())). {instruction}"
 )
-_REFERRED = "Reference: [[[\n{passages}\n]]], question: ((({question})))"
+_REFERRED = "Reference: [[[{passages}]]], question: ((({question})))"
 REFERENCE = ChatPromptTemplate([("system", _REFERENCE), ("human", _REFERRED)])
 """SlimPLM's prompt over a reference, the same for all of its methods (table 9)."""
 
 _STEPS = "Let's think step by step."
-_BY_STEPS = "Q: Answer the following question by reasoning step-by-step.\n"
-_SALT_ROAD = (
+BY_STEPS = "Q: Answer the following question by reasoning step-by-step.\n"
+SALT_ROAD = (
     "Wikipedia Title: The Salt Road\nThe Salt Road is a novel by Ines Falk about the port of Verra.\n\n"
     "Wikipedia Title: Verra\nVerra is a port on the river Osk, known for its glass works.\n\n"
 )
-_LIES = "On which river lies the port that The Salt Road is about?"
-_CHAINED = "The Salt Road is about the port of Verra. Verra is a port on the river Osk. So the answer is: Osk."
+LIES = "On which river lies the port that The Salt Road is about?"
+CHAINED = "The Salt Road is about the port of Verra. Verra is a port on the river Osk. So the answer is: Osk."
+"""The example of IRCoT's prompts, in our words, and its instruction (released configurations for Flan-T5)."""
 
 PROMPTS: Mapping[str, ChatPromptTemplate] = {
     "direct@slimplm": ChatPromptTemplate([("human", "{question}")]),
@@ -211,14 +219,14 @@ PROMPTS: Mapping[str, ChatPromptTemplate] = {
     "direct_passages@filco": ChatPromptTemplate([("human", "{task}\n\ncontext: {passages}\n{asked}")]),
     "cot_passages@ircot": ChatPromptTemplate(
         [
-            ("human", f"{_SALT_ROAD}{_BY_STEPS}{_LIES}\nA:"),
-            ("ai", _CHAINED),
-            ("human", f"{{passages}}\n\n{_BY_STEPS}{{question}}\nA:"),
+            ("human", f"{SALT_ROAD}{BY_STEPS}{LIES}\nA:"),
+            ("ai", CHAINED),
+            ("human", f"{{passages}}\n\n{BY_STEPS}{{question}}\nA:"),
         ]
     ),
     "concat@ircot": ChatPromptTemplate(
         [
-            ("human", f"{_SALT_ROAD}Q: Answer the following question.\n{_LIES}\nA:"),
+            ("human", f"{SALT_ROAD}Q: Answer the following question.\n{LIES}\nA:"),
             ("ai", "Osk"),
             ("human", "{passages}\n\nQ: Answer the following question.\n{question}\nA:"),
         ]

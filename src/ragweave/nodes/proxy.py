@@ -1,35 +1,41 @@
-"""The slim proxy's part: a draft answer, whether it is known, and the queries of its claims.
+"""The slim proxy: its draft answer, whether that is known, and the queries of its claims.
 
-Source: Tan et al. 2024 (SlimPLM), sections 3.1 to 3.3. A draft that says that it does not know is
-not judged, but in the paper's words. `NAME@slimplm` is printed in sections 3.2 and 3.3.
+Source: Tan et al. 2024 (SlimPLM), sections 3.1 to 3.3. `NAME@slimplm` is printed in sections 3.2 and 3.3;
+`NAME_released` is what the released judge and rewriter were trained on, typos included.
+
+A draft that says that it does not know is neither judged nor rewritten, unless the prompts are the paper's or the
+released ones, or the model was trained for its task: these have learned from such drafts too.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self
 
 from langchain_core.exceptions import ModelError
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.errors import NodeError
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 from typing_extensions import TypedDict
 
-from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Node, Parts, Prompt, Reply, model_node
 from ragweave.nodes.expand import cut
 from ragweave.nodes.forms import Form, limited, limited_list
-from ragweave.nodes.options import Options
+from ragweave.nodes.gate import GateOptions, GateState, gate_branches
 from ragweave.nodes.read import bare, choice, is_unknown
 from ragweave.nodes.retrieve import Route
-from ragweave.state import RAGState, merge, note
+from ragweave.state import RouteName, merge, note
+from ragweave.tools.models.roles import Role, trained_role
+from ragweave.tools.models.uncertainty import Gate
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import untrusted
 
 
-class ProxyOptions(Options):
-    """Options of the slim proxy's part."""
+class ProxyOptions(GateOptions):
+    """Options of a method with a slim proxy."""
 
     question_judge: bool = Field(True, description="Whether a judge decides from the draft that retrieval is needed.")
     rewrite: bool = Field(True, description="Whether the draft is rewritten into claims and queries.")
@@ -37,9 +43,52 @@ class ProxyOptions(Options):
     second_look: bool = Field(True, description="Whether an Unknown is searched for after all.")
     max_claims: int = Field(20, ge=1, description="Most claims that are judged and searched; the paper sets no limit.")
     max_rewrites: int = Field(20, ge=1, description="Most rewrites of the question that are searched.")
+    proxy_profile: Literal["instruct", "released"] = Field(
+        "instruct", description="Prompts for any chat model, or for the authors' fine-tuned judge and rewriter."
+    )
+    proxy_explains: bool = Field(
+        False,
+        description="Whether the proxy is asked for explanations, as the released code asks Qwen-7B, TinyLlama and Phi-2, "
+        "or the bare question (Llama 2).",
+    )
+    route: Literal["judge", "uncertainty", "classifier"] = Field(
+        "judge",
+        description="Who decides from the draft: the judge (SlimPLM), the proxy's uncertainty (arXiv 2501.12835, "
+        "2511.09803), or a router trained on outcomes (Adaptive-RAG).",
+    )
+    router: str = Field("", description="Folder of the trained router, for `route=classifier`.")
+    gate: Gate = Field(
+        "mean",
+        description="What is measured for `route=uncertainty`: of the proxy's log-probabilities `mean`, `least`, `entropy` "
+        "or `margin`; of several drafts `variance` or `dissimilarity`.",
+    )
+    route_threshold: float | None = Field(
+        None,
+        description="For `route=uncertainty` the uncertainty above which to retrieve; for `route=classifier` what a "
+        "dearer route must add to the probability of a right answer; none: the gate's own; what training chose.",
+    )
+    margin: float = Field(
+        0.0, description="If the judge is read by score: log-probability by which Known(True) must lead."
+    )
     proxy_temperature: float | None = Field(0.01, ge=0, le=2, description="Temperature of the draft (released code).")
     proxy_top_p: float | None = Field(0.85, gt=0, le=1, description="Nucleus of the draft (released code).")
-    proxy_tokens: int = Field(PASSAGE_TOKENS, ge=1, description="Most tokens of the draft (released code: 512).")
+    proxy_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="Most tokens of the draft; none: 256 for a short answer in our words, else `reply_tokens`, which is "
+        "512 like the released code's.",
+    )
+
+    @property
+    def as_trained(self) -> bool:
+        """Whether the prompts are the paper's or the released ones."""
+        return self.paper == "slimplm" or self.proxy_profile == "released"
+
+    @model_validator(mode="after")
+    def _has_router(self) -> Self:
+        if self.route == "classifier" and not self.router:
+            raise ValueError("route=classifier needs a trained router: router=FOLDER, from `ragweave train router`")
+        return self
 
 
 class Claim(TypedDict):
@@ -50,12 +99,12 @@ class Claim(TypedDict):
     query: str
 
 
-class ProxyState(RAGState, total=False):
-    """The state of a method with a slim proxy."""
+class ProxyState(GateState, total=False):
+    """The state of a method with a slim proxy; `known` is its judge's verdict."""
 
     draft: str
-    known: bool
-    """Whether the draft is judged known."""
+    route: RouteName | None
+    """A trained router's choice."""
     claims: list[Claim]
     verdicts: Annotated[dict[str, bool], merge]
     """Whether each claim is judged known, by its name."""
@@ -128,13 +177,25 @@ _REWRITE = (
     "to the draft and leave nothing of it out.\n3. Each claim and each question stands by itself, with names in the "
     "place of pronouns.\n4. A query follows from its claim and the user's question, and helps to check the claim.\n"
     "5. Mark Search(False) where a claim has no bearing on the question or is common sense, and where a question needs "
-    "no facts.\nReply in the format of the example and with nothing else."
+    "no facts: small talk, arithmetic, code, creative writing.\nReply in the format of the example and with nothing else."
 )
 _GIVEN = "Draft answer: {draft}\nQuestion: {question}"
 _SHOWN = (
-    "<Questions> <Question(Who designed Cedar Bridge?)> <NeedSearch(True)> <Query(Cedar Bridge designer)> </Questions>\n"
-    "<Claims> <Claim(Cedar Bridge was designed by Ada Moreno.)> <Search(True)> <Query(Ada Moreno Cedar Bridge designer)> "
-    "<Claim(Bridges are useful.)> <Search(False)> <Query()> </Claims>"
+    "<Questions> <Question(Who designed Cedar Bridge?)> <NeedSearch(True)> <Query(Cedar Bridge designer)> <Question(On "
+    "which river does Cedar Bridge stand?)> <NeedSearch(True)> <Query(river of Cedar Bridge)> </Questions>\n<Claims> "
+    "<Claim(Cedar Bridge was designed by Ada Moreno.)> <Search(True)> <Query(Ada Moreno Cedar Bridge designer)> "
+    "<Claim(Cedar Bridge stands on the river Osk.)> <Search(True)> <Query(Cedar Bridge river Osk)> <Claim(Bridges are "
+    "useful.)> <Search(False)> <Query()> </Claims>"
+)
+_RELEASED = ChatPromptTemplate(
+    [
+        (
+            "system",
+            "You are a helpful assistant. Your task is to parse user input into structured formats according to the "
+            "coarse answer. Current datatime is 2023-12-20 9:47:28",
+        ),
+        ("human", "Course answer: (({draft}))\nQuestion: (({question}))"),
+    ]
 )
 _PARSES = (
     "You are a helpful assistant. Your task is to parse user input into structured formats and accomplish the task "
@@ -143,6 +204,11 @@ _PARSES = (
 _HEURISTIC = "Heuristic answer: {draft}\nQuestion: {question}\n"
 PROMPTS = {
     "draft": ChatPromptTemplate([("human", "{question}")]),
+    "draft_explained": ChatPromptTemplate(
+        [("human", "Please answer the question professionally and provide explanations. Question(({question}))")]
+    ),
+    "judge_released": _RELEASED,
+    "rewrite_released": _RELEASED,
     "judge": ChatPromptTemplate([("system", _JUDGE), ("human", _GIVEN)]),
     "judge@slimplm": ChatPromptTemplate(
         [("system", _PARSES), ("human", f"{_HEURISTIC}Retrieval Necessity Judgment Output, Known (True / False):")]
@@ -153,8 +219,8 @@ PROMPTS = {
             (
                 "human",
                 _GIVEN.format(
-                    draft="Cedar Bridge was designed by Ada Moreno. Bridges are useful.",
-                    question="Who designed Cedar Bridge?",
+                    draft="Cedar Bridge was designed by Ada Moreno. It stands on the river Osk. Bridges are useful.",
+                    question="Who designed Cedar Bridge, and on which river does it stand?",
                 ),
             ),
             ("ai", _SHOWN),
@@ -178,7 +244,10 @@ def drafting(state: ProxyState, options: ProxyOptions) -> Prompt[Form]:
     wanted = {"temperature": options.proxy_temperature, "top_p": options.proxy_top_p}
     settings = {name: one for name, one in wanted.items() if one is not None}
     values = {"question": state["question"], "answer_type": state["answer_type"]}
-    return Prompt("draft", values, max_tokens=options.proxy_tokens, task="recall", settings=settings)
+    name = "draft_explained" if options.proxy_explains else "draft"
+    shorter = state["answer_type"] != "long" and not options.as_trained
+    most = options.proxy_tokens or (PASSAGE_TOKENS if shorter else None)
+    return Prompt(name, values, max_tokens=most, task="recall", settings=settings)
 
 
 @model_node("proxy", drafting)
@@ -187,15 +256,28 @@ def draft(_state: ProxyState, reply: Reply[Form], _options: ProxyOptions) -> Pro
     return {"draft": cut(reply.text, 4000)}
 
 
-def judging(state: ProxyState, _options: ProxyOptions) -> Prompt[Verdict]:
+def declines(draft: str, options: ProxyOptions, parts: Parts, role: Role) -> bool:
+    """Say whether a draft says nothing that the model in this role could work on."""
+    return not options.as_trained and trained_role(parts.models.for_role(role)) is None and is_unknown(draft)
+
+
+def judging(state: ProxyState, options: ProxyOptions) -> Prompt[Verdict]:
     """Ask whether the draft is known."""
-    return judge_prompt(state["question"], state["draft"])
+    return judge_prompt(state["question"], state["draft"], options)
 
 
-def judge_prompt(question: str, draft: str) -> Prompt[Verdict]:
+def judge_prompt(question: str, draft: str, options: ProxyOptions) -> Prompt[Verdict]:
     """Ask whether a draft answers a question, or a claim its query."""
-    values = {"question": question, "draft": untrusted(draft)}
-    return Prompt("judge", values, form=Verdict, max_tokens=VERDICT_TOKENS, task="judge")
+    released = options.proxy_profile == "released"
+    return Prompt(
+        "judge_released" if released else "judge",
+        {"question": question, "draft": untrusted(draft)},
+        form=Verdict,
+        constrain=not released,
+        max_tokens=VERDICT_TOKENS,
+        task="judge",
+        settings={"margin": options.margin, "released": released},
+    )
 
 
 @model_node("judge", judging)
@@ -204,31 +286,36 @@ def judge(_state: ProxyState, reply: Reply[Verdict], _options: ProxyOptions) -> 
     return {"known": reply.form is not None and reply.form.known == "True"}
 
 
-def rewriting(state: ProxyState, options: ProxyOptions) -> Prompt[Rewrite]:
-    """Ask for claims and queries; a draft that declines is left out."""
-    draft = state["draft"] if options.paper == "slimplm" or not is_unknown(state["draft"]) else ""
-    return Prompt("rewrite", {"question": state["question"], "draft": untrusted(draft)}, form=Rewrite, task="rewrite")
+def rewrite_node(parts: Parts) -> Node:
+    """Return the node `rewrite`, which asks for claims and queries; a draft that declines is left out."""
+
+    def rewriting(state: ProxyState, options: ProxyOptions) -> Prompt[Rewrite]:
+        draft = "" if declines(state["draft"], options, parts, "rewrite") else state["draft"]
+        released = options.proxy_profile == "released"
+        values = {"question": state["question"], "draft": untrusted(draft)}
+        name = "rewrite_released" if released else "rewrite"
+        return Prompt(name, values, form=Rewrite, constrain=not released, task="rewrite")
+
+    @model_node("rewrite", rewriting)
+    def rewrite(state: ProxyState, reply: Reply[Rewrite], options: ProxyOptions) -> ProxyState:
+        said = reply.form or Rewrite.model_construct(questions=[], claims=[])
+        asked = [one.query or one.text for one in said.questions if one.needs_search][: options.max_rewrites]
+        claimed = [one for one in said.claims if one.needs_search and (options.as_trained or not is_unknown(one.text))]
+        claims: list[Claim] = [
+            {"name": f"claim_{number}", "claim": one.text, "query": one.query or one.text}
+            for number, one in enumerate(claimed[: options.max_claims], 1)
+        ]
+        return {
+            "queries": {**state["queries"], **{f"rewrite_{n}": query for n, query in enumerate(asked, 1)}},
+            "claims": claims,
+        }
+
+    return rewrite(parts)
 
 
-@model_node("rewrite", rewriting)
-def rewrite(state: ProxyState, reply: Reply[Rewrite], options: ProxyOptions) -> ProxyState:
-    """Take the queries of the question, and the claims that need a search."""
-    said = reply.form or Rewrite.model_construct(questions=[], claims=[])
-    asked = [one.query or one.text for one in said.questions if one.needs_search][: options.max_rewrites]
-    claimed = [one for one in said.claims if one.needs_search and not is_unknown(one.text)][: options.max_claims]
-    claims: list[Claim] = [
-        {"name": f"claim_{number}", "claim": one.text, "query": one.query or one.text}
-        for number, one in enumerate(claimed, 1)
-    ]
-    return {
-        "queries": {**state["queries"], **{f"rewrite_{n}": query for n, query in enumerate(asked, 1)}},
-        "claims": claims,
-    }
-
-
-def judging_claim(state: Claim, _options: ProxyOptions) -> Prompt[Verdict]:
+def judging_claim(state: Claim, options: ProxyOptions) -> Prompt[Verdict]:
     """Ask whether a claim is known (section 3.3)."""
-    return judge_prompt(state["query"], state["claim"])
+    return judge_prompt(state["query"], state["claim"], options)
 
 
 @model_node("judge", judging_claim)
@@ -247,19 +334,28 @@ def plan(state: ProxyState) -> ProxyState:
     return {"queries": {name: query for name, query in wanted.items() if name in first.values()}}
 
 
-def to_judge(state: ProxyState, runtime: Runtime[ProxyOptions]) -> str:
-    """Route: a draft is judged, or else rewritten; without a draft the search is next."""
-    o = runtime.context
-    if not state["draft"]:
-        return "no draft"
-    if o.question_judge and (o.paper == "slimplm" or not is_unknown(state["draft"])):
-        return "judge"
-    return "rewrite" if o.rewrite else "no draft"
+def to_judge(parts: Parts) -> Callable[[ProxyState, Runtime[ProxyOptions]], Route]:
+    """Return a route: a draft is judged, measured or classified, else rewritten; without one the search is next."""
+
+    def route(state: ProxyState, runtime: Runtime[ProxyOptions]) -> Route:
+        o = runtime.context
+        if not state["draft"]:
+            return "no draft"
+        if o.question_judge and o.route == "uncertainty":
+            return gate_branches(state, o)
+        if o.question_judge and o.route == "classifier":
+            return "classify"
+        if o.question_judge and not declines(state["draft"], o, parts, "judge"):
+            return "judge"
+        return "rewrite" if o.rewrite else "no draft"
+
+    return route
 
 
 def to_claim_filter(state: ProxyState, runtime: Runtime[ProxyOptions]) -> Route:
     """Route: the judge, once per claim; not if it was already wrong about the whole draft."""
-    judged = runtime.context.claim_filter and not state["known"]
+    belied = state["known"] and runtime.context.route == "judge"
+    judged = runtime.context.claim_filter and not belied
     return [Send("judge_claim", one) for one in state["claims"] if judged] or "no claim to judge"
 
 

@@ -13,6 +13,7 @@ import re
 
 from ragweave.state import UNKNOWN, AnswerType
 from ragweave.tools.models.replies import without_thoughts
+from ragweave.tools.text.sentences import split_sentences
 
 MOST = 20_000
 """Characters of a reply that are read: half from its start, half from its end."""
@@ -20,7 +21,6 @@ MOST = 20_000
 
 _FENCE = re.compile(r"^[ \t]*```[^\n]*$", re.M)
 _AROUND = " \t\r\n*_`\"'“”‘’"
-_SENTENCE = re.compile(r"(?<=[^\W\d_]{2}[.!?])\s+(?=[A-Z])")
 _ANSWER = re.compile(
     r"\b(?:so|thus|hence|therefore),? (?:the |my )?(?:final |correct |short )?answer(?: is|:)\s*:?"
     r"|(?:^|(?<=[.!?,;:] ))[\W_]{0,12}(?:the |my )?(?:final |correct |short )?(?:answer|judgement)"
@@ -29,6 +29,7 @@ _ANSWER = re.compile(
     re.I | re.M,
 )
 """What introduces an answer."""
+_LABEL = re.compile(r"\A[\W_]{0,12}(?:the |my )?(?:final |short )?answer[*_ ]*:\s*|</?answer>", re.I)
 _VERDICT = r"(yes|no|true|false|supports|refutes)\b"
 _BEHIND = re.compile(r"</answer>.*|\}\s*\Z", re.S | re.I)
 _WORDS = frozenset(
@@ -101,20 +102,21 @@ def answer(reply: str, kind: AnswerType = "short", *, reasoning: bool = False) -
 
     Args:
         reply: The reply.
-        kind: A long answer is all that is said; yes_no one word.
+        kind: A long answer is all that is said, without a label; yes_no is one word.
         reasoning: Whether it reasons first: without a conclusion it then has no answer.
     """
     text = _json_answer(plain(reply))
+    if kind == "long":
+        said = _LABEL.sub("", text[_last_mark(text) if reasoning else 0 :]).strip()
+        return UNKNOWN if is_unknown(said) else said
     at = _last_mark(text)
     said = _BEHIND.sub("", text[at:]).strip()
-    if kind == "long":
-        return UNKNOWN if is_unknown(said) else said
     line = next((one for one in said.splitlines() if re.search(r"\w", one)), "")
     if kind == "yes_no":
         return _verdict(line, said)
-    if reasoning and not at and len(_SENTENCE.split(text.replace("\n", " "))) > 1 and len(line.split()) > 4:
+    if reasoning and not at and len(split_sentences(text.replace("\n", " "))) > 1 and len(line.split()) > 4:
         return UNKNOWN
-    short = bare(_SENTENCE.split(line)[0] if at else line)
+    short = bare(split_sentences(line)[0].text if at and line else line)
     return UNKNOWN if not short or is_unknown(short if at else text) else short
 
 

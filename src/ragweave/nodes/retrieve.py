@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from ragweave.errors import UsageError
 from ragweave.nodes.ask import Node, Retriever, StateNode
 from ragweave.nodes.options import Options, Order
-from ragweave.state import RAGState, interleave, no_usage, note, ranked
+from ragweave.state import RAGState, by_page, interleave, no_usage, note, ranked
 
 Route: TypeAlias = str | list[Send]
 """What a routing function returns: a label, or the branches to start."""
@@ -30,18 +30,23 @@ class Query(TypedDict):
     text: str
 
 
-def retrieve_node(retriever: Retriever | None) -> Node:
-    """Return a node that runs one query and puts what it finds, best first, in `retrieved[name]`."""
+def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lambda options: options.k) -> Node:
+    """Return a node that runs one query and puts what it finds, best first, in `retrieved[name]`.
+
+    Args:
+        retriever: Where it searches.
+        depth: From the options to how many passages are kept.
+    """
 
     def prepare() -> tuple[Retriever, dict[str, int]]:
         if retriever is None:
             raise UsageError("nothing to retrieve from: give a retriever, or passages with the question")
-        return retriever, {"k": get_runtime(Options).context.k} if _takes_k(retriever) else {}
+        return retriever, {"k": depth(get_runtime(Options).context)} if _takes_k(retriever) else {}
 
     def update(query: Query, found: Any) -> RAGState:
         if not isinstance(found, list) or not all(isinstance(one, Document) for one in found):
             raise UsageError(f"the retriever ({type(retriever).__name__}) must return a list of Documents")
-        best = found[: get_runtime(Options).context.k]
+        best = found[: depth(get_runtime(Options).context)]
         return {"retrieved": {query["name"]: ranked(best, query["name"])}, "usage": {**no_usage(), "retrievals": 1}}
 
     def call(query: Query, config: RunnableConfig) -> RAGState:
@@ -89,6 +94,8 @@ def collect_node(merge: Merge = interleave) -> StateNode:
             given = sorted(state["passages"], key=lambda one: one.metadata["rank"])
             return {"passages": arranged(given, runtime.context.order)}
         found = merge(list(found_by_query(state).values()))
+        if runtime.context.paper == "slimplm":
+            found = by_page(found)
         notes = [] if found else [note("no_passages_found")]
         return {"passages": arranged(found, runtime.context.order), "notes": notes}
 

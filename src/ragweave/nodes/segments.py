@@ -37,6 +37,13 @@ def recompose(passages: Iterable[Document], kept: Iterable[Document]) -> list[Do
     ]
 
 
+def reranked(passages: Iterable[Document], best: Sequence[Document]) -> list[Document]:
+    """Order passages, and their ranks, by their segments, of which the best comes first."""
+    places = list(dict.fromkeys(one.id for one in best))
+    ordered = sorted(passages, key=lambda one: places.index(one.id))
+    return [one.model_copy(update={"metadata": {**one.metadata, "rank": rank}}) for rank, one in enumerate(ordered)]
+
+
 def tokens_saved(before: Sequence[Document], after: Sequence[Document]) -> Usage:
     """Return how many tokens a filter kept out of the prompt, as usage."""
     sizes = (sum(estimate_tokens(one.page_content) for one in passages) for passages in (before, after))

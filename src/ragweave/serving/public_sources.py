@@ -9,7 +9,6 @@ from urllib.parse import unquote
 from langchain_core.documents import Document
 
 from ragweave.tools.retrieval import PassageRetriever
-from ragweave.tools.retrieval.base import afind_with, awaits
 from ragweave.tools.warm_up import warm_up
 
 _FILE = re.compile(r"file:(?://[^/]*(?=/))?", re.IGNORECASE)
@@ -30,12 +29,6 @@ class PublicSources(PassageRetriever):
 
     def _find(self, query: str, k: int) -> list[Document]:
         return [self._public(doc) for doc in self.inner.find(query, k)]
-
-    def _awaits(self) -> bool:
-        return awaits(self.inner)
-
-    async def _afind(self, query: str, k: int) -> list[Document]:
-        return [self._public(doc) for doc in await afind_with(self.inner, query, k)]
 
     def warm_up(self) -> None:
         """Warm up the retriever below."""

@@ -383,9 +383,9 @@ def _retriever(kb: str, search: str) -> Retriever:
 
         return Bm25Retriever.from_documents(corpus_documents())
     from ragweave.serving.public_sources import PublicSources
-    from ragweave.tools.knowledge import KnowledgeBase, retriever_of
+    from ragweave.tools.knowledge import open_knowledge_base, retriever_of
 
-    base = KnowledgeBase.open(kb)
+    base = open_knowledge_base(kb)
     return PublicSources(inner=retriever_of(search, base), folder=base.indexed_folder)
 
 

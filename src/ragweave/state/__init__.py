@@ -2,6 +2,7 @@
 
 from ragweave.state.passages import (
     as_document,
+    by_page,
     by_query,
     content_id,
     interleave,
@@ -48,6 +49,7 @@ __all__ = [
     "Usage",
     "add_usage",
     "as_document",
+    "by_page",
     "by_query",
     "content_id",
     "interleave",
@@ -62,3 +64,6 @@ __all__ = [
     "unique",
     "with_id",
 ]
+
+UNKNOWN = "Unknown"
+"""The answer of a run that found none."""

@@ -74,6 +74,20 @@ def by_query(lists: Sequence[Sequence[Document]]) -> list[Document]:
     return unique(doc for one in lists for doc in one)
 
 
+def by_page(documents: Iterable[Document]) -> list[Document]:
+    """Order passages, ranked anew: every page's best, then every page's second (SlimPLM, released code).
+
+    A page is what has one title.
+    """
+    pages: dict[str, list[Document]] = {}
+    for doc in documents:
+        pages.setdefault(str(doc.metadata.get("title") or doc.id), []).append(doc)
+    return [
+        doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}})
+        for rank, doc in enumerate(interleave(list(pages.values())))
+    ]
+
+
 def unique(documents: Iterable[Document]) -> list[Document]:
     """Drop passages that repeat an earlier one's text, ignoring case and white space."""
     first: dict[str, Document] = {}

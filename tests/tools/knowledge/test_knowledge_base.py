@@ -1,498 +1,269 @@
-"""The knowledge base with BM25: what goes in, what changes, what comes out."""
+"""The knowledge base in a folder: what is indexed, found, filtered, cited and deleted."""
 
 from __future__ import annotations
 
-import gc
-import json
 import os
 import shutil
-import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError, UsageError
-from ragweave.tools.knowledge import IndexReport, KnowledgeBase, Settings, Skip, manifest
-from ragweave.tools.knowledge.store import Store
-from ragweave.tools.knowledge.writing import Writer
+from ragweave.testing.store import WordEmbeddings
+from ragweave.tools.knowledge import KnowledgeBase, Settings, place_at
+from ragweave.tools.knowledge import base as indexing
+from ragweave.tools.knowledge import search as searching
+from ragweave.tools.knowledge.passages import UnreadableError
 
-LEXICAL = Settings(embedding=None)
-
-
-@pytest.fixture
-def docs(tmp_path: Path) -> Path:
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    (folder / "whales.md").write_text("# Whales\n\nWhales sing songs in the deep sea.")
-    (folder / "bread.txt").write_text("Bread is baked in ovens.")
-    (folder / "rows.jsonl").write_text('{"id": "r1", "text": "Rivers run to the sea."}\nbad\n')
-    return folder
+PLAIN = Settings(embedding=None)
 
 
 @pytest.fixture
 def kb(tmp_path: Path) -> KnowledgeBase:
-    return KnowledgeBase.create(tmp_path / "kb", settings=LEXICAL)
+    return KnowledgeBase.create(tmp_path / "kb", settings=PLAIN)
 
 
-def found(kb: KnowledgeBase, query: str, k: int = 9) -> list[str]:
-    return [doc.page_content for doc in kb.as_retriever(k).invoke(query)]
+def found(kb: KnowledgeBase, query: str, **more: Any) -> list[str]:
+    return [doc.page_content for doc in kb.as_retriever(**more).invoke(query)]
 
 
-def test_index_and_ask(kb: KnowledgeBase, docs: Path) -> None:
+def test_files_are_indexed_once(kb: KnowledgeBase, docs: Path) -> None:
+    first = kb.index_paths([docs])
+    assert (first.added, first.passages, len(kb)) == (2, 2, 2)
+    state = kb.state
+    again = kb.index_paths(docs)
+    assert (again.added, again.unchanged, kb.state) == (0, 2, state)
+    os.utime(docs / "ferry.txt", (1, 1))
+    assert kb.index_paths([docs]).unchanged == 2
+    (docs / "ferry.txt").write_text("The ferry sails at ten.")
+    (docs / "harbour.md").unlink()
     report = kb.index_paths([docs])
-    assert (report.added, report.passages, report.generation) == (3, 3, 1)
-    assert [str(skip) for skip in report.skipped] == [
-        f"{docs}/rows.jsonl:2: not JSON (Expecting value)"
-    ]
-    assert len(kb) == 3
-    whales, rivers = kb.as_retriever(k=5).invoke("singing whales of the sea")
-    assert whales.metadata["title"] == "Whales"
-    assert whales.metadata["source"] == (docs / "whales.md").as_posix()
-    assert (rivers.id, rivers.metadata["line"]) == ("r1", 1)
+    assert (report.changed, report.removed, len(kb)) == (1, 1, 1)
+    assert found(kb, "ferry") == ["The ferry sails at ten."]
+    assert kb.indexed_folder == str(docs)
 
 
-def test_positions_lead_back_to_the_source(kb: KnowledgeBase, docs: Path) -> None:
-    text = " ".join(f"word{n}" for n in range(230))
-    (docs / "long.txt").write_text(text)
-    kb.index_paths([docs / "long.txt"])
-    (passage,) = kb.as_retriever().invoke("word150")
-    assert text[passage.metadata["start"] : passage.metadata["end"]] == passage.page_content
-    assert passage.page_content.split()[0] == "word100"
-
-
-def test_again_takes_only_what_changed(kb: KnowledgeBase, docs: Path) -> None:
+@pytest.mark.parametrize("target", ["docs/old", "elsewhere"])
+def test_a_moved_file_keeps_its_vectors(tmp_path: Path, docs: Path, target: str) -> None:
+    model = WordEmbeddings()
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=model)
     kb.index_paths([docs])
-    again = kb.index_paths([docs])
-    assert (again.unchanged, again.added, again.changed, again.generation) == (3, 0, 0, 1)
-    assert len(again.skipped) == 1
-    os.utime(docs / "bread.txt", (1, 1))
-    assert kb.index_paths([docs]).generation == 1
-    (docs / "bread.txt").write_text("Cakes are baked too.")
-    (docs / "new.txt").write_text("Clouds carry rain.")
-    (docs / "whales.md").unlink()
-    report = kb.index_paths([docs])
-    assert (report.added, report.changed, report.removed, report.unchanged) == (1, 1, 1, 1)
-    assert (report.generation, report.passages) == (2, 3)
-    assert found(kb, "whales ovens") == []
-    assert set(found(kb, "cakes clouds")) == {"Clouds carry rain.", "Cakes are baked too."}
+    (tmp_path / target).mkdir()
+    (docs / "ferry.txt").rename(tmp_path / target / "ferry.txt")
+    embedded = len(model.embedded)
+    report = kb.index_paths([tmp_path / target])
+    assert (report.moved, report.added, report.removed, report.embedded) == (1, 0, 0, 0)
+    assert len(model.embedded) == embedded
+    (doc,) = kb.as_retriever(1, "bm25").invoke("ferry")
+    assert doc.metadata["source"].endswith(f"{target}/ferry.txt")
 
 
-def test_files_elsewhere_stay(kb: KnowledgeBase, docs: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.txt"
-    other.write_text("Stones are old.")
-    kb.index_paths([docs, other])
-    other.unlink()
-    assert kb.index_paths([docs]).removed == 0
-    assert found(kb, "stones") == ["Stones are old."]
-    assert kb.index_paths([other]).removed == 1
-    assert found(kb, "stones") == []
-
-
-def test_a_file_that_becomes_unreadable_leaves(kb: KnowledgeBase, docs: Path) -> None:
+def test_a_folder_that_is_gone_leaves_the_index(kb: KnowledgeBase, docs: Path) -> None:
     kb.index_paths([docs])
-    (docs / "bread.txt").write_bytes(b"\0\1\2")
-    report = kb.index_paths([docs])
-    assert (report.removed, report.passages) == (1, 2)
-    assert f"{docs}/bread.txt: binary, not text" in map(str, report.skipped)
-    assert kb.index_paths([docs]).generation == report.generation
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_file_without_permission_is_named(kb: KnowledgeBase, docs: Path) -> None:
-    (docs / "bread.txt").chmod(0)
-    report = kb.index_paths([docs])
-    assert report.added == 2
-    assert f"{docs}/bread.txt: Permission denied" in map(str, report.skipped)
-
-
-def test_own_folder_is_not_indexed(docs: Path) -> None:
-    with KnowledgeBase.create(docs / "kb", settings=LEXICAL) as kb:
-        assert kb.index_paths([docs]).added == 3
-        assert kb.index_paths([docs]).added == 0
-
-
-def test_same_content_is_one_passage_while_any_source_holds_it(
-    kb: KnowledgeBase, docs: Path
-) -> None:
-    for name in ("a", "b"):
-        (docs / name).mkdir()
-        (docs / name / "same.txt").write_text("Night falls.")
-    assert kb.index_paths([docs / "a", docs / "b"]).passages == 1
-    (docs / "a" / "same.txt").unlink()
-    kb.index_paths([docs / "a"])
-    (passage,) = kb.as_retriever().invoke("night")
-    assert passage.metadata["source"] == (docs / "b" / "same.txt").as_posix()
-    (docs / "b" / "same.txt").unlink()
-    kb.index_paths([docs / "b"])
-    assert found(kb, "night") == []
-
-
-def test_ids_are_stable_and_told_apart(kb: KnowledgeBase) -> None:
-    first = kb.add([Document("Salt."), Document(id="p", page_content="Pepper.")], "spices")
-    assert first == [*kb.add([Document("Salt.")]), "p"]
-    assert kb.add([Document(id="p", page_content="Other.")], "else")[0].startswith("p~")
-    assert len(kb) == 3
-    assert kb.add([Document(id="p", page_content="Pepper again.")], "spices") == ["p"]
-    assert found(kb, "pepper") == ["Pepper again."]
-
-
-def test_documents_are_cut_and_keep_their_metadata(kb: KnowledgeBase) -> None:
-    text = " ".join(f"w{n}" for n in range(150))
-    doc = Document(id="d", page_content=text, metadata={"title": "T", "source": "S", "year": 7})
-    assert kb.add([doc]) == ["d#0", "d#1"]
-    meta = kb.as_retriever().invoke("w120")[0].metadata
-    assert (meta["title"], meta["source"], meta["year"]) == ("T", "S", 7)
-    assert kb.add([doc], "whole", split=False) == ["d"]
-    assert kb.delete(["d"]) == 3
-    assert len(kb) == 0
-    assert found(kb, "w120") == []
-
-
-def test_adding_the_same_changes_nothing(kb: KnowledgeBase) -> None:
-    kb.add([Document("Salt.")])
-    generation = kb.manifest.generation
-    kb.add([Document("Salt.")])
-    assert kb.delete(["nobody"]) == 0
-    assert kb.manifest.generation == generation
-    with pytest.raises(UsageError, match="no text"):
-        kb.add([Document(" ")])
-
-
-def test_delete_source(kb: KnowledgeBase, docs: Path) -> None:
-    kb.index_paths([docs])
-    assert kb.delete_source(str(docs / "whales.md"))
-    assert not kb.delete_source("nobody")
-    assert found(kb, "whales") == []
-
-
-def test_a_file_keeps_one_name_from_whichever_folder_it_is_indexed(
-    kb: KnowledgeBase, docs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(docs.parent)
-    kb.index_paths(["docs"])
-    (docs / "bread.txt").write_text("Bread is baked at dawn.")
-    monkeypatch.chdir(docs)
-    assert kb.index_paths(["."]).changed == 1
-    (bread,) = kb.as_retriever(1).invoke("bread")
-    (whales,) = kb.as_retriever(1).invoke("whales")
-    assert (bread.metadata["source"], whales.metadata["source"]) == (
-        "docs/bread.txt",
-        "docs/whales.md",
-    )
-    assert kb.delete_source(bread.metadata["source"])
-    assert kb.delete_source("whales.md")  # its path from here
-    assert not kb.delete_source("bread.txt")
-    assert len(kb) == 1
-
-
-def test_a_folder_that_cannot_be_listed_keeps_its_files(
-    kb: KnowledgeBase, docs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locked = docs / "locked"
-    locked.mkdir()
-    for name in ("a", "b"):
-        (locked / f"{name}.txt").write_text(f"Salt {name} is white.")
-    kb.index_paths([docs])
-    (docs / "bread.txt").unlink()
-    real = os.scandir
-
-    def scandir(path: str) -> object:
-        if Path(path) == locked:
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)  # root may list every folder
-    for paths in ([docs], [locked]):
-        report = kb.index_paths(paths)
-        assert f"{locked}: Permission denied; 2 indexed files of it stay" in map(
-            str, report.skipped
-        )
-        assert len(found(kb, "salt")) == 2
-    assert found(kb, "bread") == []
-    monkeypatch.undo()
-    (locked / "a.txt").unlink()
-    assert kb.index_paths([docs]).removed == 1
-
-
-def test_a_knowledge_base_that_vanishes_is_told_at_once(kb: KnowledgeBase) -> None:
-    kb.add([Document("Salt is white.")])
-    retriever = kb.as_retriever()
-    assert retriever.invoke("salt")
-    (kb.path / "manifest.json").rename(kb.path / "kept")
-    for _ in range(2):
-        with pytest.raises(KnowledgeBaseError, match=r"it has no manifest\.json"):
-            retriever.invoke("salt")
-    (kb.path / "kept").rename(kb.path / "manifest.json")
-    assert retriever.invoke("salt")
-
-
-def test_a_report_counts_files_and_rows_apart() -> None:
-    def line(*skips: Skip, passages: int = 2) -> str:
-        return str(IndexReport(1, 0, 0, 0, skips, passages, 0, 1))
-
-    start = "2 passages; files: 1 added, 0 changed, 0 removed, 0 unchanged"
-    file, row = Skip("a", "empty"), Skip("b", "not JSON", 3)
-    assert line() == f"{start}; none skipped"
-    assert line(file, row, file) == f"{start}; 2 files and 1 row skipped"
-    assert line(row, row) == f"{start}; 2 rows skipped"
-    assert line(file, passages=1).startswith("1 passage; files")
-
-
-def test_an_open_reader_sees_the_next_generation(kb: KnowledgeBase) -> None:
-    reader = KnowledgeBase.open(kb.path)
-    retriever = reader.as_retriever()
-    assert retriever.invoke("salt") == []
-    kb.add([Document("Salt is white.")])
-    assert len(retriever.invoke("salt")) == 1
-    for number in range(4):
-        kb.add([Document(f"Salt number {number}.")])
-    assert len(retriever.invoke("salt")) == 5
-    assert sorted(one.name for one in (kb.path / "bm25").iterdir()) == ["4", "5"]
-
-
-def test_a_reader_without_the_right_to_write_sees_each_generation(
-    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    access, tidy, answers = os.access, Writer._tidy, []
-    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK and access(path, mode))
-    reader = KnowledgeBase.open(kb.path).as_retriever(9)
-
-    def ask_and_tidy(*given: object) -> None:
-        answers.append({doc.page_content for doc in reader.invoke("harbour")})
-        tidy(*given)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Writer, "_tidy", ask_and_tidy)
-    for cargo in ("ships", "trains", "zebras"):
-        texts = {f"Harbour {number}: {cargo}." for number in range(5)}
-        kb.add([Document(text, id=text[8]) for text in texts])
-        answers.append({doc.page_content for doc in reader.invoke("harbour")})
-        assert answers[-2:] == [texts, texts]
-
-
-def test_a_reader_of_a_folder_that_was_made_anew_reads_the_new_one(kb: KnowledgeBase) -> None:
-    reader = KnowledgeBase.open(kb.path).as_retriever()
-    kb.add([Document("The lamp was lit in 1891."), Document("The bakery sells bread.")])
-    assert len(reader.invoke("lamp")) == 1
-    kb.close()
-    shutil.rmtree(kb.path)
-    with KnowledgeBase.create(kb.path, settings=LEXICAL) as anew:
-        anew.add([Document(f"Lamp {number} was lit in 2020.") for number in range(3)])
-    assert {doc.page_content[-5:] for doc in reader.invoke("lamp")} == {"2020."}
-    assert len(reader.invoke("lamp")) == 3
-
-
-def test_a_folder_that_is_made_anew_during_a_query_is_asked_again(
-    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reader = KnowledgeBase.open(kb.path).as_retriever()
-    kb.add([Document("The lamp was lit in 1891.")])
-    by_rows = Store.by_rows
-
-    def make_anew(store: Store, rows: list[int]) -> dict[int, Document]:
-        monkeypatch.undo()
-        shutil.rmtree(kb.path)
-        with KnowledgeBase.create(kb.path, settings=LEXICAL) as anew:
-            anew.add([Document("The bakery sells bread."), Document("The lamp was lit in 2020.")])
-        return by_rows(store, rows)
-
-    monkeypatch.setattr(Store, "by_rows", make_anew)
-    assert [doc.page_content for doc in reader.invoke("lamp")] == ["The lamp was lit in 2020."]
-
-
-words = st.lists(st.sampled_from(["sea", "sun", "oak", "elm", "ash"]), min_size=1, max_size=3)
-states = st.dictionaries(st.sampled_from(["a", "b", "c"]), words.map(" ".join), max_size=3)
-
-
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(history=st.lists(states, min_size=1, max_size=4))
-def test_any_history_ends_as_a_fresh_index_of_the_last_state(
-    history: list[dict[str, str]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    root = tmp_path_factory.mktemp("history")
-    docs = root / "docs"
-    docs.mkdir()
-    with (
-        KnowledgeBase.create(root / "grown", settings=LEXICAL) as grown,
-        KnowledgeBase.create(root / "fresh", settings=LEXICAL) as fresh,
-    ):
-        for state in history:
-            for name in ("a", "b", "c"):
-                (docs / f"{name}.txt").unlink(missing_ok=True)
-            for name, text in state.items():
-                (docs / f"{name}.txt").write_text(text)
-            grown.index_paths([docs])
-        fresh.index_paths([docs])
-        for query in ("sea sun", "oak", "a b c elm ash"):
-            one, two = (base.as_retriever(9).invoke(query) for base in (grown, fresh))
-            assert one == two
-
-
-def test_open_or_create_and_settings(tmp_path: Path) -> None:
-    made = Settings(embedding=None, size=50, language="german", html="page")
-    with KnowledgeBase.open_or_create(tmp_path / "kb", settings=made) as kb:
-        assert kb.settings == made
-    with KnowledgeBase.open_or_create(tmp_path / "kb") as kb:
-        assert kb.settings == made
-        kb.add([Document("Salz ist weiß.")])
-    with pytest.raises(KnowledgeBaseError, match="size = 50, not 60"):
-        KnowledgeBase.open_or_create(
-            tmp_path / "kb", settings=Settings(embedding=None, size=60, language="german")
-        )
-    manifest = json.loads((tmp_path / "kb" / "manifest.json").read_text())
-    assert (manifest["format_version"], manifest["language"]) == (2, "german")
-
-
-def test_modes_and_k_are_checked(kb: KnowledgeBase) -> None:
-    with pytest.raises(UsageError, match="k must"):
-        kb.as_retriever(0)
-    with pytest.raises(UsageError, match="unknown retriever 'best'"):
-        kb.as_retriever(mode="best")  # type: ignore[arg-type]
-    for mode in ("dense", "hybrid"):
-        with pytest.raises(KnowledgeBaseError, match="no embeddings"):
-            kb.as_retriever(mode=mode)  # type: ignore[arg-type]
+    shutil.rmtree(docs)
+    assert len(kb.missing_files()) == 2 and kb.check() == []
+    assert kb.index_paths([docs]).removed == 2 and len(kb) == 0
+    with pytest.raises(KnowledgeBaseError, match="no such file or folder"):
+        kb.index_paths([docs / "never"])
     with pytest.raises(UsageError, match="at least one"):
         kb.index_paths([])
-    with pytest.raises(KnowledgeBaseError, match="no such file or folder: nowhere"):
-        kb.index_paths(["nowhere"])
 
 
-def test_folders_that_are_none_of_ours(tmp_path: Path, kb: KnowledgeBase) -> None:
+def test_an_unreadable_file_is_a_line(kb: KnowledgeBase, docs: Path) -> None:
+    (docs / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    (docs / "photo.bin").write_bytes(bytes(range(256)))
+    report = kb.index_paths([docs])
+    assert report.added == 2 and len(report.notices) == 2
+    assert "2 skipped" in str(report)
+    assert [str(one) for one in kb.index_paths([docs]).notices] == [str(n) for n in report.notices]
+
+
+def test_odd_files_are_lines(kb: KnowledgeBase, docs: Path) -> None:
+    (docs / "one").symlink_to("two")
+    (docs / "two").symlink_to("one")
+    (docs / "self").symlink_to(".")
+    (docs / ".hidden").mkdir()
+    (docs / ".hidden" / "file.txt").write_text("x")
+    os.mkfifo(docs / "pipe")
+    Path(os.fsdecode(os.fsencode(docs) + b"/\xff.txt")).write_text("x")
+    report = kb.index_paths([docs])
+    assert (report.added, len(report.notices)) == (2, 4)
+
+
+def test_a_quote_has_its_own_heading(kb: KnowledgeBase, docs: Path) -> None:
+    kb.index_paths([docs])
+    (doc,) = kb.as_retriever(k=1).invoke("What does a lost key cost?")
+    for quote, heading in (("A lost key", "Keys"), ("Paid", "Refunds"), ("Staff", "Leave")):
+        place = place_at(doc, doc.page_content.index(quote))
+        assert place["heading_path"][-1] == heading
+
+
+def test_equal_texts_fill_one_place(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
+    for n in range(6):
+        kb.add(Document("Refunds in the newsletter.", metadata={"title": f"N{n}"}), f"n{n}")
+    kb.add(Document("Refunds take ten days.", metadata={"tags": ["money", "days"]}), "rules")
+    for mode in ("bm25", "dense", "hybrid"):
+        assert len(found(kb, "refunds", mode=mode, k=5)) == 2
+        assert found(kb, "refunds", mode=mode, filter={"tags": "days"}) == [
+            "Refunds take ten days."
+        ]
+    assert found(kb, "refunds", filter={"tags": "none"}) == []
+
+
+def test_a_dense_score_is_the_cosine(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
+    kb.add([Document("salt is white"), Document("pepper")])
+    best = kb.as_retriever(mode="dense").invoke("salt is white")[0]
+    assert best.metadata["score"] == pytest.approx(1, abs=1e-5)
+
+
+def test_a_filter_name_is_only_a_name(kb: KnowledgeBase) -> None:
+    kb.add(Document("Refunds.", metadata={'a"b': 1, "x": {"y": "deep"}, "n": float("nan")}))
+    assert found(kb, "refunds", filter={'a"b': 1}) == ["Refunds."]
+    assert found(kb, "refunds", filter={"x": "deep"}) == ["Refunds."]
+    assert found(kb, "refunds", filter={'x"."y': "deep"}) == []
+    with pytest.raises(UsageError, match="filter"):
+        kb.as_retriever(filter={"x": object()})
+
+
+def test_chinese_is_found_by_its_words(kb: KnowledgeBase) -> None:
+    kb.add([Document("图书馆每天早上九点开门。"), Document("渡轮从北码头出发。")])
+    assert found(kb, "图书馆几点开门？")[0] == "图书馆每天早上九点开门。"
+
+
+def test_documents_with_an_id_are_replaced(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None, size=3))
+    for text, names in (
+        ("salt is white pepper is black sugar is sweet", ["d#0", "d#1", "d#2"]),
+        ("salt is white pepper is black", ["d#0", "d#1"]),
+        ("pepper is black salt is white", ["d#0", "d#1"]),
+    ):
+        for url in ("old", "new"):
+            doc = Document(text, id="d", metadata={"url": url})
+            assert kb.add([doc]) == names
+            state = kb.state
+            assert kb.add(doc) == names and kb.state == state
+            assert len(kb) == len(names)
+            assert kb.as_retriever(1).invoke("salt")[0].metadata["url"] == url
+    assert kb.add([Document("one", id="d"), Document("two", id="d")]) == ["d", "d"]
+    assert found(kb, "one two") == ["two"]
+
+
+def test_documents_are_added_and_deleted(kb: KnowledgeBase) -> None:
+    names = kb.add([Document("One.", id="a"), Document("Two.")], "s")
+    assert names[0] == "a" and kb.add(Document("Two."), "s") == names[1:]
+    assert kb.delete("a") == 1 and kb.delete(["unknown"]) == 0
+    assert kb.delete(source="s") == 1 and kb.sources() == []
+    kb.add(Document("Long text " * 100, id="b"), split=False)
+    assert len(kb) == 1
+    with pytest.raises(UsageError, match="no text"):
+        kb.add(Document(" "))
+
+
+def test_a_row_id_is_never_used_again(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
+    kb.add([Document("salt", id="1"), Document("pepper", id="2")])
+    kb.delete("2")
+    kb.add(Document("sugar", id="3"))
+    assert found(kb, "sugar", mode="bm25") == ["sugar"] and found(kb, "pepper", mode="bm25") == []
+    assert found(kb, "sugar", mode="dense", k=1) == ["sugar"]
+
+
+def test_another_model_of_the_same_class_is_refused(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
+    kb.add(Document("One."))
+    with pytest.raises(
+        KnowledgeBaseError, match=r"WordEmbeddings:words, whose.*WordEmbeddings:oth"
+    ):
+        KnowledgeBase.open(tmp_path / "kb", embeddings=WordEmbeddings(model="other"))
+    bare = KnowledgeBase.open(tmp_path / "kb")
+    assert found(bare, "one", mode="bm25") == ["One."] and bare.delete("unknown") == 0
+    for work in (bare.as_retriever, lambda: bare.add(Document("Two."))):
+        with pytest.raises(KnowledgeBaseError, match="pass one to open"):
+            work()
+    assert len(bare) == 1
+    plain = KnowledgeBase.create(tmp_path / "plain", settings=PLAIN)
+    with pytest.raises(KnowledgeBaseError, match="has no embeddings"):
+        plain.as_retriever(mode="dense")
+    with pytest.raises(KnowledgeBaseError, match="without embeddings"):
+        KnowledgeBase.open(tmp_path / "plain", embeddings=WordEmbeddings())
+
+
+def test_vectors_of_another_length_are_refused(tmp_path: Path) -> None:
+    KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings()).add(Document("One."))
+    longer = KnowledgeBase.open(tmp_path / "kb", embeddings=WordEmbeddings(size=32))
+    with pytest.raises(KnowledgeBaseError, match="64 dimensions"):
+        longer.as_retriever(mode="dense").invoke("one")
+    with pytest.raises(KnowledgeBaseError, match="of another length"):
+        longer.add(Document("Two."))
+    assert len(longer) == 1
+
+
+def test_settings_are_fixed_once_there_are_passages(tmp_path: Path, docs: Path) -> None:
+    KnowledgeBase.create(tmp_path / "kb")
+    first = Settings(embedding=None, text_field="content")
+    kb = KnowledgeBase.open_or_create(tmp_path / "kb", settings=first)
+    kb.index_paths([docs])
+    with pytest.raises(KnowledgeBaseError, match="text_field = 'content', not 'text'"):
+        KnowledgeBase.open_or_create(tmp_path / "kb", settings=PLAIN)
+    auto = Settings(text_field="content")
+    assert KnowledgeBase.open_or_create(tmp_path / "kb", settings=auto).settings == first
+    for wrong in ({"size": 0}, {"overlap": 100}, {"unit": "pages"}, {"language": "klingon"}):
+        with pytest.raises(UsageError, match=f"{next(iter(wrong))}"):
+            Settings(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="unknown chunker"):
+        KnowledgeBase.create(tmp_path / "other", settings=Settings(embedding=None, chunker="x"))
     with pytest.raises(KnowledgeBaseError, match="no knowledge base at"):
         KnowledgeBase.open(tmp_path / "nowhere")
-    (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "thesis.txt").write_text("precious")
-    with pytest.raises(KnowledgeBaseError, match="not a ragweave knowledge base"):
-        KnowledgeBase.open(tmp_path / "foreign")
-    with pytest.raises(KnowledgeBaseError, match=r"contains other files \(thesis.txt\)"):
-        KnowledgeBase.create(tmp_path / "foreign", settings=LEXICAL)
-    with pytest.raises(KnowledgeBaseError, match="already"):
-        KnowledgeBase.create(kb.path, settings=LEXICAL)
-    with pytest.raises(KnowledgeBaseError, match="is a file"):
-        KnowledgeBase.create(tmp_path / "foreign" / "thesis.txt", settings=LEXICAL)
-    (tmp_path / "foreign" / "manifest.json").write_text('{"name": "web app"}')
-    with pytest.raises(KnowledgeBaseError, match="foreign"):
-        KnowledgeBase.open(tmp_path / "foreign")
+    with pytest.raises(UsageError, match="unknown mode"):
+        kb.as_retriever(mode="words")
 
 
-def test_a_broken_off_creation_can_be_made_good(tmp_path: Path, kb: KnowledgeBase) -> None:
-    (kb.path / "manifest.json").unlink()
-    with KnowledgeBase.open_or_create(kb.path, settings=LEXICAL) as again:
-        assert len(again) == 0
+def test_a_loaders_documents_take_the_place_of_a_source(kb: KnowledgeBase) -> None:
+    pages = [Document("Salt is white.", metadata={"page": 3, "source": "x"}), Document(" ")]
+    assert kb.index_documents(pages, "book").added == 1
+    assert kb.index_documents(pages, "book").unchanged == 1
+    assert kb.index_documents([Document("Salt is grey.")], "book").changed == 1
+    (doc,) = kb.as_retriever().invoke("salt")
+    assert (doc.page_content, doc.metadata["source"]) == ("Salt is grey.", "book")
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
-        ("manifest.json", b"{", "damaged"),
-        ("manifest.json", b'{"format": "ragweave-knowledge-base", "format_version": 1}', "damaged"),
-        ("manifest.json", b'{"format": "ragweave-knowledge-base", "format_version": 9}', "newer"),
-        ("passages.sqlite", b"nonsense" * 4096, "cannot be read"),
-        ("bm25/1/data.csc.index.npy", b"", "damaged"),
-        ("bm25/1/rows.npy", b"junk", "damaged"),
-        ("bm25/1/terms.npy", None, "damaged"),
-        ("passages.sqlite", None, "cannot be read"),
-    ],
-)
-def test_damage_is_one_clear_error(
-    kb: KnowledgeBase, name: str, data: bytes | None, message: str
-) -> None:
-    kb.add([Document("Salt is white.")])
-    kb.close()
-    for log in kb.path.glob("passages.sqlite-*"):
-        log.unlink()
-    (kb.path / name).unlink()
-    if data is not None:
-        (kb.path / name).write_bytes(data)
-    with pytest.raises(KnowledgeBaseError, match=message) as caught:
-        KnowledgeBase.open(kb.path).as_retriever().invoke("salt")
-    assert "\n" not in str(caught.value)
+def test_pages_are_indexed_once(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(url: str, *, allow_private: bool) -> tuple[bytes, str]:
+        if url.endswith("lost"):
+            raise UnreadableError("the server says 404")
+        return b"<title>Tides</title><main><p>High water is at noon.</p></main>", ".html"
 
-
-@pytest.mark.parametrize("data", [b"nonsense" * 4096, b"", None])
-def test_a_damaged_database_is_no_full_disk_to_a_writer(
-    kb: KnowledgeBase, docs: Path, data: bytes | None
-) -> None:
-    kb.add([Document("Salt is white.")])
-    kb.close()
-    for log in kb.path.glob("passages.sqlite-*"):
-        log.unlink()
-    (kb.path / "passages.sqlite").unlink()
-    if data is not None:
-        (kb.path / "passages.sqlite").write_bytes(data)
-    with pytest.raises(
-        KnowledgeBaseError, match=r"is damaged \(.*\); delete the folder and index again"
-    ):
-        kb.index_paths([docs])
-
-
-def test_import_is_light() -> None:
-    code = (
-        "import sys, ragweave.tools.knowledge\n"
-        "heavy = {'torch', 'chromadb', 'sentence_transformers', 'transformers'} & set(sys.modules)\n"
-        "sys.exit(', '.join(heavy) or None)"
+    monkeypatch.setattr(indexing, "fetch", fetch)
+    page = "https://example.org/page"
+    report = kb.index_pages([f"{page}#top", "https://example.org/lost"])
+    assert (report.added, str(report.notices[0])) == (
+        1,
+        "https://example.org/lost: the server says 404",
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert kb.index_pages(page).unchanged == 1
+    (doc,) = kb.as_retriever(k=1).invoke("high water")
+    assert (doc.metadata["title"], doc.metadata["source"]) == ("Tides", page)
+    assert kb.delete(source=page) == 1
+    with pytest.raises(UsageError):
+        kb.index_pages("file:///etc/passwd")
 
 
-def test_a_base_that_is_not_closed_leaves_no_connection_open(tmp_path: Path) -> None:
-    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as base:
-        base.add([Document("Mars has two moons.")])
-    store = Store(tmp_path / "kb")
-    with store.reading() as connection:
-        pass
-    del store
-    gc.collect()
-    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        connection.execute("SELECT 1")
-
-
-def test_a_relative_path_is_the_same_folder_wherever_the_process_goes(
+def test_chroma_takes_over_where_there_are_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "one")
-    with KnowledgeBase.create("kb", settings=LEXICAL) as kb:
-        kb.add([Document("Salt is white.")])
-        monkeypatch.chdir(tmp_path / "two")
-        with KnowledgeBase.create("kb", settings=LEXICAL) as other:
-            other.add([Document("Salt is grey.")])
-        assert found(kb, "salt") == ["Salt is white."]
-        kb.add([Document("Salt is cheap.")])
-        assert sorted(found(kb, "salt")) == ["Salt is cheap.", "Salt is white."]
-        assert kb.path == Path("kb")
-        assert len(other) == 1
-
-
-def test_a_model_that_is_left_open_is_the_one_of_the_knowledge_base(
-    kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kb.add([Document("Salt is white.")])
-    monkeypatch.setattr(manifest, "dense_available", lambda: True)
-    with KnowledgeBase.open_or_create(kb.path, settings=Settings()) as again:
-        assert again.settings.embedding is None
-    with pytest.raises(KnowledgeBaseError, match="created with size = 100, not 50"):
-        KnowledgeBase.open_or_create(kb.path, settings=Settings(size=50))
-
-
-@pytest.mark.parametrize("counting", [{"unit": "tokens"}, {"chunker": "token"}])
-def test_tokens_are_counted_by_a_models_tokenizer_or_not_at_all(
-    tmp_path: Path, counting: dict[str, Any]
-) -> None:
-    with pytest.raises(UsageError, match="counted by the tokenizer of a named embedding model"):
-        KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None, **counting))
-    assert not (tmp_path / "kb").exists()
-    (tmp_path / "old").mkdir()
-    with KnowledgeBase.create(tmp_path / "old", settings=LEXICAL) as old:
-        path = old.path / "manifest.json"
-    values = json.loads(path.read_text("utf-8"))
-    values["settings"] |= {**counting, "size": 2}
-    path.write_text(json.dumps(values), "utf-8")
-    with KnowledgeBase.open(tmp_path / "old") as old:  # made by an earlier version
-        assert len(old.add([Document("Salt is white.")])) == 2
+    pytest.importorskip("chromadb")
+    monkeypatch.setattr(searching, "EXACT", 10)
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings())
+    kb.add([Document(f"note {n} on the harbour", id=str(n)) for n in range(40)])
+    assert (tmp_path / "kb" / "chroma").exists()
+    query = "note 7 on the harbour"
+    assert found(kb, query, mode="dense", k=1) == [query]
+    kb.delete("7")
+    with KnowledgeBase.open(tmp_path / "kb", embeddings=WordEmbeddings()) as other:
+        assert query not in found(other, query, mode="dense", k=40)
+        assert found(other, "note 8", mode="dense", k=1, filter={"source": "added"})
+    kb.close()

@@ -43,7 +43,7 @@ class TestLlamaCpp(ChatModelSpecTests):
         import tiny_gguf
 
         path: Path = tiny_gguf.write(tmp_path_factory.mktemp("gguf") / "tiny.gguf", end_bias=-50.0)
-        cls.spec = f"llamacpp:{path}?n_threads=1&max_tokens=8&flash_attention=false"
+        cls.spec = f"llamacpp:{path}?n_threads=1&max_tokens=8"
 
 
 # -- a method as a tool ------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -86,12 +85,7 @@ def test_a_fault_that_says_nothing_of_forms_is_raised_and_not_remembered() -> No
     assert offered_forms(model) == {"json_schema"}
 
 
-def test_a_llama_cpp_model_offers_both_and_others_none(tmp_path: Path) -> None:
-    pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
-    import tiny_gguf
-
-    local = chat_model(f"llamacpp:{tiny_gguf.write(tmp_path / 'm.gguf')}")
-    assert offered_forms(local) == {"grammar", "json_schema"}
+def test_others_offer_none() -> None:
     assert offered_forms(chat_model("extractive")) == set()
     scripted = ScriptedChat()
     assert offered_forms(scripted) == set()

@@ -21,9 +21,9 @@ from tests.scripted import ScriptedChat
 
 from ragweave.errors import MissingExtraError, ModelError, RagweaveError, UsageError
 from ragweave.evaluation.runs.calls import temperature_of
-from ragweave.llamacpp import provider as packaged
 from ragweave.tools.extractive import ExtractiveChat
 from ragweave.tools.models import MODELS, ModelProvider, chat_model, offered_forms
+from ragweave.tools.models import gguf as packaged
 from ragweave.tools.models.specs import read_settings, takes_temperature
 
 SECRET = "sk-very-secret"
@@ -354,14 +354,14 @@ def test_a_local_spec_takes_all_of_it(tmp_path: Path) -> None:
 
     path = tiny_gguf.write(tmp_path / "m.gguf")
     model: Any = chat_model(
-        f"llamacpp:{path}?thinking=on&repack=off&min_p=0.1&presence_penalty=1.5&stop=END&"
-        "repetition_penalty=1.05&sampling=card&chat_template_kwargs.a=b&max_tokens=60"
+        f"llamacpp:{path}?use_extra_bufts=on&min_p=0.1&stop=END&repeat_penalty=1.05&"
+        "chat_template_kwargs.enable_thinking=true&max_tokens=60"
     )
-    assert (model.thinking, model.repack, model.stop) == (True, "off", ["END"])
-    assert (model.min_p, model.presence_penalty, model.repetition_penalty) == (0.1, 1.5, 1.05)
-    assert (model.sampling, model.chat_template_kwargs) == ("card", {"a": "b"})
-    with pytest.raises(UsageError, match="repack"):
-        chat_model(f"llamacpp:{path}?repack=maybe")
+    assert (model.use_extra_bufts, model.stop, model.max_tokens) == (True, ["END"], 60)
+    assert (model.min_p, model.repeat_penalty) == (0.1, 1.05)
+    assert model.chat_template_kwargs == {"enable_thinking": True}
+    with pytest.raises(UsageError, match="n_gpu_layers"):
+        chat_model(f"llamacpp:{path}?n_gpu_layers=many")
 
 
 def test_a_server_gets_what_openai_does_not_know_in_the_body() -> None:

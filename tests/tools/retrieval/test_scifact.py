@@ -55,7 +55,7 @@ def ndcg(found: list[str | None], relevant: set[str], k: int = 10) -> float:
     return gain / sum(1 / math.log2(rank + 2) for rank in range(min(k, len(relevant))))
 
 
-def test_ndcg_at_10_is_near_the_published_one() -> None:
+def test_ndcg_at_10_stays() -> None:
     retriever = Bm25Retriever.from_documents(corpus(), k=10)
     relevant, asked = judged(), claims()
     scores = [
@@ -63,4 +63,4 @@ def test_ndcg_at_10_is_near_the_published_one() -> None:
         for claim, wanted in relevant.items()
     ]
     assert len(scores) == 300
-    assert 0.65 < sum(scores) / len(scores) < 0.71
+    assert sum(scores) / len(scores) == pytest.approx(0.688, abs=0.002)

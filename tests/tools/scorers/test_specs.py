@@ -94,7 +94,7 @@ def test_a_setting_of_the_wrong_type_is_one_line(tmp_path: Path, setting: str, s
 
 
 @pytest.mark.parametrize(
-    "setting", ["n_ctx=sk-1", "timeout=sk-1", "colour=sk-1", "chat_template=sk-1", "n_parallel=0"]
+    "setting", ["n_ctx=sk-1", "colour=sk-1", "chat_template=sk-1", "n_threads=0"]
 )
 def test_a_wrong_setting_of_a_gguf_file_is_one_line(tmp_path: Path, setting: str) -> None:
     tiny_gguf = pytest.importorskip("tiny_gguf", reason="needs the gguf package")

@@ -1,16 +1,22 @@
 """The knowledge base: files in, passages out; in a folder, or behind an address."""
 
 from ragweave.tools.knowledge.base import KnowledgeBase
-from ragweave.tools.knowledge.manifest import IndexReport, Progress, Settings, Skip
-from ragweave.tools.knowledge.retrievers import RETRIEVERS, RetrieverKind, retriever_of
+from ragweave.tools.knowledge.passages import place_at
+from ragweave.tools.knowledge.retrievers import RetrieverSpec, needs_kb, retriever_of
+from ragweave.tools.knowledge.servers import ServedKnowledgeBase, open_knowledge_base
+from ragweave.tools.knowledge.settings import IndexReport, Notice, Settings
+from ragweave.tools.knowledge.store import Source
 
 __all__ = [
-    "RETRIEVERS",
     "IndexReport",
     "KnowledgeBase",
-    "Progress",
-    "RetrieverKind",
+    "Notice",
+    "RetrieverSpec",
+    "ServedKnowledgeBase",
     "Settings",
-    "Skip",
+    "Source",
+    "needs_kb",
+    "open_knowledge_base",
+    "place_at",
     "retriever_of",
 ]

@@ -2,172 +2,252 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import replace
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
-from ragweave.tools.knowledge.adding import take_documents
-from ragweave.tools.knowledge.cluster_encoding import ClusterEmbeddings
-from ragweave.tools.knowledge.draft import Draft
-from ragweave.tools.knowledge.embedding import embedding_name, embeddings_of, tokenizer_of
-from ragweave.tools.knowledge.folder import Folder, Home
-from ragweave.tools.knowledge.intake import Intake
-from ragweave.tools.knowledge.manifest import IndexReport, Manifest, Progress, Settings
-from ragweave.tools.knowledge.retrievers import RetrieverKind, retriever_of
-from ragweave.tools.knowledge.served import Served
-from ragweave.tools.knowledge.settling import as_held, resolved, settled, with_prefixes_of
-from ragweave.tools.knowledge.writing import Written, check_settings
+from ragweave.state.passages import as_document, whole
+from ragweave.tools.knowledge.chunking import chunker_of, simple_tokens
+from ragweave.tools.knowledge.ingest import COUNTED, Ingest, passages_of
+from ragweave.tools.knowledge.loaders.text import own_fields
+from ragweave.tools.knowledge.passages import Loaded, UnreadableError, passage_of
+from ragweave.tools.knowledge.search import Mode, Search
+from ragweave.tools.knowledge.settings import IndexReport, Notice, Progress, Settings
+from ragweave.tools.knowledge.store import FILE, Source, Store
+from ragweave.tools.knowledge.web import clean_url, fetch
+from ragweave.tools.knowledge.writer import Writer
 from ragweave.tools.listed import listed
-from ragweave.tools.retrieval.base import PassageRetriever
-from ragweave.tools.retrieval.bm25 import Bm25Retriever
-from ragweave.tools.retrieval.hybrid import DenseRetriever, HybridRetriever
-from ragweave.tools.retrieval.reranking import PairScorer
-from ragweave.tools.stores import Address, Place, place_of
-
-Result = TypeVar("Result")
+from ragweave.tools.retrieval.base import PassageRetriever, check_k
+from ragweave.tools.retrieval.embedding import OBJECT, is_model, name_of, named_embeddings
+from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
+from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
 
 
 class KnowledgeBase:
-    """Passages in a folder or behind an address, with BM25 and, optionally, embeddings.
+    """Passages in a folder, with BM25 and, optionally, embeddings.
 
-    Made by `create`, `open` or `open_or_create`. Every write makes a new generation, all or
-    nothing, and only one writer is admitted at a time. Each query of a reader, in this process or
-    another, sees one whole generation, the newest. Safe to use from threads.
-
-    An address names a store that others can reach: `pg:postgresql://host/db#papers`,
-    `qdrant:http://host:6333#papers`, `es:…`, `opensearch:…` (`ragweave.tools.stores.STORES`).
+    A write is all or nothing, and there is one writer at a time. Each query reads a snapshot: the
+    newest committed state. Safe to use from threads and after a fork.
 
     Example:
         >>> with KnowledgeBase.open_or_create("kb") as kb:  # doctest: +SKIP
-        ...     kb.index_paths([Path("docs")])
+        ...     kb.index_paths(["docs"])
         ...     kb.as_retriever(k=5).invoke("Who wrote it?")
     """
 
-    def __init__(self, path: str | Path | Address, embeddings: Embeddings | None = None) -> None:
-        """Use `create`, `open` or `open_or_create`."""
-        self._home = _home(path)
-        self.path: Place = self._home.place
-        """The folder or the address."""
-        try:
-            manifest = self.manifest
-            self._embeddings = embeddings_of(self.path, manifest, embeddings)
-        except BaseException:
-            self._home.close()
-            raise
-        self._collection = manifest.collection
-        self._tokens = tokenizer_of(manifest, self._embeddings)
+    def __init__(self, path: str | Path, embeddings: Embeddings | None = None) -> None:
+        """Open a knowledge base; see `open`."""
+        self.path = _folder(path)
+        """The folder."""
+        self._store = Store(self.path)
+        self.settings = self._store.settings
+        """How it cuts, analyses and embeds."""
+        self._embeddings = embeddings_of(self.path, self.settings.embedding, embeddings)
+        spans = getattr(self._embeddings, "token_spans", None)
+        self._tokens = spans if callable(spans) else simple_tokens
+        self._search = Search(self._store, self._embeddings)
 
     @classmethod
     def create(
         cls,
-        path: str | Path | Address,
+        path: str | Path,
         *,
         settings: Settings | None = None,
         embeddings: Embeddings | None = None,
     ) -> Self:
-        """Make an empty knowledge base in a new or empty folder, or a new collection of a store.
+        """Make an empty knowledge base in a new or empty folder.
 
         Args:
-            path: The folder, or the address.
+            path: The folder.
             settings: How to cut, analyse and embed; fixed from here on.
             embeddings: A LangChain embeddings object instead of `settings.embedding`; `open` then
                 needs it too.
 
         Raises:
-            KnowledgeBaseError: The folder is not empty, or cannot be written; the store does not
-                answer, or has this collection; or there is no such embedding model.
-            UsageError: There is no such chunker, or no tokenizer to count tokens with.
-            MissingExtraError: Embeddings are requested and Chroma is not installed, or the store's
-                client is not.
+            KnowledgeBaseError: The folder is not empty, or cannot be written; or there is no such
+                embedding model.
+            UsageError: The chunker is unknown.
+            MissingExtraError: What runs the embedding model is not installed.
         """
-        with closing(_home(path)) as home:
-            given = resolved(settings or Settings(), embeddings, home)
-            home.create(*settled(given, embeddings, home))
-            return cls(path, embeddings)
+        made = checked((settings or Settings()).resolved(embeddings), embeddings)
+        Store.create(_folder(path), made).close()
+        return cls(path, embeddings)
 
     @classmethod
-    def open(cls, path: str | Path | Address, *, embeddings: Embeddings | None = None) -> Self:
+    def open(cls, path: str | Path, *, embeddings: Embeddings | None = None) -> Self:
         """Open a knowledge base.
 
         Args:
-            path: The folder, or the address.
-            embeddings: The embeddings object that it was created with, or one of the same class; or
-                an object that runs the model which it names.
+            path: The folder.
+            embeddings: The object that it was created with, or one that runs the model it names.
 
         Raises:
-            KnowledgeBaseError: It is missing, foreign, damaged or of a newer format; or
-                `embeddings` are not those that it was created with.
+            KnowledgeBaseError: It is missing, damaged, or was made with another embedding model.
         """
         return cls(path, embeddings)
 
     @staticmethod
-    def exists(path: str | Path | Address) -> bool:
-        """Return whether there is a knowledge base, be it damaged."""
-        with closing(_home(path)) as home:
-            return home.exists()
+    def exists(path: str | Path) -> bool:
+        """Return whether a folder is a knowledge base."""
+        return (Path(path) / FILE).exists()
 
     @classmethod
     def open_or_create(
         cls,
-        path: str | Path | Address,
+        path: str | Path,
         *,
         settings: Settings | None = None,
         embeddings: Embeddings | None = None,
     ) -> Self:
         """Open a knowledge base, or create it where there is none.
 
-        One that was never written to takes the given settings and embeddings instead of its own.
+        An empty one takes the given settings and embeddings instead of its own.
 
         Raises:
             KnowledgeBaseError: As `open` and `create`; or `settings` differ from its own.
         """
-        with closing(_home(path)) as home:
-            if not home.exists():
-                return cls.create(path, settings=settings, embeddings=embeddings)
-            held = home.manifest
-            if not held.generation and (settings is not None or embeddings is not None):
-                given = resolved(settings or held.settings, embeddings, home)
-                same = given.embedding == held.settings.embedding
-                alike = with_prefixes_of(given, held.settings) if same else given
-                name = embedding_name(given, embeddings)
-                if (alike, name) != (held.settings, held.embedding_name):
-                    home.change_settings(*settled(given, embeddings, home))
-            if settings is not None:
-                own = home.manifest.settings
-                given = resolved(as_held(settings, embeddings, own), embeddings, home)
-                check_settings(home.place, own, given)
-            return cls(path, embeddings)
-
-    @property
-    def manifest(self) -> Manifest:
-        """The manifest of the current generation."""
-        return self._home.manifest
-
-    @property
-    def settings(self) -> Settings:
-        """The settings that it was created with."""
-        return self.manifest.settings
-
-    @property
-    def indexed_folder(self) -> str:
-        """The deepest folder that holds all indexed files, absolute; "" where that is not known."""
-        return self._home.indexed_folder
+        if not cls.exists(path):
+            return cls.create(path, settings=settings, embeddings=embeddings)
+        store = Store(Path(path))
+        own = store.settings
+        given = (settings or own).resolved(embeddings)
+        try:
+            with store.snapshot() as now:
+                empty = now.count() == 0
+            if empty and given != own:
+                with store.writing() as db:
+                    Writer(store.folder, db).set_settings(checked(given, embeddings))
+            elif settings is not None and (different := settings.conflict(own, embeddings)):
+                raise KnowledgeBaseError(f"{path} was made with other settings: {different}")
+        finally:
+            store.close()
+        return cls(path, embeddings)
 
     def __len__(self) -> int:
-        """Return the number of distinct passages."""
-        return self.manifest.passages
+        """Return the number of passages."""
+        with self._store.snapshot() as now:
+            return now.count()
 
     def __bool__(self) -> bool:
         """Return True: an empty knowledge base is still one."""
         return True
+
+    @property
+    def state(self) -> str:
+        """The name of the current state: each write that changes passages gives it a new one."""
+        with self._store.snapshot() as now:
+            return now.index
+
+    @property
+    def indexed_folder(self) -> str:
+        """The deepest folder that holds all indexed files; "" where there is none."""
+        with self._store.snapshot() as now:
+            folders = [str(Path(key).parent) for key in now.sources("file")]
+        return os.path.commonpath(folders) if folders else ""
+
+    def sources(self) -> list[Source]:
+        """Return what was indexed: files, pages and names of added documents."""
+        with self._store.snapshot() as now:
+            return list(now.sources().values())
+
+    def index_paths(
+        self, paths: str | Path | Iterable[str | Path], progress: Progress | None = None
+    ) -> IndexReport:
+        """Bring the index up to date with files and folders.
+
+        New and changed files are read, files that are gone from `paths` leave the index, moved ones
+        are recognised by their bytes and name. A file that cannot be read is a line in the report.
+
+        Args:
+            paths: Files, or folders that are taken recursively but for what is hidden (`.name`).
+            progress: Called with stage, done and total.
+
+        Raises:
+            UsageError: No path is given, or an empty one.
+            KnowledgeBaseError: A path does not exist, another writer is active, the disk cannot be
+                written, or the embedding model fails.
+        """
+        given = listed(paths)
+        if not given or any(not str(one).strip() for one in given):
+            raise UsageError("give at least one file or folder to index (. is this folder)")
+        own = self.path.resolve()
+        return self._ingest(lambda one: one.paths(map(Path, given), own), progress)
+
+    def index_pages(
+        self,
+        urls: str | Iterable[str],
+        progress: Progress | None = None,
+        *,
+        allow_private: bool = False,
+    ) -> IndexReport:
+        """Fetch web pages and index those that are new or changed; links are not followed.
+
+        Args:
+            urls: Addresses, or one alone.
+            progress: Called with stage, done and total.
+            allow_private: Whether redirects may lead to private addresses of other hosts.
+
+        Raises:
+            UsageError: One is no address.
+            KnowledgeBaseError: As `index_paths`.
+        """
+        pages = fetched(listed(urls), allow_private=allow_private)
+
+        def take(ingest: Ingest) -> None:
+            known = ingest.writer.now.sources("page")
+            for url, page in pages:
+                if isinstance(page, Notice):
+                    ingest.notices.append(page)
+                else:
+                    ingest.page(url, *page, known.get(url))
+
+        return self._ingest(take, progress)
+
+    def index_documents(
+        self, documents: Iterable[Document], source: str, progress: Progress | None = None
+    ) -> IndexReport:
+        """Bring one source up to date with documents, such as a LangChain loader gives.
+
+        They take the place of all that the source had; the same documents again change nothing.
+
+        Args:
+            documents: Documents with text; those without are left out.
+            source: How passages cite them.
+            progress: Called with stage, done and total.
+
+        Raises:
+            KnowledgeBaseError: As `index_paths`.
+        """
+        loaded = [loaded_of(doc) for doc in map(as_document, documents) if doc.page_content.strip()]
+        key = whole(source)
+        digest = hashlib.sha256(repr(loaded).encode()).hexdigest()
+
+        def take(ingest: Ingest) -> None:
+            before = ingest.writer.now.sources("added").get(key)
+            ingest.documents(Source(key, key, "added", digest), loaded, before)
+
+        return self._ingest(take, progress)
+
+    def _ingest(self, take: Callable[[Ingest], None], progress: Progress | None) -> IndexReport:
+        report = progress or _silent
+        with self._writing() as writer:
+            ingest = Ingest(writer, self.settings, self._tokens, report)
+            take(ingest)
+            embedded = self._commit(writer, report)
+        counts = {name: ingest.counts[name] for name in COUNTED}
+        return IndexReport(
+            **counts, notices=tuple(ingest.notices), passages=len(self), embedded=embedded
+        )
 
     def add(
         self,
@@ -178,234 +258,263 @@ class KnowledgeBase:
     ) -> list[str]:
         """Add documents; return the ids of their passages, in order.
 
-        A document with an id replaces one with that id in the same source; adding a document
+        A document with an id replaces the one with that id in the same source; adding a document
         again changes nothing.
 
         Args:
-            documents: Documents with text, or one alone; `metadata` may hold `title`, `source`,
-                `page`, `line` and `heading_path`. Your own `start`, `end`, `position`, `rank`,
-                `score`, `query`, `merged_rank` and `of_run`, which ragweave gives passages, become
-                `start_` and so on; those of a passage that a knowledge base cut are made anew.
+            documents: Documents, or one alone; `metadata` may hold `title` and `source`.
             source: How passages cite them, instead of their `metadata["source"]`.
             split: Cut them as the settings say; False takes each as one passage.
 
         Raises:
             UsageError: A document has no text.
-            KnowledgeBaseError: Another writer is active, the disk cannot be written, or the
-                embedding model is not available.
+            KnowledgeBaseError: As `index_paths`.
         """
-        given = listed(documents)
-        whole = replace(self.settings, chunker="fixed", unit="words", size=2**60)
-        settings = self.settings if split else whole
-        ids, _ = self._write(
-            lambda draft: take_documents(draft, given, source, settings, self._tokens)
-        )
-        return ids
+        names: list[str] = []
+        given = [as_document(doc) for doc in listed(documents)]
+        last = {(_key(doc, source), doc.id): at for at, doc in enumerate(given)}
+        with self._writing() as writer:
+            seen: set[tuple[str, str]] = set()
+            for at, doc in enumerate(given):
+                if not doc.page_content.strip():
+                    raise UsageError(f"a document has no text (id {doc.id!r})")
+                key, loaded = _key(doc, source), loaded_of(doc)
+                if split:
+                    found = list(passages_of(loaded, self.settings, self._tokens))
+                else:
+                    found = [passage_of(loaded, 0, len(loaded.text), "", 0, 1)]
+                names += [one.name for one in found]
+                if loaded.id is None:
+                    found = [one for one in found if (key, one.name) not in seen]
+                    found = [one for one in found if not writer.now.has_passage(key, one.name)]
+                    seen.update((key, one.name) for one in found)
+                    stored = False
+                else:
+                    stored = at < last[key, doc.id] or writer.now.has_document(key, found)
+                if found and not stored:
+                    instead = [loaded.id] if loaded.id else []
+                    writer.extend(Source(key, key, "added"), found, instead)
+            self._commit(writer)
+        return names
 
-    def delete(self, ids: str | Iterable[str]) -> int:
-        """Delete passages by their ids or those of their documents, whatever their sources.
+    def delete(self, ids: str | Iterable[str] = (), *, source: str | None = None) -> int:
+        """Delete passages by their ids or those of their documents, or all of a source.
 
         Args:
             ids: Ids, or one alone.
+            source: A file's path, a page's address, or the name documents were added under.
 
         Returns:
-            How many entries were deleted; unknown ids count as none.
+            How many passages were deleted.
 
         Raises:
             KnowledgeBaseError: Another writer is active, or the disk cannot be written.
         """
-        named = listed(ids)
-        dropped, _ = self._write(lambda draft: draft.remove_documents(named))
-        return dropped
-
-    def delete_source(self, source: str) -> bool:
-        """Delete a source (a file's path, or the name documents were added under).
-
-        Returns:
-            Whether there was such a source.
-        """
-        dropped, _ = self._write(lambda draft: draft.remove_named(source))
-        return dropped > 0
-
-    def index_paths(
-        self,
-        paths: str | Path | Iterable[str | Path],
-        progress: Progress | None = None,
-        *,
-        prune: bool = False,
-    ) -> IndexReport:
-        """Bring the index up to date with files and folders.
-
-        New and changed files are read, files that no longer exist under `paths` leave the index,
-        the rest stays. Files that cannot be read are named in the report; the rest is indexed. What
-        is indexed of a file that is there, but for now cannot be read (no access, damaged, its
-        extra not installed), stays.
-
-        Indexed files elsewhere that are gone stay too, as a disk may be unmounted; the report
-        names them. But a new file takes the place of one that is gone with the same cited name and
-        content: its folder was moved. Behind an address, files that are not on this machine may be
-        another's: they are not looked for unless `prune` asks.
-
-        Args:
-            paths: Files, or folders that are taken recursively, but for what is hidden (`.name`);
-                or one path alone.
-            progress: Called with stage, done and total.
-            prune: Remove what is indexed of all files that are gone, wherever they were; `paths`
-                may then be empty.
-
-        Raises:
-            UsageError: No path is given, or an empty one.
-            KnowledgeBaseError: A path does not exist, another writer is active, the disk cannot
-                be written, or the embedding model is not available.
-        """
-        given = listed(paths)
-        if not given and not prune:
-            raise UsageError("give at least one file or folder to index")
-        if any(not str(path).strip() for path in given):
-            raise UsageError("a path to index is empty: give a file or folder (. is this folder)")
-        intake = self._intake(progress)
-        _, written = self._write(
-            lambda draft: intake.take_paths(draft, [Path(path) for path in given], prune=prune),
-            progress,
-        )
-        return _report(intake, written)
-
-    def index_pages(
-        self,
-        urls: str | Iterable[str],
-        *,
-        allow_private: bool = False,
-        progress: Progress | None = None,
-    ) -> IndexReport:
-        """Fetch web pages and index those that are new or changed; their links are not followed.
-
-        Args:
-            urls: Addresses, or one alone; `delete_source` removes one.
-            allow_private: Whether redirects may lead to private addresses of other hosts.
-            progress: Called with stage, done and total.
-
-        Raises:
-            UsageError: One is no address.
-            KnowledgeBaseError: As `index_paths`.
-        """
-        intake = self._intake(progress)
-        pages = intake.fetch_pages(listed(urls), private=allow_private)
-        _, written = self._write(lambda draft: intake.take_pages(draft, pages), progress)
-        return _report(intake, written)
+        with self._writing() as writer:
+            before = writer.now.count()
+            writer.remove_passages(listed(ids))
+            if source is not None:
+                writer.remove_named(source)
+            self._commit(writer)
+            return before - writer.now.count()
 
     @contextmanager
-    def encoding_on_ray(self, address: str) -> Iterator[None]:
-        """Have passages encoded by the nodes of a Ray cluster in this context.
+    def _writing(self) -> Iterator[Writer]:
+        with self._store.writing() as db:
+            yield Writer(self.path, db)
 
-        Each node loads the embedding model by its name; vectors and indexes are written here.
-
-        Args:
-            address: `local`, `auto`, `HOST:PORT` or `ray://HOST:PORT`.
-
-        Raises:
-            UsageError: The address is none; or the knowledge base has no embeddings, or those of
-                an object, which nodes cannot load by name.
-            MissingExtraError: Ray is not installed.
-        """
-        here, name = self._embeddings, self.settings.embedding
-        if here is None or name is None:
-            raise UsageError(
-                f"{self.path}: --ray encodes passages with an embedding model named in the "
-                "settings, which this knowledge base has not: leave out --ray"
-            )
-        prefix = self.settings.passage_prefix or ""
-        with ClusterEmbeddings(name, here, address, prefix) as self._embeddings:
+    def _commit(
+        self, writer: Writer, progress: Progress | None = None, *, anew: bool = False
+    ) -> int:
+        """Embed what is new, then make the write the current state; return how many were embedded."""
+        embedded = 0
+        if self.settings.embedding is not None:
+            embed = None if self._embeddings is None else self._search.embed
             try:
-                yield
-            finally:
-                self._embeddings = here
+                embedded = writer.embed(embed, progress or _silent)
+            except LookupError:
+                raise self._needs_object() from None
+        writer.commit(partial(self._search.build, anew=anew))
+        if writer.changed and self._search.by_chroma(writer.now):
+            self._search.chroma.sync(writer.now.vectors(), drop=True)
+        return embedded
 
     def as_retriever(
         self,
         k: int = 5,
-        mode: RetrieverName | RetrieverKind = "auto",
-        reranker: str | PairScorer | None = None,
+        mode: RetrieverName = "auto",
+        *,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangChain's word for it
+        rerank: Reranker | None = None,
     ) -> PassageRetriever:
-        """Return a retriever over the generation that is current at each query.
+        """Return a retriever over the state that is current at each query.
 
         Args:
             k: Passages a query; a call may ask for another number.
-            mode: One of `RETRIEVERS`: `bm25`, `dense`, `hybrid` (both, fused), `auto` (hybrid
-                where the knowledge base has embeddings, else BM25), or a package's own, which type
-                checkers take as `RETRIEVERS["name"]`.
-            reranker: Hub name or local path of a cross-encoder, `bi-encoder:NAME`,
-                `rerankers:TYPE:MODEL`, or an object with `predict`.
+            mode: `bm25`, `dense`, `hybrid` (both, fused), or `auto` (hybrid where there are
+                embeddings, else bm25).
+            filter: Values that the passages' metadata must have: `{"source": "a.md"}`; of a list
+                any one.
+            rerank: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, an object with
+                `predict`, or a LangChain document compressor.
 
         Raises:
-            UsageError: `k` is below 1, the mode is unknown, or the reranker is invalid.
-            KnowledgeBaseError: The mode needs embeddings, and the knowledge base has none.
-            MissingExtraError: The mode needs Chroma, and it is not installed.
+            UsageError: `k` is below 1, or mode or reranker is unknown.
+            KnowledgeBaseError: The mode needs embeddings, and there are none.
         """
-        return retriever_of(mode, self, k, reranker)
+        wanted = check_k(k)
+        chosen = _checked_filter(filter)
+        words = partial(self._search.search, mode="bm25", chosen=chosen)
+        lexical = Bm25Retriever(search=words, k=wanted, load=self._search.warm_up)
+        found: PassageRetriever = lexical
+        if (checked_mode := self._mode(mode)) != "bm25":
+            search = partial(self._search.search, mode=checked_mode, chosen=chosen)
+            found = SearchRetriever(search=search, k=wanted, words=lexical, load=self._warm_up)
+        return found if rerank is None else RerankRetriever.over(found, rerank, k=wanted)
+
+    def _mode(self, name: str) -> Mode:
+        if name == "bm25" or (name == "auto" and self.settings.embedding is None):
+            return "bm25"
+        if name not in ("auto", "dense", "hybrid"):
+            raise UsageError(f"unknown mode {name!r}; choose one of: auto, bm25, dense, hybrid")
+        if self.settings.embedding is None:
+            raise KnowledgeBaseError(
+                f"{self.path} has no embeddings: use mode 'bm25', or make another one with an "
+                "embedding model"
+            )
+        if self._embeddings is None:
+            raise self._needs_object()
+        return "dense" if name == "dense" else "hybrid"
+
+    def _needs_object(self) -> KnowledgeBaseError:
+        name = str(self.settings.embedding).removeprefix(OBJECT)
+        return KnowledgeBaseError(
+            f"{self.path} was created with an embeddings object ({name}): pass one to open()"
+        )
+
+    def _warm_up(self) -> None:
+        self._search.warm_up()
+        load = getattr(self._embeddings, "warm_up", None)  # an object that was given has none
+        if callable(load):
+            load()
+
+    def check(self) -> list[str]:
+        """Return what is wrong, one line each; files that are gone are no fault of the index.
+
+        `rebuild` repairs all but damage to SQLite's own file.
+        """
+        with self._store.snapshot() as now:
+            found = [f"SQLite: {row[0]}" for row in now.db.execute("PRAGMA integrity_check(10)")]
+            found = [] if found == ["SQLite: ok"] else found
+            count = now.count()
+            try:
+                index = self._search.open(now.index)
+                if not len(index.rows) == len(index.bm25.lengths) == count:
+                    found.append(f"the index has {len(index.rows)} of {count} passages")
+            except OSError as error:
+                found.append(f"the index cannot be opened ({error})")
+            if self.settings.embedding is not None and (lost := now.without_vector()):
+                found.append(f"{lost} passages have no vector")
+        return found
+
+    def missing_files(self) -> list[str]:
+        """Return the indexed files that no longer exist; `delete(source=…)` removes one."""
+        with self._store.snapshot() as now:
+            return [key for key in now.sources("file") if not Path(key).exists()]
+
+    def rebuild(self) -> None:
+        """Make the index anew from the passages, and embed what has no vector."""
+        with self._writing() as writer:
+            writer.changed = True
+            self._commit(writer, anew=True)
 
     def close(self) -> None:
-        """Close files or connections; a later query opens them again."""
-        self._home.close()
+        """Close files; a later query opens them again."""
+        self._store.close()
+        self._search.close()
 
     def __enter__(self) -> Self:
         """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close files."""
         self.close()
 
-    def _intake(self, progress: Progress | None) -> Intake:
-        report = progress or (lambda _stage, _done, _total: None)
-        alone = not isinstance(self.path, Address)
-        return Intake(self._home.own_folder, self.settings, self._tokens, report, alone=alone)
 
-    def _write(
-        self, change: Callable[[Draft], Result], progress: Progress | None = None
-    ) -> tuple[Result, Written]:
-        return self._home.write(change, self._embeddings, progress, self._collection)
-
-    def search_by(self, mode: str, k: int) -> PassageRetriever:
-        """Return a retriever of one of ragweave's own modes; `as_retriever` accepts any.
-
-        Raises:
-            KnowledgeBaseError: The mode needs embeddings, and the knowledge base has none.
-        """
-        name = self.manifest.embedding_name
-        bm25 = Bm25Retriever(search=self._home.by_words(), k=k)
-        if mode == "bm25" or (mode == "auto" and name is None):
-            return bm25
-        if name is None:
-            raise KnowledgeBaseError(
-                f"{self.path} has no embeddings: use mode 'bm25', or rebuild it with an "
-                "embedding model"
-            )
-        if self._embeddings is None:
-            raise KnowledgeBaseError(
-                f"{self.path} was created with an embeddings object ({name}): pass one to open()"
-            )
-        search = self._home.by_vectors(self._embeddings)
-        local = self.settings.embedding is not None  # an object that was given may call a server
-        load = partial(self._embeddings.embed_query, "warm up") if local else None
-        dense = DenseRetriever(search=search, load=load, k=k)
-        if mode == "dense":
-            return dense
-        both = self._home.by_both(self._embeddings)
-        return HybridRetriever(retrievers=[bm25, dense], search=both, k=k)
+def _folder(path: str | Path) -> Path:
+    if not str(path).strip():
+        raise UsageError("a knowledge base needs a folder or an address")
+    return Path(path)
 
 
-def _report(intake: Intake, written: Written) -> IndexReport:
-    counts = {name: intake.counts[name] for name in ("added", "changed", "removed", "unchanged")}
-    return IndexReport(
-        **counts,
-        skipped=tuple(intake.skips),
-        passages=written.manifest.passages,
-        embedded=written.embedded,
-        generation=written.manifest.generation,
-        gone=tuple(intake.gone),
-    )
+def _silent(_stage: str, _done: int, _total: int) -> None:
+    """Report no progress."""
 
 
-def _home(path: str | Path | Address) -> Home:
-    place = place_of(path)
-    return Served(place) if isinstance(place, Address) else Folder(place)
+def checked(settings: Settings, embeddings: Embeddings | None) -> Settings:
+    """Return settings whose chunker and embedding model exist.
+
+    Raises:
+        UsageError: There is no such chunker.
+        KnowledgeBaseError: There is no such embedding model.
+    """
+    chunker_of(settings)
+    if settings.embedding is not None and embeddings is None:
+        named_embeddings(settings.embedding).warm_up()
+    return settings
+
+
+def embeddings_of(
+    path: str | Path, name: str | None, given: Embeddings | None
+) -> Embeddings | None:
+    """Return the embeddings to use: the caller's object, the named model, or None."""
+    if given is None:
+        return None if name is None or name.startswith(OBJECT) else named_embeddings(name)
+    if name is None:
+        raise KnowledgeBaseError(f"{path} was created without embeddings; create a new one")
+    if not is_model(name, given):
+        raise KnowledgeBaseError(
+            f"{path} was made with {name.removeprefix(OBJECT)}, whose vectors cannot be compared "
+            f"with those of {name_of(given).removeprefix(OBJECT)}"
+        )
+    return given
+
+
+def _checked_filter(wanted: Mapping[str, Any] | None) -> dict[str, Any]:
+    chosen = dict(wanted or {})
+    try:
+        json.dumps(chosen, default=list)
+    except TypeError as error:
+        raise UsageError(f"a filter takes texts, numbers and lists of them: {error}") from None
+    return chosen
+
+
+def _key(document: Document, source: str | None) -> str:
+    """Return the source under which a document is added."""
+    return whole(source or str(document.metadata.get("source") or "") or "added")
+
+
+def loaded_of(document: Document) -> Loaded:
+    """Return a document as a loader gives it; its own page, line and headings stay."""
+    meta = {k: v for k, v in document.metadata.items() if k not in ("title", "source")}
+    place = {k: meta.pop(k) for k in ("page", "line", "heading_path") if k in meta}
+    title = str(document.metadata.get("title") or "")
+    return Loaded(document.page_content, title, document.id, own_fields(meta) | place)
+
+
+def fetched(
+    urls: Iterable[str], *, allow_private: bool
+) -> list[tuple[str, tuple[bytes, str] | Notice]]:
+    """Return the bytes and suffixes of web pages by address, or why one cannot be had.
+
+    Raises:
+        UsageError: One is no address.
+    """
+    found: list[tuple[str, tuple[bytes, str] | Notice]] = []
+    for url in dict.fromkeys(map(clean_url, urls)):
+        try:
+            found.append((url, fetch(url, allow_private=allow_private)))
+        except UnreadableError as error:
+            found.append((url, Notice(url, str(error))))
+    return found

@@ -1,13 +1,14 @@
 """Chunkers: how a text becomes passages, by name.
 
 A chunker gives spans of the text, so that every passage is verbatim and knows its offsets. It is
-declared by one value, whether ours or a package's:
+declared by one value, ours or a package's, which names it as an entry point of the group
+`ragweave.chunkers`:
 
     CHUNKER = ChunkerKind(name="lines", summary="A passage a line.",
                           make=lambda settings, tokens: cut_at_lines)
 
-A package names it as an entry point of the group `ragweave.chunkers`; `ragweave index --chunker
-lines` and `Settings(chunker="lines")` then select it.
+Long tables are cut between rows before any chunker sees them, and each passage of one repeats the
+table's header.
 """
 
 from __future__ import annotations
@@ -16,168 +17,136 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
-from itertools import pairwise, zip_longest
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.registry import Registry
-from ragweave.tools.knowledge.manifest import Settings
-from ragweave.tools.knowledge.markup import Heading
-from ragweave.tools.knowledge.recursive import FINER, recursive_spans
-from ragweave.tools.retrieval.embedding import named_embeddings
+from ragweave.tools.knowledge.passages import Loaded, Table
+from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.text.letters import WORD, apart
 from ragweave.tools.text.sentences import split_sentences
 
 Span = tuple[int, int]
 """Start and end in characters: `text[start:end]`."""
-
 Tokens = Callable[[str], list[Span]]
 """The offsets of a text's tokens."""
-
-Chunker = Callable[[str, Sequence[Heading]], list[Span]]
-"""Takes a text and its headings, in order; returns the spans of its passages."""
-
-_CODES = {
-    "arabic": "ar",
-    "armenian": "hy",
-    "basque": "eu",
-    "catalan": "ca",
-    "czech": "cs",
-    "danish": "da",
-    "dutch": "nl",
-    "dutch_porter": "nl",
-    "english": "en",
-    "esperanto": "eo",
-    "estonian": "et",
-    "finnish": "fi",
-    "french": "fr",
-    "german": "de",
-    "greek": "el",
-    "hindi": "hi",
-    "hungarian": "hu",
-    "indonesian": "id",
-    "irish": "ga",
-    "italian": "it",
-    "lithuanian": "lt",
-    "nepali": "ne",
-    "norwegian": "no",
-    "persian": "fa",
-    "polish": "pl",
-    "porter": "en",
-    "portuguese": "pt",
-    "romanian": "ro",
-    "russian": "ru",
-    "serbian": "sr",
-    "sesotho": "st",
-    "spanish": "es",
-    "swedish": "sv",
-    "tamil": "ta",
-    "turkish": "tr",
-    "yiddish": "yi",
-}
+Chunker = Callable[[Loaded], list[Span]]
+"""Takes a text with its headings; returns the spans of its passages, in order."""
 
 _WORD = re.compile(r"\S+")
 _TOKEN = re.compile(rf"{WORD}|[^\w\s]")
+_LINE = re.compile(r"[^\n]*\S[^\n]*")
+_LONGEST_WORD = 200
+"""Characters of one word; of a longer run each 200 count as one."""
+_BREAKS = 95
+"""Percentile of the distances between neighbouring sentences above which a passage ends."""
+_SEPARATORS = ["\n\n", "\n", r"(?<=[。！？])(?![。！？」』”’）])", " ", ""]
+"""Paragraphs, lines, sentences of scripts without spaces between words, words, characters."""
+_CODES = dict(
+    re.findall(
+        r"(\w+):(\w+)",
+        "arabic:ar armenian:hy basque:eu catalan:ca czech:cs danish:da dutch:nl dutch_porter:nl "
+        "esperanto:eo estonian:et finnish:fi french:fr german:de greek:el hindi:hi hungarian:hu "
+        "indonesian:id irish:ga italian:it lithuanian:lt nepali:ne norwegian:no persian:fa polish:pl "
+        "portuguese:pt romanian:ro russian:ru serbian:sr sesotho:st spanish:es swedish:sv tamil:ta "
+        "turkish:tr yiddish:yi",
+    )
+)
 
 
-def simple_tokens(text: str) -> list[Span]:
-    """Return runs of word characters and single other characters: tokens without a model.
+class Chunk(NamedTuple):
+    """The span of a passage, and what is repeated before it: the header of its table."""
 
-    Letters of a script that puts no space between words are tokens one by one.
-    """
-    return _each(_TOKEN, text)
+    start: int
+    end: int
+    lead: str = ""
 
 
 def _each(pattern: re.Pattern[str], text: str) -> list[Span]:
-    """Return the spans that a pattern finds, those of words without spaces between them apart."""
-    found = (match.span() for match in pattern.finditer(text))
-    return list(found) if text.isascii() else [span for one in found for span in apart(text, *one)]
+    """Return the spans a pattern finds; letters of scripts without spaces are spans one by one."""
+    found = [match.span() for match in pattern.finditer(text)]
+    if not text.isascii():
+        found = [span for one in found for span in apart(text, *one)]
+    return [
+        (at, min(at + _LONGEST_WORD, end))
+        for start, end in found
+        for at in range(start, end, _LONGEST_WORD)
+    ]
 
 
-def windows(spans: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span]:
-    """Join `size` spans at a time; neighbours share `overlap` spans, and every span is covered."""
-    for first in range(0, max(len(spans) - overlap, min(len(spans), 1)), size - overlap):
-        part = spans[first : first + size]
-        yield part[0][0], part[-1][1]
+def simple_tokens(text: str) -> list[Span]:
+    """Return runs of word characters and single other characters: tokens without a model."""
+    return _each(_TOKEN, text)
 
 
 def _sentences(text: str, settings: Settings) -> list[Span]:
     code = _CODES.get(settings.language, "en")
-    return [(sentence.start, sentence.end) for sentence in split_sentences(text, code)]
+    return [(one.start, one.end) for one in split_sentences(text, code)]
 
 
 def units(text: str, settings: Settings, tokens: Tokens) -> list[Span]:
-    """Return the spans of what `settings.unit` counts in a text.
-
-    A word is what stands between blanks, or one letter of a script without blanks between words.
-    """
+    """Return the spans of what `settings.unit` counts: words, sentences or tokens."""
     if settings.unit == "words":
         return _each(_WORD, text)
     return _sentences(text, settings) if settings.unit == "sentences" else tokens(text)
 
 
-def pack(
-    pieces: Sequence[Span], counted: Sequence[Span], size: int, overlap: int = 0
-) -> Iterator[Span]:
-    """Join whole pieces, as many as fit into `size`; neighbours share pieces of up to `overlap`.
+def windows(spans: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span]:
+    """Join `size` spans at a time; neighbours share `overlap` spans, and every span is covered."""
+    for first in range(0, max(len(spans) - overlap, min(len(spans), 1)), size - overlap):
+        window = spans[first : first + size]
+        yield window[0][0], window[-1][1]
 
-    A piece that is longer than `size` is cut into windows of its own. A unit that begins in one
-    piece and ends in another counts in both.
+
+def pack(
+    pieces: Sequence[Span], counted: Sequence[Span], size: int, overlap: int
+) -> Iterator[Span]:
+    """Join whole pieces, as many as fit into `size`; a longer piece is cut into windows.
 
     Args:
-        pieces: Spans in order, without overlap.
-        counted: Spans of the units that `size` and `overlap` count, in order, without overlap.
+        pieces: Spans of sentences or lines, in order, without overlap.
+        counted: Spans of the units that `size` and `overlap` count.
         size: Most units in a passage.
-        overlap: Most units that a passage repeats of the one before it; below `size`.
+        overlap: Most units, in whole pieces, that a passage repeats of the one before it.
     """
-    starts, ends = [start for start, _ in counted], [end for _, end in counted]
+    starts, ends = [one[0] for one in counted], [one[1] for one in counted]
     edges = [(bisect_right(ends, start), bisect_left(starts, end)) for start, end in pieces]
     first = 0
     for at, (begin, end) in enumerate(edges):
         if end - edges[first][0] > size and first < at:
             yield pieces[first][0], pieces[at - 1][1]
-            first = _shared(edges, first, at, size, overlap)
+            back = at
+            while back - 1 > first and edges[at - 1][1] - edges[back - 1][0] <= overlap:
+                back -= 1
+            first = back if end - edges[back][0] <= size else at
         if end - begin > size:
-            within = [_within(one, pieces[at]) for one in counted[begin:end]]
+            low, high = pieces[at]
+            within = [(max(a, low), min(b, high)) for a, b in counted[begin:end]]
             yield from windows(within, size, overlap)
             first = at + 1
     if first < len(pieces):
         yield pieces[first][0], pieces[-1][1]
 
 
-def _within(span: Span, piece: Span) -> Span:
-    return max(span[0], piece[0]), min(span[1], piece[1])
-
-
-def _shared(edges: Sequence[Span], first: int, at: int, size: int, overlap: int) -> int:
-    """Return the piece at which the passage that goes on with piece `at` begins."""
-    end, last = edges[at][1], edges[at - 1][1]
-    begin = at
-    while begin - 1 > first and last - edges[begin - 1][0] <= overlap:
-        if end - edges[begin - 1][0] > size:
-            break
-        begin -= 1
-    return begin
-
-
-def pack_pieces(
-    text: str, pieces: Sequence[Span], settings: Settings, tokens: Tokens, overlap: int
-) -> list[Span]:
-    """Return passages of whole pieces of a text, as `pack`."""
-    return list(pack(pieces, units(text, settings, tokens), settings.size, overlap))
-
-
 def _fixed(settings: Settings, tokens: Tokens) -> Chunker:
-    def cut(text: str, _headings: Sequence[Heading]) -> list[Span]:
-        return list(windows(units(text, settings, tokens), settings.size, settings.overlap))
+    def cut(loaded: Loaded) -> list[Span]:
+        counted = units(loaded.text, settings, tokens)
+        return list(windows(counted, settings.size, settings.overlap))
 
     return cut
 
 
+def _token(settings: Settings, tokens: Tokens) -> Chunker:
+    return _fixed(replace(settings, unit="tokens"), tokens)
+
+
 def _whole_sentences(settings: Settings, tokens: Tokens) -> Chunker:
-    def cut(text: str, _headings: Sequence[Heading]) -> list[Span]:
-        pieces = _sentences(text, settings)
-        return pack_pieces(text, pieces, settings, tokens, settings.overlap)
+    def cut(loaded: Loaded) -> list[Span]:
+        pieces = _sentences(loaded.text, settings)
+        counted = units(loaded.text, settings, tokens)
+        return list(pack(pieces, counted, settings.size, settings.overlap))
 
     return cut
 
@@ -185,32 +154,17 @@ def _whole_sentences(settings: Settings, tokens: Tokens) -> Chunker:
 def _sections(settings: Settings, tokens: Tokens) -> Chunker:
     within = _whole_sentences(settings, tokens)
 
-    def cut(text: str, headings: Sequence[Heading]) -> list[Span]:
-        first = headings[0].start if headings else len(text)
-        sections = [(0, first), *_with_text(text, headings)]
-        return [
-            (start + a, start + b)
-            for start, end in sections
-            for a, b in within(text[start:end], ())
-        ]
+    def cut(loaded: Loaded) -> list[Span]:
+        spans = []
+        starts = [(0, 99), *((one.start, one.level) for one in loaded.headings)]
+        for (start, level), (end, below) in pairwise([*starts, (len(loaded.text), 0)]):
+            _, _, body = loaded.text[start:end].partition("\n")
+            # A heading without text is in the path of those under it.
+            if below <= level or body.strip("\n=- "):
+                spans += [(start + a, start + b) for a, b in within(Loaded(loaded.text[start:end]))]
+        return spans
 
     return cut
-
-
-def _with_text(text: str, headings: Sequence[Heading]) -> Iterator[Span]:
-    """Yield the spans of the sections; a heading alone is in the path of those under it."""
-    for one, after in zip_longest(headings, headings[1:]):
-        end = after.start if after else len(text)
-        if text[one.end : end].strip() or after is None or after.level <= one.level:
-            yield one.start, end
-
-
-def _tokens(settings: Settings, tokens: Tokens) -> Chunker:
-    return _fixed(replace(settings, unit="tokens"), tokens)
-
-
-_BREAKS = 95
-"""Percentile of the distances between neighbouring sentences above which a passage ends."""
 
 
 def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
@@ -219,55 +173,72 @@ def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
     Source: Hearst 1997, "TextTiling", with embeddings for words; the percentile is that of Kamradt
     2023, "5 Levels of Text Splitting", level 4, and of LangChain's `SemanticChunker`.
     """
-    if settings.embedding is None:
+    from ragweave.tools.retrieval.embedding import named_embeddings
+
+    if not settings.embedding or settings.embedding.startswith("object:"):
         raise UsageError(
             "the chunker 'semantic' needs a named embedding model (--embedding minilm)"
         )
     embeddings = named_embeddings(settings.embedding)
 
-    def cut(text: str, _headings: Sequence[Heading]) -> list[Span]:
+    def cut(loaded: Loaded) -> list[Span]:
         import numpy as np
 
-        sentences = _sentences(text, settings)
-        if len(sentences) < 3:
-            return pack_pieces(text, sentences, settings, tokens, settings.overlap)
-        # Before the first boundary stands one sentence, as behind the last.
-        pairs = pairwise([sentences[0], *sentences, sentences[-1]])
-        read = [text[one[0] : two[1]] for one, two in pairs]
-        rows = np.array(embeddings.embed_documents(read))
-        distances = 1 - (rows[:-2] * rows[2:]).sum(axis=1)
-        ends = np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1
-        edges = [0, *ends.tolist(), len(sentences)]
+        sentences = _sentences(loaded.text, settings)
+        edges = [0, len(sentences)]
+        if len(sentences) > 2:
+            # Before the first boundary stands one sentence, as behind the last.
+            pairs = pairwise([sentences[0], *sentences, sentences[-1]])
+            rows = np.array(
+                embeddings.embed_documents([loaded.text[a[0] : b[1]] for a, b in pairs])
+            )
+            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+            distances = 1 - (rows[:-2] * rows[2:]).sum(axis=1)
+            breaks = np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1
+            edges[1:1] = breaks.tolist()
+        counted = units(loaded.text, settings, tokens)
         return [
             span
             for first, end in pairwise(edges)
-            for span in pack_pieces(text, sentences[first:end], settings, tokens, settings.overlap)
+            for span in pack(sentences[first:end], counted, settings.size, settings.overlap)
         ]
 
     return cut
 
 
 def _recursive(settings: Settings, tokens: Tokens) -> Chunker:
-    return _at_separators(settings, tokens, FINER)
+    return _by_langchain(settings, tokens, [])
 
 
 def _markdown(settings: Settings, tokens: Tokens) -> Chunker:
-    if find_spec("langchain_text_splitters") is None:
-        raise MissingExtraError(f"The chunker {settings.chunker!r}", "documents")
-    from langchain_text_splitters import Language
-    from langchain_text_splitters import RecursiveCharacterTextSplitter as Splitter
-
-    separators = Splitter.get_separators_for_language(Language.MARKDOWN)
-    finer = FINER[FINER.index(r"\n") + 1 :]
-    return _at_separators(settings, tokens, [*separators[: separators.index(" ")], *finer])
+    return _by_langchain(settings, tokens, [r"\n#{1,6} ", r"```\n", r"\n(?:\*\*\*+|---+|___+)\n"])
 
 
-def _at_separators(settings: Settings, tokens: Tokens, separators: Sequence[str]) -> Chunker:
-    def cut(text: str, _headings: Sequence[Heading]) -> list[Span]:
-        def length(part: str) -> int:
-            return len(units(part, settings, tokens))
+def _by_langchain(settings: Settings, tokens: Tokens, coarse: list[str]) -> Chunker:
+    try:
+        from langchain_text_splitters import RecursiveCharacterTextSplitter
+    except ImportError:
+        feature = f"The chunker {settings.chunker!r}"
+        raise MissingExtraError(feature, "documents") from None
+    splitter: Any = RecursiveCharacterTextSplitter(
+        [*coarse, *_SEPARATORS],
+        is_separator_regex=True,
+        chunk_size=settings.size,
+        chunk_overlap=settings.overlap,
+        length_function=lambda text: len(units(text, settings, tokens)),
+    )
 
-        return recursive_spans(text, separators, length, settings.size, settings.overlap)
+    def cut(loaded: Loaded) -> list[Span]:
+        found: list[Span] = []
+        at = 0
+        for text in splitter.split_text(loaded.text):
+            # LangChain's own offsets mix characters with the unit of `overlap`.
+            start = loaded.text.index(text, at)
+            end = start + len(text)
+            found.append((start, end))
+            shared = units(text, settings, tokens)[-settings.overlap :] if settings.overlap else []
+            at = max(start + 1, start + shared[0][0]) if shared else end
+        return found
 
     return cut
 
@@ -280,73 +251,84 @@ class ChunkerKind:
     summary: str
     """One line about where it cuts."""
     make: Callable[[Settings, Tokens], Chunker]
-    """Makes the chunker of a knowledge base; `size`, `overlap` and `unit` are in its settings."""
+    """Makes a chunker; `size`, `overlap` and `unit` are in the settings."""
 
 
 _OURS = (
-    ChunkerKind(
-        name="fixed",
-        summary="so many words (sentences, tokens) a passage, as the papers cut Wikipedia",
-        make=_fixed,
-    ),
-    ChunkerKind(
-        name="sentences",
-        summary="whole sentences, as many as fit",
-        make=_whole_sentences,
-    ),
-    ChunkerKind(
-        name="headings",
-        summary="the sections under each heading, long ones at whole sentences",
-        make=_sections,
-    ),
-    ChunkerKind(
-        name="recursive",
-        summary="paragraphs, lines, then words: LangChain's RecursiveCharacterTextSplitter",
-        make=_recursive,
-    ),
-    ChunkerKind(
-        name="markdown",
-        summary="the same at Markdown's headings, code blocks and rules first",
-        make=_markdown,
-    ),
-    ChunkerKind(
-        name="token",
-        summary="so many tokens of the embedding model a passage",
-        make=_tokens,
-    ),
-    ChunkerKind(
-        name="semantic",
-        summary="where the embedding of neighbouring sentences changes most",
-        make=_semantic,
-    ),
+    ("fixed", "so many words (sentences, tokens) a passage, as the papers cut Wikipedia", _fixed),
+    ("sentences", "whole sentences, as many as fit", _whole_sentences),
+    ("headings", "the sections under each heading, long ones at whole sentences", _sections),
+    ("recursive", "paragraphs, lines, then words, by LangChain", _recursive),
+    ("markdown", "the same at Markdown's headings, code blocks and rules first", _markdown),
+    ("token", "so many tokens of the embedding model a passage", _token),
+    ("semantic", "where the embedding of neighbouring sentences changes most", _semantic),
 )
 
 CHUNKERS: Registry[ChunkerKind] = Registry(
-    "ragweave.chunkers", ChunkerKind, "chunker", lambda: _OURS
+    "ragweave.chunkers",
+    ChunkerKind,
+    "chunker",
+    lambda: [ChunkerKind(name=name, summary=what, make=make) for name, what, make in _OURS],
 )
 """Every chunker by name: ours, then those of other packages (entry points `ragweave.chunkers`)."""
 
 
+@lru_cache(maxsize=8)
 def chunker_of(settings: Settings, tokens: Tokens = simple_tokens) -> Chunker:
     """Return the chunker that the settings name.
 
-    Args:
-        settings: `chunker`, `unit`, `size`, `overlap` and `language`.
-        tokens: Offsets of the tokens where the unit is tokens.
-
     Raises:
-        UsageError: There is no such chunker.
+        UsageError: There is no such chunker, or it needs an embedding model.
         MissingExtraError: It needs a package that is not installed.
     """
     return CHUNKERS.named(settings.chunker).make(settings, tokens)
 
 
-def split(text: str, settings: Settings, tokens: Tokens = simple_tokens) -> list[Span]:
-    """Return the spans of the passages into which `settings` cut `text`, which has no headings.
+def chunks(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -> list[Chunk]:
+    """Return the passages of a text, in order.
 
     Args:
-        text: Any text; white space alone gives no passage.
+        loaded: The text; white space alone gives no passage.
         settings: `chunker`, `unit`, `size`, `overlap` and `language`.
         tokens: Offsets of the tokens where the unit is tokens.
+
+    Raises:
+        UsageError: As `chunker_of`.
+        MissingExtraError: As `chunker_of`.
     """
-    return chunker_of(settings, tokens)(text, ())
+    chunker = chunker_of(settings, tokens)
+    found: list[Chunk] = []
+    done = 0
+    for table in loaded.tables:
+        if table.start < done:
+            continue
+        rows = loaded.text[table.start : table.end]
+        if len(units(rows, settings, tokens)) > settings.size:
+            found += _prose(loaded, done, table.start, chunker)
+            found += _rows(loaded.text, table, settings, tokens)
+            done = table.end
+        elif len(rows) == len(loaded.text):  # a row of a table is a passage
+            return [Chunk(0, len(rows))]
+    return [*found, *_prose(loaded, done, len(loaded.text), chunker)]
+
+
+def _prose(loaded: Loaded, start: int, end: int, chunker: Chunker) -> Iterator[Chunk]:
+    """Yield the passages between two offsets, without the white space around them."""
+    heads = (
+        one._replace(start=one.start - start) for one in loaded.headings if start <= one.start < end
+    )
+    between = Loaded(loaded.text[start:end], loaded.title, headings=tuple(heads))
+    for a, b in chunker(between):
+        text = between.text[a:b]
+        if text.strip():
+            first = start + a + len(text) - len(text.lstrip())
+            yield Chunk(first, first + len(text.strip()))
+
+
+def _rows(text: str, table: Table, settings: Settings, tokens: Tokens) -> Iterator[Chunk]:
+    """Yield passages of whole rows; the header counts, up to half of a passage."""
+    lead, body = text[table.start : table.body], text[table.body : table.end]
+    room = settings.size - min(len(units(lead, settings, tokens)), settings.size // 2)
+    lines = [one.span() for one in _LINE.finditer(body)]
+    for a, b in pack(lines, units(body, settings, tokens), max(room, 1), 0):
+        yield Chunk(table.body + a, table.body + b, lead)

@@ -1,149 +1,184 @@
-"""Retrievers by name: over a knowledge base, or a package's own.
+"""Retrievers by name: a mode of a knowledge base, or any LangChain retriever by its import path.
 
-A retriever is declared by one value, whether ours or a package's:
-
-    RETRIEVER = RetrieverKind(name="newest", summary="The newest passages first.",
-                              make=lambda kb, k: NewestRetriever(kb=kb, k=k))
-
-A package names it as an entry point of the group `ragweave.retrievers`; `--retriever newest` and
-`kb.as_retriever(mode="newest")` then select it.
+A spec is a line of text, so that commands take it and a run's settings can store it: `bm25` (a mode
+of the knowledge base that is searched anyway), `KB` or `bm25:KB` (another one), or
+`langchain_community.retrievers:WikipediaRetriever?top_k_results=3`.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import PrivateAttr
 
 from ragweave.errors import UsageError
-from ragweave.registry import Registry
-from ragweave.tools.retrieval import PairScorer, PassageRetriever, RerankRetriever
-from ragweave.tools.retrieval.base import afind_with, awaits, check_k, find_with
-from ragweave.tools.retrieval.reranking import DEPTH
-from ragweave.tools.threads import awaited
+from ragweave.names import RetrieverName
+from ragweave.registry import closest
+from ragweave.tools.imported import imported, is_path
+from ragweave.tools.knowledge.servers import is_address, open_knowledge_base
+from ragweave.tools.retrieval.base import PassageRetriever, find_with, lexical_of
+from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
+from ragweave.tools.warm_up import warm_up
 
 if TYPE_CHECKING:
     from ragweave.tools.knowledge.base import KnowledgeBase
+    from ragweave.tools.knowledge.servers import ServedKnowledgeBase
 
+    AnyKnowledgeBase = KnowledgeBase | ServedKnowledgeBase
 
-@dataclass(frozen=True, kw_only=True)
-class RetrieverKind:
-    """The declaration of a retriever: its name, and how to make one."""
-
-    name: str
-    summary: str
-    """One line about what it finds."""
-    make: Callable[[KnowledgeBase | None, int], BaseRetriever]
-    """Makes a retriever over a knowledge base that returns `k` passages per query. Any LangChain
-    retriever will do; a `PassageRetriever` accepts another `k` per call, and any other is made
-    again where a call asks for more."""
-    needs_kb: bool = True
-    """Whether it searches the knowledge base; if False, it gets None where none is given."""
-
-
-def _mode(name: str, kb: KnowledgeBase | None, k: int) -> BaseRetriever:
-    assert kb is not None  # noqa: S101 - `retriever_of` has checked it
-    return kb.search_by(name, k)
-
-
-def _ours(name: str, summary: str) -> RetrieverKind:
-    return RetrieverKind(name=name, summary=summary, make=partial(_mode, name))
-
-
-_OURS = (
-    _ours("auto", "hybrid where the knowledge base has embeddings, else bm25"),
-    _ours("bm25", "words in common, weighted (BM25)"),
-    _ours("dense", "nearness of embeddings"),
-    _ours("hybrid", "bm25 and dense, fused by reciprocal rank"),
-)
-
-RETRIEVERS: Registry[RetrieverKind] = Registry(
-    "ragweave.retrievers", RetrieverKind, "retriever", lambda: _OURS
-)
-"""Every retriever by name: ours, then those of other packages (entry points
-`ragweave.retrievers`)."""
+MODES: tuple[str, ...] = get_args(RetrieverName)
+"""How a knowledge base is searched: `auto`, `bm25`, `dense`, `hybrid`."""
 
 
 class AnyRetriever(PassageRetriever):
     """A LangChain retriever, its results cut to `k` and given ids."""
 
     inner: BaseRetriever
-    make: Callable[[int], BaseRetriever] | None = None
-    """Makes another `inner`, which finds more: the number of an `inner` is its own."""
-    _most: int = PrivateAttr(default=0)
-    _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
+
+    def lexical(self) -> PassageRetriever | None:
+        """Return what the inner one has."""
+        return lexical_of(self.inner)
+
+    def warm_up(self) -> None:
+        """Warm up the inner one."""
+        warm_up([self.inner])
 
     def _find(self, query: str, k: int) -> list[Document]:
-        return find_with(self._for(k), query, k)
-
-    def _awaits(self) -> bool:
-        return awaits(self.inner)
-
-    async def _afind(self, query: str, k: int) -> list[Document]:
-        inner = await awaited(partial(self._for, k))  # making another may take long
-        return await afind_with(inner, query, k)
-
-    def _for(self, k: int) -> BaseRetriever:
-        with self._lock:
-            if self.make is not None and k > max(self.k, self._most):
-                self.inner, self._most = self.make(k), k
-            return self.inner
+        return find_with(self.inner, query, k)
 
 
 def retriever_of(
-    name: str | RetrieverKind,
-    kb: KnowledgeBase | None,
+    spec: str,
+    kb: AnyKnowledgeBase | None,
     k: int = 5,
-    reranker: str | PairScorer | None = None,
+    *,
+    filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangChain's word for it
+    rerank: Reranker | None = None,
 ) -> PassageRetriever:
-    """Return the retriever called `name`.
+    """Return the retriever that a spec names.
 
     Args:
-        name: One of `RETRIEVERS`, or a declaration of one's own.
+        spec: A mode of `MODES`, or the import path of a LangChain retriever, or of a function or
+            class that makes one; what takes an argument `kb` gets the knowledge base.
         kb: The knowledge base to search; None where the retriever needs none.
         k: Passages a query; a call may ask for another number.
-        reranker: Hub name or local path of a cross-encoder, another spec of `RERANKERS`, or an
-            object with `predict`.
+        filter: Metadata that the knowledge base's passages must have.
+        rerank: What reorders the passages (see `RerankRetriever`).
 
     Raises:
-        UsageError: There is no such retriever, `k` is below 1, it needs a knowledge base, or it
-            made something that is not a retriever.
+        UsageError: There is no such retriever, or it needs a knowledge base and there is none.
     """
-    check_k(k)
-    kind = name if isinstance(name, RetrieverKind) else RETRIEVERS.named(name)
-    if kb is None and kind.needs_kb:
+    if spec in MODES:
+        if kb is None:
+            raise UsageError(
+                f"the retriever {spec!r} searches a knowledge base: name one with --kb"
+            )
+        mode = cast("RetrieverName", spec)
+        return kb.as_retriever(k, mode, filter=filter, rerank=rerank)
+    if not is_path(spec):
         raise UsageError(
-            f"the retriever {kind.name!r} searches a knowledge base: give one with --kb"
+            f"no retriever is called {spec!r}{closest(spec, MODES)}; give one of "
+            f"{', '.join(MODES)}, or the import path of a LangChain retriever (module:Name)"
         )
-    wanted = k if reranker is None else max(k, DEPTH)
-    made = kind.make(kb, wanted)
-    if not isinstance(made, BaseRetriever):
-        raise UsageError(
-            f"the retriever {kind.name!r}{_package(kind)} must make a LangChain retriever, "
-            f"not {type(made).__name__}"
-        )
-    found = (
-        made
-        if isinstance(made, PassageRetriever)
-        else AnyRetriever(inner=made, k=wanted, make=partial(kind.make, kb))
-    )
-    return found if reranker is None else RerankRetriever.over(found, reranker, k=k)
+    if filter:
+        raise UsageError("a filter is for a knowledge base's own modes: leave it out")
+    found = AnyRetriever(inner=_made(spec, kb), k=k)
+    return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
 
 
-def _package(kind: RetrieverKind) -> str:
-    return f" ({RETRIEVERS.package(kind.name)})" if kind.name in RETRIEVERS else ""
+def _made(path: str, kb: AnyKnowledgeBase | None) -> BaseRetriever:
+    takes = _takes_kb(path)
+    if takes and kb is None:
+        raise UsageError(f"the retriever {path} searches a knowledge base: name one with --kb")
+    found = imported(path, *([kb] if takes else []))
+    if not isinstance(found, BaseRetriever):
+        raise UsageError(f"{path} is no LangChain retriever, but {type(found).__name__}")
+    return found
 
 
-def needs_kb(name: str) -> bool:
-    """Return whether a retriever searches the knowledge base.
+def _takes_kb(path: str) -> bool:
+    module, _, name = path.partition("?")[0].partition(":")
+    try:
+        made = getattr(import_module(module), name, None)
+        first = next(iter(inspect.signature(made).parameters), "") if callable(made) else ""
+    except (ImportError, ValueError):
+        return False
+    return first == "kb"
+
+
+def needs_kb(spec: str) -> bool:
+    """Return whether a retriever searches a knowledge base.
 
     Raises:
         UsageError: There is no such retriever.
     """
-    return RETRIEVERS.named(name).needs_kb
+    if spec in MODES:
+        return True
+    if not is_path(spec):
+        retriever_of(spec, None)
+    return _takes_kb(spec)
+
+
+@dataclass(frozen=True)
+class RetrieverSpec:
+    """A retriever's name, and the knowledge base that it searches."""
+
+    name: str
+    kb: str = ""
+    """Folder or address; "": none."""
+
+    @classmethod
+    def read(cls, text: str, kb: str | Path | None = None) -> RetrieverSpec:
+        """Return what a user's text means.
+
+        Args:
+            text: A retriever's name, a knowledge base, or both with a colon between.
+            kb: The knowledge base that a name alone searches.
+
+        Raises:
+            UsageError: It names neither a retriever nor a knowledge base, or a retriever that
+                searches a knowledge base while there is none.
+        """
+        text = text.strip()
+        name, _, place = text.partition(":")
+        if name in MODES and place:
+            return cls(name, place)
+        if is_address(text) or Path(text).is_dir():
+            return cls("auto", text)
+        if not (name in MODES or is_path(text)):
+            raise UsageError(
+                f"{text}: no such knowledge base, and no retriever of that name "
+                f"({', '.join(MODES)}, or the import path of a LangChain retriever)"
+            )
+        if not needs_kb(text):
+            return cls(text)
+        if kb is None:
+            raise UsageError(f"{text} searches a knowledge base: name one with --kb, or {name}:KB")
+        return cls(text, str(kb))
+
+    def __str__(self) -> str:
+        """Return the text that `read` takes."""
+        return f"{self.name}:{self.kb}" if self.kb and self.name in MODES else self.name
+
+    def at(self, kb: str) -> RetrieverSpec:
+        """Return the same retriever over a knowledge base at this place."""
+        return replace(self, kb=kb)
+
+    def open(self, base: AnyKnowledgeBase | None = None) -> PassageRetriever:
+        """Return the retriever.
+
+        Args:
+            base: The knowledge base, where it is open already.
+
+        Raises:
+            UsageError: There is no such knowledge base, or it cannot be searched like this.
+        """
+        if base is None and self.kb:
+            base = open_knowledge_base(self.kb)
+        return retriever_of(self.name, base)

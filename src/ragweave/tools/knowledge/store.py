@@ -1,214 +1,353 @@
-"""Passages and their sources in SQLite, each row with the generations that can see it.
+"""The store: one SQLite file with everything, and a folder with the index derived from it.
 
-Generation g sees a row if `added <= g < removed`. A writer gives its rows the next generation,
-which no reader uses before the manifest names it (see `draft`).
+    knowledge.sqlite3   meta       settings, and the name of the index that belongs to this state
+                        sources    a row a file, page or name under which documents were added
+                        passages   a row a passage: text, place in the source, metadata (JSON)
+                        vectors    content hash to float32 vector
+    index-<name>/       BM25 arrays and vectors in passage order: derived, never changed once named
+    writer.lock         locked by the one writer
+
+**Reading** is one SQLite transaction: what it sees of the tables and `meta.index` belongs together,
+whatever a writer commits meanwhile. **Writing** goes in three steps. New passages are staged in a
+temporary table, which locks nothing. Vectors that are missing are committed batch by batch, so that
+a kill loses one batch of a slow or paid model. Then one transaction replaces rows, writes the new
+index folder and names it in `meta`: readers see the old state or the new one. Each writer deletes
+the folders that `meta` does not name (the one before, or a killed writer's); a reader that was
+about to open one takes the next state.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import queue
+import secrets
+import shutil
 import sqlite3
-import threading
-import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from langchain_core.documents import Document
+from filelock import FileLock, Timeout
 
 from ragweave.errors import KnowledgeBaseError
+from ragweave.tools.knowledge.passages import Passage
+from ragweave.tools.knowledge.settings import Settings
 
-NAME = "passages.sqlite"
-NEVER = 2**62
-_MOST_VALUES = 10_000
-
-_SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS sources (
-    row INTEGER PRIMARY KEY, key TEXT NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
-    size INTEGER, mtime INTEGER, hash TEXT, skips TEXT NOT NULL DEFAULT '[]',
-    added INTEGER NOT NULL, removed INTEGER NOT NULL DEFAULT {NEVER});
-CREATE TABLE IF NOT EXISTS passages (
-    row INTEGER PRIMARY KEY, id TEXT NOT NULL, content TEXT NOT NULL, document TEXT,
-    source TEXT NOT NULL, place INTEGER NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL,
-    added INTEGER NOT NULL, removed INTEGER NOT NULL DEFAULT {NEVER});
-CREATE INDEX IF NOT EXISTS source_key ON sources (key);
-CREATE INDEX IF NOT EXISTS passage_id ON passages (id);
-CREATE INDEX IF NOT EXISTS passage_content ON passages (content);
-CREATE INDEX IF NOT EXISTS passage_document ON passages (document);
-CREATE INDEX IF NOT EXISTS passage_source ON passages (source, place);
+FILE = "knowledge.sqlite3"
+_LOCK = "writer.lock"
+_UNFINISHED = f"{FILE}.new-"
+"""How the names of unfinished stores begin."""
+_VERSION = "1"
+_BUSY = 60.0
+"""Seconds to wait for another connection's commit."""
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE sources (
+    id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
+    hash TEXT NOT NULL, size INTEGER NOT NULL, modified INTEGER NOT NULL, checked INTEGER NOT NULL,
+    notices TEXT NOT NULL);
+CREATE TABLE passages (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, source INTEGER NOT NULL, name TEXT NOT NULL,
+    document TEXT, content TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL);
+CREATE INDEX passages_by_source ON passages (source);
+CREATE INDEX passages_by_name ON passages (name);
+CREATE INDEX passages_by_content ON passages (content);
+CREATE INDEX passages_by_document ON passages (document) WHERE document IS NOT NULL;
+CREATE TABLE vectors (content TEXT PRIMARY KEY, vector BLOB NOT NULL);
 """
+# Row ids of passages are never used again: an index tells by them which passages are new.
 
 
-class _Open(NamedTuple):
-    """A connection, and the file that it reads."""
+@dataclass(frozen=True)
+class Source:
+    """A file, a web page, or a name under which documents were added."""
 
-    database: sqlite3.Connection
-    file: tuple[int, int] | None
-    """Device and inode; None where the connection does not see later changes of the file."""
+    key: str
+    """The file's absolute path, the page's address, or the name."""
+    name: str
+    """How passages cite it."""
+    kind: str
+    """`file`, `page` or `added`."""
+    hash: str = ""
+    """SHA-256 of its bytes."""
+    size: int = 0
+    """Bytes."""
+    modified: int = 0
+    """The file's time of modification, nanoseconds."""
+    checked: int = 0
+    """When its bytes were last read, nanoseconds."""
+    notices: str = "[]"
+    """JSON list of what was not read of it: [reason, partly]."""
+
+
+class Snapshot:
+    """The state of the store in one transaction."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        """Wrap a connection on which a transaction has begun."""
+        self.db = db
+        self.index = self.meta("index") or ""
+        """Name of the index folder, a new one for each write; "" where nothing was written yet."""
+
+    def meta(self, key: str) -> str | None:
+        """Return a value of `meta`, or None."""
+        row = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def count(self) -> int:
+        """Return the number of passages."""
+        return int(self.db.execute("SELECT count(*) FROM passages").fetchone()[0])
+
+    def sources(self, kind: str | None = None) -> dict[str, Source]:
+        """Return the sources by key, in the order in which they were added."""
+        names = ", ".join(Source.__dataclass_fields__)
+        rows = self.db.execute(
+            f"SELECT {names} FROM sources WHERE ?1 IS NULL OR kind = ?1 ORDER BY id",  # noqa: S608
+            (kind,),
+        )
+        return {row[0]: Source(*row) for row in rows}
+
+    def passages(self, rowids: Iterable[int]) -> dict[int, tuple[str, str, dict[str, Any]]]:
+        """Return name, text and metadata of passages by row id; `source` is in the metadata."""
+        rows = self.db.execute(
+            "SELECT p.id, p.name, p.text, p.metadata, s.name FROM passages p "
+            "JOIN sources s ON s.id = p.source WHERE p.id IN (SELECT value FROM json_each(?))",
+            (json.dumps([int(one) for one in rowids]),),
+        )
+        return {
+            row: (name, text, {**json.loads(meta), "source": source})
+            for row, name, text, meta, source in rows
+        }
+
+    def rows(self) -> Iterator[int]:
+        """Yield the row ids of the passages, ascending, which is the order of the index."""
+        return (row for (row,) in self.db.execute("SELECT id FROM passages ORDER BY id"))
+
+    def texts(self, after: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield text and metadata of the passages with row ids above `after`, in order."""
+        sql = "SELECT text, metadata FROM passages WHERE id > ? ORDER BY id"
+        return ((text, json.loads(meta)) for text, meta in self.db.execute(sql, (after,)))
+
+    def vectors(
+        self, after: int = 0, rowids: Iterable[int] | None = None
+    ) -> Iterator[tuple[int, str, bytes]]:
+        """Yield row id, content and vector of passages (above `after`, or those named), in order."""
+        where, value = "p.id > ?", str(after)
+        if rowids is not None:
+            where, value = "p.id IN (SELECT value FROM json_each(?))", json.dumps([*rowids])
+        return self.db.execute(
+            "SELECT p.id, p.content, v.vector FROM passages p "  # noqa: S608
+            f"JOIN vectors v ON v.content = p.content WHERE {where} ORDER BY p.id",
+            (value,),
+        )
+
+    def matching(self, wanted: Mapping[str, Any]) -> list[int]:
+        """Return the row ids of passages whose metadata has all the given values.
+
+        A list of values means any of them; a list in the metadata matches by any of its items.
+        """
+        clauses, values = ["1"], []
+        for name, value in wanted.items():
+            any_of = json.dumps([*value] if isinstance(value, list | tuple | set) else [value])
+            if name == "source":
+                clauses.append("s.name IN (SELECT value FROM json_each(?))")
+                values += [any_of]
+            else:
+                clauses.append(
+                    "EXISTS (SELECT 1 FROM json_each(p.metadata) field, json_each(CASE WHEN "
+                    "field.type IN ('array', 'object') THEN field.value "
+                    "ELSE json_array(field.value) END) item "
+                    "WHERE field.key = ? AND item.value IN (SELECT value FROM json_each(?)))"
+                )
+                values += [name, any_of]
+        rows = self.db.execute(
+            "SELECT p.id FROM passages p JOIN sources s ON s.id = p.source "  # noqa: S608
+            f"WHERE {' AND '.join(clauses)} ORDER BY p.id",
+            values,
+        )
+        return [row for (row,) in rows]
+
+    def rows_of(self, contents: Iterable[str]) -> list[tuple[int, str]]:
+        """Return row id and content of the passages that have these contents."""
+        return self.db.execute(
+            "SELECT id, content FROM passages WHERE content IN (SELECT value FROM json_each(?))",
+            (json.dumps([*contents]),),
+        ).fetchall()
+
+    def has_passage(self, key: str, name: str) -> bool:
+        """Return whether the added source `key` has a passage of this id."""
+        row = self.db.execute(
+            "SELECT 1 FROM passages p JOIN sources s ON s.id = p.source "
+            "WHERE p.name = ? AND s.key = ? AND s.kind = 'added'",
+            (name, key),
+        ).fetchone()
+        return row is not None
+
+    def has_document(self, key: str, passages: Sequence[Passage]) -> bool:
+        """Return whether the source `key` has a document of just these passages."""
+        rows = self.db.execute(
+            "SELECT p.name, p.content, p.metadata FROM passages p JOIN sources s ON s.id = p.source "
+            "WHERE p.document = ? AND s.key = ? ORDER BY p.id",
+            (passages[0].document, key),
+        )
+        return rows.fetchall() == [
+            (one.name, one.content, json.dumps(one.metadata, default=str)) for one in passages
+        ]
+
+    def without_vector(self) -> int:
+        """Return how many passages have no vector."""
+        sql = "SELECT count(*) FROM passages WHERE content NOT IN (SELECT content FROM vectors)"
+        return int(self.db.execute(sql).fetchone()[0])
 
 
 class Store:
-    """Connections to one passage database, each used by one thread at a time."""
+    """The SQLite file of a folder; safe to use from threads and processes."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder of the knowledge base; nothing is opened yet."""
-        self.path = folder / NAME
-        self._idle: list[_Open] = []
-        self._lock = threading.Lock()
-        weakref.finalize(self, _close, self._idle)  # a knowledge base need not be closed
+        """Open the store of a folder.
 
-    def make(self) -> None:
-        """Make the tables where there are none."""
-        self.path.touch()
-        with self.writing() as database:
-            database.executescript(_SCHEMA)
+        Raises:
+            KnowledgeBaseError: There is none, it is damaged, or of another version.
+        """
+        self.folder = folder
+        self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
+        self._process = os.getpid()
+        if not (folder / FILE).exists():
+            raise KnowledgeBaseError(
+                f"no knowledge base at {folder}: index some documents into it first"
+            )
+        with self.snapshot() as now:
+            version, text = now.meta("version"), now.meta("settings")
+        if version != _VERSION:
+            raise KnowledgeBaseError(
+                f"{folder} is of format {version}; this version of ragweave reads {_VERSION}"
+            )
+        self.settings = Settings(**json.loads(text or "{}"))
+
+    @classmethod
+    def create(cls, folder: Path, settings: Settings) -> Store:
+        """Make an empty store.
+
+        Raises:
+            KnowledgeBaseError: The folder is not empty, or cannot be written.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with _locked(folder):
+                if (folder / FILE).exists():
+                    raise KnowledgeBaseError(f"{folder} is already a knowledge base: open it")
+                if any(one.name != _LOCK for one in folder.iterdir()):
+                    raise KnowledgeBaseError(f"{folder} is not empty")
+                _create(folder, settings)
+        except (OSError, sqlite3.Error) as error:
+            raise KnowledgeBaseError(f"{folder} cannot be written ({error})") from error
+        return cls(folder)
+
+    def connect(self) -> sqlite3.Connection:
+        """Return a new connection; transactions begin and end where the code says so."""
+        path = (self.folder / FILE).resolve()
+        # SQLite cannot read a write-ahead log where it may not write; in a folder that nobody
+        # writes to there is none.
+        mode = "" if os.access(self.folder, os.W_OK) else "?immutable=1"
+        db = sqlite3.connect(
+            path.as_uri() + mode,
+            uri=True,
+            timeout=_BUSY,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        db.execute("PRAGMA synchronous = FULL")
+        return db
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        """Yield a snapshot of the current state, in one read transaction."""
+        db = None
+        if self._process != os.getpid():  # SQLite connections must not cross a fork
+            self._idle, self._process = queue.LifoQueue(), os.getpid()
+        try:
+            try:
+                db = self._idle.get_nowait()
+            except queue.Empty:
+                db = self.connect()
+            db.execute("BEGIN")
+            yield Snapshot(db)
+        except sqlite3.DatabaseError as error:
+            raise KnowledgeBaseError(f"{self.folder / FILE}: {error}") from error
+        finally:
+            if db is not None and db.in_transaction:
+                db.execute("ROLLBACK")
+            if db is not None:
+                self._idle.put(db)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection for changes; each statement commits unless in BEGIN … COMMIT.
+        """Lock the store against other writers, and yield a connection for `Writer`.
 
         Raises:
-            KnowledgeBaseError: The database is missing.
+            KnowledgeBaseError: Another writer is active, or the disk cannot be written.
         """
-        if not self.path.exists():  # SQLite would make an empty one
-            raise KnowledgeBaseError(
-                f"{self.path.parent} is damaged (no {NAME}); delete the folder and index again"
-            )
-        database = sqlite3.connect(self.path, timeout=30, isolation_level=None)
-        try:
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = FULL")
-            yield database
-        finally:
-            database.close()
-
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection that sees every change made so far.
-
-        Raises:
-            KnowledgeBaseError: The database is missing or damaged.
-        """
-        try:
-            lent = self._lend()
+        with _locked(self.folder):
+            db = None
             try:
-                yield lent.database
+                db = self.connect()
+                self._sweep(Snapshot(db).index)
+                yield db
+                self._sweep(Snapshot(db).index)
+            except (OSError, sqlite3.Error) as error:
+                raise KnowledgeBaseError(f"{self.folder} cannot be written ({error})") from error
             finally:
-                self._take_back(lent)
-        except sqlite3.Error as error:
-            raise KnowledgeBaseError(
-                f"{self.path} cannot be read ({error}); delete the knowledge base and index again"
-            ) from error
+                if db is not None:
+                    db.close()
+
+    def _sweep(self, named: str) -> None:
+        """Delete the indexes that no state names, and unfinished stores."""
+        for found in (*self.folder.glob("index-*"), *self.folder.glob(f"{_UNFINISHED}*")):
+            if found.name != named:
+                with suppress(OSError):  # Windows keeps what a reader has open: another time
+                    shutil.rmtree(found) if found.is_dir() else found.unlink()
 
     def close(self) -> None:
-        """Close the idle connections."""
-        with self._lock:
-            _close(self._idle)
-
-    def by_rows(self, rows: Sequence[int]) -> dict[int, Document]:
-        """Return the passages of these rows; rows that are gone are left out."""
-        found: dict[int, Document] = {}
-        with self.reading() as database:
-            for part in parts(rows):
-                query = (
-                    "SELECT row, id, text, metadata, place FROM passages "  # noqa: S608 - only question marks
-                    f"WHERE row IN ({marks(part)})"
-                )
-                for row, *fields in database.execute(query, part):
-                    found[row] = _document(*fields)
-        return found
-
-    def by_contents(self, contents: Sequence[str], generation: int) -> list[tuple[str, Document]]:
-        """Return what `generation` sees of these contents, each with it, in passage order."""
-        found: list[tuple[tuple[str, int], str, Document]] = []
-        with self.reading() as database:
-            for part in parts(contents):
-                query = (
-                    "SELECT source, content, id, text, metadata, place FROM passages "  # noqa: S608
-                    f"WHERE content IN ({marks(part)}) AND added <= ? AND removed > ?"
-                )
-                for source, content, *fields in database.execute(
-                    query, (*part, generation, generation)
-                ):
-                    found.append(((source, fields[-1]), content, _document(*fields)))
-        return [one[1:] for one in sorted(found, key=lambda one: one[0])]
-
-    def contents(self, generation: int) -> list[str]:
-        """Return the contents that `generation` sees, each once."""
-        query = "SELECT DISTINCT content FROM passages WHERE added <= ? AND removed > ?"
-        with self.reading() as database:
-            return [one for (one,) in database.execute(query, (generation, generation))]
-
-    def indexed_folder(self, generation: int) -> str:
-        """Return the deepest folder that holds all files that `generation` sees; "" without any.
-
-        Of texts in order the first and the last have in common what all have.
-        """
-        query = (
-            "SELECT MIN(key), MAX(key) FROM sources "
-            "WHERE kind = 'file' AND added <= ? AND removed > ?"
-        )
-        with self.reading() as database:
-            first, last = database.execute(query, (generation, generation)).fetchone()
-        if first is None:
-            return ""
-        try:
-            return os.path.commonpath([Path(first).parent, Path(last).parent])
-        except ValueError:  # on Windows: files of two drives
-            return ""
-
-    def _lend(self) -> _Open:
-        """Return an idle connection to the file that is there now, or a new one."""
-        with self._lock:
-            file = self._file()  # while a connection holds a deleted file, no other gets its inode
-            while self._idle:
-                idle = self._idle.pop()
-                if idle.file == file:
-                    return idle
-                idle.database.close()
-            return self._connect(file)
-
-    def _take_back(self, lent: _Open) -> None:
-        if lent.file is None:
-            lent.database.close()
-            return
-        with self._lock:
-            self._idle.append(lent)
-
-    def _file(self) -> tuple[int, int] | None:
-        try:
-            stat = self.path.stat()
-        except OSError:
-            return None  # SQLite says what is wrong
-        return stat.st_dev, stat.st_ino
-
-    def _connect(self, file: tuple[int, int] | None) -> _Open:
-        # Without the right to write there is no shared memory file for WAL: read the file as it is.
-        shared = os.access(self.path.parent, os.W_OK)
-        mode = "mode=ro" if shared else "mode=ro&immutable=1"
-        address = f"{self.path.absolute().as_uri()}?{mode}"
-        database = sqlite3.connect(address, uri=True, timeout=30, check_same_thread=False)
-        return _Open(database, file if shared else None)
+        """Close idle connections; a later use opens new ones."""
+        with suppress(queue.Empty):
+            while True:
+                self._idle.get_nowait().close()
 
 
-def _close(connections: list[_Open]) -> None:
-    while connections:
-        connections.pop().database.close()
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    # A file lock, since BEGIN IMMEDIATE would forbid the batch commits of vectors; the system frees
+    # it at a kill.
+    lock = FileLock(folder / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise KnowledgeBaseError(
+            f"{folder}: another process is writing to it; try again when it has finished"
+        ) from None
+    except OSError as error:
+        raise KnowledgeBaseError(f"{folder} cannot be written ({error})") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
-def _document(key: str, text: str, metadata: str, place: int) -> Document:
-    """Return a passage; its place within the source is `metadata["position"]`."""
-    return Document(id=key, page_content=text, metadata={"position": place, **json.loads(metadata)})
-
-
-def parts(values: Sequence[Any]) -> Iterator[list[Any]]:
-    """Give values in lists that one statement takes."""
-    for first in range(0, len(values), _MOST_VALUES):
-        yield list(values[first : first + _MOST_VALUES])
-
-
-def marks(values: Sequence[Any]) -> str:
-    """Return as many question marks."""
-    return ",".join("?" * len(values))
+def _create(folder: Path, settings: Settings) -> None:
+    """Write an empty store under a temporary name first: a kill leaves no unfinished one."""
+    made = folder / f"{_UNFINISHED}{secrets.token_hex(4)}"
+    db = sqlite3.connect(made, isolation_level=None)
+    try:
+        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise KnowledgeBaseError(f"{folder}: SQLite's WAL does not work on this file system")
+        db.executescript(f"BEGIN; {_SCHEMA}")
+        rows = {"version": _VERSION, "settings": json.dumps(asdict(settings))}
+        db.executemany("INSERT INTO meta VALUES (?, ?)", rows.items())
+        db.execute("COMMIT")
+    finally:
+        db.close()  # folds the write-ahead log into the file
+    made.replace(folder / FILE)

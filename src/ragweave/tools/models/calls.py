@@ -28,7 +28,8 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 """What some clients call a setting."""
 
-_REFUSABLE = ("temperature", "top_p", "stop", "seed", "max_tokens", "logprobs")
+_LOGPROBS = ("logprobs", "top_logprobs")
+_REFUSABLE = ("temperature", "top_p", "stop", "seed", "max_tokens", *_LOGPROBS)
 """The settings that a call can do without."""
 
 
@@ -74,23 +75,25 @@ def with_settings(model: Any, settings: Mapping[str, Any]) -> Any:
     """Return a copy of a model with other settings, of those that it has and takes.
 
     Not `bind`: `with_structured_output` drops what is bound, and a client's field has the client's own
-    name for the setting.
+    name for the setting. Log-probabilities are bound to a model that has no such field: a step that asks
+    for them can't do without.
     """
     if isinstance(model, RunnableBinding):
         bound = {name: one for name, one in settings.items() if name not in model.kwargs}
         return model.model_copy(update={"bound": with_settings(model.bound, bound)})
     if not isinstance(model, BaseChatModel):
         return model
-    update = {}
-    for name, value in settings.items():
+    update, bound = {}, {}
+    for name in [one for one in settings if takes(model, one)]:
         own = next((one for one in (name, *_ALIASES.get(name, ())) if one in type(model).model_fields), None)
-        if own and takes(model, name):
-            update[own] = value
-    if not update:
-        return model
-    copy = model.model_copy(update=update)
-    vars(copy).pop("_serialized", None)  # LangChain's cached description, which would keep the old settings
-    return copy
+        if own:
+            update[own] = settings[name]
+        elif name in _LOGPROBS:
+            bound[name] = settings[name]
+    if update:
+        model = model.model_copy(update=update)
+        vars(model).pop("_serialized", None)  # LangChain's cached description, which would keep the old settings
+    return model.bind(**bound) if bound else model
 
 
 def reply_limit(model: Any) -> int | None:

@@ -40,6 +40,12 @@ class Models:
         return chosen
 
 
+def trained_role(model: Any) -> str | None:
+    """Return what a trained component was trained as, such as `judge`; None for any other model."""
+    role: str | None = getattr(unbound(model), "trained_role", None)
+    return role
+
+
 def checked_chat(model: Any, what: str = "the model") -> ChatModel:
     """Return a model if it is a chat model.
 

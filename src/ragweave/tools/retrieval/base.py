@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
-from collections.abc import Sequence
-from functools import partial
+from typing import Any
 
 from langchain_core.callbacks import (
     AsyncCallbackManagerForRetrieverRun,
@@ -13,12 +13,12 @@ from langchain_core.callbacks import (
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import run_in_executor
+from langchain_core.vectorstores import VectorStoreRetriever
 from pydantic import Field
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, whole, with_id
 from ragweave.tools.bindings import unbound
-from ragweave.tools.threads import awaited
 
 
 def check_k(k: int) -> int:
@@ -38,8 +38,7 @@ class PassageRetriever(BaseRetriever):
     Documents come best first with `id`, `page_content`, and in `metadata` their `title` and
     `source` where known, `rank` from 0 and `score`. The same index and query give the same
     documents in the same order. Safe to call from many threads; `ainvoke` runs in a worker
-    thread, so the event loop goes on, but for what awaits by itself in a retriever over others. A
-    blank query gives an empty list.
+    thread. A blank query gives an empty list.
     """
 
     k: int = Field(default=5, ge=1)
@@ -47,13 +46,10 @@ class PassageRetriever(BaseRetriever):
 
     @abstractmethod
     def _find(self, query: str, k: int) -> list[Document]:
-        """Return up to `k` documents for a query that is not blank, best first.
-
-        Those without an id get a content id.
-        """
+        """Return up to `k` documents for a query that is not blank, best first."""
 
     def lexical(self) -> PassageRetriever | None:
-        """Return what searches the same passages by their words alone; None where nothing does."""
+        """Return what searches the same passages by their words alone; None: nothing does."""
         return None
 
     def warm_up(self) -> None:
@@ -63,25 +59,15 @@ class PassageRetriever(BaseRetriever):
         """Return up to `k` ranked documents with ids, without LangChain's callbacks.
 
         Raises:
-            UsageError: `k` is below 1, or something was found that is no document.
+            UsageError: `k` is below 1.
         """
         wanted = check_k(self.k if k is None else k)
-        return _ranked(self._find(whole(query), wanted), wanted) if query.strip() else []
-
-    async def afind(self, query: str, k: int | None = None) -> list[Document]:
-        """Return what `find` does, awaiting what awaits by itself; the rest runs in a thread."""
-        if not self._awaits():
-            return await awaited(partial(self.find, query, k))
-        wanted = check_k(self.k if k is None else k)
-        return _ranked(await self._afind(whole(query), wanted), wanted) if query.strip() else []
-
-    def _awaits(self) -> bool:
-        """Say whether `_afind` awaits: of a retriever over others, where one of those does."""
-        return False
-
-    async def _afind(self, query: str, k: int) -> list[Document]:
-        """Return what `_find` does; called where `_awaits` says so."""
-        raise NotImplementedError
+        found = self._find(whole(query), wanted)[:wanted] if query.strip() else []
+        named = [with_id(as_document(doc)) for doc in found]
+        return [
+            doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}})
+            for rank, doc in enumerate(named)
+        ]
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
@@ -93,36 +79,25 @@ class PassageRetriever(BaseRetriever):
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
         del run_manager
-        if self._awaits():
-            return await self.afind(query, k)
         return await run_in_executor(None, self.find, query, k)
 
 
-def _ranked(found: Sequence[Document], k: int) -> list[Document]:
-    return [
-        doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}})
-        for rank, doc in enumerate(map(_named, found[:k]))
-    ]
-
-
 def awaits(retriever: BaseRetriever) -> bool:
-    """Say whether a retriever awaits by itself: any other's async methods run in a pool of threads."""
-    kind = type(retriever)._aget_relevant_documents
-    if isinstance(retriever, PassageRetriever) and kind is _OURS:
-        return retriever._awaits()
-    return kind is not BaseRetriever._aget_relevant_documents
-
-
-_OURS = PassageRetriever._aget_relevant_documents
+    """Return whether a retriever has async code of its own, which needs no worker thread."""
+    ours = (BaseRetriever._aget_relevant_documents, PassageRetriever._aget_relevant_documents)
+    return type(retriever)._aget_relevant_documents not in ours
 
 
 def takes_k(retriever: object) -> bool:
-    """Say whether a retriever takes `k` a call: one of ours, with bindings around it or without."""
-    return isinstance(unbound(retriever), PassageRetriever)
+    """Return whether a retriever, bindings around it or not, takes `k` a call."""
+    own = unbound(retriever)
+    search = getattr(own, "_get_relevant_documents", None)
+    by_signature = search is not None and "k" in inspect.signature(search).parameters
+    return by_signature or isinstance(own, VectorStoreRetriever)
 
 
 def lexical_of(retriever: object) -> PassageRetriever | None:
-    """Return what searches the passages of any retriever by their words alone, where it knows."""
+    """Return what searches the passages of any retriever by words alone, where it has that."""
     own = unbound(retriever)
     return own.lexical() if isinstance(own, PassageRetriever) else None
 
@@ -131,19 +106,10 @@ def find_with(retriever: BaseRetriever, query: str, k: int) -> list[Document]:
     """Return up to `k` documents with ids of any LangChain retriever, in its order."""
     if isinstance(retriever, PassageRetriever):
         return retriever.find(query, k)
-    return [_named(doc) for doc in retriever.invoke(query)[:k]]
+    more: Any = {"k": k} if takes_k(retriever) else {}
+    return [with_id(as_document(doc)) for doc in retriever.invoke(query, **more)[:k]]
 
 
-async def afind_with(retriever: BaseRetriever, query: str, k: int) -> list[Document]:
-    """Return what `find_with` does, awaiting a retriever that awaits by itself."""
-    if not awaits(retriever):
-        return await awaited(partial(find_with, retriever, query, k))
-    if not isinstance(retriever, PassageRetriever):
-        return [_named(doc) for doc in (await retriever.ainvoke(query))[:k]]
-    if type(retriever)._aget_relevant_documents is _OURS:
-        return await retriever.afind(query, k)
-    return await retriever.ainvoke(query, k=k)
-
-
-def _named(found: object) -> Document:
-    return with_id(as_document(found))
+def with_score(document: Document, score: float) -> Document:
+    """Return a copy of `document` with `metadata["score"]`."""
+    return document.model_copy(update={"metadata": {**document.metadata, "score": score}})

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib import import_module
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict
 
 from ragweave.errors import ModelError, UsageError
+from ragweave.tools.models.gguf import smollm2_file
 from ragweave.tools.models.specs import checked, read_settings
 
 
@@ -100,10 +100,6 @@ _SERVER = ("openai", "server")
 """`server:` is the older name of `openai:`; run directories hold it."""
 
 
-_LLAMACPP = "ragweave.llamacpp.scorer"
-_PACKAGED = "ragweave.llamacpp.provider"
-
-
 class _Settings(BaseModel):
     """Settings of a spec: those of scorers by type, and others as they are."""
 
@@ -175,10 +171,9 @@ def _made(kind: str, name: str, settings: dict[str, Any]) -> LogprobScorer:
 
         return ServerScorer(name, **settings)
     if kind in ("llamacpp", "smollm2"):
-        # By name: the engine is a layer above the tools.
-        path = Path(name) if name else import_module(_PACKAGED).smollm2_file()
-        scorer: LogprobScorer = import_module(_LLAMACPP).LlamaCppScorer(path, **settings)
-        return scorer
+        from ragweave.tools.models.llamacpp_scorer import LlamaCppScorer
+
+        return LlamaCppScorer(Path(name) if name else smollm2_file(), **settings)
     from ragweave.tools.scorers.huggingface import HuggingFaceScorer, find_base_model
 
     try:

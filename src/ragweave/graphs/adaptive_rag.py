@@ -1,0 +1,207 @@
+"""Adaptive-RAG: a classifier sends each question to no retrieval, one round, or many (IRCoT).
+
+Source: Jeong et al. 2024 (Adaptive-RAG: Learning to Adapt Retrieval-Augmented Large Language Models through Question
+Complexity), section 3 and figure 2: a classifier reads the question alone and gives one of three classes (3.2): A,
+the model answers by itself; B, one retrieval; C, many (3.1; IRCoT, 4.2). One round finds 15 passages and each of many
+6 (released code, for Flan-T5).
+
+Where we differ: the paper's classifier is a T5-Large, trained on which approach was right. Here it is a linear router
+over MiniLM's vectors (`router`), for which a dearer route must add enough to the probability of a right answer;
+without one, a model is asked by our prompt how many searches the question takes. What was to take no retrieval
+and is answered Unknown is searched for once (`second_look`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Literal
+
+from langchain_core.prompts import ChatPromptTemplate
+from langgraph.graph import END
+from langgraph.runtime import Runtime
+from pydantic import Field
+
+from ragweave.graphs import ircot
+from ragweave.graphs.base import Graph, method
+from ragweave.graphs.self_eval import second_look
+from ragweave.nodes.answer import answer_branches, answer_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Parts, Prompt, Reply, StateNode, model_node
+from ragweave.nodes.forms import Form
+from ragweave.nodes.read import choice, plain
+from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
+from ragweave.nodes.route import choose_route
+from ragweave.nodes.vote import vote_node
+from ragweave.state import RouteName
+
+
+class AdaptiveRagOptions(ircot.IrcotOptions):
+    """Options of `adaptive_rag`; those of `ircot` are for many rounds."""
+
+    strategy: Literal["classified", "none", "one", "many"] = Field(
+        "classified",
+        description="Who chooses the route: the classifier, or nobody: the same for every question (the paper's No "
+        "Retrieval, Single-step and Multi-step Approach). Passages that the caller gives are read once, or with `many` "
+        "reasoned over step by step.",
+    )
+    k_one: int = Field(15, ge=1, description="Passages of a single round; `k` are those of each of many.")
+    second_look: bool = Field(
+        True, description="Whether an Unknown without passages is searched for once; the paper stops there."
+    )
+    router: str = Field("", description='Folder of a router trained on questions alone; "": a model is asked.')
+    route_threshold: float | None = Field(
+        None,
+        description="What a dearer route must add to the probability of a right answer; none: what training chose.",
+    )
+
+
+class AdaptiveRagState(ircot.IrcotState, total=False):
+    """The state of `adaptive_rag`."""
+
+    route: RouteName | None
+    """What the classifier chose."""
+
+
+class Complexity(Form):
+    """How many searches a question takes."""
+
+    searches: Literal["none", "one", "several"]
+
+    @classmethod
+    def from_text(cls, text: str) -> Complexity | None:
+        """Read the word, or the paper's letter."""
+        letter = re.match(r"\W*(?:(?:class|answer|level)\W+)*([ABC])\b(?! [a-z])", plain(text), re.I)
+        word = _LETTERS[letter[1].upper()] if letter else choice(text, *ROUTES)
+        return cls.model_validate({"searches": word}) if word else None
+
+
+_LETTERS = {"A": "none", "B": "one", "C": "several"}
+"""The classes of the paper (section 3.2)."""
+ROUTES: dict[str, RouteName] = {"none": "none", "one": "one", "several": "many"}
+"""The routes by the word that the prompt asks for: small instruct models say A to nearly any question."""
+
+_ASK = "Question: {question}\nHow many searches: none, one or several?"
+_SHOWN = (
+    ("What is the capital of Italy?", "none"),
+    ("When was the lighthouse on Lake Orrin lit?", "one"),
+    ("How many legs has a spider?", "none"),
+    ("On which river lies the birthplace of the author of The Salt Road?", "several"),
+    ("who plays the ferryman in the film Low Water", "one"),
+    ("Were the directors of Grey Gull and of Low Water born in the same town?", "several"),
+    ("Who painted the Mona Lisa?", "none"),
+)
+PROMPTS = {
+    "complexity": ChatPromptTemplate(
+        [
+            (
+                "system",
+                "You say how many searches it takes to answer a question. You do not answer it. none: everybody knows the "
+                "answer. one: one search finds it. several: each search looks for what the one before has found.",
+            ),
+            *(turn for question, said in _SHOWN for turn in (("human", _ASK.format(question=question)), ("ai", said))),
+            ("human", _ASK),
+        ]
+    ),
+}
+
+
+def classifying(state: AdaptiveRagState, _options: AdaptiveRagOptions) -> Prompt[Complexity]:
+    """Ask how many searches the question takes."""
+    values = {"question": state["question"]}
+    return Prompt("complexity", values, form=Complexity, max_tokens=VERDICT_TOKENS, task="route")
+
+
+@model_node("proxy", classifying)
+def classify(_state: AdaptiveRagState, reply: Reply[Complexity], _options: AdaptiveRagOptions) -> AdaptiveRagState:
+    """Take the class; one that can't be read means one round."""
+    return {"route": ROUTES[reply.form.searches] if reply.form else "one"}
+
+
+def decide_node(parts: Parts) -> StateNode:
+    """Return the node `decide`, where a trained router chooses."""
+
+    def decide(state: AdaptiveRagState, runtime: Runtime[AdaptiveRagOptions]) -> AdaptiveRagState:
+        o = runtime.context
+        route, seen = choose_route(parts, state["question"], "", o.router, o.route_threshold)
+        return {"route": route, "notes": [seen]}
+
+    return decide
+
+
+def to_start(state: AdaptiveRagState, runtime: Runtime[AdaptiveRagOptions]) -> Route:
+    """Route: choose, or go the way that is the same for all; given passages need neither."""
+    o = runtime.context
+    if state["given"]:
+        return "reason" if o.strategy == "many" else "read"
+    if o.strategy == "classified":
+        return "by a router" if o.router else "by a model"
+    return to_route({**state, "route": o.strategy}, runtime)
+
+
+def to_route(state: AdaptiveRagState, runtime: Runtime[AdaptiveRagOptions]) -> Route:
+    """Route: no retrieval, one round, or many."""
+    if state["route"] == "none":
+        return answer_branches(state, _reader(runtime.context), runtime.context, [[]])
+    return search_branches(state["queries"], "search" if state["route"] == "one" else "retrieve")
+
+
+def to_reader(state: AdaptiveRagState, runtime: Runtime[AdaptiveRagOptions]) -> Route:
+    """Route: the reader of one round; a second look that found nothing would ask the same again."""
+    looks_again = bool(state["candidates"])
+    contexts = [state["passages"]] if state["passages"] or not looks_again else []
+    node = _reader(runtime.context)
+    return answer_branches(state, node, runtime.context, contexts, round=1 if looks_again else None) or "nothing found"
+
+
+def _reader(options: AdaptiveRagOptions) -> str:
+    return "answer_cot" if options.read_by == "cot" else "answer"
+
+
+@method(
+    "adaptive_rag",
+    summary="A classifier chooses for each question: no retrieval, one round, or many.",
+    paper="Jeong et al. 2024, Adaptive-RAG",
+    when="Where easy and multi-hop questions come mixed: train a `router` on your own.",
+    calls=lambda o: (
+        (o.strategy == "classified" and not o.router) + o.samples,
+        (o.strategy == "classified" and not o.router) + o.max_steps + (1 + o.second_look) * o.samples,
+    ),
+    options=AdaptiveRagOptions,
+    state=AdaptiveRagState,
+    prompts={**PROMPTS, **ircot.PROMPTS},
+    files=frozenset({"router"}),
+)
+def adaptive_rag(graph: Graph, parts: Parts) -> None:
+    """Wire figure 2: the classifier, and what each class leads to."""
+    wanted, to_second_look = second_look(parts, "search")
+    readers: dict[Hashable, str] = {"direct": "answer", "step by step": "answer_cot"}
+    graph.add_node("classify", classify(parts))
+    graph.add_node("decide", decide_node(parts))
+    graph.add_node("search", retrieve_node(parts.retriever, lambda options: options.k_one))
+    graph.add_node("collect", collect_node())
+    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("add_up", collect_node(ircot.found_so_far))
+    graph.add_node("reason", ircot.reason(parts))
+    graph.add_node("answer", answer_node(parts, "answer", "concat", closed_book="direct"))
+    graph.add_node("answer_cot", answer_node(parts, "answer_cot", "cot_passages", closed_book="cot", reasoning=True))
+    graph.add_node("vote", vote_node("answer", "answer_cot", continues=wanted))
+    routes: dict[Hashable, str] = {"one": "search", "many": "retrieve", **readers}
+    first: dict[Hashable, str] = {
+        "by a model": "classify",
+        "by a router": "decide",
+        "read": "collect",
+        "reason": "add_up",
+    }
+    graph.add_conditional_edges("begin", to_start, {**first, **routes})
+    graph.add_conditional_edges("classify", to_route, routes)
+    graph.add_conditional_edges("decide", to_route, routes)
+    graph.add_edge("search", "collect")
+    graph.add_conditional_edges("collect", to_reader, {**readers, "nothing found": "vote"})
+    graph.add_edge("retrieve", "add_up")
+    graph.add_edge("add_up", "reason")
+    graph.add_conditional_edges(
+        "reason", ircot.to_next, {"sentence": "retrieve", "go on": "reason", "answered": END, **readers}
+    )
+    graph.add_edge("answer", "vote")
+    graph.add_edge("answer_cot", "vote")
+    graph.add_conditional_edges("vote", to_second_look, {"answered": END, "not known": "search"})

@@ -1,0 +1,45 @@
+"""Chain of thought: direct prompting that reasons first, with or without passages. One call.
+
+Source: Wei et al. 2022 (Chain-of-Thought Prompting Elicits Reasoning in Large Language Models), as a
+baseline in BlendFilter, whose examples `shots` shows, and in SlimPLM, whose released code shows three
+for MuSiQue and none elsewhere: its row is `shots=3` there.
+"""
+
+from __future__ import annotations
+
+from langgraph.graph import END
+
+from ragweave.graphs.base import Graph, method
+from ragweave.graphs.direct import DirectOptions, to_search
+from ragweave.graphs.examples import PROMPTS, reasoned, with_shots
+from ragweave.nodes.answer import answer_node, each_sample
+from ragweave.nodes.ask import Parts
+from ragweave.nodes.retrieve import collect_node, retrieve_node
+from ragweave.nodes.vote import vote_node
+
+
+@method(
+    "cot",
+    summary="Ask the model to think step by step, without retrieval unless retrieve=True.",
+    paper="Wei et al. 2022, Chain-of-Thought",
+    when="A baseline for questions that take several steps of reasoning, with a model that can reason.",
+    calls=lambda o: (o.samples, 2 * o.samples),
+    options=DirectOptions,
+    prompts=PROMPTS,
+)
+def cot(graph: Graph, parts: Parts) -> None:
+    """Wire one call: begin → (retrieve →) collect → cot → vote."""
+    answer = answer_node(
+        parts, "cot", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
+    )
+    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("collect", collect_node())
+    graph.add_node("cot", answer)
+    graph.add_node("vote", vote_node("cot"))
+    graph.add_conditional_edges(
+        "begin", to_search, {"each query": "retrieve", "passages given": "collect", "no search": "collect"}
+    )
+    graph.add_edge("retrieve", "collect")
+    graph.add_conditional_edges("collect", each_sample("cot"), {"each sample": "cot"})
+    graph.add_edge("cot", "vote")
+    graph.add_edge("vote", END)

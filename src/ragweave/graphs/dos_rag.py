@@ -1,0 +1,137 @@
+"""DOS RAG: as many passages as a token budget holds, in the order of their documents. One call.
+
+Source: Laitenberger et al. 2025 (Stronger Baselines for Retrieval-Augmented Generation with
+Long-Context Language Models, arXiv 2506.03989), the baseline Document's Original Structure RAG. The
+paper sweeps budgets from 1,500 to 40,000 tokens; DOS RAG is ahead of the multi-stage pipelines above
+5,000 (figure 1). The released code retrieves a passage for every 50 tokens of the budget, and stops at
+the first that does not fit.
+
+Where we differ: the paper asks about one long document; here a question may find passages of several.
+Each document's passages stand together, and the documents come in the order of their best passage.
+Tokens are estimated, and the best passage is kept even if it is longer than the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self
+
+from langchain_core.documents import Document
+from langgraph.graph import END
+from langgraph.runtime import Runtime
+from pydantic import Field, model_validator
+
+from ragweave.graphs.base import Graph, method
+from ragweave.nodes.answer import answer_branches, answer_node, together
+from ragweave.nodes.ask import Parts
+from ragweave.nodes.options import Options
+from ragweave.nodes.papers import Paper
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.vote import vote_node
+from ragweave.state import RAGState, note
+from ragweave.tools.text.normalize import estimate_tokens
+
+TOKENS_PER_PASSAGE = 50
+"""Tokens of the budget for which a passage is retrieved (released code)."""
+
+
+class DosRagOptions(Options):
+    """Options of `dos_rag`."""
+
+    own_paper: ClassVar[Paper | Literal[""]] = "dos_rag"
+
+    k: int = Field(
+        5000 // TOKENS_PER_PASSAGE,
+        ge=1,
+        description="Passages to choose from; unless it is set, one for every 50 tokens of the budget (released code).",
+    )
+    token_budget: int | None = Field(
+        5000, ge=1, description="Most tokens of the passages in the prompt, as estimated; none: all that are found."
+    )
+    document_order: bool = Field(
+        True,
+        description="Whether passages stand as in their documents; else as retrieved (Vanilla RAG) and by `order`.",
+    )
+
+    @model_validator(mode="after")
+    def _k_by_budget(self) -> Self:
+        if self.token_budget is not None and not self.is_set("k"):
+            object.__setattr__(self, "k", max(self.token_budget // TOKENS_PER_PASSAGE, 1))
+        return self
+
+
+def restore(state: RAGState, *, runtime: Runtime[DosRagOptions]) -> RAGState:
+    """Cut the passages to the budget and restore their documents' order."""
+    found, options = state["passages"], runtime.context
+    kept = within_budget(found, options.token_budget)
+    notes = [note("passages_trimmed", passages=len(found), kept=len(kept))] if len(kept) < len(found) else []
+    return {"passages": in_document_order(kept) if options.document_order else kept, "notes": notes}
+
+
+def within_budget(passages: Sequence[Document], tokens: int | None) -> list[Document]:
+    """Return the best-ranked passages that fit into a budget, at least one, in the order given."""
+    if tokens is None:
+        return list(passages)
+    left, kept = tokens, set[int]()
+    for place in sorted(range(len(passages)), key=lambda place: _rank(passages[place])):
+        left -= estimate_tokens(passages[place].page_content)
+        if left < 0 and kept:
+            break
+        kept.add(place)
+    return [passage for place, passage in enumerate(passages) if place in kept]
+
+
+def in_document_order(passages: Sequence[Document]) -> list[Document]:
+    """Return passages document by document, in each as they stand there; those of unknown place come last."""
+    documents: dict[Any, list[Document]] = {}
+    for passage in sorted(passages, key=_rank):
+        documents.setdefault(_document_of(passage), []).append(passage)
+    return [passage for one in documents.values() for passage in sorted(one, key=_place)]
+
+
+def _rank(passage: Document) -> int:
+    return int(passage.metadata.get("rank", 0))
+
+
+def _document_of(passage: Document) -> Any:
+    """Return what identifies a passage's document; a file of many untitled texts is one document per line."""
+    source, title, line = (str(passage.metadata.get(name) or "") for name in ("source", "title", "line"))
+    return (source, title or line) if source or title else passage.id
+
+
+_PLACES = ("position", "line", "page", "start", "start_index")
+"""Where a passage stands, from coarse to fine: the knowledge base's names, and LangChain's."""
+
+
+def _place(passage: Document) -> tuple[float, ...]:
+    known = (passage.metadata.get(name) for name in _PLACES)
+    return tuple(one if isinstance(one, int | float) else float("inf") for one in known)
+
+
+def to_answer(state: RAGState, runtime: Runtime[DosRagOptions]) -> Route:
+    """Route: one branch per sample over all passages that the budget holds."""
+    return answer_branches(state, "concat", runtime.context, together(state["passages"])) or "no passage"
+
+
+@method(
+    "dos_rag",
+    summary="As many passages as the budget holds, in the order of their documents.",
+    paper="Laitenberger et al. 2025, DOS RAG",
+    when="A model with a long context, and documents cut into passages: the simple baseline that multi-stage methods "
+    "have to beat at the same number of tokens.",
+    calls=lambda o: (o.samples, o.samples),
+    options=DosRagOptions,
+)
+def dos_rag(graph: Graph, parts: Parts) -> None:
+    """Wire begin → retrieve → collect → restore → concat → vote."""
+    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("collect", collect_node())
+    graph.add_node("restore", restore)
+    graph.add_node("concat", answer_node(parts, "concat", "concat"))
+    graph.add_node("vote", vote_node("concat"))
+    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
+    graph.add_edge("retrieve", "collect")
+    graph.add_edge("collect", "restore")
+    graph.add_conditional_edges("restore", to_answer, {"each sample": "concat", "no passage": "vote"})
+    graph.add_edge("concat", "vote")
+    graph.add_edge("vote", END)

@@ -1,0 +1,112 @@
+"""ITER-RETGEN: retrieve and generate in rounds; each searches with the last one's text. A call a round.
+
+Source: Shao et al. 2023 (Enhancing Retrieval-Augmented Large Language Models with Iterative
+Retrieval-Generation Synergy), section 3: `y_t = M(q, R(y_{t-1} ⊕ q))`. As a baseline in SlimPLM
+(appendix B: three rounds) and BlendFilter (appendix C: the retriever is not trained).
+
+Where we differ, but under a paper's profile: sentences that say "unknown" stay out of the query, which is
+cut at 2,000 characters of text. If a round finds the last one's passages, a model at temperature 0 would
+say the same again: the run ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from langgraph.graph import END
+from langgraph.runtime import Runtime
+from pydantic import Field
+
+from ragweave.graphs.base import Graph, method
+from ragweave.graphs.examples import PROMPTS, ShotOptions, reasoned, with_shots
+from ragweave.nodes.answer import answer_branches, answer_node
+from ragweave.nodes.ask import Parts
+from ragweave.nodes.chain import LAST_STEPS
+from ragweave.nodes.expand import LONGEST, cut, telling
+from ragweave.nodes.papers import REFERENCE
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, search_branches, to_retrieval
+from ragweave.nodes.vote import latest, majority, pool_of, vote_node
+from ragweave.state import RAGState
+from ragweave.tools.bindings import unbound
+
+
+class IterRetgenOptions(ShotOptions):
+    """Options of `iter_retgen`."""
+
+    rounds: int = Field(3, ge=1, description="Retrieval rounds (SlimPLM, appendix B).")
+
+
+class IterRetgenState(RAGState, total=False):
+    """The state of `iter_retgen`."""
+
+    round: int
+    """The round, from 0."""
+
+
+def requery(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> IterRetgenState:
+    """Start the next round: its query is the reply whose answer wins this one, then the question."""
+    number, last = state["round"] + 1, latest(pool_of(state, "answer"))
+    said = (majority(last, state["passages"]) or last)[0]["reply"]
+    text = " ".join(said.split()) if runtime.context.paper else cut(telling(said), LONGEST)
+    return {"round": number, "queries": {f"round_{number}": f"{text} {state['question']}".strip()}}
+
+
+def to_answer(parts: Parts) -> Callable[[IterRetgenState, Runtime[IterRetgenOptions]], Route]:
+    """Return the route to this round's answers, or to the vote if they are known to repeat the last ones."""
+    own = getattr(unbound(parts.models.for_role("answer")), "temperature", None)
+
+    def to_answer(state: IterRetgenState, runtime: Runtime[IterRetgenOptions]) -> Route:
+        options, found = runtime.context, [str(one.id) for one in state["passages"]]
+        before = [one for one in pool_of(state, "answer") if one["round"] == state["round"] - 1]
+        greedy = options.samples == 1 and options.sampling.get("temperature", own) == 0
+        if greedy and not options.paper and before and all(one["passages"] == found for one in before):
+            return "same passages"
+        return answer_branches(state, "answer", options, [state["passages"]], round=state["round"])
+
+    return to_answer
+
+
+def to_next_round(state: IterRetgenState, runtime: Runtime[IterRetgenOptions]) -> Route:
+    """Route: another round, or the vote; passages that were given stay the same in every round."""
+    last = state["round"] + 1 >= runtime.context.rounds or state["remaining_steps"] < LAST_STEPS
+    return "done" if last or state["given"] else "next round"
+
+
+def to_search(state: IterRetgenState) -> Route:
+    """Route: one search by the new query."""
+    return search_branches(state["queries"])
+
+
+def vote(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> RAGState:
+    """Vote over the last round; note if the recursion limit left rounds out."""
+    answered = any(one["round"] == state["round"] for one in pool_of(state, "answer"))
+    cut_short = answered and not state["given"] and state["round"] + 1 < runtime.context.rounds
+    return {**vote_node("answer")(state, runtime=runtime), "truncated": cut_short}
+
+
+@method(
+    "iter_retgen",
+    summary="Retrieve and answer in rounds; each searches with the last one's text.",
+    paper="Shao et al. 2023, ITER-RETGEN",
+    when="Questions whose answer's words find better passages than the question's; a baseline of BlendFilter and SlimPLM.",
+    calls=lambda o: (o.samples, 2 * o.rounds * o.samples),
+    options=IterRetgenOptions,
+    state=IterRetgenState,
+    prompts={**PROMPTS, "cot_passages@slimplm": REFERENCE},
+)
+def iter_retgen(graph: Graph, parts: Parts) -> None:
+    """Wire the loop: retrieve → collect → answer → requery → retrieve."""
+    answer = answer_node(
+        parts, "answer", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
+    )
+    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("collect", collect_node())
+    graph.add_node("answer", answer)
+    graph.add_node("requery", requery)
+    graph.add_node("vote", vote)
+    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
+    graph.add_edge("retrieve", "collect")
+    graph.add_conditional_edges("collect", to_answer(parts), {"each sample": "answer", "same passages": "vote"})
+    graph.add_conditional_edges("answer", to_next_round, {"next round": "requery", "done": "vote"})
+    graph.add_conditional_edges("requery", to_search, {"by the last text": "retrieve"})
+    graph.add_edge("vote", END)

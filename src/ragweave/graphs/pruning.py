@@ -1,0 +1,56 @@
+"""Pruning prompt: a one-shot chain of thought that first rules passages out. One call.
+
+Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback Improves Retrieval
+Augmented Generation with LLMs), section 3.2.2 and figure 8. The figure is a picture: wording and
+example are ours.
+"""
+
+from __future__ import annotations
+
+from langgraph.graph import END
+from langgraph.runtime import Runtime
+
+from ragweave.graphs.base import Graph, method
+from ragweave.graphs.concat import FusionOptions
+from ragweave.graphs.examples import one_shot
+from ragweave.nodes.answer import answer_branches, answer_node, together
+from ragweave.nodes.ask import Parts
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.vote import vote_node
+from ragweave.state import RAGState
+
+PROMPTS = {
+    "pruning": one_shot(
+        "Say of each passage in turn what it is about and whether it can answer the question, then answer from those that "
+        "can.",
+        "Passage 1 is about the height and the ice of Lake Orrin and cannot answer. Passage 2 says that the lighthouse was "
+        "lit in 1891 and can answer. Passage 3 is about ferries and cannot answer. So the answer is 1891.",
+    )
+}
+
+
+def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
+    """Route: one branch per sample over all passages; without any the answer is Unknown."""
+    return answer_branches(state, "pruning", runtime.context, together(state["passages"])) or "no passage"
+
+
+@method(
+    "pruning",
+    summary="One prompt that first rules out the passages that cannot answer.",
+    paper="Liu et al. 2024, Post-fusion as Fallback",
+    when="One call, with a model that follows a worked example: it first rules passages out.",
+    calls=lambda o: (o.samples, 2 * o.samples),
+    options=FusionOptions,
+    prompts=PROMPTS,
+)
+def pruning(graph: Graph, parts: Parts) -> None:
+    """Wire begin → retrieve → collect → pruning → vote."""
+    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("collect", collect_node())
+    graph.add_node("pruning", answer_node(parts, "pruning", "pruning", reasoning=True, copies="1891"))
+    graph.add_node("vote", vote_node("pruning"))
+    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
+    graph.add_edge("retrieve", "collect")
+    graph.add_conditional_edges("collect", to_answer, {"each sample": "pruning", "no passage": "vote"})
+    graph.add_edge("pruning", "vote")
+    graph.add_edge("vote", END)

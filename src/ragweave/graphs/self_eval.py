@@ -1,0 +1,187 @@
+"""Self-Eval: the model says whether it needs retrieval, then answers with passages or without.
+
+Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know), as SlimPLM's baseline (section
+4.3). `self_eval@slimplm` is the released code's, with its examples.
+
+Where we differ: with `second_look`, what the model said to know and then answered Unknown is searched for after
+all. The examples of our own prompt are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+from langchain_core.prompts import ChatPromptTemplate
+from langgraph.graph import END
+from langgraph.runtime import Runtime
+from pydantic import Field
+
+from ragweave.graphs.base import Graph, method
+from ragweave.nodes.answer import answer_branches, answer_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Parts, Prompt, Reply, model_node
+from ragweave.nodes.forms import Form
+from ragweave.nodes.options import Options
+from ragweave.nodes.papers import Paper
+from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
+from ragweave.nodes.vote import is_answered, vote_node
+from ragweave.state import RAGState
+
+
+class DecisionOptions(Options):
+    """Options of a method that decides first whether to retrieve."""
+
+    own_paper: ClassVar[Paper | Literal[""]] = "slimplm"
+
+    second_look: bool = Field(
+        True, description="Whether an Unknown without passages is searched for after all; the papers stop there."
+    )
+
+
+class SelfEvalOptions(DecisionOptions):
+    """Options of `self_eval`."""
+
+    decided_by: Literal["answer", "judge"] = Field(
+        "answer", description="Whether the large model itself decides (the paper's way), or the judge."
+    )
+
+
+class DecisionState(RAGState, total=False):
+    """The state of a method that decides first whether to retrieve."""
+
+    known: bool
+    """Whether the question is answered without passages first."""
+
+
+class Need(Form):
+    """Whether the question needs retrieval."""
+
+    needed: Literal["Yes", "No"]
+
+
+_ASK = "Question: {question}\nDo you need to look something up to answer it? Say Yes or No."
+_PRINTED = "Question: [[{question}]] Do you need additional information to answer this question?"
+_NEEDED, _NOT_NEEDED = "Yes, I need additional information.", "No, I don't need additional information."
+PROMPTS = {
+    "self_eval": ChatPromptTemplate(
+        [
+            (
+                "system",
+                "You decide whether you can answer a question from what you know for sure, or need to look something up "
+                "first. You do not answer the question.",
+            ),
+            ("human", _ASK.format(question="What is the boiling point of water at sea level?")),
+            ("ai", "No"),
+            ("human", _ASK.format(question="Who was the second mayor of Eastbourne?")),
+            ("ai", "Yes"),
+            ("human", _ASK.format(question="Which ocean lies between Africa and America?")),
+            ("ai", "No"),
+            ("human", _ASK),
+        ]
+    ),
+    "self_eval@slimplm": ChatPromptTemplate(
+        [
+            (
+                "system",
+                "Based on your knowledge you should tell if you need additional information to answer the following "
+                "questions.",
+            ),
+            (
+                "human",
+                _PRINTED.format(
+                    question="What C is the alternative name for the Water Moccasin,the U.S.A.’s only venomous water snake?"
+                ),
+            ),
+            ("ai", _NOT_NEEDED),
+            ("human", _PRINTED.format(question="what age do you have to be to smoke in france?")),
+            ("ai", _NEEDED),
+            ("human", _PRINTED.format(question="who was the slytherin seeker in harry potter 1?")),
+            ("ai", _NOT_NEEDED),
+            ("human", _PRINTED),
+        ]
+    ),
+}
+
+
+def deciding(state: DecisionState, _options: SelfEvalOptions) -> Prompt[Need]:
+    """Ask whether the question needs retrieval."""
+    values = {"question": state["question"]}
+    return Prompt("self_eval", values, form=Need, max_tokens=VERDICT_TOKENS, task="need")
+
+
+@model_node(lambda options: options.decided_by, deciding)
+def need(_state: DecisionState, reply: Reply[Need], _options: SelfEvalOptions) -> DecisionState:
+    """Take the decision; one that can't be read means that it does."""
+    return {"known": reply.form is not None and reply.form.needed == "No"}
+
+
+def to_decision(state: RAGState) -> str:
+    """Route: passages that the caller gave need no decision."""
+    return "passages given" if state["given"] else "decide"
+
+
+def to_search(state: DecisionState, runtime: Runtime[DecisionOptions]) -> Route:
+    """Route: what is known is answered without passages; anything else is searched for."""
+    if state["known"]:
+        return answer_branches(state, "answer", runtime.context, [[]])
+    return search_branches(state["queries"])
+
+
+def to_answer(state: DecisionState, runtime: Runtime[DecisionOptions]) -> Route:
+    """Route: one branch per sample; a second look that found nothing would ask the same again."""
+    if not state["known"]:
+        return answer_branches(state, "answer", runtime.context, [state["passages"]])
+    contexts = [state["passages"]] if state["passages"] else []
+    return answer_branches(state, "answer", runtime.context, contexts, round=1) or "nothing found"
+
+
+def second_look(
+    parts: Parts, node: str = "retrieve"
+) -> tuple[Callable[[RAGState, Any], bool], Callable[[RAGState, Runtime[Any]], Route]]:
+    """Return whether an Unknown without passages is searched for, and the route after the vote that does so.
+
+    Args:
+        parts: Without a retriever the run ends Unknown.
+        node: The retrieval node.
+    """
+
+    def wanted(state: RAGState, options: Any) -> bool:
+        return parts.retriever is not None and options.second_look and not state["given"] and not state["retrieved"]
+
+    def to_second_look(state: RAGState, runtime: Runtime[Any]) -> Route:
+        if is_answered(state) or not wanted(state, runtime.context):
+            return "answered"
+        return search_branches(state["queries"], node)
+
+    return wanted, to_second_look
+
+
+def add_decision(graph: Graph, parts: Parts, decision: str) -> None:
+    """Add retrieval and the answer after the node `decision`, which sets `known`."""
+    wanted, to_second_look = second_look(parts)
+    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("collect", collect_node())
+    graph.add_node("answer", answer_node(parts, "answer", "direct_passages", closed_book="direct"))
+    graph.add_node("vote", vote_node("answer", continues=wanted))
+    graph.add_conditional_edges(decision, to_search, {"known": "answer", "needed": "retrieve"})
+    graph.add_edge("retrieve", "collect")
+    graph.add_conditional_edges("collect", to_answer, {"each sample": "answer", "nothing found": "vote"})
+    graph.add_edge("answer", "vote")
+    graph.add_conditional_edges("vote", to_second_look, {"answered": END, "not known": "retrieve"})
+
+
+@method(
+    "self_eval",
+    summary="The model itself says first whether it needs to retrieve.",
+    paper="Kadavath et al. 2022, Self-Eval",
+    when="Where some questions need no retrieval and the model can tell which.",
+    calls=lambda o: (1 + o.samples, 1 + (1 + o.second_look) * o.samples),
+    options=SelfEvalOptions,
+    state=DecisionState,
+    prompts=PROMPTS,
+)
+def self_eval(graph: Graph, parts: Parts) -> None:
+    """Wire one call to decide and one to answer."""
+    graph.add_node("need", need(parts))
+    graph.add_conditional_edges("begin", to_decision, {"decide": "need", "passages given": "collect"})
+    add_decision(graph, parts, "need")

@@ -1,0 +1,88 @@
+"""SKR-KNN: retrieve if most of the nearest training questions needed it. One call.
+
+Source: Wang et al. 2023 (Self-Knowledge Guided Retrieval Augmentation for Large Language Models), as SlimPLM's
+baseline (section 4.3): eight neighbours by unsupervised SimCSE, labelled as SlimPLM's judge data (released code).
+
+Where we differ: sentence-transformers averages SimCSE's token vectors, the released code takes its pooler's; with
+`second_look`, what is answered Unknown without passages is searched for after all.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from threading import Lock
+from typing import ClassVar
+
+from langchain_core.embeddings import Embeddings
+from langgraph.runtime import Runtime
+from pydantic import Field
+
+from ragweave.errors import UsageError
+from ragweave.graphs.base import Graph, method
+from ragweave.graphs.self_eval import DecisionOptions, DecisionState, add_decision, to_decision
+from ragweave.nodes.ask import Parts, StateNode
+from ragweave.state import RAGState, note
+from ragweave.tools.neighbours import TrainingIndex, read_training
+from ragweave.tools.retrieval.embedding import named_embeddings
+
+
+class SkrKnnOptions(DecisionOptions):
+    """Options of `skr_knn`."""
+
+    paper_settings: ClassVar = {
+        "slimplm": {"neighbours": 8, "embedding": "princeton-nlp/unsup-simcse-bert-base-uncased"}
+    }
+
+    training: str = Field("", description='Path of the training questions: JSONL, {"question": …, "needed": true}.')
+    neighbours: int = Field(5, ge=1, description="How many of the nearest training questions decide.")
+    prior: float | None = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of neighbours that needed retrieval from which on to retrieve: 0.5 is a majority, and a tie "
+        "retrieves; none: the share of all training questions.",
+    )
+    embedding: str = Field(
+        "minilm", description="Embedding model, if the build gives none: minilm, a path or a hub name."
+    )
+
+
+def neighbours_node(embeddings: Embeddings | None) -> StateNode:
+    """Return the node `neighbours`, which decides by the nearest training questions, without a model."""
+    lock = Lock()
+
+    @cache
+    def loaded(training: str, embedding: str) -> TrainingIndex:
+        return TrainingIndex(read_training(training), embeddings or named_embeddings(embedding))
+
+    def neighbours(state: RAGState, runtime: Runtime[SkrKnnOptions]) -> DecisionState:
+        o = runtime.context
+        if not o.training:
+            raise UsageError(
+                'skr_knn needs training questions: training=PATH of a JSONL file with rows {"question": …, "needed": true}'
+            )
+        with lock:
+            index = loaded(o.training, o.embedding)
+        found = index.nearest(state["question"], o.neighbours)
+        share, prior = sum(one.needed for one in found) / len(found), index.share_needed if o.prior is None else o.prior
+        seen = note("neighbours", share=share, prior=prior, questions=[one.question for one in found])
+        return {"known": share < prior, "notes": [seen]}
+
+    return neighbours
+
+
+@method(
+    "skr_knn",
+    summary="Retrieve where most of the nearest training questions needed it.",
+    paper="Wang et al. 2023, SKR",
+    when="Where you have training questions labelled with whether retrieval helped (`ragweave label needed`).",
+    calls=lambda o: (o.samples, (1 + o.second_look) * o.samples),
+    options=SkrKnnOptions,
+    state=DecisionState,
+    files=frozenset({"training", "embedding"}),
+)
+def skr_knn(graph: Graph, parts: Parts) -> None:
+    """Wire the neighbours, who decide, and one call to answer."""
+    graph.add_node("neighbours", neighbours_node(parts.embeddings))
+    graph.add_conditional_edges("begin", to_decision, {"decide": "neighbours", "passages given": "collect"})
+    add_decision(graph, parts, "neighbours")

@@ -1,0 +1,67 @@
+"""The uncertainty gate: a short draft decides whether to retrieve, by how uncertain the model was of it.
+
+Source: TARG (arXiv 2511.09803, version 1), algorithm 1; the simple gates of arXiv 2501.12835. See `nodes/gate.py`.
+
+Where we differ: what is answered Unknown without passages is searched for after all (`second_look`); the check
+again while a long answer is written (section 3.2) is left to `flare`. Neither paper has a profile.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from langgraph.runtime import Runtime
+from pydantic import Field
+
+from ragweave.graphs.base import Graph, method
+from ragweave.graphs.self_eval import DecisionOptions, add_decision
+from ragweave.nodes.ask import Parts
+from ragweave.nodes.gate import GateOptions, GateState, gate_branches, gate_node, gated
+from ragweave.nodes.papers import Paper
+from ragweave.nodes.retrieve import Route
+from ragweave.state import RAGState
+
+
+class UncertaintyGateOptions(GateOptions, DecisionOptions):
+    """Options of `uncertainty_gate`."""
+
+    own_paper: ClassVar[Paper | Literal[""]] = ""
+
+    threshold: float | None = Field(
+        None,
+        description="Uncertainty above which to retrieve (TARG's τ, eq. 4); none: a value within TARG's tables, or a "
+        "round number. Choose it on questions whose answers you know.",
+    )
+    gated_by: Literal["answer", "proxy"] = Field(
+        "answer", description="Whose draft is measured: the answering model's (the paper's way), or the proxy's."
+    )
+
+
+def to_gate(state: RAGState, runtime: Runtime[UncertaintyGateOptions]) -> Route:
+    """Route: one branch per draft; passages that the caller gave need no decision."""
+    return "passages given" if state["given"] else gate_branches(state, runtime.context)
+
+
+def decide(state: GateState, runtime: Runtime[UncertaintyGateOptions]) -> GateState:
+    """Compare the drafts' uncertainty with the threshold."""
+    known, seen = gated(state, runtime.context, runtime.context.threshold)
+    return {"known": known, "notes": [seen]}
+
+
+@method(
+    "uncertainty_gate",
+    summary="Retrieves where the model is uncertain of a short draft.",
+    paper="Wang et al. 2025, TARG",
+    when="Where many questions need no retrieval and the model reports log-probabilities; with `gate=variance` for any "
+    "model. Set `threshold` on questions whose answers you know.",
+    calls=lambda o: (o.gate_drafts + o.samples, o.gate_drafts + (1 + o.second_look) * o.samples),
+    options=UncertaintyGateOptions,
+    state=GateState,
+)
+def uncertainty_gate(graph: Graph, parts: Parts) -> None:
+    """Wire a draft of twenty tokens, or several, and the answer."""
+    graph.add_node("gate", gate_node(parts, lambda options: options.gated_by))
+    graph.add_node("decide", decide)
+    graph.add_conditional_edges("begin", to_gate, {"each draft": "gate", "passages given": "collect"})
+    graph.add_edge("gate", "decide")
+    add_decision(graph, parts, "decide")

@@ -1,0 +1,114 @@
+"""The uncertainty gate: a short draft without passages, and how uncertain the model was of it.
+
+Source: TARG (arXiv 2511.09803, version 1), algorithm 1: decode k = 20 tokens on the bare prompt, greedily; retrieve
+if a score of their logits exceeds a threshold (eq. 4). For the gates over samples: N = 3 drafts at temperature 0.7
+(sections 3.4 and 4).
+
+Where we differ: a draft that says Unknown is uncertain, whatever its probabilities, since our prompts ask for
+that word; the gates over samples compare words, not tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from langgraph.types import Send
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from ragweave.nodes.answer import unknown_clause
+from ragweave.nodes.ask import Node, Parts, Prompt, Reply, model_node
+from ragweave.nodes.forms import Form
+from ragweave.nodes.options import Options
+from ragweave.nodes.papers import INSTRUCTIONS
+from ragweave.nodes.read import is_unknown
+from ragweave.state import AnswerType, Note, RAGState, merge, note
+from ragweave.tools.models.roles import Role
+from ragweave.tools.models.uncertainty import SAMPLED, THRESHOLDS, Gate, disagreement, gate_settings, uncertainty
+
+
+class GateOptions(Options):
+    """Options of a gate."""
+
+    gate: Gate = Field(
+        "margin",
+        description="What is measured: of one draft's log-probabilities `margin` (TARG's default, section 5), `entropy`, "
+        "`mean` or `least`; of several drafts, for a model without log-probabilities, `variance` (TARG) or "
+        "`dissimilarity`. A thinking model's thoughts count: turn its thinking off.",
+    )
+    gate_tokens: int = Field(20, ge=1, description="Most tokens of a draft (TARG, section 4).")
+    gate_samples: int = Field(3, ge=2, description="Drafts that `variance` and `dissimilarity` compare (TARG, 3.4).")
+
+    @property
+    def gate_drafts(self) -> int:
+        """How many drafts are measured."""
+        return self.gate_samples if self.gate in SAMPLED else 1
+
+
+class GateDraft(TypedDict):
+    """A draft, and how uncertain the model was of it, if that is measured on one."""
+
+    text: str
+    uncertainty: float | None
+
+
+class GateState(RAGState, total=False):
+    """The state of a method with a gate."""
+
+    gate_drafts: Annotated[dict[str, GateDraft], merge]
+    known: bool
+
+
+class GateBranch(TypedDict):
+    """The input of a branch that drafts."""
+
+    question: str
+    answer_type: AnswerType
+    sample: int
+
+
+def gate_branches(state: RAGState, options: GateOptions, node: str = "gate") -> list[Send]:
+    """Return a branch for each draft."""
+    shared = {"question": state["question"], "answer_type": state["answer_type"]}
+    return [Send(node, {**shared, "sample": sample}) for sample in range(options.gate_drafts)]
+
+
+def gate_node(parts: Parts, role: Role | Callable[[Any], Role]) -> Node:
+    """Return a node that asks for one draft of a model in this role."""
+
+    def drafting(branch: GateBranch, options: GateOptions) -> Prompt[Form]:
+        values = {
+            "question": branch["question"],
+            "answer_type": branch["answer_type"],
+            "instruction": INSTRUCTIONS[branch["answer_type"]],
+            "unknown": unknown_clause(options),
+        }
+        warm = {"temperature": 0.7 if options.gate in SAMPLED else 0.0}
+        settings = {**gate_settings(options.gate), **warm}
+        return Prompt("direct", values, max_tokens=options.gate_tokens, settings=settings)
+
+    @model_node(role, drafting)
+    def gate(branch: GateBranch, reply: Reply[Form], options: GateOptions) -> GateState:
+        found = None
+        if reply.message is not None and options.gate not in SAMPLED:
+            found = uncertainty(reply.message, options.gate)
+        return {"gate_drafts": {str(branch["sample"]): {"text": reply.text, "uncertainty": found}}}
+
+    return gate(parts)
+
+
+def gated(state: GateState, options: GateOptions, threshold: float | None) -> tuple[bool, Note]:
+    """Say whether the drafts are certain enough, and note it. A draft that says nothing, or Unknown, is not.
+
+    Args:
+        state: The state.
+        options: The options in force.
+        threshold: The uncertainty above which to retrieve; None: the gate's own.
+    """
+    drafts, most = list(state["gate_drafts"].values()), THRESHOLDS[options.gate] if threshold is None else threshold
+    texts = [one["text"] for one in drafts]
+    found = disagreement(texts, options.gate) if options.gate in SAMPLED else drafts[0]["uncertainty"]
+    declined = 2 * sum(map(is_unknown, texts)) > len(texts)
+    known = found is not None and found <= most and not declined
+    return known, note("gated", gate=options.gate, uncertainty=found, threshold=most)

@@ -1,0 +1,60 @@
+"""Objects by import path: `module:Name`, with settings as `module:Name?setting=value`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from importlib import import_module
+from typing import Any
+from urllib.parse import parse_qsl
+
+from ragweave.errors import UsageError
+
+_PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_][\w.]*(?:\?.*)?")
+
+
+def is_path(text: str) -> bool:
+    """Return whether a text has the form of an import path, such as `package.module:Name`."""
+    return _PATH.fullmatch(text) is not None
+
+
+def imported(path: str, *arguments: Any) -> Any:
+    """Return the object at an import path; a class or function there is called.
+
+    Args:
+        path: `module:Name`; settings (JSON values, or text) go to the call by name.
+        arguments: What the call gets before the settings.
+
+    Raises:
+        UsageError: There is no such module or name, or it does not take these arguments.
+
+    Example:
+        >>> imported("datetime:timedelta?hours=2")
+        datetime.timedelta(seconds=7200)
+    """
+    place, _, query = path.partition("?")
+    module, _, name = place.partition(":")
+    settings = {key: _value(text) for key, text in parse_qsl(query, keep_blank_values=True)}
+    try:
+        found: Any = import_module(module)
+        for attribute in name.split("."):
+            found = getattr(found, attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{place}: cannot be imported ({error})") from error
+    if not (isinstance(found, type) or inspect.isroutine(found)):
+        return found
+    try:
+        return found(*arguments, **settings)
+    except (TypeError, ValueError, ImportError) as error:
+        said = " ".join(str(error).split())
+        raise UsageError(
+            f"{place}: cannot be made ({said}); give settings as ?name=value"
+        ) from error
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

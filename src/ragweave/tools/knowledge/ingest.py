@@ -1,0 +1,231 @@
+"""Ingestion: find the files that are new, changed, moved or gone, and stage their passages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ragweave.errors import KnowledgeBaseError
+from ragweave.tools.knowledge.chunking import Tokens, chunks
+from ragweave.tools.knowledge.loaders import MOST_BYTES, load
+from ragweave.tools.knowledge.passages import Loaded, Passage, UnreadableError, passage_of
+from ragweave.tools.knowledge.settings import Notice, Progress, Settings
+from ragweave.tools.knowledge.store import Source
+from ragweave.tools.knowledge.writer import Writer
+
+COUNTED = ("added", "changed", "removed", "moved", "unchanged")
+"""What an indexing run counts files by."""
+_CLOCK = 2_000_000_000
+"""Nanoseconds within which two changes may leave a file the same time: its bytes are read again."""
+
+
+def passages_of(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterator[Passage]:
+    """Yield the passages of a text, in order."""
+    cut = chunks(loaded, settings, tokens)
+    for number, (start, end, lead) in enumerate(cut):
+        yield passage_of(loaded, start, end, lead, number, len(cut))
+
+
+@dataclass
+class Ingest:
+    """Brings a write up to date with files or pages, and counts them."""
+
+    writer: Writer
+    settings: Settings
+    tokens: Tokens
+    progress: Progress
+    counts: Counter[str] = field(default_factory=Counter)
+    """Files by `COUNTED`."""
+    notices: list[Notice] = field(default_factory=list)
+
+    def paths(self, paths: Iterable[Path], leave_out: Path) -> None:
+        """Take the files under some paths: new and changed ones are read, vanished ones removed.
+
+        Raises:
+            KnowledgeBaseError: A path does not exist and was never indexed.
+        """
+        known = self.writer.now.sources("file")
+        roots = [absolute(path) for path in paths]
+        files: dict[str, None] = {}
+        for root in roots:
+            if not os.path.lexists(root) and not any(_under(key, root) for key in known):
+                raise KnowledgeBaseError(f"no such file or folder: {root}")
+            files |= dict.fromkeys(walk(root, leave_out, self.notices.append))
+        denied = [one.path for one in self.notices]
+        gone = {
+            key: one
+            for key, one in known.items()
+            if key not in files
+            and any(_under(key, root) for root in roots)
+            and not any(_under(key, folder) for folder in denied)
+        }
+        lost = {key: one for key, one in known.items() if not os.path.lexists(key)} | gone
+        for number, key in enumerate(files, 1):
+            self._file(key, known.get(key), lost)
+            self.progress("read", number, len(files))
+        for key in gone.keys() & lost.keys():
+            self.writer.remove(key)
+            self.counts["removed"] += 1
+
+    def _file(self, key: str, before: Source | None, gone: dict[str, Source]) -> None:
+        """Take a file, unless its size and time, or its bytes, are as before.
+
+        Args:
+            key: Its path.
+            before: What is known of it.
+            gone: Indexed files that no longer exist; the one that was moved here is taken out.
+        """
+        try:
+            source, data = _bytes_of(key, before)
+        except (OSError, UnreadableError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            stays = "; what is indexed of it stays" if before else ""
+            self.notices.append(Notice(_shown(key), reason + stays))
+            return
+        if before and data is None:
+            self._unchanged(before)
+        elif before and before.hash == source.hash:
+            self.writer.update(key, replace(source, notices=before.notices))
+            self._unchanged(before)
+        elif before is None and (moved := _same_file(source, gone)):
+            was = gone.pop(moved)
+            self.writer.update(moved, replace(source, notices=was.notices))
+            self.counts["moved"] += 1
+            self._repeat(key, was.notices)
+        else:
+            self.take(source, Path(key), data or b"", before)
+
+    def page(self, url: str, data: bytes, suffix: str, before: Source | None) -> None:
+        """Take a web page, unless its bytes are as before."""
+        digest = hashlib.sha256(data).hexdigest()
+        if before and before.hash == digest:
+            self._unchanged(before)
+            return
+        name = url.rstrip("/").rpartition("/")[2] or "page"
+        source = Source(url, url, "page", digest, len(data), 0, time.time_ns())
+        self.take(source, Path(name).with_suffix(suffix), data, before)
+
+    def take(self, source: Source, path: Path, data: bytes, before: Source | None) -> None:
+        """Read a file's bytes and stage its passages, one by one.
+
+        Of a file that cannot be read the hash is stored: it is read again when it changes.
+        """
+        found: list[Notice] = []
+
+        def passages() -> Iterator[Passage]:
+            for one in load(path, data, self.settings):
+                if isinstance(one, Notice):
+                    found.append(one)
+                else:
+                    yield from passages_of(one, self.settings, self.tokens)
+
+        try:
+            count = self.writer.put(source, passages())
+            reason = "" if count or found else "empty"
+        except UnreadableError as error:
+            if error.passing:  # it is read again by the next run; what was indexed of it stays
+                self.notices.append(Notice(source.key, str(error)))
+                return
+            count, reason = self.writer.put(source, ()), str(error)
+        if reason:
+            found = [Notice(source.key, reason)]
+        notices = json.dumps([[one.reason, one.partly] for one in found])
+        self.writer.set_notices(notices)
+        self._repeat(source.key, notices)
+        if count:
+            self.counts["changed" if before else "added"] += 1
+
+    def documents(self, source: Source, loaded: list[Loaded], before: Source | None) -> None:
+        """Take texts that a LangChain loader read, unless they are as before."""
+        if before and before.hash == source.hash:
+            self._unchanged(before)
+            return
+        self.writer.put(
+            source, (p for one in loaded for p in passages_of(one, self.settings, self.tokens))
+        )
+        self.counts["changed" if before else "added"] += 1
+
+    def _unchanged(self, before: Source) -> None:
+        skipped = any(not partly for _, partly in json.loads(before.notices))
+        self.counts["unchanged"] += not skipped
+        self._repeat(before.key, before.notices)
+
+    def _repeat(self, key: str, notices: str) -> None:
+        self.notices += [Notice(key, reason, partly) for reason, partly in json.loads(notices)]
+
+
+def _bytes_of(key: str, before: Source | None) -> tuple[Source, bytes | None]:
+    """Return a file's source and bytes; no bytes where size and time are as they were before.
+
+    Raises:
+        UnreadableError: It is no regular file, too long, or its name is not in UTF-8.
+        OSError: It cannot be read.
+    """
+    path = Path(key)
+    if _shown(key) != key:
+        raise UnreadableError("a name not in UTF-8")
+    stat = path.stat()
+    state = stat.st_size, stat.st_mtime_ns
+    same = before is not None and state == (before.size, before.modified)
+    if before and same and before.checked - before.modified > _CLOCK:
+        return before, None
+    if not path.is_file():
+        raise UnreadableError("not a regular file")
+    if stat.st_size > MOST_BYTES:
+        raise UnreadableError(f"longer than {MOST_BYTES >> 20} MiB")
+    now = time.time_ns()
+    data = path.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    return Source(key, path.as_posix(), "file", digest, *state, now), data
+
+
+def _shown(key: str) -> str:
+    """Return a path as printable text: bytes that are not UTF-8 are escaped."""
+    return os.fsencode(key).decode("utf-8", "backslashreplace")
+
+
+def absolute(path: str | Path) -> str:
+    """Return an absolute path without `..`, links unresolved: files are cited as they were named."""
+    return os.path.abspath(path)  # noqa: PTH100
+
+
+def _same_file(source: Source, gone: dict[str, Source]) -> str:
+    """Return which of the files that are gone has the bytes and name of a source; "": none."""
+    name = Path(source.key).name
+    alike = (key for key, one in gone.items() if one.hash == source.hash and Path(key).name == name)
+    return next(alike, "")
+
+
+def walk(root: str, leave_out: Path | None, report: Callable[[Notice], object]) -> Iterator[str]:
+    """Yield the files of a folder, recursively, sorted; or `root` itself where it is a file.
+
+    Args:
+        root: An absolute path.
+        leave_out: A folder that is passed over; so are hidden ones, and links to folders.
+        report: Called for a folder that cannot be listed.
+    """
+    if not Path(root).is_dir():
+        if os.path.lexists(root):
+            yield root
+        return
+
+    def deny(error: OSError) -> None:
+        report(Notice(absolute(error.filename), error.strerror or str(error)))
+
+    for folder, names, files in os.walk(root, onerror=deny):
+        names[:] = sorted(
+            one for one in names if one[0] != "." and Path(folder, one).resolve() != leave_out
+        )
+        yield from (
+            f"{folder.rstrip(os.sep)}{os.sep}{one}" for one in sorted(files) if one[0] != "."
+        )
+
+
+def _under(key: str, root: str) -> bool:
+    return key == root or key.startswith(root.rstrip(os.sep) + os.sep)

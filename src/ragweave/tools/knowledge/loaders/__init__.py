@@ -1,0 +1,154 @@
+"""Loaders: turn a file's bytes into texts, by suffix. A line names what cannot be read."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import gzip
+import io
+import json
+import re
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from ragweave.tools.knowledge.loaders.html import html_markdown, load_html
+from ragweave.tools.knowledge.loaders.ocr import load_image
+from ragweave.tools.knowledge.loaders.office import load_docx, load_epub, load_pptx
+from ragweave.tools.knowledge.loaders.pdf import load_pdf
+from ragweave.tools.knowledge.loaders.tables import load_csv, load_json, load_workbook
+from ragweave.tools.knowledge.loaders.text import decode, load_markdown, load_text, markdown, utf8
+from ragweave.tools.knowledge.passages import LONGEST_TITLE, Heading, Loaded, Table, UnreadableError
+from ragweave.tools.knowledge.settings import Notice, Settings
+
+MOST_BYTES = 2**30
+"""Bytes of a file that are read."""
+_UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
+"""Text that no one reads: data URIs, and long runs without a blank, such as keys."""
+
+Loader = Callable[..., Iterator[Loaded | Notice]]
+
+
+def load_notebook(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+    """Load the text, code and printed output of a Jupyter notebook's cells, as Markdown."""
+    parts = []
+    for cell in json.loads(decode(data)[0])["cells"]:
+        source = "".join(cell.get("source", ""))
+        parts.append(source if cell.get("cell_type") == "markdown" else f"```\n{source}\n```")
+        for output in cell.get("outputs", ()):
+            shown = output.get("text") or output.get("data", {}).get("text/plain") or ""
+            parts.append("".join(shown))
+    yield markdown("\n\n".join(part for part in parts if part.strip()), path.stem)
+
+
+def load_mail(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+    """Load subject, sender, date and body of an e-mail; attachments are named, not read."""
+    mail = email.message_from_bytes(data, policy=email.policy.default)
+    heads = [f"{name}: {mail[name]}" for name in ("From", "To", "Date", "Subject") if mail[name]]
+    body = mail.get_body(("plain", "html"))
+    text = body.get_content() if body is not None else ""
+    if body is not None and body.get_content_type() == "text/html":
+        text = html_markdown(text)[1]
+    files = [part.get_filename() or "unnamed" for part in mail.iter_attachments()]
+    if files:
+        reason = f"attachments are not read: {', '.join(files)[:200]}"
+        yield Notice(str(path), reason, partly=True)
+    yield Loaded("\n".join([*heads, "", text]), str(mail["Subject"] or path.stem))
+
+
+LOADERS: dict[str, Loader] = {
+    **dict.fromkeys((".md", ".markdown"), load_markdown),
+    ".pdf": load_pdf,
+    **dict.fromkeys((".html", ".htm", ".xhtml"), load_html),
+    ".docx": load_docx,
+    ".pptx": load_pptx,
+    ".epub": load_epub,
+    **dict.fromkeys((".csv", ".tsv"), load_csv),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), load_json),
+    **dict.fromkeys((".xlsx", ".xlsm"), load_workbook),
+    ".ipynb": load_notebook,
+    ".eml": load_mail,
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
+}
+"""Loaders by suffix. Any other file is read as text, if it holds text."""
+_NOT_TEXT = (b"{\\rtf", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b")
+"""How files begin that may look like text and are none."""
+_ROWS = (load_csv, load_json, load_workbook)
+
+
+def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
+    """Yield the texts of a file, and a line for each thing that was not read.
+
+    Raises:
+        UnreadableError: Nothing of it can be read.
+    """
+    if path.suffix.lower() == ".gz":
+        data, path = _unpacked(data), path.with_suffix("")
+    try:
+        for one in _loaded(path, data, settings):
+            if isinstance(one, Notice):
+                yield one
+                continue
+            cleaned, cut = clean(one)
+            if cleaned.text.strip():
+                yield cleaned
+            if cut:
+                reason = f"{cut} characters without a blank are left out (base64 or the like)"
+                yield Notice(str(path), reason, partly=True)
+    except (UnreadableError, MemoryError):
+        raise
+    except Exception as error:  # whatever a library meets in a broken file; the others can be read
+        reason = " ".join(str(error).split())[:100]
+        raise UnreadableError(f"cannot be read ({type(error).__name__}: {reason})") from error
+
+
+def _loaded(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
+    loader = LOADERS.get(path.suffix.lower(), load_text)
+    if loader is load_text and data.startswith(_NOT_TEXT):
+        raise UnreadableError(f"no loader for {path.suffix or 'such'} files")
+    extra: tuple[Any, ...] = (settings,) if loader in _ROWS else ()
+    return loader(path, data, *extra)
+
+
+def _unpacked(data: bytes) -> bytes:
+    """Unpack gzip that grows no more than text does, 100 times or to 64 MiB."""
+    most = max(2**26, 100 * len(data))
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            text = file.read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableError(f"damaged .gz file ({error})") from error
+    if len(text) > most:
+        raise UnreadableError("unpacks to more than 100 times its size")
+    return text
+
+
+def clean(loaded: Loaded) -> tuple[Loaded, int]:
+    """Return a text without what no one reads and lone surrogates, and how much was left out."""
+    text = utf8(loaded.text).replace("\0", "\ufffd")
+    runs = [one.span() for one in _UNREAD.finditer(text)]
+    if not runs:
+        return (loaded if text == loaded.text else replace(loaded, text=text)), 0
+    marks = [f"[{end - start} characters left out]" for start, end in runs]
+    ends = [end for _, end in runs]
+    grown = (len(mark) - end + start for mark, (start, end) in zip(marks, runs, strict=True))
+    shifts = [0, *accumulate(grown)]
+
+    def moved(offset: int) -> int:
+        return offset + shifts[bisect_right(ends, offset)]
+
+    marked = iter(marks)
+    return replace(
+        loaded,
+        text=_UNREAD.sub(lambda _: next(marked), text),
+        pages=tuple(map(moved, loaded.pages)),
+        headings=tuple(
+            Heading(moved(one.start), one.level, one.text[:LONGEST_TITLE])
+            for one in loaded.headings
+        ),
+        tables=tuple(Table(*map(moved, one)) for one in loaded.tables),
+    ), sum(end - start for start, end in runs)

@@ -1,0 +1,171 @@
+"""HTML as Markdown: what a page says, without what stands around it.
+
+markdownify turns the page's `<main>` or `<article>`s (else its body) into Markdown, which keeps asides,
+captions, figures, `<time>`, forms and tables of links. Extractors of articles take those for
+boilerplate. Navigation, scripts and hidden elements are removed first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ragweave.tools.knowledge.loaders.text import decode, markdown
+from ragweave.tools.knowledge.passages import Loaded, UnreadableError
+from ragweave.tools.knowledge.settings import Notice
+
+_DROP = re.findall(
+    r"\w+",
+    "title nav footer script style noscript template svg button select iframe object canvas audio "
+    "video dialog",
+)
+_AROUND = re.compile(
+    r"(?:^|[-_ ])(?:cookies?|consent|breadcrumbs?|sidebar|navbar|site-header|skip-link|headerlink"
+    r"|advert|newsletter|share|social)(?:$|[-_ ])",
+    re.IGNORECASE,
+)
+"""Class and id names of what stands around an article."""
+_DECLARED = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
+_PERMALINK = re.compile(r"\s*[#¶§\U0001F517\uf0c1]\ufe0f?\s*")
+_HIDDEN = "//*[@hidden or @aria-hidden='true' or @role='navigation' or @role='banner']"
+_ORDINAL = re.compile(r"\s*(?:st|nd|rd|th|er|re|e|ère|ème|o|a)?\s*", re.IGNORECASE)
+
+
+def load_html(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+    """Load a page; its title is `<title>`, else as `markdown` finds it."""
+    source, note = decode_html(data)
+    if note:
+        yield Notice(str(path), note, partly=True)
+    title, text = html_markdown(source)
+    yield markdown(text, path.stem, title)
+
+
+def decode_html(data: bytes) -> tuple[str, str]:
+    """Return a page in the encoding that it names, else as any other text.
+
+    Raises:
+        UnreadableError: It is no text.
+    """
+    named = _DECLARED.search(data[:4096])
+    if named and not data.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
+        label = named[1].decode().lower()
+        label = {"iso-8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030"}.get(label, label)
+        try:
+            return data.decode(label), ""
+        except (LookupError, ValueError):
+            pass
+    return decode(data)
+
+
+def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
+    """Return the title and the Markdown of a page.
+
+    Args:
+        source: HTML.
+        whole: Whether nothing stands around its text, as in a chapter of a book.
+
+    Raises:
+        UnreadableError: There is no text.
+    """
+    from lxml import etree, html
+
+    parser = html.HTMLParser(
+        encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
+    )
+    try:
+        page = html.document_fromstring(source.encode("utf-8", "replace"), parser)
+    except (etree.ParserError, ValueError) as error:
+        raise UnreadableError("HTML without text") from error
+    title = " ".join((page.findtext(".//title") or "").split())
+    etree.strip_elements(page, "title" if whole else "script", with_tail=False)
+    if not whole:
+        _prune(page)
+    _spell_out(page)
+    mains = page.xpath("//main|//*[@role='main']") or page.xpath("//article")
+    found = set(mains)
+    mains = [one for one in mains if found.isdisjoint(one.iterancestors())]
+    body = page.find("body") if page.find("body") is not None else page
+    size = sum(len(one.text_content()) for one in mains)
+    if whole or size * 2 < len(body.text_content()):
+        mains = [body]
+    text = re.sub(r"\n{3,}", "\n\n", "\n\n".join(map(_converted, mains))).strip()
+    if not whole and not text:  # a page of links alone
+        return title, html_markdown(source, whole=True)[1]
+    return title, text
+
+
+def _prune(page: Any) -> None:
+    """Remove what is not shown, or stands around the text."""
+    from lxml import etree
+
+    etree.strip_elements(page, *_DROP, with_tail=False)
+    around = [
+        one
+        for one in page.xpath("//body//*[@class or @id]")
+        if one.tag not in ("main", "article", "body")
+        and _AROUND.search(f"{one.get('class', '')} {one.get('id', '')}")
+    ]
+    links = page.xpath(
+        "//*[self::h1 or self::h2 or self::h3 or self::h4 or self::h5 or self::h6]//a"
+    )
+    permalinks = [one for one in links if _PERMALINK.fullmatch(one.text_content())]
+    for one in (*page.xpath(_HIDDEN), *around, *permalinks):
+        if one.getparent() is not None:
+            one.drop_tree()
+
+
+def _spell_out(page: Any) -> None:
+    """Write out what only markup says: raised digits, letters of lists, alternative texts."""
+    for one in page.iter("sup"):
+        if not _ORDINAL.fullmatch(one.text_content()):
+            one.text = f"^{one.text or ''}"
+    for one in page.xpath("//ol[@type and @type!='1']"):
+        kind = f"lower{'Roman' if one.get('type') in 'iI' else 'Letter'}"
+        for number, item in enumerate(one.iterchildren("li"), 1):
+            shown = numeral(number, kind)
+            item.text = f"{shown.upper() if one.get('type') in 'AI' else shown}. {item.text or ''}"
+        one.tag = "ul"
+    for one in page.xpath("//img[@alt]"):
+        one.tag = "span"
+        one.text = alternative(one.get("alt"))
+
+
+def alternative(text: str | None) -> str:
+    """Return the alternative text of a picture; nothing where it is a single word or file name."""
+    return " ".join(text.split()) if text and " " in text.strip() else ""
+
+
+def numeral(number: int, kind: str) -> str:
+    """Return a list number as `decimal`, `lowerLetter`, `upperRoman` and the like."""
+    if kind.endswith("Letter"):
+        text = chr(ord("a") + (number - 1) % 26) * min((number - 1) // 26 + 1, 10)
+    elif kind.endswith("Roman") and 0 < number < 400:
+        tens = ("", "x", "xx", "xxx", "xl", "l", "lx", "lxx", "lxxx", "xc")
+        ones = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
+        text = "c" * (number // 100) + tens[number // 10 % 10] + ones[number % 10]
+    else:
+        return str(number)
+    return text.upper() if kind.startswith("upper") else text
+
+
+def _converted(element: Any) -> str:
+    """Return an element as Markdown; what is nested too deeply for the converter, as its text."""
+    from lxml import etree
+    from markdownify import markdownify
+
+    try:
+        made: str = markdownify(
+            etree.tostring(element, encoding="unicode", method="html", with_tail=False),
+            heading_style="ATX",
+            bullets="-",
+            table_infer_header=True,
+            strip=["a", "img"],
+            escape_asterisks=False,
+            escape_underscores=False,
+            escape_misc=False,
+        )
+    except RecursionError:
+        return "\n".join(line.strip() for line in element.itertext() if line.strip())
+    return "\n".join(line.rstrip() for line in made.splitlines())

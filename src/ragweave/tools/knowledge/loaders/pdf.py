@@ -1,0 +1,173 @@
+"""PDF, page by page: text, form fields and notes. A line names the pages that cannot be read."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from ragweave.tools.knowledge.loaders import ocr
+from ragweave.tools.knowledge.passages import Loaded, UnreadableError
+from ragweave.tools.knowledge.settings import Notice
+
+_FEW_LETTERS = 200
+"""Letters on a page up to which they may be a stamp or header over a scan."""
+_SCAN = 0.4
+"""Share of the page that a picture covers from which it may be a scan."""
+_GLYPHS = re.compile(r"/[A-Za-z]{1,3}[0-9A-F]{1,4}(?=/|\s|$)")
+"""Names of glyphs, which pypdf gives where a font does not say what they stand for."""
+_PICTURE = "a picture that was not read"
+_UNMAPPED = "text that cannot be read, as its font maps no letters"
+_NEED_OCR = ' (to recognise it: pip install "ragweave[ocr]")'
+
+
+def load_pdf(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+    """Load the text of a PDF with the offset at which each page begins.
+
+    Raises:
+        UnreadableError: It is locked or damaged, or no page has text.
+    """
+    import pypdf
+
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    reader = pypdf.PdfReader(io.BytesIO(data))
+    if reader.is_encrypted and not reader.decrypt(""):
+        raise UnreadableError("PDF with a password")
+    texts: list[str] = []
+    troubles: dict[str, list[int]] = defaultdict(list)
+    for number in range(len(reader.pages)):
+        try:
+            text, trouble = _page(reader.pages[number], data, number)
+        except Exception as error:  # noqa: BLE001 - whatever pypdf meets; the other pages can be read
+            text, trouble = "", f"damaged ({' '.join(str(error).split())[:100]})"
+        texts.append(text)
+        if trouble:
+            troubles[trouble].append(number + 1)
+    notes = [f"{_named(on)}: {what}" for what, on in troubles.items()]
+    if not any(text.strip() for text in texts):
+        raise UnreadableError(": ".join(filter(None, ["PDF without text", "; ".join(notes)])))
+    yield from (Notice(str(path), one, partly=True) for one in notes)
+    starts = accumulate((len(text) + 1 for text in texts[:-1]), initial=0)
+    yield Loaded("\n".join(texts), _title(reader) or path.stem, pages=tuple(starts))
+
+
+def _title(reader: Any) -> str:
+    try:
+        return " ".join(str((reader.metadata or {}).get("/Title") or "").split())
+    except Exception:  # noqa: BLE001 - the pages can be read
+        return ""
+
+
+def _page(page: Any, data: bytes, index: int) -> tuple[str, str]:
+    """Return the text of a page, fields and notes last, and what could not be read of it."""
+    covered = 0.0
+    width, height = float(page.mediabox.width) or 1, float(page.mediabox.height) or 1
+
+    def visit(operator: bytes, operands: Any, matrix: Any, _text: Any) -> None:
+        nonlocal covered
+        if operator == b"Do" and _is_image(page, operands):
+            area = abs(matrix[0] * matrix[3] - matrix[1] * matrix[2])
+            covered = max(covered, area / (width * height))
+
+    text = page.extract_text(visitor_operand_before=visit) or ""
+    more = [*_annotations(page)]
+    lines = [] if _all_unmapped(page) else [one for one in text.split("\n") if not _is_garbage(one)]
+    trouble = ""
+    if text.strip() and len(lines) < text.count("\n") + 1:
+        text, trouble = "\n".join(lines), _UNMAPPED
+    elif (
+        sum(map(str.isalnum, text)) <= _FEW_LETTERS
+        if covered >= _SCAN
+        else not text.strip() and not more and _has_content(page)
+    ):
+        trouble = _PICTURE
+    if trouble and ocr.available():
+        found = ocr.recognised_page(data, index)
+        text, trouble = found or text, "" if found else "nothing that can be recognised"
+    elif trouble:
+        trouble += _NEED_OCR
+    return "\n".join(filter(None, [text, *more])), trouble
+
+
+def _is_image(page: Any, operands: Any) -> bool:
+    try:
+        return bool(page["/Resources"]["/XObject"][operands[0]]["/Subtype"] == "/Image")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return False
+
+
+def _is_garbage(text: str) -> bool:
+    """Say whether a line is names of glyphs, or signs from where fonts put letters of their own."""
+    glyphs = sum(len(one.group()) for one in _GLYPHS.finditer(text))
+    own = sum("\ue000" <= one <= "\uf8ff" or one == "\ufffd" for one in text)
+    return own + glyphs > max(0.3 * len("".join(text.split())), 3)
+
+
+def _all_unmapped(page: Any) -> bool:
+    """Say whether all fonts of a page number their glyphs without saying what these stand for."""
+    fonts = (page.get("/Resources") or {}).get("/Font")
+    fonts = [one.get_object() for one in (fonts.get_object() if fonts else {}).values()]
+    return bool(fonts) and all(map(_is_unmapped, fonts))
+
+
+def _is_unmapped(font: Any) -> bool:
+    if font.get("/Subtype") != "/Type0" or "/ToUnicode" in font:
+        return False
+    inner = font["/DescendantFonts"].get_object()[0].get_object()
+    order = (inner.get("/CIDSystemInfo") or {}).get("/Ordering", "Identity")
+    return str(font.get("/Encoding")).startswith("/Identity") and str(order) == "Identity"
+
+
+def _annotations(page: Any) -> Iterator[str]:
+    """Yield the notes written on a page, and the values of its form fields, as `name: value`."""
+    for one in page.get("/Annots") or ():
+        try:
+            yield from _annotation(one.get_object())
+        except Exception:  # noqa: BLE001, S112 - the others can be read
+            continue
+
+
+def _annotation(one: Any) -> Iterator[str]:
+    if one.get("/Subtype") == "/FreeText" and one.get("/Contents"):
+        yield str(one["/Contents"])
+    if one.get("/Subtype") != "/Widget":
+        return
+    found = _field(one)
+    value: Any = found.get("/V")
+    name = str(found.get("/TU") or found.get("/T") or "")
+    if found.get("/FT") == "/Btn":
+        on = str(one.get("/AS") or value or "/Off")
+        if on != "/Off" and name:
+            yield f"{name}: {'yes' if on.lower() in ('/yes', '/on', '/1') else on[1:]}"
+        return
+    if hasattr(value, "get_data"):  # a long text is stored as a stream
+        value = value.get_data().decode("utf-8", "replace")
+    shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+    if shown:
+        yield f"{name}: {shown}" if name else shown
+
+
+def _field(widget: Any) -> dict[str, Any]:
+    """Return the entries of a form field; a widget inherits those that it lacks."""
+    found: dict[str, Any] = {}
+    for _ in range(8):
+        found = {key: widget[key] for key in ("/TU", "/T", "/V", "/FT") if key in widget} | found
+        if "/Parent" not in widget:
+            break
+        widget = widget["/Parent"].get_object()
+    return found
+
+
+def _has_content(page: Any) -> bool:
+    contents: Any = page.get_contents()
+    return contents is not None and len(contents.get_data()) > 20
+
+
+def _named(pages: list[int]) -> str:
+    more = f" and {len(pages) - 9} more" if len(pages) > 9 else ""
+    return f"page{'s'[: len(pages) > 1]} {', '.join(map(str, pages[:9]))}{more}"

@@ -1,0 +1,309 @@
+"""Rows: CSV and TSV, JSON and JSON lines, and the sheets of a workbook. Each row is a text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import re
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ragweave.errors import MissingExtraError
+from ragweave.tools.knowledge.loaders.packages import open_package
+from ragweave.tools.knowledge.loaders.text import decode, own_fields
+from ragweave.tools.knowledge.passages import Loaded, Table, UnreadableError
+from ragweave.tools.knowledge.settings import Notice, Settings
+
+_SAMPLE = 50
+"""Records by which the separator and the header are found."""
+_MOST_NOTICES = 5
+"""Bad rows of a file that are named one by one."""
+_MERGED = re.compile(rb'<mergeCell ref="([A-Z]+)(\d+):([A-Z]+)(\d+)"')
+_UNSAVED = re.compile(rb"</f>\s*(?:(?:<v\s*/>|<v></v>)\s*)?</c>")
+"""A formula without a saved value."""
+_MOST_MERGED = 100_000
+"""Cells of a merged area that are filled with its text."""
+_MAX_SHEETS = 2**30
+"""Bytes of XML that a workbook may unpack to; they are read as a stream."""
+_MOST_CELLS = 20_000_000
+"""Cells of a sheet that are read, empty ones included."""
+
+
+class _Row(NamedTuple):
+    line: int
+    cells: Sequence[str]
+    wide: bool = False
+    """Whether cells of it are merged across columns."""
+
+
+def load_csv(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
+    """Load one text per row of a file with a header; lines above the header are a text of their own.
+
+    Raises:
+        UnreadableError: There are no rows, or no such column.
+    """
+    text, note = decode(data)
+    if note:
+        yield Notice(str(path), note, partly=True)
+    named = re.match(r'"?sep=(.)"?\r?\n', text, re.IGNORECASE)
+    text = text[named.end() :] if named else text
+    csv.field_size_limit(2**30)
+    records = _records(text, named[1] if named else _separator(text, path))
+    first = list(itertools.islice(records, _SAMPLE))
+    if not first:
+        raise UnreadableError("empty")
+    width = Counter(len(one.cells) for one in first).most_common(1)[0][0]
+    filled = (at for at, one in enumerate(first) if 2 * sum(map(bool, one.cells)) > width)
+    at = next(filled, 0)
+    above = "\n".join(" ".join(filter(None, one.cells)) for one in first[:at])
+    if above.strip():
+        yield Loaded(above, path.stem, metadata={"line": first[0].line})
+    rows = itertools.chain(first[at + 1 :], records)
+    yield from _table(first[at].cells, rows, settings, {})
+
+
+def _separator(text: str, path: Path) -> str:
+    """Return the separator that divides most of the first records into equally many fields."""
+
+    def worth(separator: str) -> tuple[float, int]:
+        head = list(itertools.islice(_records(text, separator), _SAMPLE))
+        widths = Counter(len(one.cells) for one in head if len(one.cells) > 1)
+        width, often = widths.most_common(1)[0] if widths else (0, 0)
+        return often / max(len(head), 1), width
+
+    return "\t" if ".tsv" in path.suffixes else max(",;\t|", key=worth)
+
+
+def _records(text: str, separator: str) -> Iterator[_Row]:
+    r"""Yield the records that are not blank; quotes may be escaped as `""` or `\"`."""
+    escape = "\\" if re.search(r'\\"[^,;\t|\r\n]', text[:100_000]) else None
+    made = csv.reader(io.StringIO(text, newline=""), delimiter=separator, escapechar=escape)
+    for cells in made:
+        if any(one.strip() for one in cells):
+            yield _Row(made.line_num, [one.strip() for one in cells])
+
+
+def _table(
+    header: Sequence[str], rows: Iterable[_Row], settings: Settings, metadata: dict[str, Any]
+) -> Iterator[Loaded]:
+    """Yield the rows of a table; fields beyond the header keep their number as a name."""
+    names: list[str] = []
+    for number, name in enumerate(header, 1):
+        name = name or f"column {number}"
+        names.append(name if name not in names else f"{name} {number}")
+    _check_column(names, settings)
+    for row in rows:
+        more = (f"column {number}" for number in range(len(names) + 1, len(row.cells) + 1))
+        fields = {name: one for name, one in zip([*names, *more], row.cells, strict=False) if one}
+        yield from _object(fields, row.line, settings, metadata)
+
+
+def _check_column(names: Iterable[str], settings: Settings) -> None:
+    """Refuse a `--text-field` that none of the columns or fields has."""
+    lacking = {one.strip() for one in settings.text_field.split(",")}.difference(names)
+    if lacking and settings.text_field != Settings.text_field:
+        known = ", ".join(names)[:200]
+        raise UnreadableError(f"no field {min(lacking)!r}; --text-field may be one of: {known}")
+
+
+def load_json(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
+    """Load the objects of a JSON list, or of JSON lines, as rows; any other JSON as text."""
+    text, note = decode(data)
+    if note:
+        yield Notice(str(path), note, partly=True)
+    rows: Iterable[tuple[int, Any]] = ()
+    if path.suffix.lower() == ".json":
+        value = _parsed(text)
+        if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+            rows = enumerate(value, 1)
+        elif value is not None or "\n{" not in text.strip():
+            shown = text if value is None else json.dumps(value, indent=1, ensure_ascii=False)
+            yield Loaded(shown, path.stem)
+            return
+    wanted = {one.strip() for one in settings.text_field.split(",")}
+    either = settings.text_field == Settings.text_field
+    bad: list[int] = []
+    names: Iterable[str] = ()
+    lines = enumerate(io.StringIO(text), 1)
+    for number, row in rows or ((at, _parsed(line)) for at, line in lines if line.strip()):
+        if isinstance(row, dict) and (either or not wanted.isdisjoint(row)):
+            yield from _object(row, number, settings, {})
+        else:
+            bad.append(number)
+            names = row if isinstance(row, dict) else names
+    if bad:
+        which = ", ".join(map(str, bad[:_MOST_NOTICES])) + (", …" if bad[_MOST_NOTICES:] else "")
+        reason = f"{len(bad)} lines are no JSON objects" + (
+            f" with {settings.text_field}" * bool(names)
+        )
+        reason += f"; --text-field may be one of: {', '.join(names)[:200]}" if names else ""
+        yield Notice(str(path), f"{reason} (lines {which})", partly=True)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _object(
+    row: dict[str, Any], line: int, settings: Settings, metadata: dict[str, Any]
+) -> Iterator[Loaded]:
+    """Yield the text of a row: that of the text field, else a line for each field."""
+    text, title = row.get(settings.text_field), row.get(settings.title_field)
+    given = row.get(settings.id_field)
+    tables: tuple[Table, ...] = ()
+    rest: dict[str, Any] = {}
+    if isinstance(text, str):
+        own = (settings.text_field, settings.id_field, settings.title_field)
+        rest = {name: one for name, one in row.items() if name not in own}
+    else:
+        wanted = [one.strip() for one in settings.text_field.split(",")]
+        shown = {name: one for name, one in row.items() if name in wanted} or row
+        lines = (f"{name}: {_value(one)}" for name, one in shown.items() if one not in (None, ""))
+        text = "\n".join(lines)
+        tables = (Table(0, 0, len(text)),)  # a long row is cut between its lines
+    if text.strip():
+        yield Loaded(
+            text,
+            title if isinstance(title, str) else "",
+            str(given) if isinstance(given, (str, int)) and str(given) else None,
+            {**own_fields(rest), **metadata, "line": line},
+            tables=tables,
+        )
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def load_workbook(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
+    """Load the tables of each visible sheet, cells as the sheet shows them.
+
+    A blank row ends a table. A header whose cells are merged across columns includes the row below it.
+
+    Raises:
+        UnreadableError: openpyxl is not installed, or the file is damaged, encrypted or too large.
+    """
+    try:
+        import openpyxl
+    except ImportError:
+        raise UnreadableError(
+            str(MissingExtraError("Reading workbooks", "documents")), passing=True
+        ) from None
+    package = open_package(data, max_markup=_MAX_SHEETS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about styles and the like, which are not read
+        # Only read-only mode is fast where a file claims far more cells than it has.
+        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        hidden = [one.title for one in book.worksheets if one.sheet_state != "visible"]
+        if hidden:
+            yield Notice(str(path), f"hidden sheets are left out: {', '.join(hidden)}", partly=True)
+        for sheet in book.worksheets:
+            if sheet.sheet_state == "visible":
+                try:
+                    yield from _sheet(path, package, sheet, settings)
+                except (KeyError, ValueError, TypeError, SyntaxError, zipfile.BadZipFile) as error:
+                    reason = f"sheet {sheet.title!r} is damaged ({str(error)[:100]})"
+                    yield Notice(str(path), reason, partly=True)
+
+
+def _sheet(
+    path: Path, package: zipfile.ZipFile, sheet: Any, settings: Settings
+) -> Iterator[Loaded | Notice]:
+    part = str(getattr(sheet, "_worksheet_path", "")).lstrip("/")
+    source = package.read(part) if part in package.NameToInfo else b""
+    if unsaved := len(_UNSAVED.findall(source)):
+        reason = f"{unsaved} formulas of sheet {sheet.title!r} have no saved value"
+        yield Notice(str(path), reason, partly=True)
+    place = {"heading_path": [sheet.title]}
+    rows = _filled(sheet, _MERGED.findall(source))
+    for filled, block in itertools.groupby(rows, key=lambda one: bool(one.cells)):
+        if filled:
+            yield from _block(path, block, settings, place)
+
+
+def _filled(sheet: Any, merged: list[tuple[bytes, ...]]) -> Iterator[_Row]:
+    """Yield the rows of a sheet; merged cells all show their text."""
+    from openpyxl.utils import column_index_from_string as number
+
+    origin: dict[tuple[int, int], tuple[int, int]] = {}
+    wide: dict[int, int] = {}
+    for area in merged:
+        left, right = number(area[0].decode()), number(area[2].decode())
+        top, bottom = int(area[1]), int(area[3])
+        if (bottom - top + 1) * (right - left + 1) <= _MOST_MERGED:
+            cells = itertools.product(range(top, bottom + 1), range(left, right + 1))
+            origin.update(dict.fromkeys(cells, (top, left)))
+        if right > left:
+            wide[top] = max(right, wide.get(top, 0))
+    shown: dict[tuple[int, int], str] = {}
+    seen = 0
+    sheet.reset_dimensions()
+    for line, row in enumerate(sheet.iter_rows(), 1):
+        seen += 1 + len(row)
+        if seen > _MOST_CELLS:
+            raise ValueError(f"more than {_MOST_CELLS} cells")
+        texts = []
+        for column in range(1, max(len(row), wide.get(line, 0)) + 1):
+            text = _cell(row[column - 1]) if column <= len(row) else ""
+            first = origin.get((line, column))
+            texts.append(text if first is None else shown.setdefault(first, text))
+        while texts and not texts[-1]:
+            texts.pop()
+        yield _Row(line, texts, line in wide)
+
+
+def _block(
+    path: Path, block: Iterable[_Row], settings: Settings, place: dict[str, Any]
+) -> Iterator[Loaded]:
+    """Yield the rows of a table; titles above its header are a text of their own."""
+    rows = iter(block)
+    above = []
+    header = _Row(0, ())
+    for header in rows:
+        if len(set(filter(None, header.cells))) > 1:
+            break
+        above.append(header)
+    if above:
+        text = "\n".join(" ".join(dict.fromkeys(filter(None, one.cells))) for one in above)
+        yield Loaded(text, path.stem, metadata={"line": above[0].line, **place})
+    if above[-1:] == [header]:
+        return
+    names, below = header.cells, next(rows, None) if header.wide else None
+    if below is not None:
+        pairs = itertools.zip_longest(header.cells, below.cells, fillvalue="")
+        names = [" ".join(dict.fromkeys(filter(None, pair))) for pair in pairs]
+    yield from _table(names, rows, settings, place)
+
+
+def _cell(cell: Any) -> str:
+    """Return a cell as the sheet shows it, for the commonest formats of numbers."""
+    value, form = cell.value, getattr(cell, "number_format", None) or "General"
+    if value is None:
+        return ""
+    if isinstance(value, datetime) and value.time() == time():
+        value = value.date()
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value).strip() if "\n" in str(value) else " ".join(str(value).split())
+    form = re.sub(r"\[[^\[\]]*\]|\\", "", form.split(";")[0][:100])
+    decimals = len(found[1]) if (found := re.search(r"\.([0#?]+)", form)) else 0
+    if "%" in form:
+        return f"{value * 100:.{decimals}f}%"
+    if re.fullmatch(r"0{2,}", form) and float(value).is_integer():
+        return f"{int(value):0{len(form)}d}"
+    sign = re.search(r'^"?([$€£¥]|[A-Z]{3})"?|"?([$€£¥])"?$', form.replace("_", "").strip(" *()-"))
+    if "," in form or sign or ("0.0" in form and "E" not in form):
+        text = f"{value:,.{decimals}f}" if "," in form else f"{value:.{decimals}f}"
+        return f"{sign[1] or ''}{text}{sign[2] or ''}" if sign else text
+    return str(int(value)) if float(value).is_integer() else f"{value:.12g}"

@@ -1,0 +1,183 @@
+"""Text files: their encoding, and Markdown with its front matter, headings and tables."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ragweave.tools.knowledge.passages import Heading, Loaded, Table, UnreadableError
+from ragweave.tools.knowledge.settings import Notice
+
+RESERVED = frozenset(
+    re.findall(r"\w+", "source title start end page line heading_path rank score breaks lead query")
+)
+"""Metadata that a knowledge base itself gives a passage."""
+_SAMPLE = 1_000_000
+"""Bytes from which the encoding is guessed."""
+_WITHIN_WORDS = re.compile(r"(?<=[^\W\d_])[^\w\s\x00-\x7f’‘–—…](?=[^\W\d_])")
+"""A sign beyond ASCII between two letters: what letters look like in a wrong code page."""
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.{0,65536}?\r?\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """Return the text of bytes, and a line on its encoding where it is not UTF-8.
+
+    Raises:
+        UnreadableError: They are no text.
+    """
+    encoding, note = _encoding(data)
+    text = data.decode(encoding, "replace")
+    sample = text[:10_000]
+    if len(_UNPRINTABLE.findall(sample)) > 0.1 * len(sample):
+        raise UnreadableError("binary, not text")
+    return text, note
+
+
+def _encoding(data: bytes) -> tuple[str, str]:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16", ""
+    if b"\0" in data[:_SAMPLE]:
+        raise UnreadableError("binary, not text")
+    try:
+        data.decode()
+        return "utf-8-sig", ""
+    except UnicodeDecodeError as error:
+        text = data.decode("utf-8", "replace")
+        wrong = text.count("\ufffd")
+        foreign = sum(not one.isascii() for one in text)
+        if wrong <= 0.02 * foreign or wrong < min(4, len(data) / 10_000):
+            return "utf-8-sig", f"{wrong} bytes are no UTF-8 (the first at {error.start})"
+    guess = _guess(data[:_SAMPLE])
+    return guess, f"not UTF-8: read as {guess}"
+
+
+def _guess(data: bytes) -> str:
+    """Return the likeliest encoding.
+
+    charset-normalizer takes short Western texts for one of twenty similar code pages. Where it finds
+    Latin letters, Windows' Western code page is likelier, unless its letters make no words.
+    """
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(data).best()
+    letters = {one for one in str(best or "") if one.isalpha() and not one.isascii()}
+    try:
+        western = data.decode("cp1252")
+    except UnicodeDecodeError:
+        western = ""
+    latin = all(unicodedata.name(one, "").startswith("LATIN") for one in letters)
+    if western and latin and (best is None or not _WITHIN_WORDS.search(western)):
+        return "cp1252"
+    if best is None:
+        raise UnreadableError("text in an unknown encoding: convert it to UTF-8")
+    return best.encoding
+
+
+def utf8(text: str) -> str:
+    """Return a text without lone surrogates, which neither UTF-8 nor SQLite can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def load_text(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+    """Load a text file of any kind as it stands; its title is the file name."""
+    text, note = decode(data)
+    if note:
+        yield Notice(str(path), note, partly=True)
+    yield Loaded(text, path.stem)
+
+
+def load_markdown(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+    """Load a Markdown file."""
+    text, note = decode(data)
+    if note:
+        yield Notice(str(path), note, partly=True)
+    yield markdown(text, path.stem)
+
+
+def markdown(text: str, name: str, title: str = "") -> Loaded:
+    """Read a Markdown text with its front matter, headings and tables.
+
+    Args:
+        text: The text. Blanks replace its front matter, so that offsets stay.
+        name: Its title where neither front matter nor a single top heading gives one.
+        title: Its title, whatever the text says.
+    """
+    fields: dict[str, Any] = {}
+    if found := _FRONT_MATTER.match(text):
+        fields = _yaml(found[1])
+        text = " " * (found.end() - 1) + "\n" + text[found.end() :]
+    headings, tables = structure(text)
+    own = " ".join(str(fields.pop("title", "") or "").split())
+    top = [one.text for one in headings if one.level <= headings[0].level]
+    title = title or own or (top[0] if len(top) == 1 else "") or name
+    return Loaded(text, title, metadata=own_fields(fields), headings=headings, tables=tables)
+
+
+def _yaml(block: str) -> dict[str, Any]:
+    """Return the fields of front matter; if it is no YAML, its lines of the form `name: value`."""
+    import yaml
+
+    try:
+        # Aliases could make a few lines grow without bound.
+        events = yaml.parse(block, yaml.SafeLoader)
+        aliases = any(isinstance(one, yaml.AliasEvent) for one in events)
+        fields = None if aliases else yaml.safe_load(block)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        pairs = re.findall(r"^([\w-]+):[ \t]+(\S.*)$", block, re.MULTILINE)
+        fields = {name: value.strip().strip("\"'") for name, value in pairs}
+    return fields
+
+
+def _plain(value: Any) -> Any:
+    """Return a JSON value: dates, infinities and the like become text."""
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no NaN, and SQLite would read none of the metadata
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def own_fields(fields: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a file's own fields as metadata: `page_` for `page`, and so on for all `RESERVED`."""
+    return {
+        f"{name}_" if name in RESERVED else str(name): _plain(value)
+        for name, value in fields.items()
+    }
+
+
+@cache
+def _parser() -> Any:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark").enable("table").disable(["inline", "link", "image"], True)
+
+
+def structure(text: str) -> tuple[tuple[Heading, ...], tuple[Table, ...]]:
+    """Return the headings and tables of a Markdown text, by CommonMark's rules."""
+    if not re.search(r"[#|]|==|--", text):
+        return (), ()
+    lines = [0]
+    for line in text.split("\n"):
+        lines.append(lines[-1] + len(line) + 1)
+    lines[-1] = len(text)
+    headings: list[Heading] = []
+    tables: list[Table] = []
+    tokens = _parser().parse(text.replace("\r", " "))
+    for at, token in enumerate(tokens):
+        if token.type == "heading_open":
+            shown = " ".join(tokens[at + 1].content.split())
+            headings.append(Heading(lines[token.map[0]], int(token.tag[1]), shown))
+        elif token.type == "table_open":
+            first, end = token.map
+            tables.append(Table(lines[first], lines[min(first + 2, end)], lines[end]))
+    return tuple(headings), tuple(tables)

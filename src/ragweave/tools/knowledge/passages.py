@@ -1,0 +1,159 @@
+"""Texts as loaders give them, passages as they are stored, and where in a source a quote stands."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from langchain_core.documents import Document
+
+from ragweave.state.passages import heading_of
+
+LONGEST_TITLE = 400
+"""Characters of a title or heading; a longer one is cut."""
+LONGEST_FIELD = 1_000
+"""Characters of a metadata value; a longer one would stand with every passage, and is left out."""
+
+
+class UnreadableError(Exception):
+    """A file without text that we can read; the message is the reason, on one line."""
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        """Give the reason.
+
+        Args:
+            reason: One line.
+            passing: Whether the same file may be read later, as when an extra is not installed yet.
+        """
+        super().__init__(reason)
+        self.passing = passing
+
+
+class Heading(NamedTuple):
+    """A heading within a text."""
+
+    start: int
+    """Offset of its first character."""
+    level: int
+    """1 is the highest."""
+    text: str
+
+
+class Table(NamedTuple):
+    """A table within a text; each of its lines is a row."""
+
+    start: int
+    body: int
+    """Offset of the first row behind the header."""
+    end: int
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A text of a file: the whole file, or one row of a table."""
+
+    text: str
+    title: str = ""
+    id: str | None = None
+    """The id that the source gives, if it gives one."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """JSON values to keep with every passage."""
+    pages: tuple[int, ...] = ()
+    """Offsets at which pages 1, 2, … begin, for a text that has pages."""
+    headings: tuple[Heading, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+    def place(self, offset: int) -> dict[str, Any]:
+        """Return `page` and `heading_path` of the character at `offset`, where it has them."""
+        found: dict[str, Any] = {}
+        if self.pages:
+            found["page"] = max(bisect_right(self.pages, offset), 1)
+        at = bisect_right(self._starts, offset) - 1
+        if at >= 0 and self._paths[at]:
+            found["heading_path"] = list(self._paths[at])
+        return found
+
+    def breaks(self, start: int, end: int) -> list[int]:
+        """Return the offsets between `start` and `end` at which page or headings change."""
+        pages = self.pages[bisect_right(self.pages, start) : bisect_right(self.pages, end - 1)]
+        heads = self._starts[
+            bisect_right(self._starts, start) : bisect_right(self._starts, end - 1)
+        ]
+        return sorted({*pages, *heads})
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [one.start for one in self.headings]
+
+    @cached_property
+    def _paths(self) -> list[tuple[str, ...]]:
+        paths: list[tuple[str, ...]] = []
+        above: list[Heading] = []
+        for one in self.headings:
+            while above and above[-1].level >= one.level:
+                above.pop()
+            above.append(one)
+            path = tuple(each.text[:LONGEST_TITLE] for each in above)
+            paths.append(path[1:] if path[0] == self.title else path)
+        return paths
+
+
+class Passage(NamedTuple):
+    """A passage as the store keeps it."""
+
+    name: str
+    """Its public id: the document's own (`id#n` where it is cut), else a content id."""
+    document: str | None
+    """The id of the document that it was cut from."""
+    content: str
+    """Hash of all that is indexed of it: title, headings and text."""
+    text: str
+    metadata: dict[str, Any]
+
+
+def indexed_text(text: str, metadata: Mapping[str, Any]) -> str:
+    """Return what is indexed of a passage: its title and headings, where it has any, and its text."""
+    heading = heading_of(metadata)
+    return f"{heading}\n{text}" if heading else text
+
+
+def passage_of(loaded: Loaded, start: int, end: int, lead: str, number: int, parts: int) -> Passage:
+    """Return the passage `text[start:end]` of a text, behind a table's header where `lead` is one.
+
+    `metadata["breaks"]` lists [offset in the passage, page and headings from there on] wherever
+    they change within it, so that a quote is cited by its own place, not by the passage's.
+    """
+    text = lead + loaded.text[start:end]
+    own = {k: v for k, v in loaded.metadata.items() if len(str(v)) <= LONGEST_FIELD}
+    meta = {**own, "title": loaded.title[:LONGEST_TITLE], "start": start, "end": end}
+    meta |= loaded.place(start)
+    if lead:
+        meta["lead"] = len(lead)
+    breaks = [[at - start + len(lead), loaded.place(at)] for at in loaded.breaks(start, end)]
+    if breaks:
+        meta["breaks"] = breaks
+    content = hashlib.sha256(indexed_text(text, meta).encode("utf-8", "replace")).hexdigest()[:32]
+    name = content[:16]
+    if loaded.id:
+        name = loaded.id if parts == 1 else f"{loaded.id}#{number}"
+    return Passage(name, loaded.id, content, text, meta)
+
+
+def place_at(document: Document, offset: int) -> dict[str, Any]:
+    """Return `page` and `heading_path` of the character at `offset` of a passage.
+
+    Example:
+        >>> doc = Document("a b", metadata={"page": 1, "breaks": [[2, {"page": 2}]]})
+        >>> place_at(doc, 0), place_at(doc, 2)
+        ({'page': 1}, {'page': 2})
+    """
+    meta = document.metadata
+    place = {name: meta[name] for name in ("page", "heading_path") if name in meta}
+    for at, there in meta.get("breaks", ()):
+        if at <= offset:
+            place = dict(there)
+    return place

@@ -1,0 +1,136 @@
+"""LangChain's record manager in SQLite or PostgreSQL: which passages a server has, and of what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.indexing import RecordManager
+from langchain_core.runnables import run_in_executor
+
+_TABLE = "ragweave_records"
+_MOST = 500
+"""Values of one statement."""
+
+
+def _awaited(method: Callable[..., Any]) -> Any:
+    """Return a method that does the same in a worker thread."""
+
+    async def run(self: Any, *values: Any, **named: Any) -> Any:
+        return await run_in_executor(None, lambda: method(self, *values, **named))
+
+    return run
+
+
+class Records(RecordManager):
+    """What was indexed under a namespace, and the settings that it was indexed with."""
+
+    def __init__(self, namespace: str, connect: Callable[[], Any], mark: str = "?") -> None:
+        """Take a function that connects (DB-API 2.0), and how the database marks parameters."""
+        super().__init__(namespace)
+        self._db, self._mark = connect(), mark
+
+    def _do(self, sql: str, values: Sequence[Any] = (), *, many: bool = False) -> list[Any]:
+        cursor = self._db.cursor()
+        sql = sql.replace("?", self._mark)
+        cursor.executemany(sql, values) if many else cursor.execute(sql, values)
+        rows = cursor.fetchall() if cursor.description else []
+        self._db.commit()
+        return rows
+
+    def create_schema(self) -> None:
+        """Make the tables, where there are none."""
+        self._do(
+            f"CREATE TABLE IF NOT EXISTS {_TABLE} (namespace TEXT, key TEXT, source TEXT, "
+            "updated DOUBLE PRECISION, PRIMARY KEY (namespace, key))"
+        )
+        self._do(
+            "CREATE TABLE IF NOT EXISTS ragweave_settings (namespace TEXT PRIMARY KEY, value TEXT)"
+        )
+
+    def settings(self) -> str | None:
+        """Return the settings as they were noted; None: nothing was."""
+        sql = "SELECT value FROM ragweave_settings WHERE namespace = ?"
+        rows = self._do(sql, (self.namespace,))
+        return str(rows[0][0]) if rows else None
+
+    def note_settings(self, value: str) -> None:
+        """Note the settings."""
+        self._do("INSERT INTO ragweave_settings VALUES (?, ?)", (self.namespace, value))
+
+    def forget(self) -> None:
+        """Forget all of the namespace."""
+        for table in (_TABLE, "ragweave_settings"):
+            self._do(f"DELETE FROM {table} WHERE namespace = ?", (self.namespace,))  # noqa: S608
+
+    def get_time(self) -> float:
+        """Return the time, in seconds."""
+        return time.time()
+
+    def update(
+        self,
+        keys: Sequence[str],
+        *,
+        group_ids: Sequence[str | None] | None = None,
+        time_at_least: float | None = None,
+    ) -> None:
+        """Note keys with their sources."""
+        now = max(self.get_time(), time_at_least or 0)
+        sources = group_ids or [None] * len(keys)
+        rows = [(self.namespace, key, one, now) for key, one in zip(keys, sources, strict=True)]
+        sql = (
+            f"INSERT INTO {_TABLE} VALUES (?, ?, ?, ?) ON CONFLICT (namespace, key) "  # noqa: S608
+            "DO UPDATE SET source = excluded.source, updated = excluded.updated"
+        )
+        self._do(sql, rows, many=True)
+
+    def exists(self, keys: Sequence[str]) -> list[bool]:
+        """Return which keys are noted."""
+        noted = set(self._where("key", keys))
+        return [key in noted for key in keys]
+
+    def list_keys(
+        self,
+        *,
+        before: float | None = None,
+        after: float | None = None,
+        group_ids: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[str]:
+        """Return the keys within some times, of some sources."""
+        times = " AND updated < ? AND updated > ?"
+        values = [before or float("inf"), after or float("-inf")]
+        return self._where("source", group_ids, times, values)[:limit]
+
+    def delete_keys(self, keys: Sequence[str]) -> None:
+        """Forget keys."""
+        rows = [(self.namespace, key) for key in keys]
+        sql = f"DELETE FROM {_TABLE} WHERE namespace = ? AND key = ?"  # noqa: S608
+        self._do(sql, rows, many=True)
+
+    def sources(self) -> list[str]:
+        """Return the sources of all keys."""
+        sql = f"SELECT DISTINCT source FROM {_TABLE} WHERE namespace = ? ORDER BY source"  # noqa: S608
+        return [row[0] for row in self._do(sql, (self.namespace,))]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+    def _where(
+        self, column: str, wanted: Sequence[str] | None, more: str = "", values: Sequence[Any] = ()
+    ) -> list[str]:
+        sql = f"SELECT key FROM {_TABLE} WHERE namespace = ?{more}"  # noqa: S608
+        if wanted is None:
+            return [row[0] for row in self._do(sql, (self.namespace, *values))]
+        found: list[str] = []
+        for first in range(0, len(wanted), _MOST):
+            some = wanted[first : first + _MOST]
+            chosen = f"{sql} AND {column} IN ({', '.join('?' * len(some))})"
+            found += [row[0] for row in self._do(chosen, (self.namespace, *values, *some))]
+        return found
+
+    acreate_schema, aget_time = _awaited(create_schema), _awaited(get_time)
+    aupdate, aexists = _awaited(update), _awaited(exists)
+    alist_keys, adelete_keys = _awaited(list_keys), _awaited(delete_keys)

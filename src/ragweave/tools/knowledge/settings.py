@@ -1,0 +1,115 @@
+"""The settings of a knowledge base, and what an indexing run reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+from langchain_core.embeddings import Embeddings
+
+from ragweave.errors import UsageError
+from ragweave.tools.retrieval.analyzer import analyzer_for
+from ragweave.tools.retrieval.embedding import PACKAGED, name_of, packaged_available
+
+Progress = Callable[[str, int, int], None]
+"""Called with a stage (`read` or `embed`), how much of it is done, and its total."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of a knowledge base, fixed when it is created."""
+
+    chunker: str = "fixed"
+    """Where passages begin and end: a name of `chunking.CHUNKERS`."""
+    unit: str = "words"
+    """What `size` and `overlap` count: `words`, `sentences` or `tokens` (of the embedding model)."""
+    size: int = 100
+    """Most units per passage. The papers cut Wikipedia into disjoint passages of 100 words."""
+    overlap: int = 0
+    """Units that a passage shares with the one before it; below `size`."""
+    language: str = "english"
+    """Snowball language of stop words and stemmer."""
+    embedding: str | None = "auto"
+    """`minilm` (packaged), a local path, a hub name, None (BM25 only), or `auto`: `minilm` where it
+    is installed, else None; resolved when the knowledge base is made. Of an embeddings object:
+    `object:`, its class and model."""
+    text_field: str = "text"
+    """Field of the text in CSV and JSON rows; several, with commas, become `name: value` lines."""
+    id_field: str = "id"
+    """Field of the id in rows; rows without it get a content id."""
+    title_field: str = "title"
+    """Field of the title in rows."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.unit not in ("words", "sentences", "tokens"):
+            raise UsageError(f"unit must be words, sentences or tokens, not {self.unit!r}")
+        if type(self.size) is not int or self.size < 1:
+            raise UsageError(f"size must be a whole number of at least 1, not {self.size!r}")
+        if type(self.overlap) is not int or not 0 <= self.overlap < self.size:
+            raise UsageError(f"overlap must be between 0 and size - 1, not {self.overlap!r}")
+        if self.embedding == "":
+            raise UsageError("embedding must be a model or None, not an empty string")
+        analyzer_for(self.language)
+
+    def resolved(self, embeddings: Embeddings | None = None) -> Settings:
+        """Return a copy that names its embedding model; an object that is given is that model."""
+        if embeddings is not None:
+            return replace(self, embedding=name_of(embeddings))
+        if self.embedding == "auto":
+            return replace(self, embedding=PACKAGED if packaged_available() else None)
+        return self
+
+    def conflict(self, own: Settings, embeddings: Embeddings | None) -> str:
+        """Return in what these settings differ from a knowledge base's own; "" where in nothing.
+
+        An embeddings object is not compared here, and `auto` is any model.
+        """
+        ours, theirs = asdict(self), asdict(own)
+        free = {"embedding"} if embeddings is not None or self.embedding == "auto" else set()
+        return ", ".join(
+            f"{name} = {theirs[name]!r}, not {ours[name]!r}"
+            for name in ours.keys() - free
+            if ours[name] != theirs[name]
+        )
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One line about a file that was not read, or not all of it."""
+
+    path: str
+    reason: str
+    partly: bool = False
+    """Whether the rest of the file was indexed."""
+
+    def __str__(self) -> str:
+        """Render as `path: reason`."""
+        return f"{self.path}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class IndexReport:
+    """What an indexing run did, counted in files (or pages) unless stated."""
+
+    added: int
+    changed: int
+    removed: int
+    moved: int
+    unchanged: int
+    notices: tuple[Notice, ...]
+    """One line for each file that was left out, or read in part; those of unchanged files too."""
+    passages: int
+    """Passages in the knowledge base now."""
+    embedded: int
+    """Passages embedded in this run."""
+
+    def __str__(self) -> str:
+        """Render as one line."""
+        skipped = sum(not one.partly for one in self.notices)
+        noun = "passage" if self.passages == 1 else "passages"
+        return (
+            f"{self.passages} {noun}; files: {self.added} added, {self.changed} changed, "
+            f"{self.removed} removed, {self.moved} moved, {self.unchanged} unchanged; "
+            f"{skipped} skipped, {len(self.notices) - skipped} read in part"
+        )

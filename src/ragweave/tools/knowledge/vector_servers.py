@@ -1,0 +1,250 @@
+"""Vector servers behind LangChain's stores: each opens a collection and searches it.
+
+pg:postgresql://user@host/db#papers      langchain-postgres: vectors and words, fused
+qdrant:http://host:6333#papers           langchain-qdrant: hybrid by sparse vectors
+es:http://host:9200#papers               langchain-elasticsearch: hybrid by BM25
+chroma:http://host:8000#papers           langchain-chroma: vectors
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import VectorStore
+
+from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.retrieval.analyzer import analyzer_for
+from ragweave.tools.retrieval.base import with_score
+from ragweave.tools.retrieval.retrievers import DEPTH, fused
+from ragweave.tools.retrieval.vectors import unit
+
+Filter = Mapping[str, Any]
+"""Metadata names to a value, or to a list of values of which any will do."""
+Search = Callable[[str, int, str, Filter], list[Document]]
+"""Query, k, mode and filter to documents with `metadata["score"]`, best first."""
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A collection of a server."""
+
+    store: VectorStore
+    search: Search
+    modes: tuple[str, ...] = ("auto",)
+    """How it can be searched."""
+
+
+def _any_of(value: Any) -> list[Any]:
+    return [*value] if isinstance(value, list | tuple | set) else [value]
+
+
+def _by_store(store: VectorStore, native: Callable[[Filter], Any]) -> Collection:
+    """Return a collection that its store searches; `native` translates a filter for it."""
+
+    def search(query: str, k: int, _mode: str, chosen: Filter) -> list[Document]:
+        more = {"filter": native(chosen)} if chosen else {}
+        found = store.similarity_search_with_score(query, k=k, **more)
+        return [with_score(doc, float(score)) for doc, score in found]
+
+    return Collection(store, search)
+
+
+def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings) -> Collection:
+    """Open a table of PostgreSQL with pgvector, or make it."""
+    import psycopg
+    from langchain_postgres import PGEngine, PGVectorStore
+    from langchain_postgres.v2.hybrid_search_config import HybridSearchConfig
+    from sqlalchemy import NullPool
+    from sqlalchemy.exc import ProgrammingError
+
+    # Without a pool nothing stays open: the store has no way to close it but an async one.
+    engine = PGEngine.from_connection_string(
+        url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool
+    )
+    language = f"pg_catalog.{settings.language}"
+    words = HybridSearchConfig(tsv_column="content_tsv", tsv_lang=language)
+    try:
+        size = len(embeddings.embed_query("size"))
+        engine.init_vectorstore_table(name, size, hybrid_search_config=words)
+    except ProgrammingError as error:
+        if "already exists" not in str(error):
+            raise
+    store = PGVectorStore.create_sync(engine, embeddings, name, hybrid_search_config=words)
+    # langchain-postgres searches for passages with all words of its first query. These statements
+    # search for any word of this one.
+    table = '"{}"'.format(name.replace('"', '""'))
+    columns = "langchain_id::text, content, langchain_metadata"
+    order = "ORDER BY score DESC, langchain_id LIMIT %(k)s"
+    query_words = (
+        "replace(plainto_tsquery(%(language)s::regconfig, %(query)s)::text, '&', '|')::tsquery"
+    )
+    parts = {
+        "bm25": (f"ts_rank_cd(content_tsv, {query_words})", f"content_tsv @@ {query_words}"),
+        "dense": ("1 - (embedding <=> %(vector)s::vector)", "true"),
+    }
+
+    def search(query: str, k: int, mode: str, chosen: Filter) -> list[Document]:
+        modes = ("bm25", "dense") if mode in ("auto", "hybrid") else (mode,)
+        values: dict[str, Any] = {"query": query, "language": language, "k": max(k, DEPTH)}
+        if "dense" in modes:
+            (row,) = unit([embeddings.embed_query(query)])
+            values["vector"] = json.dumps(row.tolist())
+        more = ""
+        for number, (field, value) in enumerate(chosen.items()):
+            more += f" AND langchain_metadata::jsonb -> %(f{number})s::text <@ %(v{number})s::jsonb"
+            values |= {f"f{number}": field, f"v{number}": json.dumps(_any_of(value))}
+        rankings = []
+        with psycopg.connect(url) as db:
+            for score, where in (parts[one] for one in modes):
+                sql = f"SELECT {columns}, {score} AS score FROM {table} WHERE {where}{more} {order}"  # noqa: S608
+                rows = db.execute(sql, values).fetchall()
+                rankings.append(
+                    [
+                        Document(text, id=row, metadata={**meta, "score": float(number)})
+                        for row, text, meta, number in rows
+                    ]
+                )
+        return rankings[0][:k] if len(modes) == 1 else fused(rankings, k)
+
+    return Collection(store, search, ("auto", "bm25", "dense", "hybrid"))
+
+
+def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings) -> Collection:
+    """Open a collection of Qdrant, or make it; `:memory:` is one in this process."""
+    from langchain_qdrant import QdrantVectorStore, RetrievalMode, SparseEmbeddings, SparseVector
+    from qdrant_client import QdrantClient, models
+
+    terms_of = analyzer_for(settings.language).terms
+
+    class Bm25(SparseEmbeddings):  # type: ignore[misc, unused-ignore]
+        """BM25's term weights; Qdrant multiplies them by the inverse document frequency."""
+
+        def embed_documents(self, texts: list[str]) -> list[SparseVector]:
+            return [
+                self._vector(text, lambda tf, n: tf * 2.5 / (tf + 0.4 + n / 100)) for text in texts
+            ]
+
+        def embed_query(self, text: str) -> SparseVector:
+            return self._vector(text, lambda tf, _: tf)
+
+        def _vector(self, text: str, weigh: Callable[[int, int], float]) -> SparseVector:
+            hashes = [hashlib.blake2b(t.encode(), digest_size=4).digest() for t in terms_of(text)]
+            counts = sorted(Counter(int.from_bytes(one, "little") for one in hashes).items())
+            weights = [weigh(tf, len(hashes)) for _, tf in counts]
+            return SparseVector(indices=[number for number, _ in counts], values=weights)
+
+    client = QdrantClient(":memory:") if url == ":memory:" else QdrantClient(url)
+    if not client.collection_exists(name):
+        size = len(embeddings.embed_query("size"))
+        client.create_collection(
+            name,
+            {"": models.VectorParams(size=size, distance=models.Distance.COSINE)},
+            {"words": models.SparseVectorParams(modifier=models.Modifier.IDF)},
+        )
+    store = QdrantVectorStore(
+        client,
+        name,
+        embeddings,
+        RetrievalMode.HYBRID,
+        sparse_embedding=Bm25(),
+        sparse_vector_name="words",
+    )
+
+    def native(chosen: Filter) -> models.Filter:
+        return models.Filter(
+            must=[
+                models.Filter(
+                    should=[
+                        models.FieldCondition(
+                            key=f"metadata.{field}", match=models.MatchValue(value=one)
+                        )
+                        for one in _any_of(value)
+                    ]
+                )
+                for field, value in chosen.items()
+            ]
+        )
+
+    return _by_store(store, native)
+
+
+def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: Settings) -> Collection:
+    """Open an index of Elasticsearch, or make it."""
+    from langchain_elasticsearch import DenseVectorStrategy, ElasticsearchStore
+
+    # Elastic's own rank fusion needs a paid licence; without it the scores are added.
+    strategy = DenseVectorStrategy(hybrid=True, rrf=False)
+    store = ElasticsearchStore(name, embedding=embeddings, es_url=url, strategy=strategy)
+
+    def native(chosen: Filter) -> list[dict[str, Any]]:
+        return [
+            {
+                "bool": {
+                    "should": [
+                        {"term": {f"metadata.{field}{'.keyword' * isinstance(one, str)}": one}}
+                        for one in _any_of(value)
+                    ]
+                }
+            }
+            for field, value in chosen.items()
+        ]
+
+    return _by_store(store, native)
+
+
+def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings) -> Collection:
+    """Open a collection of a Chroma server, or make it."""
+    from langchain_chroma import Chroma
+
+    where = urlsplit(url)
+    port = where.port or (443 if where.scheme == "https" else 8000)
+    secure = where.scheme == "https"
+    store = Chroma(
+        name,
+        embeddings,
+        host=where.hostname,
+        port=port,
+        ssl=secure,
+        collection_configuration={"hnsw": {"space": "cosine"}},
+    )
+
+    def native(chosen: Filter) -> dict[str, Any]:
+        return _joined(
+            "$and",
+            [
+                _joined("$or", [{field: one} for one in _any_of(value)])
+                for field, value in chosen.items()
+            ],
+        )
+
+    inner = _by_store(store, native)
+
+    def search(query: str, k: int, mode: str, chosen: Filter) -> list[Document]:
+        found = inner.search(query, k, mode, chosen)
+        return [with_score(doc, 1 - doc.metadata["score"]) for doc in found]  # it gives distances
+
+    return Collection(store, search)
+
+
+def _joined(operator: str, clauses: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a condition of Chroma's, whose operators take at least two."""
+    return clauses[0] if len(clauses) == 1 else {operator: clauses}
+
+
+SERVERS: dict[str, Callable[[str, str, Embeddings, Settings], Collection]] = {
+    "pg": postgres,
+    "qdrant": qdrant,
+    "es": elasticsearch,
+    "chroma": chroma,
+}
+"""How a collection is opened, by the kind of server."""
+EXTRAS = {"pg": "postgres", "qdrant": "qdrant", "es": "elasticsearch", "chroma": "chroma"}
+"""The extra that brings the client of a server."""

@@ -1,0 +1,429 @@
+"""The embedded default model: a LangChain chat model that quotes the passages it is given.
+
+It is no language model. A linear ranker picks the sentence of each passage that likely answers the
+question. A logistic model says how far it can be trusted: by its nearness to the question, by the names and
+numbers of the question that the passage lacks, and by negation. The best one is the answer, whole; where
+none reaches the threshold, it is `Unknown`.
+
+Both models compare words, and, where the `offline` extra is installed, the tokens of the packaged
+MiniLM: the mean over a question's tokens of the largest cosine with a token of the sentence, as in
+ColBERT (Khattab and Zaharia 2020, section 3.3). `benchmarks/extractive_nq.py` fits the weights on the
+tuning halves of NQ-open and SQuAD 2.0 and measures them on the other halves.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, ModelProfile
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field
+
+from ragweave.errors import MissingExtraError
+from ragweave.state import UNKNOWN
+from ragweave.tools.models.tasks import Task, TaskName, TaskPassage, task_of
+from ragweave.tools.retrieval.onnx_embedding import onnx_available, token_vectors
+from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.words import STOP_WORDS, terms
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+NOTICE = (
+    "extractive quotes a sentence of your passages; no language model wrote this. "
+    "Name one with --model, such as openai:gpt-4o-mini."
+)
+
+Features = dict[str, float]
+
+
+class Weights(NamedTuple):
+    """The fitted weights of the two linear models, by the name of the feature."""
+
+    rank: Mapping[str, float]
+    """Which sentence of a passage answers best."""
+    support: Mapping[str, float]
+    """Whether the best sentence answers: log-odds, with the constant `one`."""
+    threshold: float
+    """Support below which the answer is Unknown."""
+
+
+LEXICAL = Weights(
+    rank={
+        "cover": 5.57,
+        "cover_with_previous": 0.74,
+        "title": 0.51,
+        "early": 0.51,
+        "length": 0.4,
+        "by": 0.9,
+        "has:number": 2.46,
+        "has:date": 2.59,
+        "has:who": 2.08,
+        "has:where": 1.96,
+        "has:": 0.83,
+        "near:number": 1.35,
+        "near:date": 0.91,
+        "near:who": -0.58,
+        "near:where": 0.75,
+    },
+    support={"one": -0.13, "missing": -1.22, "negation": -1.23, "cover": 0.44},
+    threshold=0.5,
+)
+MINILM = Weights(
+    rank={
+        "cover": -0.09,
+        "cover_with_previous": 0.57,
+        "title": 0.84,
+        "early": 0.56,
+        "length": 0.29,
+        "by": 0.92,
+        "has:number": 1.94,
+        "has:date": 2.5,
+        "has:who": 2.34,
+        "has:where": 1.92,
+        "has:": 0.89,
+        "near:number": 0.79,
+        "near:date": 0.78,
+        "near:who": -1.06,
+        "near:where": 0.63,
+        "cosine": 2.6,
+        "match": 4.67,
+    },
+    support={"one": -1.87, "missing": -1.14, "negation": -1.26, "cosine": 3.42},
+    threshold=0.59,
+)
+
+
+class Evidence(NamedTuple):
+    """The sentence of a passage that answers a question best."""
+
+    text: str
+    passage: int
+    """The position of its passage, from 0."""
+    support: float
+    """The probability that it answers, in [0, 1]."""
+
+
+def best_evidence(question: str, passages: Sequence[TaskPassage], *, encoder: bool) -> list[Evidence]:
+    """Return the best sentence of each passage, the best supported first.
+
+    Args:
+        question: The question.
+        passages: The passages; one without a sentence has no quote.
+        encoder: Whether MiniLM compares tokens, beside words.
+    """
+    weights, asked, found = MINILM if encoder else LEXICAL, asked_of(question), []
+    for place, passage in enumerate(passages):
+        rows = features_of(asked, passage, most=_ENCODED if encoder else None)
+        if rows:
+            text, best = max(rows, key=lambda row: weighted(weights.rank, row[1]))
+            found.append(Evidence(text, place, 1 / (1 + math.exp(-weighted(weights.support, best)))))
+    return sorted(found, key=lambda one: -one.support)
+
+
+def weighted(weights: Mapping[str, float], features: Features) -> float:
+    """Return the weighted sum of features."""
+    return math.fsum(weight * features.get(name, 0.0) for name, weight in weights.items())
+
+
+_ENCODED = 4
+"""Sentences of a passage that MiniLM reads: those that share most with the question."""
+
+_MONTH = "January|February|March|April|May|June|July|August|September|October|November|December"
+_NUMBER_WORDS = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million|half"
+_KINDS = {
+    "number": r"\bhow (?:many|much|long|old|far|tall|high|big|large|often|deep|fast|heavy|wide)\b"
+    r"|\b(?:number|population|percentage|amount) of\b",
+    "date": r"\bwhen\b|\b(?:what|which) (?:year|date|day|month|century|decade|time)\b",
+    "who": r"\bwho(?:m|se)?\b",
+    "where": r"\bwhere\b|\b(?:what|which) (?:city|country|state|place|county|river|town)\b",
+}
+"""Kinds of questions, by what they ask for; the first that matches."""
+_DATE = re.compile(rf"\b(?:1\d{{3}}|20\d\d|{_MONTH})\b")
+_NUMBER = re.compile(rf"\b(?!(?:1\d|20)\d\d\b)(?:\d|(?:{_NUMBER_WORDS}|first|second|third)\b)", re.I)
+_NAME = re.compile(r"\b[A-Z][\w’'.-]+(?:\s+(?:(?:of|de|the|van|von|la)\s+)?[A-Z][\w’'.-]*)*")
+_NEGATION = re.compile(r"\b(?:not|no|never|none|without|neither|nor|cannot)\b|n['’]t\b", re.I)
+_WORD = re.compile(r"[\w’'-]+")
+
+
+class Asked(NamedTuple):
+    """A question as the models read it."""
+
+    text: str
+    kind: str
+    """A key of `_KINDS`, or ""."""
+    terms: frozenset[str]
+    exact: frozenset[str]
+    """Terms of its names and numbers, which a passage that answers it should hold."""
+
+
+@lru_cache(maxsize=256)
+def asked_of(question: str) -> Asked:
+    """Read a question."""
+    lowered = question.lower()
+    kind = next((kind for kind, pattern in _KINDS.items() if re.search(pattern, lowered)), "")
+    content = frozenset(terms(question))
+    exact = terms(" ".join(re.findall(r"(?<!^)\b[A-Z][\w'-]+|\d+", question)))
+    return Asked(question, kind, content - _HOW or content, frozenset(exact))
+
+
+_HOW = frozenset(terms("name called many much kind type mean"))
+"""Words of questions that say how to answer, not what about."""
+
+
+def features_of(asked: Asked, passage: TaskPassage, most: int | None = None) -> list[tuple[str, Features]]:
+    """Return a passage's sentences and their features; questions and what has no word are left out.
+
+    Args:
+        asked: The question.
+        passage: The passage.
+        most: How many sentences MiniLM reads, those that rank best by words; the others are left out.
+            None: MiniLM reads none, and all are returned.
+    """
+    texts = [" ".join(one.text.split()) for one in split_sentences(passage["text"])]
+    texts = [one for one in texts if not one.endswith("?") and re.search(r"\w", one)]
+    rows = list(zip(texts, _lexical(asked, passage["title"], texts), strict=True))
+    if most is None:
+        return rows
+    rows = sorted(rows, key=lambda row: -weighted(LEXICAL.rank, row[1]))[:most]
+    return [(text, {**found, **_token_features(asked, passage["title"], text)}) for text, found in rows]
+
+
+def _lexical(asked: Asked, title: str, texts: Sequence[str]) -> Iterator[Features]:
+    bags = [frozenset(terms(text)) for text in texts]
+    titled, everywhere = frozenset(terms(title)), frozenset[str]().union(*bags)
+    within = Counter(term for bag in bags for term in bag & asked.terms)
+    rarity = {one: math.log(1 + (len(bags) + 1) / (within[one] + 0.5)) for one in sorted(asked.terms)}
+    total = math.fsum(rarity.values()) or 1.0
+
+    def share(level: Mapping[str, float]) -> float:
+        return math.fsum(rarity[term] * amount for term, amount in level.items()) / total
+
+    def covered(bag: frozenset[str]) -> float:
+        return share(dict.fromkeys(asked.terms & bag, 1.0))
+
+    known = everywhere | titled
+    missing = len(asked.exact - known) / (len(asked.exact) or 1)
+    for place, (text, bag) in enumerate(zip(texts, bags, strict=True)):
+        weight = {one: 1.0 if one in bag else 0.8 if one in titled else 0.35 for one in asked.terms & known}
+        yield {
+            "one": 1.0,
+            "missing": missing,
+            **_typed(asked, titled, text),
+            "cover": share(weight),
+            "cover_with_previous": covered(bag | (bags[place - 1] if place else titled)),
+            "early": 1 / (1 + place),
+            "title": len(titled & bag) / (len(titled) or 1),
+            "length": math.log(1 + len(text.split())),
+            "negation": float(bool(_NEGATION.search(asked.text)) != bool(_NEGATION.search(text))),
+        }
+
+
+def _typed(asked: Asked, titled: frozenset[str], text: str) -> Features:
+    """Return whether a sentence has what the kind of question asks for, and how near its words."""
+    wanted = [one.start() for one in _DATE.finditer(text)] if asked.kind == "date" else []
+    if asked.kind == "number":
+        wanted = [one.start() for one in _NUMBER.finditer(text)]
+    by = 0
+    if asked.kind not in ("date", "number"):
+        for name in _NAME.finditer(text):
+            found = frozenset(terms(name.group()))
+            if found <= asked.terms | titled or (name.start() == 0 and " " not in name.group()):
+                continue
+            wanted.append(name.start())
+            by += text[: name.start()].endswith(" by ")
+    near = 0.0
+    if wanted and asked.kind:
+        new = asked.terms - titled
+        said = [(one.start(), frozenset(terms(one.group()))) for one in _WORD.finditer(text)]
+        hits = [at for at, found in said if found & new] or [at for at, found in said if found & asked.terms]
+        near = max((1 / (1 + abs(at - one) / 20) for at in hits for one in wanted), default=0.0)
+    return {
+        f"has:{asked.kind}": min(len(wanted), 2) / 2,
+        f"near:{asked.kind}": near,
+        "by": float(bool(by) and asked.kind == "who"),
+    }
+
+
+def _token_features(asked: Asked, title: str, text: str) -> Features:
+    """Return what MiniLM's tokens say: cosine of the means, and of each question token's best match."""
+    tokens, states, mean = _encoded(asked.text)
+    _, others, other = _encoded(f"{title}. {text}" if title else text)
+    best = (states @ others.T).max(axis=1)
+    content = [at for at, token in enumerate(tokens) if token not in STOP_WORDS and token[0].isalnum()]
+    new = [at for at in content if tokens[at] not in title.lower()]
+    return {
+        "cosine": float(mean @ other),
+        "match": float(best[new or content].mean()) if content else 0.0,
+    }
+
+
+@lru_cache(maxsize=512)
+def _encoded(text: str) -> tuple[list[str], NDArray[np.float32], NDArray[np.float32]]:
+    """Return a text's tokens without the special ones, their unit vectors (n, 384), and their unit mean."""
+    import numpy as np
+
+    ((tokens, states),) = token_vectors([text])
+    mean = states.mean(axis=0)
+    inner = states[1:-1]
+    return tokens[1:-1], inner / np.linalg.norm(inner, axis=1, keepdims=True), mean / np.linalg.norm(mean)
+
+
+class ExtractiveChat(BaseChatModel):
+    r"""Answers with the one sentence of the passages that answers best, or with Unknown.
+
+    It works from a prompt's structured inputs (`ragweave.tools.models.tasks`). In a prompt without
+    them, or for a task that it does not know, the last line with a question mark is the question, and
+    `<passage …>` blocks, or else the other paragraphs, are the passages. It cannot say Yes or No,
+    judge, or write from memory. The same messages always get the same reply. Tokens in
+    `usage_metadata` are words. `stop` is honoured; settings of language models have no effect.
+
+    Example:
+        >>> text = "The Eiffel Tower was finished in 1889. It is made of iron."
+        >>> model = ExtractiveChat(similarity="lexical")
+        >>> model.invoke(f"{text}\n\nWhen was the Eiffel Tower finished?").content
+        'The Eiffel Tower was finished in 1889.'
+    """
+
+    notice: ClassVar[str] = NOTICE
+    """What a reader of an answer must know; every reply has it in `response_metadata`."""
+    similarity: Literal["auto", "lexical", "minilm"] = "auto"
+    """How sentences are compared: by words, with MiniLM, or with MiniLM where it is installed."""
+    threshold: float | None = Field(default=None, ge=0.0, le=1.0)
+    """The support that an answer needs; None: with MiniLM as fitted, so that 4 of 5
+    unanswerable questions of SQuAD 2.0 get Unknown; by words alone half of them do."""
+    profile: ModelProfile | None = Field(
+        default_factory=lambda: ModelProfile(structured_output=False, tool_calling=False), exclude=True
+    )
+
+    @property
+    def model_name(self) -> str:
+        """The name that traces show."""
+        return "extractive"
+
+    def warm_up(self) -> None:
+        """Load MiniLM, where it is used."""
+        if self._encoder():
+            _encoded("warm up")
+
+    def _encoder(self) -> bool:
+        if self.similarity == "minilm" and not onnx_available():
+            raise MissingExtraError("The MiniLM similarity of the extractive model", "offline")
+        return self.similarity != "lexical" and onnx_available()
+
+    @property
+    def _llm_type(self) -> str:
+        return "extractive"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"similarity": self.similarity, "threshold": self.threshold}
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's signature
+        **kwargs: Any,  # noqa: ARG002 - settings of language models, without effect here
+    ) -> ChatResult:
+        task = task_of(messages)
+        text = self._reply(task if task and task["task"] in _REPLIES else _read(messages, task))
+        text = text[: min((at for word in stop or () if word and (at := text.find(word)) >= 0), default=None)]
+        read, written = sum(len(str(one.text).split()) for one in messages), len(text.split())
+        message = AIMessage(
+            content=text,
+            usage_metadata=UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written),
+            response_metadata={"model_name": "extractive", "finish_reason": "stop", "notice": NOTICE},
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _reply(self, task: Task) -> str:
+        encoder = self._encoder()
+        least = (MINILM if encoder else LEXICAL).threshold if self.threshold is None else self.threshold
+        found = best_evidence(task["question"], task.get("passages", []), encoder=encoder)
+        return _REPLIES[task["task"]](task, [one for one in found if one.support >= least])
+
+
+def _answer(task: Task, found: Sequence[Evidence]) -> str:
+    return found[0].text if found and task.get("answer_type") != "yes_no" else UNKNOWN
+
+
+def _claims(task: Task, _found: Sequence[Evidence]) -> str:
+    claims = [" ".join(one.text.split()) for one in split_sentences(task.get("draft", ""))]
+    return "\n".join(f"<Claim> {one} <Query> {one}" for one in claims) or "<Claims> </Claims>"
+
+
+def _topic(task: Task, _found: Sequence[Evidence]) -> str:
+    words = [one for one in _WORD.findall(task["question"]) if one.lower() not in STOP_WORDS]
+    return " ".join(words) or task["question"]
+
+
+def _numbers(task: Task, found: Sequence[Evidence]) -> str:
+    numbers = sorted(one.passage + task.get("first", 0) for one in found)
+    return ", ".join(map(str, numbers)) or "none"
+
+
+_REPLIES: Mapping[TaskName, Callable[[Task, Sequence[Evidence]], str]] = {
+    "answer": _answer,
+    "recall": _answer,
+    "reason": lambda task, found: f"So the answer is: {_answer(task, found)}",
+    "step": lambda task, found: f"So the final answer is: {_answer(task, found)}",
+    "extract": lambda task, _: task.get("draft", "").strip() or UNKNOWN,
+    "rewrite": _claims,
+    "topic": _topic,
+    "restate": lambda task, _: restated(task["question"], task.get("earlier", [])),
+    "filter": _numbers,
+    "grade": lambda _, found: "Correct" if found else "Incorrect",
+    "sufficient": lambda _, found: "Yes" if found else "No",
+    "judge": lambda *_: "<Known(False)>",
+    "need": lambda *_: "Yes",
+    "route": lambda *_: "one",
+}
+"""The reply to each task, from the evidence that supports its question, the best first."""
+
+
+_BLOCK = re.compile(r"<passage\b[^<>]*>([^<]*(?:<(?!/?passage\b)[^<]*)*)</passage>")
+_TITLE = re.compile(r'<passage\b[^<>]*\btitle="([^"<>]*)"')
+
+
+def _read(messages: Sequence[BaseMessage], task: Task | None) -> Task:
+    """Return the question and the passages of a plain prompt; what a task has of them comes first."""
+    asked = next((str(one.text) for one in reversed(messages) if one.type == "human"), "")
+    whole = "\n\n".join([*(str(one.text) for one in messages if one.type == "system"), asked])
+    lines = [one for one in asked.splitlines() if re.search(r"\w", one)] or [""]
+    line = next((one for one in reversed(lines) if "?" in one), lines[-1])
+    blocks = [(_TITLE.match(one.group()), one[1]) for one in _BLOCK.finditer(whole)]
+    passages = [TaskPassage(id="", title=title[1] if title else "", text=text) for title, text in blocks]
+    if not passages:
+        texts = (one for one in re.split(r"\n\s*\n", whole) if line not in one)
+        passages = [TaskPassage(id="", title="", text=text) for text in texts]
+    given = task or Task(task="answer", question="")
+    question = given.get("question") or re.sub(r"\A\s*\w+:\s*", "", line)
+    return {**given, "task": "answer", "question": question, "passages": given.get("passages") or passages}
+
+
+_PRONOUN = re.compile(r"\b(?:(its|their|his)|it|they|them|he|she|him|her)\b(?!['’])", re.I)
+
+
+def restated(question: str, earlier: Sequence[str]) -> str:
+    """Return a follow-up with the name of an earlier question in the place of its pronoun.
+
+    Args:
+        question: The follow-up; without a pronoun, or where no name was said, it stays as it is.
+        earlier: The earlier questions, the last one first.
+    """
+    pronoun = _PRONOUN.search(question)
+    names = (one.group() for text in earlier for one in _NAME.finditer(text) if one.start())
+    name = next(names, "")
+    if pronoun is None or not name:
+        return question
+    return question[: pronoun.start()] + name + ("'s" if pronoun[1] else "") + question[pronoun.end() :]

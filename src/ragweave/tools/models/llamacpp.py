@@ -1,0 +1,379 @@
+"""`LlamaCppChat`: a GGUF file as a LangChain chat model, by llama-cpp-python.
+
+Calls take turns, and what a prompt shares with the call before it is not computed again. For many
+calls at once, `llama-server -np 8` with `openai:NAME?base_url=…` is faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from functools import lru_cache, partial
+from queue import SimpleQueue
+from typing import Annotated, Any, ClassVar, TypeAlias, cast
+
+from langchain_core.exceptions import OutputParserException
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.chat_models import agenerate_from_stream, generate_from_stream
+from langchain_core.language_models.model_profile import ModelProfile
+from langchain_core.messages import AIMessageChunk, BaseMessage, convert_to_openai_messages
+from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.utils.function_calling import convert_to_json_schema
+from langchain_core.utils.pydantic import is_basemodel_subclass
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+from typing_extensions import override
+
+from ragweave.errors import PromptTooLongError, UnusableModelError, UsageError
+from ragweave.tools.models.gguf import Header, read_header
+from ragweave.tools.models.llamacpp_engine import (
+    Loading,
+    Reply,
+    Weights,
+    encoded,
+    harmless,
+    llama_cpp,
+    reuse_prefix,
+    special,
+)
+
+CONTEXT = 8192
+"""Tokens: the longest context that is opened unless `n_ctx` asks for more."""
+_LEAST_ROOM = 16
+"""Tokens: a reply with less room is a stump."""
+_PLAIN = "{% for message in messages %}{{ message.content }}\n\n{% endfor %}"
+_OPTIONS = (
+    *("temperature", "top_p", "top_k", "min_p", "repeat_penalty", "seed", "max_tokens", "stop"),
+    *("grammar", "logprobs", "top_logprobs"),
+)
+_Event: TypeAlias = ChatGenerationChunk | BaseException | None
+"""A piece of a reply, what it failed with, or its end."""
+
+
+class LlamaCppChat(BaseChatModel):
+    """A GGUF file in this process.
+
+    The header is read when the object is made; the weights load at the first call, and models of
+    the same file and loading settings share them. Replies are greedy unless a temperature is set.
+    A call or `bind` may override the settings from `temperature` to `top_logprobs`.
+
+    Raises:
+        UnusableModelError: The file is missing, is not GGUF, is cut short, is not the first of a
+            split model's files, or makes embeddings.
+
+    Example:
+        >>> model = LlamaCppChat(path="model.gguf", n_ctx=4096)  # doctest: +SKIP
+        >>> model.invoke("Name a colour.", max_tokens=8).text  # doctest: +SKIP
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    takes_seed: ClassVar[bool] = True
+
+    path: Annotated[str, BeforeValidator(str)]
+    """The GGUF file; of a split model, the first."""
+    n_ctx: int | None = Field(default=None, ge=1)
+    """Tokens of prompt and reply; None takes the model's own context, at most 8,192."""
+    n_gpu_layers: int = -1
+    """Layers to put on a GPU, where llama-cpp-python was built for one; -1 for all."""
+    n_threads: int | None = Field(default=None, ge=1)
+    """None: half of the processors for replies, all of them for prompts."""
+    n_batch: int = Field(default=512, ge=1)
+    """Most tokens of a prompt that are computed in one step."""
+    flash_attention: bool = False
+    use_extra_bufts: bool = False
+    """Whether llama.cpp repacks weights for this processor, which crashes some builds on processors
+    with AMX (https://github.com/ggml-org/llama.cpp/issues/20824)."""
+    chat_template: str | None = Field(default=None, pattern=r"^plain$|\{[{%]")
+    """Jinja text in place of the file's own; `plain` joins the messages' texts, for a base model to
+    continue."""
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Further variables of the template; `enable_thinking` is false unless it is set."""
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = 1.0
+    top_k: int = 0
+    """Only so many of the likeliest tokens are drawn from; 0 for all."""
+    min_p: float = 0.0
+    repeat_penalty: float = 1.0
+    """Applies to the latest 64 tokens; 1 changes nothing."""
+    seed: int | None = None
+    """Makes sampling repeatable; None draws afresh."""
+    max_tokens: int | None = Field(default=1024, ge=1)
+    """Longest reply; None: as long as the context allows."""
+    stop: list[str] | None = None
+    grammar: str | None = None
+    """A grammar that replies follow, in GBNF
+    (https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md)."""
+    streaming: bool = False
+    """Whether `invoke` streams too, for callbacks that receive tokens."""
+    logprobs: bool = False
+    """Whether `response_metadata["logprobs"]["content"]` lists the tokens as OpenAI does."""
+    top_logprobs: int = Field(default=0, ge=0)
+    """How many of the likeliest tokens are listed with each."""
+
+    _header: Header = PrivateAttr()
+    _weights: Weights | None = PrivateAttr(default=None)
+
+    def __init__(self, **settings: Any) -> None:
+        """Check the settings and read the file's header."""
+        super().__init__(**settings)
+        self._header = read_header(self.path)
+        self.path = str(self._header.path)
+        if self._header.embeds:
+            raise UnusableModelError(f"{self.path} is an embedding model and writes no text")
+        if self.profile is None:
+            self.profile = ModelProfile(
+                max_input_tokens=self.context, structured_output=True, tool_calling=False
+            )
+
+    @property
+    def header(self) -> Header:
+        """What the file says about itself."""
+        return self._header
+
+    @property
+    def model_name(self) -> str:
+        """The model's name, or the file's where it states none."""
+        return self._header.name
+
+    @property
+    def context(self) -> int:
+        """Tokens of prompt and reply."""
+        return self.n_ctx or min(self._header.context or CONTEXT, CONTEXT)
+
+    @property
+    def weights(self) -> Weights:
+        """The weights, which a scorer may share."""
+        fields = {name: getattr(self, name) for name in Loading._fields}
+        loading = Loading(**{**fields, "n_ctx": self.context})
+        if self._weights is None or self._weights.loading != loading:
+            self._weights = Weights.shared(loading)
+        return self._weights
+
+    def close(self) -> None:
+        """Free the weights' memory, also for models that share them; the next call loads them."""
+        self.weights.close()
+
+    @property
+    @override
+    def _llm_type(self) -> str:
+        return "llamacpp"
+
+    @property
+    @override
+    def _identifying_params(self) -> dict[str, Any]:
+        named = ("path", "n_ctx", "chat_template", "chat_template_kwargs", *_OPTIONS)
+        return {name: getattr(self, name) for name in named}
+
+    @override
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        return generate_from_stream(self._stream(messages, stop, **kwargs))
+
+    @override
+    async def _agenerate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        async with aclosing(self._astream(messages, stop, **kwargs)) as pieces:
+            return await agenerate_from_stream(pieces)
+
+    @override
+    def _stream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> Iterator[ChatGenerationChunk]:
+        # In a thread of its own: a reader that dawdles, or asks again meanwhile, blocks nobody.
+        queue: SimpleQueue[_Event] = SimpleQueue()
+        left = self._start(messages, self._call(stop, kwargs), queue.put)
+        try:
+            while (piece := _checked(queue.get())) is not None:
+                yield piece
+        finally:
+            left.set()
+
+    @override
+    async def _astream(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> AsyncGenerator[ChatGenerationChunk, None]:
+        queue: asyncio.Queue[_Event] = asyncio.Queue()
+        call_soon = asyncio.get_running_loop().call_soon_threadsafe
+        call = self._call(stop, kwargs)
+        left = self._start(messages, call, lambda event: call_soon(queue.put_nowait, event))
+        try:
+            while (piece := _checked(await queue.get())) is not None:
+                yield piece
+        finally:
+            left.set()
+
+    def _start(
+        self,
+        messages: Sequence[BaseMessage],
+        call: Mapping[str, Any],
+        put: Callable[[_Event], object],
+    ) -> threading.Event:
+        """Write a reply in a thread, until the event that is returned is set."""
+        left = threading.Event()
+
+        def write() -> None:
+            with suppress(RuntimeError):  # the reader's event loop was closed
+                try:
+                    for piece in self._reply(messages, call, left):
+                        put(piece)
+                    put(None)
+                except BaseException as error:  # noqa: BLE001 - raised where the reply is read
+                    put(error)
+
+        threading.Thread(target=write, daemon=True).start()
+        return left
+
+    def _call(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a call; one given as None is the model's."""
+        call = {name: getattr(self, name) for name in _OPTIONS}
+        call |= {name: value for name, value in kwargs.items() if value is not None}
+        if unknown := call.keys() - {*_OPTIONS, "json_schema"}:
+            raise UsageError(f"a llama.cpp model has no option {min(unknown)!r}")
+        stops = call["stop"] if stop is None else stop
+        return {**call, "stop": [stops] if isinstance(stops, str) else stops or []}
+
+    def _reply(
+        self, messages: Sequence[BaseMessage], call: Mapping[str, Any], left: threading.Event
+    ) -> Iterator[ChatGenerationChunk]:
+        with self.weights.turn() as llama:
+            tokens = self._tokens(llama, messages)
+            room = self.context - len(tokens)
+            if room < min(call["max_tokens"] or _LEAST_ROOM, _LEAST_ROOM):
+                raise PromptTooLongError(
+                    f"the prompt has {len(tokens)} tokens, but the context holds {self.context}, "
+                    "the reply included: shorten the prompt or raise n_ctx"
+                )
+            reused = reuse_prefix(llama, tokens)
+            for at in range(reused, len(tokens), llama.n_batch):
+                if left.is_set():
+                    return
+                llama.eval(tokens[at : at + llama.n_batch])
+            reply = Reply(llama, call, min(call["max_tokens"] or room, room))
+            for text, info in reply.pieces(tokens):
+                if left.is_set():
+                    return
+                message = AIMessageChunk(content=text)
+                yield ChatGenerationChunk(message=message, generation_info=info)
+        yield self._end(reply, len(tokens), reused)
+
+    def _end(self, reply: Reply, prompt: int, reused: int) -> ChatGenerationChunk:
+        """Return the last chunk: why the reply ended, and the counts."""
+        counts = UsageMetadata(
+            input_tokens=prompt,
+            output_tokens=reply.count,
+            total_tokens=prompt + reply.count,
+            input_token_details=InputTokenDetails(cache_read=reused),
+        )
+        message = AIMessageChunk(content="", usage_metadata=counts, chunk_position="last")
+        info = {"finish_reason": reply.reason, "model_name": self.model_name}
+        info["model_provider"] = "llamacpp"
+        return ChatGenerationChunk(message=message, generation_info=info)
+
+    def _tokens(self, llama: Any, messages: Sequence[BaseMessage]) -> list[int]:
+        """Return the tokens of the prompt that the chat template makes of messages."""
+        turns = cast("list[Any]", convert_to_openai_messages(messages, text_format="string"))
+        if not all(isinstance(turn["content"], str) for turn in turns):
+            raise UsageError("a llama.cpp model reads only text")
+        turns = [{**turn, "content": harmless(llama, turn["content"])} for turn in turns]
+        return encoded(llama, self._rendered(llama, turns), marks=True)
+
+    def _rendered(self, llama: Any, turns: list[dict[str, str]]) -> str:
+        from jinja2 import TemplateError
+
+        source, name = self.chat_template or self._header.template, self._header.path.name
+        if source is None:
+            raise UnusableModelError(
+                f"{name} has no chat template, as is common for base models: use an instruct model, "
+                "or give a template (chat_template=…, or chat_template=plain, with which the model "
+                "continues the prompt's text)"
+            )
+        ends = (special(llama, one).decode() for one in (llama.token_bos(), llama.token_eos()))
+        render = partial(_template, _PLAIN if source == "plain" else source, *ends)
+        values = {"enable_thinking": False, **self.chat_template_kwargs}
+        try:
+            try:
+                return str(render()(messages=turns, **values).prompt)
+            except (TemplateError, ValueError):
+                if len(turns) < 2 or turns[0]["role"] != "system":
+                    raise
+                # Some templates refuse a system message: it begins the next turn.
+                joined = f"{turns[0]['content']}\n\n{turns[1]['content']}"
+                turns = [{**turns[1], "content": joined}, *turns[2:]]
+                return str(render()(messages=turns, **values).prompt)
+        except (TemplateError, ValueError, TypeError) as error:
+            raise UnusableModelError(f"the chat template of {name} failed: {error}") from error
+
+    @override
+    def get_token_ids(self, text: str) -> list[int]:
+        """Return the model's own tokens of a text."""
+        return encoded(self.weights.llama, text, begins=False)
+
+    @override
+    def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], *_: Any) -> int:
+        """Return the length of the prompt that the chat template makes of the messages."""
+        return len(self._tokens(self.weights.llama, messages))
+
+    @override
+    def with_structured_output(
+        self,
+        schema: dict[str, Any] | type,
+        *,
+        include_raw: bool = False,
+        method: str = "json_schema",
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
+        """Return a runnable whose replies are JSON that matches `schema`, enforced by a grammar.
+
+        The model does not see the schema: the prompt should say what the fields mean. The grammar
+        holds names, types, enums and lengths, but no bounds of numbers; a pydantic class checks
+        those when the reply is parsed.
+
+        Args:
+            schema: A pydantic class, a TypedDict, or a JSON schema.
+            include_raw: Whether to return `raw`, `parsed` and `parsing_error`; without it, a reply
+                that was cut or does not fit raises `OutputParserException`.
+            method: Part of LangChain's interface; every method uses the same grammar.
+            kwargs: Options to bind, such as `max_tokens`.
+        """
+        kwargs.pop("strict", None)  # a grammar is always strict
+        plain = convert_to_json_schema(schema)
+        form = {"kwargs": {"method": method}, "schema": plain}
+        constrained = self.bind(json_schema=plain, ls_structured_output_format=form, **kwargs)
+        kind = schema if isinstance(schema, type) and is_basemodel_subclass(schema) else None
+        return constrained | RunnableLambda(partial(_parsed, kind=kind, include_raw=include_raw))
+
+
+def _parsed(message: BaseMessage, *, kind: type[Any] | None, include_raw: bool) -> Any:
+    value, failed = None, None
+    try:
+        value = json.loads(message.text, strict=False)  # the grammar allows control characters
+        value = kind(**value) if kind else value
+    except (ValueError, TypeError, RecursionError) as error:
+        cut = message.response_metadata.get("finish_reason") == "length"
+        why = "was cut at its limit: raise max_tokens" if cut else f"does not fit: {error}"
+        failed = OutputParserException(f"the structured reply {why}", llm_output=message.text)
+        value = None
+    if include_raw:
+        return {"raw": message, "parsed": value, "parsing_error": failed}
+    if failed is not None:
+        raise failed
+    return value
+
+
+def _checked(event: _Event) -> ChatGenerationChunk | None:
+    if isinstance(event, BaseException):
+        raise event
+    return event
+
+
+@lru_cache(maxsize=8)
+def _template(source: str, start: str, end: str) -> Any:
+    """Return the template's function, in llama-cpp-python's sandbox."""
+    make = llama_cpp().llama_chat_format.Jinja2ChatFormatter
+    return make(template=source, bos_token=start, eos_token=end)

@@ -1,0 +1,268 @@
+"""llama-cpp-python beneath the chat model and the scorer: weights, turns, kept prefixes, replies."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
+
+_ANEW = 8
+"""Tokens: llama.cpp computes fewer at once by other kernels, whose numbers differ."""
+_SAMPLING = ("top_p", "top_k", "min_p", "repeat_penalty")
+
+
+class Loading(NamedTuple):
+    """How weights are loaded; models that agree in this share them."""
+
+    path: str
+    n_ctx: int
+    n_gpu_layers: int
+    n_threads: int | None
+    n_batch: int
+    flash_attention: bool
+    use_extra_bufts: bool
+
+
+class Weights:
+    """The weights of one file with one context, loaded at first use."""
+
+    def __init__(self, loading: Loading) -> None:
+        self.loading = loading
+        self._llama: Any = None
+        self._load_lock, self._turn_lock = threading.Lock(), threading.Lock()
+
+    @staticmethod
+    def shared(loading: Loading) -> Weights:
+        """Return the weights that are in use under these settings, or new ones."""
+        with _SHARING:
+            return _SHARED.setdefault(loading, Weights(loading))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Weights:
+        return self
+
+    @property
+    def llama(self) -> Any:
+        """The `llama_cpp.Llama`, for its tokenizer; its context is used within `turn`."""
+        with self._load_lock:
+            self._llama = self._llama or _load(self.loading)
+            return self._llama
+
+    @contextmanager
+    def turn(self) -> Iterator[Any]:
+        """Give the `llama_cpp.Llama` to one caller at a time."""
+        with self._turn_lock:
+            llama = self.llama
+            try:
+                yield llama
+            except RuntimeError as error:
+                llama.n_tokens = 0  # nobody knows what the context holds now
+                raise ModelError(f"llama.cpp failed on {self.loading.path}: {error}") from error
+
+    def close(self) -> None:
+        """Free the memory; the next call loads the file again."""
+        with self._turn_lock, self._load_lock:
+            if self._llama:
+                self._llama.close()
+            self._llama = None
+
+
+_SHARED: WeakValueDictionary[Loading, Weights] = WeakValueDictionary()
+_SHARING = threading.Lock()
+
+
+def llama_cpp() -> Any:
+    """Return the module `llama_cpp`.
+
+    Raises:
+        MissingExtraError: llama-cpp-python is not installed.
+        ModelError: Its library does not load.
+    """
+    try:
+        import llama_cpp as module
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("A GGUF model", "llamacpp") from error
+    except (OSError, RuntimeError) as error:  # a CUDA build on a machine without CUDA
+        raise ModelError(f"llama-cpp-python can't load its library: {error}") from error
+    return module
+
+
+def _load(loading: Loading) -> Any:
+    lib = llama_cpp()
+
+    class Loaded(lib.Llama):  # type: ignore[misc,name-defined]
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "model_params":
+                value.use_extra_bufts = loading.use_extra_bufts  # no argument of `Llama`
+            super().__setattr__(name, value)
+
+    try:
+        return Loaded(
+            loading.path,
+            n_ctx=loading.n_ctx,
+            n_gpu_layers=loading.n_gpu_layers,
+            n_threads=loading.n_threads,
+            n_threads_batch=loading.n_threads,
+            n_batch=loading.n_batch,
+            flash_attn=loading.flash_attention,
+            verbose=False,
+        )
+    except (ValueError, RuntimeError, AssertionError) as error:
+        raise UnusableModelError(
+            f"llama.cpp can't load {loading.path} ({error}): the file is damaged, of a kind that this "
+            "llama-cpp-python does not know, or too large for the memory with this n_ctx"
+        ) from error
+
+
+def reuse_prefix(llama: Any, tokens: Sequence[int]) -> int:
+    """Leave in the context what it shares with a prompt's beginning; return that length in tokens.
+
+    The last tokens are always computed anew, so that the logits do not depend on earlier calls.
+    """
+    before = llama.input_ids[: max(0, min(llama.n_tokens, len(tokens) - _ANEW))]
+    differs = np.flatnonzero(before != np.asarray(tokens[: len(before)]))
+    kept = int(differs[0]) if differs.size else len(before)
+    lib = llama_cpp()
+    if not lib.llama_memory_seq_rm(lib.llama_get_memory(llama.ctx), 0, kept, -1):
+        llama.reset()  # the state of a recurrent model can't be cut
+        return 0
+    llama.n_tokens = kept
+    return kept
+
+
+def log_softmax(llama: Any, position: int = -1) -> NDArray[np.float64]:
+    """Return the natural-log probabilities of the next token, shape (vocabulary,).
+
+    Args:
+        llama: The `llama_cpp.Llama`.
+        position: A place in its latest batch whose logits were asked for.
+    """
+    pointer = llama_cpp().llama_get_logits_ith(llama.ctx, position)
+    row = np.ctypeslib.as_array(pointer, shape=(llama.n_vocab(),)).astype(np.float64)
+    row -= row.max()
+    normal: NDArray[np.float64] = row - np.log(np.exp(row).sum())
+    return normal
+
+
+class Reply:
+    """A reply as it grows, in whole characters and without stop sequences."""
+
+    def __init__(self, llama: Any, call: Mapping[str, Any], limit: int) -> None:
+        """Prepare a reply.
+
+        Args:
+            llama: The `llama_cpp.Llama`, which has read the prompt.
+            call: The options of the call.
+            limit: Most tokens.
+        """
+        self._llama, self._call, self._limit = llama, call, limit
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+        self.reason: str | None = None
+        """Why it ended: `stop` or `length`; None while it is written."""
+        self.count = 0
+        """Tokens so far, that of the end among them."""
+
+    def pieces(self, prompt: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield, a token, the text that it adds and its log-probability in OpenAI's form."""
+        call, lib = self._call, llama_cpp()
+        self._llama.set_seed(lib.LLAMA_DEFAULT_SEED if call["seed"] is None else call["seed"])
+        sampling = {name: call[name] for name in _SAMPLING}
+        grammar = _grammar(self._llama, call)
+        drawn = self._llama.generate(prompt, temp=call["temperature"], grammar=grammar, **sampling)
+        for token in drawn:
+            self.count += 1
+            if lib.llama_vocab_is_eog(_vocabulary(self._llama), token):
+                self.reason = "stop"
+                yield self._held, {}
+                return
+            self.reason = "length" if self.count == self._limit else None
+            text = self._shown(self._decoder.decode(special(self._llama, token)))
+            if self.reason == "length":
+                text += self._held
+            yield text, {"logprobs": {"content": [self._entry(token)]}} if call["logprobs"] else {}
+            if self.reason:
+                return
+
+    def _shown(self, text: str) -> str:
+        """Return the text that can't become part of a stop sequence any more."""
+        stops: list[str] = self._call["stop"]
+        text, self._held = self._held + text, ""
+        if found := [at for at in map(text.find, stops) if at >= 0]:
+            self.reason = "stop"
+            return text[: min(found)]
+        starts = (one[:n] for one in stops for n in range(1, len(one)))
+        cut = len(text) - max((len(one) for one in starts if text.endswith(one)), default=0)
+        self._held = text[cut:]
+        return text[:cut]
+
+    def _entry(self, token: int) -> dict[str, Any]:
+        row, most = log_softmax(self._llama), self._call["top_logprobs"]
+        best = np.argsort(-row)[:most] if most else ()
+        entry, *others = (self._named(int(one), row) for one in (token, *best))
+        return {**entry, "top_logprobs": others}
+
+    def _named(self, token: int, row: NDArray[np.float64]) -> dict[str, Any]:
+        data = special(self._llama, token)
+        text = data.decode("utf-8", "replace")
+        return {"token": text, "bytes": list(data), "logprob": float(row[token])}
+
+
+def _grammar(llama: Any, call: Mapping[str, Any]) -> Any:
+    """Return the grammar that a call asks for, or None."""
+    lib, text, schema = llama_cpp(), call["grammar"], call.get("json_schema")
+    if schema is not None:
+        try:
+            text = lib.llama_grammar.json_schema_to_gbnf(json.dumps(schema))
+        except (KeyError, TypeError, ValueError, AssertionError) as error:
+            raise UsageError(f"this JSON schema can't be turned into a grammar: {error}") from error
+    if text is None:
+        return None
+    sampler = lib.llama_sampler_init_grammar(_vocabulary(llama), text.encode(), b"root")
+    if not sampler:
+        raise UsageError(f"llama.cpp can't parse this grammar: {text[:200]}")
+    lib.llama_sampler_free(sampler)
+    return lib.LlamaGrammar.from_string(text, verbose=False)
+
+
+def encoded(llama: Any, text: str, *, begins: bool = True, marks: bool = False) -> list[int]:
+    """Return the tokens of a text.
+
+    Args:
+        llama: The `llama_cpp.Llama`.
+        text: The text.
+        begins: Whether a prompt begins here, which some models mark by a token.
+        marks: Whether names of control tokens stand for these; else they are plain text.
+    """
+    tokens: list[int] = llama.tokenize(text.encode(), add_bos=False, special=marks)
+    start = llama.token_bos()
+    if begins and llama_cpp().llama_vocab_get_add_bos(_vocabulary(llama)) and tokens[:1] != [start]:
+        return [start, *tokens]
+    return tokens
+
+
+def special(llama: Any, token: int) -> bytes:
+    """Return a token's text, which for a control token is its name; "" for -1."""
+    return bytes(llama.detokenize([token], special=True)) if token >= 0 else b""
+
+
+def harmless(llama: Any, text: str) -> str:
+    """Return a text with a space in each name of a control token, so that it is none."""
+    lib, vocabulary = llama_cpp(), _vocabulary(llama)
+    for token in set(encoded(llama, text, begins=False, marks=True)):
+        if lib.llama_vocab_get_attr(vocabulary, token) & lib.LLAMA_TOKEN_ATTR_CONTROL:
+            name = special(llama, token).decode()
+            text = text.replace(name, f"{name[:1]} {name[1:]}")
+    return text
+
+
+def _vocabulary(llama: Any) -> Any:
+    return llama_cpp().llama_model_get_vocab(llama.model)

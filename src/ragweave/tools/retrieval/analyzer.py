@@ -1,0 +1,101 @@
+"""The analyzer: text to terms, the same for an index and its queries.
+
+Words are lower-cased and stemmed, stop words dropped. Scripts that put no space between words (Han,
+kana, Thai, Khmer …), and Hangul, whose particles cling to words, become pairs of neighbouring
+letters, as Lucene's CJKAnalyzer makes them. A word broken at a line's end counts whole as well.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from functools import cache, lru_cache
+from itertools import pairwise
+
+import Stemmer
+
+from ragweave.errors import UsageError
+from ragweave.tools.text.letters import UNSPACED_LETTER, UNSPACED_MARK, WORD, folded
+
+_ASCII_WORD = re.compile(r"\w+")
+_WORD = re.compile(WORD)
+_LETTER = rf"(?:{UNSPACED_LETTER}|[\uac00-\ud7a3])"
+_RUN = re.compile(rf"(?:{_LETTER}{UNSPACED_MARK}*)+")
+_ONE = re.compile(rf"{_LETTER}{UNSPACED_MARK}*")
+_BROKEN = re.compile(r"\b(\w+)[-\u00ad\u2010]\n[ \t]*([a-z\u00df-\u024f]\w*)")
+_ENGLISH = """
+a an and are as at be but by for if in into is it no not of on or such that the their then there
+these they this to was will with
+"""
+"""Lucene's stop words, as in bm25s."""
+
+
+@cache
+def stop_words(language: str) -> frozenset[str]:
+    """Return the stop words of a Snowball language as bm25s has them; none where it has none."""
+    if language == "english":  # bm25s imports scipy: half a second
+        return frozenset(_ENGLISH.split())
+    from bm25s import stopwords
+
+    return frozenset(getattr(stopwords, f"STOPWORDS_{language.upper()}", ()))
+
+
+class Analyzer:
+    """Terms of a text in a language; safe to use from threads.
+
+    Example:
+        >>> Analyzer("english").terms("The cats sat. 图书馆")
+        ['cat', 'sat', '图书', '书馆']
+    """
+
+    def __init__(self, language: str = "english") -> None:
+        """Take a Snowball language name.
+
+        Raises:
+            UsageError: No stemmer has that name.
+        """
+        if language not in Stemmer.algorithms():
+            known = ", ".join(sorted(Stemmer.algorithms()))
+            raise UsageError(f"unknown language {language!r}; choose one of: {known}")
+        self.language = language
+        self._stop = stop_words(language)
+        self._local = threading.local()
+
+    def terms(self, text: str) -> list[str]:
+        """Return the terms of `text` in order, repeats kept."""
+        words = _ASCII_WORD.findall(text.lower()) if text.isascii() else _words(text)
+        if "-\n" in text or "\u00ad\n" in text or "\u2010\n" in text:
+            words += [f"{one}{two}".lower() for one, two in _BROKEN.findall(text)]
+        if not hasattr(self._local, "stemmer"):  # a Stemmer holds state while it works
+            self._local.stemmer = Stemmer.Stemmer(self.language)
+        terms: list[str] = self._local.stemmer.stemWords(
+            [word for word in words if word not in self._stop]
+        )
+        return terms
+
+
+def _words(text: str) -> list[str]:
+    """Return the words of a text beyond ASCII, runs of unspaced letters as pairs."""
+    words: list[str] = []
+    for word in _WORD.findall(text.lower()):
+        if word.isascii():
+            words.append(word)
+        elif not _RUN.search(word):
+            words.append(folded(word))
+        else:
+            done = 0
+            whole = folded(word)
+            for run in _RUN.finditer(whole):
+                words += [whole[done : run.start()]] * (run.start() > done)
+                letters = _ONE.findall(run.group())
+                pairs = pairwise(letters)
+                words += ["".join(pair) for pair in pairs] or letters
+                done = run.end()
+            words += [whole[done:]] * (len(whole) > done)
+    return words
+
+
+@lru_cache(maxsize=16)
+def analyzer_for(language: str) -> Analyzer:
+    """Return the shared analyzer of a language."""
+    return Analyzer(language)

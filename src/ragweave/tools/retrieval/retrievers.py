@@ -1,0 +1,192 @@
+"""Retrievers over passages in memory, and rank fusion of any retrievers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.retrievers import BaseRetriever
+from pydantic import Field
+
+from ragweave.errors import UsageError
+from ragweave.state.passages import as_document, heading_of, with_id
+from ragweave.tools.listed import listed
+from ragweave.tools.retrieval.analyzer import analyzer_for
+from ragweave.tools.retrieval.base import (
+    PassageRetriever,
+    check_k,
+    find_with,
+    lexical_of,
+    with_score,
+)
+from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
+from ragweave.tools.retrieval.vectors import unit
+from ragweave.tools.warm_up import warm_up
+
+DEPTH = 100
+"""Passages of each ranking that are fused, unless more are wanted."""
+Search = Callable[[str, int], list[Document]]
+"""Query and k to documents, best first, each with `metadata["score"]`."""
+Item = TypeVar("Item", bound=Hashable)
+
+
+def full_text(document: Document) -> str:
+    """Return what is indexed of a passage: title and headings, where it has any, and its text."""
+    heading = heading_of(document.metadata)
+    return f"{heading}\n{document.page_content}" if heading else document.page_content
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[Sequence[Item]], *, k: int = 60
+) -> list[tuple[Item, float]]:
+    """Merge rankings: the score of an item is the sum of 1 / (k + rank), ranks from 1.
+
+    Source: Cormack, Clarke and Büttcher 2009, "Reciprocal rank fusion outperforms Condorcet and
+    individual rank learning methods" (SIGIR), k = 60.
+
+    Args:
+        rankings: Lists of items, best first; a repeat within one list counts at its first place.
+        k: The paper's constant; the larger, the less the first ranks weigh.
+
+    Returns:
+        Items with their scores, best first. Equal scores: the better single rank first, then the
+        earlier ranking.
+
+    Raises:
+        UsageError: `k` is negative.
+    """
+    if k < 0:
+        raise UsageError(f"the constant of reciprocal rank fusion must be 0 or more, not {k}")
+    ranks: dict[Item, list[tuple[int, int]]] = {}
+    for which, ranking in enumerate(rankings):
+        for rank, item in enumerate(dict.fromkeys(ranking), 1):
+            ranks.setdefault(item, []).append((rank, which))
+    # Sorted, so that the sum does not depend on the order of the rankings.
+    scores = {
+        item: sum(1 / (k + rank) for rank, _ in sorted(places)) for item, places in ranks.items()
+    }
+    return sorted(scores.items(), key=lambda pair: (-pair[1], min(ranks[pair[0]])))
+
+
+def fused(rankings: Sequence[Sequence[Document]], k: int, *, rrf_k: int = 60) -> list[Document]:
+    """Merge ranked documents by reciprocal rank; documents with the same text are one."""
+    first: dict[str, Document] = {}
+    for doc in (doc for ranking in rankings for doc in ranking):
+        first.setdefault(doc.page_content, doc)
+    texts = [[doc.page_content for doc in ranking] for ranking in rankings]
+    merged = reciprocal_rank_fusion(texts, k=rrf_k)
+    return [with_score(first[text], score) for text, score in merged[:k]]
+
+
+class SearchRetriever(PassageRetriever):
+    """A retriever by a function from query and k to scored documents."""
+
+    search: Search
+    words: PassageRetriever | None = None
+    """What searches the same passages by words alone."""
+    load: Callable[[], object] | None = None
+    """Loads what the first search needs."""
+
+    def lexical(self) -> PassageRetriever | None:
+        """Return what searches the same passages by words alone."""
+        return self.words
+
+    def warm_up(self) -> None:
+        """Load what the first search needs."""
+        if self.load is not None:
+            self.load()
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        return self.search(query, k)
+
+
+class Bm25Retriever(SearchRetriever):
+    """Lexical retrieval; passages that share no term with the query are never returned.
+
+    Examples:
+        >>> retriever = Bm25Retriever.from_documents([Document("Paris is in France.")], k=1)
+        >>> [doc.page_content for doc in retriever.invoke("Where is Paris?")]
+        ['Paris is in France.']
+    """
+
+    def lexical(self) -> PassageRetriever:
+        """Return this retriever."""
+        return self
+
+    @classmethod
+    def from_documents(
+        cls, documents: Document | Iterable[Document], *, k: int = 5, language: str = "english"
+    ) -> Bm25Retriever:
+        """Index `documents` in memory, each as one passage.
+
+        Args:
+            documents: Passages, or one alone; those without an id get a content id.
+            k: Passages a query.
+            language: Snowball language of stemmer and stop words.
+
+        Raises:
+            UsageError: `k` is below 1 or the language is unknown.
+        """
+        passages = [with_id(as_document(doc)) for doc in listed(documents)]
+        analyzer = analyzer_for(language)
+        index = Bm25Index.build(analyzer.terms(full_text(doc)) for doc in passages)
+
+        def search(query: str, k: int) -> list[Document]:
+            scores = index.score(analyzer.terms(query))
+            return [with_score(passages[at], float(scores[at])) for at in top_k(scores, k)]
+
+        return cls(search=search, k=check_k(k))
+
+
+class DenseRetriever(SearchRetriever):
+    """Retrieval by cosine similarity of embeddings; the score is the similarity."""
+
+    @classmethod
+    def from_documents(
+        cls, documents: Document | Iterable[Document], embeddings: Embeddings, *, k: int = 5
+    ) -> DenseRetriever:
+        """Embed `documents` in memory, each as one passage, and compare exactly.
+
+        Args:
+            documents: Passages, or one alone; those without an id get a content id.
+            embeddings: Any LangChain embeddings.
+            k: Passages a query.
+
+        Raises:
+            UsageError: `k` is below 1.
+        """
+        passages = [with_id(as_document(doc)) for doc in listed(documents)]
+        vectors = unit(embeddings.embed_documents([full_text(doc) for doc in passages]))
+
+        def search(query: str, k: int) -> list[Document]:
+            if not passages:
+                return []
+            similarity = vectors @ unit([embeddings.embed_query(query)])[0]
+            order = (-similarity).argsort(kind="stable")[:k]
+            return [with_score(passages[at], float(similarity[at])) for at in order]
+
+        return cls(search=search, k=check_k(k))
+
+
+class HybridRetriever(PassageRetriever):
+    """Fuses the rankings of several LangChain retrievers by reciprocal rank."""
+
+    retrievers: list[BaseRetriever] = Field(min_length=1)
+    depth: int = Field(default=DEPTH, ge=1)
+    """Passages asked of each, at least `k`."""
+    rrf_k: int = Field(default=60, ge=0)
+    """The constant of reciprocal rank fusion."""
+
+    def lexical(self) -> PassageRetriever | None:
+        """Return the first of the retrievers that searches by words alone."""
+        return next((one for one in map(lexical_of, self.retrievers) if one is not None), None)
+
+    def warm_up(self) -> None:
+        """Warm up each retriever."""
+        warm_up(self.retrievers)
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        depth = max(self.depth, k)
+        return fused([find_with(one, query, depth) for one in self.retrievers], k, rrf_k=self.rrf_k)

@@ -1,0 +1,121 @@
+"""Files that the tests make."""
+
+import io
+import zipfile
+from pathlib import Path
+
+from ragweave.tools.knowledge.chunking import chunks
+from ragweave.tools.knowledge.loaders import load
+from ragweave.tools.knowledge.passages import Loaded, passage_of
+from ragweave.tools.knowledge.settings import Notice, Settings
+
+
+def read(name, data, **settings):
+    """Return the texts of a file, and its notices in one string."""
+    raw = data if isinstance(data, bytes) else data.encode()
+    found = list(load(Path(name), raw, Settings(**settings)))
+    notices = "; ".join(one.reason for one in found if isinstance(one, Notice))
+    return [one for one in found if isinstance(one, Loaded)], notices
+
+
+def passages(loaded, **settings):
+    """Cut a text into passages."""
+    cut = chunks(loaded, Settings(**settings))
+    return [passage_of(loaded, *one, number, len(cut)) for number, one in enumerate(cut)]
+
+
+def zipped(**parts):
+    """Pack parts into a zip; `__` in a name stands for `/`."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package:
+        for name, text in parts.items():
+            package.writestr(name.replace("__", "/"), text)
+    return file.getvalue()
+
+
+def relationships(**targets):
+    """Return the XML of relationships: id → (kind, target)."""
+    made = "".join(
+        f'<Relationship Id="{ident}" Type="http://x/{kind}" Target="{target}"/>'
+        for ident, (kind, target) in targets.items()
+    )
+    return f"<Relationships>{made}</Relationships>"
+
+
+def docx(body, related=None, **parts):
+    """Return a Word document with this body, and parts of the folder `word`."""
+    held = {
+        f"word/{name}.xml": f'<w:part xmlns:w="w">{xml}</w:part>' for name, xml in parts.items()
+    }
+    related = {f"r{name}": (name, f"{name}.xml") for name in parts} | (related or {})
+    return zipped(
+        **{
+            "_rels/.rels": relationships(r1=("officeDocument", "word/document.xml")),
+            "word/_rels/document.xml.rels": relationships(**related),
+            "word/document.xml": '<w:document xmlns:w="w" xmlns:m="m" xmlns:r="r">'
+            f"<w:body>{body}</w:body></w:document>",
+        },
+        **held,
+    )
+
+
+def paragraph(text, properties=""):
+    """Return a Word paragraph."""
+    return f"<w:p><w:pPr>{properties}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def pptx(*slides, **parts):
+    """Return a presentation of slides, given as XML, or None for one that is missing."""
+    names = {f"s{at}": ("slide", f"slides/slide{at}.xml") for at in range(len(slides))}
+    listed = "".join(f'<p:sldId id="9" r:id="{name}"/>' for name in names)
+    held = {
+        f"ppt/slides/slide{at}.xml": f'<p:sld xmlns:p="p" xmlns:a="a" xmlns:r="r" xmlns:c="c">{xml}</p:sld>'
+        for at, xml in enumerate(slides)
+        if xml is not None
+    }
+    return zipped(
+        **{
+            "_rels/.rels": relationships(r1=("officeDocument", "/ppt/presentation.xml")),
+            "ppt/_rels/presentation.xml.rels": relationships(**names),
+            "ppt/presentation.xml": f'<p:x xmlns:p="p" xmlns:r="r">{listed}</p:x>',
+        },
+        **held,
+        **parts,
+    )
+
+
+def pdf(*pages, objects=(), font="/Type /Font /Subtype /Type1 /BaseFont /Helvetica"):
+    """Return a PDF of pages: (content stream, entries of the page such as `/Annots […]`).
+
+    Object 3 is the font `/F1`; `objects` are numbered from 4.
+    """
+    first = 4 + len(objects)
+    kids = " ".join(f"{first + 2 * at} 0 R" for at in range(len(pages)))
+    made = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode(),
+        f"<< {font} >>".encode(),
+        *objects,
+    ]
+    for at, (content, entries) in enumerate(pages):
+        made.append(
+            f"<< /Type /Page {entries} /Parent 2 0 R /MediaBox [0 0 600 800] /Contents {first + 2 * at + 1} 0 R "
+            f"/Resources << /Font << /F1 3 0 R >> /XObject << /Im 4 0 R >> >> >>".encode()
+        )
+        raw = content.encode("latin-1")
+        made.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(raw), raw))
+    out, starts = b"%PDF-1.7\n", []
+    for number, one in enumerate(made, 1):
+        starts.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, one)
+    table = b"".join(b"%010d 00000 n \n" % at for at in starts)
+    return out + (
+        b"xref\n0 %d\n0000000000 65535 f \n%strailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF"
+        % (len(starts) + 1, table, len(starts) + 1, len(out))
+    )
+
+
+def shown(*lines):
+    """Return a content stream that shows lines of text."""
+    moves = " 0 -20 Td ".join(f"({line}) Tj" for line in lines)
+    return f"BT /F1 12 Tf 50 700 Td {moves} ET"

@@ -1,0 +1,91 @@
+import pytest
+from langchain_core.documents import Document
+from tests.tools.knowledge.loaders.made import passages, read
+
+from ragweave.errors import UsageError
+from ragweave.tools.knowledge.chunking import CHUNKERS, chunks
+from ragweave.tools.knowledge.passages import Loaded, place_at
+from ragweave.tools.knowledge.settings import Settings
+
+TEXT = "# A\n\nOne two three. Four five six.\n\n## B\n\n" + "Seven eight nine ten. " * 30
+
+
+@pytest.fixture
+def embedded(monkeypatch):
+    class Embeddings:
+        def embed_documents(self, texts):
+            return [[one.count("cat") + 1e-9, one.count("dog") + 1e-9] for one in texts]
+
+    monkeypatch.setattr(
+        "ragweave.tools.retrieval.embedding.named_embeddings", lambda _name: Embeddings()
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["fixed", "sentences", "headings", "recursive", "markdown", "token", "semantic"]
+)
+@pytest.mark.parametrize("overlap", [0, 6])
+def test_every_chunker_is_verbatim_and_complete(name, overlap, embedded):
+    if name in ("recursive", "markdown"):
+        pytest.importorskip("langchain_text_splitters")
+    (one,), _ = read("a.md", TEXT)
+    cut = chunks(one, Settings(chunker=name, size=20, overlap=overlap, embedding=f"fake-{name}"))
+    assert len(cut) > 3 and name in CHUNKERS
+    covered = set()
+    for chunk in cut:
+        covered.update(range(chunk.start, chunk.end))
+        assert len(one.text[chunk.start : chunk.end].split()) <= 20
+    left = "".join(sign for at, sign in enumerate(one.text) if at not in covered)
+    assert left.split() in ([], ["#", "A"])
+    starts = [chunk.start for chunk in cut]
+    assert starts == sorted(set(starts))
+
+
+def test_semantic_cuts_where_the_subject_changes(embedded):
+    text = "A cat sat. The cat ate. A cat slept. A dog ran. The dog dug. A dog barked."
+    first, second = passages(Loaded(text), chunker="semantic", embedding="fake")
+    assert first.text.endswith("slept.") and second.text.startswith("A dog ran.")
+    with pytest.raises(UsageError, match="embedding model"):
+        chunks(Loaded(text), Settings(chunker="semantic", embedding=None))
+
+
+def test_sections_and_headings_without_text():
+    (one,), _ = read(
+        "a.md", "# Book\n\n## Leave\n\nTen days.\n\n## Keys\n\nForty euro.\n\n## Dogs\n"
+    )
+    found = [
+        (each.text, each.metadata.get("heading_path")) for each in passages(one, chunker="headings")
+    ]
+    assert found == [
+        ("## Leave\n\nTen days.", ["Leave"]),
+        ("## Keys\n\nForty euro.", ["Keys"]),
+        ("## Dogs", ["Dogs"]),
+    ]
+
+
+def test_quotes_are_cited_by_their_own_heading():
+    (one,), _ = read("a.md", "# Book\n\n## Leave\n\nTen days.\n\n## Keys\n\nForty euro.\n")
+    (passage,) = passages(one)
+    doc = Document(passage.text, metadata=passage.metadata)
+    assert place_at(doc, doc.page_content.index("Forty")) == {"heading_path": ["Keys"]}
+    assert place_at(doc, doc.page_content.index("Ten")) == {"heading_path": ["Leave"]}
+
+
+def test_long_tables_repeat_their_header():
+    rows = "".join(f"| S{n:03d} | Station {n} | {n} |\n" for n in range(100))
+    (one,), _ = read("t.md", f"Before.\n\n| Code | Name | Depth |\n|---|---|---|\n{rows}\nAfter.\n")
+    made = passages(one, size=50)
+    table = [each for each in made if "| S0" in each.text]
+    assert all(each.text.startswith("| Code") and each.text.endswith("|") for each in table)
+    assert sum(each.text.count("| S0") for each in table) == 100
+    assert [made[0].text, made[-1].text] == ["Before.", "After."]
+    lead = table[1].metadata["lead"]
+    assert table[1].text[lead:] == one.text[table[1].metadata["start"] : table[1].metadata["end"]]
+
+
+def test_scripts_without_spaces_and_endless_words():
+    made = passages(Loaded("员工每年享有十五天带薪年假。" * 40))
+    assert len(made) > 3 and all(len(each.text) < 130 for each in made)
+    assert max(len(each.text) for each in passages(Loaded("x" * 100_000), size=10)) <= 2000
+    with pytest.raises(UsageError, match="unknown chunker"):
+        chunks(Loaded("x"), Settings(chunker="paragraf"))

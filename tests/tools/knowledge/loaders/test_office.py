@@ -1,0 +1,191 @@
+import io
+
+import pytest
+from tests.tools.knowledge.loaders.made import docx, paragraph, passages, pptx, read, zipped
+
+from ragweave.tools.knowledge.passages import UnreadableError
+
+ABSTRACT = (
+    '<w:abstractNum w:abstractNumId="0">'
+    '<w:lvl w:ilvl="0"><w:start w:val="1"/><w:numFmt w:val="decimal"/><w:pStyle w:val="Kop1"/>'
+    '<w:lvlText w:val="%1."/></w:lvl>'
+    '<w:lvl w:ilvl="1"><w:numFmt w:val="decimal"/><w:lvlText w:val="%1.%2"/></w:lvl>'
+    '<w:lvl w:ilvl="2"><w:numFmt w:val="lowerRoman"/><w:lvlText w:val="(%3)"/></w:lvl>'
+    "</w:abstractNum>"
+    '<w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
+    '<w:num w:numId="2"><w:abstractNumId w:val="0"/><w:lvlOverride w:ilvl="2">'
+    '<w:startOverride w:val="4"/></w:lvlOverride></w:num>'
+)
+STYLES = (
+    '<w:style w:styleId="Kop1"><w:name w:val="heading 1"/>'
+    '<w:pPr><w:numPr><w:numId w:val="1"/></w:numPr></w:pPr></w:style>'
+)
+
+
+def numbered(text, level, number=1):
+    return paragraph(
+        text, f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{number}"/></w:numPr>'
+    )
+
+
+def test_clauses_have_the_numbers_that_word_shows():
+    heading = '<w:pStyle w:val="Kop1"/>'
+    body = (
+        paragraph("Term", heading)
+        + numbered("Five years.", 1)
+        + paragraph("Rent", heading)
+        + numbered("Due in May.", 1)
+        + numbered("Late rent costs more.", 1)
+        + numbered("in winter", 2)
+        + numbered("in spring", 2, number=2)
+    )
+    (one,), _ = read("lease.docx", docx(body, styles=STYLES, numbering=ABSTRACT))
+    assert one.text.split("\n\n") == [
+        "# 1. Term",
+        "1.1 Five years.",
+        "# 2. Rent",
+        "2.1 Due in May.",
+        "2.2 Late rent costs more.",
+        "(i) in winter",
+        "(iv) in spring",
+    ]
+    assert one.title == "lease"
+    late = next(one for one in passages(one, chunker="headings") if "Late" in one.text)
+    assert late.metadata["heading_path"] == ["2. Rent"]
+
+
+def test_broken_pictures_links_and_notes_lose_themselves():
+    body = (
+        '<w:p><w:hyperlink r:id="gone"><w:r><w:t>Fees</w:t></w:r></w:hyperlink><w:r><w:t> rise.</w:t>'
+        '</w:r><w:r><w:footnoteReference w:id="9"/><w:drawing r:embed="gone"/></w:r></w:p>'
+    )
+    related = {"gone": ("image", "http://127.0.0.1/a.png"), "bad": ("footnotes", "none.xml")}
+    (one,), notices = read("a.docx", docx(body, related))
+    assert one.text == "Fees rise." and "none.xml is missing" in notices
+
+
+def test_all_that_a_reader_sees_in_word():
+    body = (
+        '<w:p><w:r><w:t>Tides</w:t></w:r><w:r><w:footnoteReference w:id="1"/></w:r>'
+        "<w:del><w:r><w:delText>old</w:delText></w:r></w:del><w:ins><w:r><w:t> new</w:t></w:r></w:ins>"
+        '<w:r><w:drawing><w:docPr descr="A map of the bay"/><w:txbxContent><w:p><w:r><w:t>Boxed.</w:t>'
+        "</w:r></w:p></w:txbxContent></w:drawing></w:r></w:p>"
+        "<w:sdt><w:sdtContent><w:p><m:oMath><m:f><m:num><m:t>a</m:t></m:num><m:den><m:t>b</m:t></m:den>"
+        "</m:f><m:sSup><m:e><m:t>c</m:t></m:e><m:sup><m:t>2</m:t></m:sup></m:sSup></m:oMath></w:p>"
+        "</w:sdtContent></w:sdt>"
+    )
+    note = f'<w:footnote w:id="1">{paragraph("See Vik.")}</w:footnote>'
+    (one,), _ = read("a.docx", docx(body, footnotes=note, header=paragraph("Form 12")))
+    assert one.text.split("\n\n") == [
+        "Form 12",
+        "Tides[^1] newA map of the bay",
+        "[^1]: See Vik.",
+        "Boxed.",
+        "(a)/(b)c^2",
+    ]
+
+
+def test_merged_cells_repeat_their_text():
+    def row(*cells):
+        return "<w:tr>" + "".join(f"<w:tc>{one}</w:tc>" for one in cells) + "</w:tr>"
+
+    begin = f'<w:tcPr><w:vMerge w:val="restart"/></w:tcPr>{paragraph("North")}'
+    body = "<w:tbl>" + row(paragraph("Hall"), paragraph("Day"))
+    body += row(begin, paragraph("Mon")) + row("<w:tcPr><w:vMerge/></w:tcPr>", paragraph("Tue"))
+    (one,), _ = read("a.docx", docx(body + "</w:tbl>" + paragraph("End.")))
+    assert "| North | Mon |\n| North | Tue |" in one.text
+    assert one.text[one.tables[0].body :].startswith("| North")
+
+
+def test_slides_tables_charts_and_notes():
+    title = (
+        '<p:sp><p:nvPr><p:ph type="title"/></p:nvPr><a:p><a:r><a:t>Plan</a:t></a:r></a:p></p:sp>'
+    )
+    table = "<a:tbl><a:tr><a:tc><a:p><a:r><a:t>A</a:t></a:r></a:p></a:tc><a:tc/></a:tr></a:tbl>"
+    chart = '<p:graphicFrame><c:chart r:id="c1"/><c:chart r:id="gone"/></p:graphicFrame>'
+    unknown = "<p:odd><a:p><a:r><a:t>Call first.</a:t></a:r></a:p></p:odd>"
+    parts = {
+        "ppt/slides/_rels/slide0.xml.rels": '<R><R Id="c1" Type="x/chart" Target="../c.xml"/>'
+        '<R Id="n" Type="x/notesSlide" Target="../n.xml"/></R>',
+        "ppt/c.xml": "<c><ser><tx><v>Boats</v></tx><cat><v>May</v><v>June</v></cat><val><v>3</v><v>4</v>"
+        "</val></ser></c>",
+        "ppt/n.xml": '<n><p><t>Say hello.</t></p><p><fld type="slidenum"><t>1</t></fld></p></n>',
+    }
+    last = "<a:p><a:r><a:t>Bye.</a:t></a:r></a:p>"
+    (one,), notices = read("t.pptx", pptx(title + table + chart + unknown, None, last, **parts))
+    for said in ("| A |  |", "Boats: May 3, June 4", "Call first.", "Say hello."):
+        assert said in one.text
+    assert "1" not in one.text.split() and notices.startswith("slide 2: ")
+    assert one.place(0) == {"page": 1, "heading_path": ["Plan"]}
+    assert one.place(one.text.index("Bye")) == {"page": 3, "heading_path": ["Slide 3"]}
+
+
+def test_books_without_a_lost_chapter():
+    opf = (
+        '<p><title>Knots</title><item id="a" href="a%201.xhtml"/><item id="b" href="b.xhtml"/>'
+        '<itemref idref="b"/><itemref idref="a"/></p>'
+    )
+    parts = {"META-INF/container.xml": '<c><rootfile full-path="O/p.opf"/></c>', "O/p.opf": opf}
+    chapter = (
+        '<?xml version="1.0"?><html><body><nav>In</nav><h2>Reef</h2><p>Over.</p></body></html>'
+    )
+    (one,), notices = read("k.epub", zipped(**parts, **{"O/a 1.xhtml": chapter}))
+    assert (one.title, one.text) == ("Knots", "In\n\n## Reef\n\nOver.") and "b.xhtml" in notices
+
+
+def sheet(rows, formats=(), merged=()):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    for cell, form in formats:
+        book.active[cell].number_format = form
+    for area in merged:
+        book.active.merge_cells(area)
+    book.create_sheet("Secret").sheet_state = "hidden"
+    file = io.BytesIO()
+    book.save(file)
+    return file.getvalue()
+
+
+def test_cells_as_the_sheet_shows_them():
+    rows = [("Code", "Rate", "Price", "Share"), (7, 0.075, 1234.5, 1 / 3)]
+    formats = [("A2", "00000"), ("B2", "0.00%"), ("C2", "$#,##0.00"), ("D2", "0%")]
+    (one,), notices = read("a.xlsx", sheet(rows, formats))
+    assert one.text == "Code: 00007\nRate: 7.50%\nPrice: $1,234.50\nShare: 33%"
+    assert one.metadata["heading_path"] == ["Sheet"] and "Secret" in notices
+
+
+def test_headers_of_two_rows_titles_and_second_tables():
+    rows = [
+        ("Sales",),
+        ("Region", 2025, None),
+        (None, "Q1", "Q2"),
+        ("North", 11, 12),
+        (),
+        ("Item", "Sum"),
+        ("Net", "=1+1"),
+    ]
+    found, notices = read("a.xlsx", sheet(rows, merged=["B2:C2"]))
+    assert [one.text for one in found] == [
+        "Sales",
+        "Region: North\n2025 Q1: 11\n2025 Q2: 12",
+        "Item: Net",
+    ]
+    assert "1 formulas of sheet 'Sheet' have no saved value" in notices
+
+
+@pytest.mark.parametrize("name", ["a.epub", "a.xlsx", "a.docx", "a.pptx"])
+def test_packages_that_are_no_documents(name):
+    with pytest.raises(UnreadableError, match="unpacks to"):
+        read(name, zipped(a="a " * 50_000_000))
+    with pytest.raises(UnreadableError, match="damaged"):
+        read(name, b"no zip")
+    with pytest.raises(UnreadableError, match="encrypted"):
+        read(name, b"\xd0\xcf\x11\xe0" + bytes(600))
+
+
+def test_entities_are_not_expanded():
+    entity = '<!DOCTYPE d [<!ENTITY e SYSTEM "file:///etc/hostname"><!ENTITY a "aaaa">]>'
+    data = zipped(**{"word/document.xml": f"{entity}<d><p><t>x&e;&a;</t></p></d>"})
+    assert read("a.docx", data)[0][0].text == "x"

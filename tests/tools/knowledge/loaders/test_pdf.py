@@ -1,0 +1,143 @@
+import io
+
+import pypdf
+import pytest
+from langchain_core.documents import Document
+from tests.tools.knowledge.loaders.made import passages, pdf, read, shown
+
+from ragweave.tools.knowledge.loaders import ocr
+from ragweave.tools.knowledge.passages import UnreadableError, place_at
+
+PICTURE = (
+    b"<< /Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray "
+    b"/BitsPerComponent 8 /Length 1 >>\nstream\n\x00\nendstream"
+)
+
+
+@pytest.fixture
+def no_ocr(monkeypatch):
+    monkeypatch.setattr(ocr, "available", lambda: False)
+
+
+@pytest.fixture
+def recognised(monkeypatch):
+    texts = {}
+    monkeypatch.setattr(ocr, "available", lambda: True)
+    monkeypatch.setattr(ocr, "recognised_page", lambda _data, index: texts.get(index, ""))
+    return texts
+
+
+def test_quotes_are_cited_by_their_own_page():
+    (one,), _ = read("rules.pdf", pdf((shown("Show a lamp."), ""), (shown("No dogs."), "")))
+    (passage,) = passages(one)
+    doc = Document(passage.text, metadata=passage.metadata)
+    pages = [place_at(doc, doc.page_content.index(said))["page"] for said in ("lamp", "dogs")]
+    assert pages == [1, 2]
+
+
+def test_form_values_and_notes():
+    fields = (
+        b"<< /Subtype /Widget /FT /Tx /T (tenant) /V (Ida Holm) >>",
+        b"<< /Subtype /Widget /FT /Btn /T (paid) /AS /Yes >>",
+        b"<< /Subtype /Widget /FT /Btn /T (late) /AS /Off >>",
+        b"<< /Subtype /FreeText /Contents (Ring first.) >>",
+        b"<< /Subtype /Widget /Parent 9 0 R >>",
+        b"<< /FT /Ch /T (berth) /V (North 4) >>",
+    )
+    annots = " ".join(f"{number} 0 R" for number in range(4, 9))
+    (one,), _ = read("f.pdf", pdf((shown("Lease"), f"/Annots [{annots}]"), objects=fields))
+    assert one.text.split("\n")[1:] == [
+        "tenant: Ida Holm",
+        "paid: yes",
+        "Ring first.",
+        "berth: North 4",
+    ]
+
+
+def test_a_broken_page_loses_itself():
+    stream = b"<< /Filter /ASCII85Decode /Length 2 >>\nstream\n\x80\x81\nendstream"
+    pages = (shown("One."), ""), ("", "/Contents 4 0 R"), (shown("Three."), "")
+    (one,), notices = read("a.pdf", pdf(*pages, objects=[stream]))
+    assert "One." in one.text and "Three." in one.text
+    assert len(one.pages) == 3 and notices.startswith("page 2: damaged")
+
+
+SCAN = "q 600 0 0 700 0 50 cm /Im Do Q " + shown("FILED 7")
+
+
+def test_a_stamp_over_a_scan_is_not_all_of_the_page(no_ocr):
+    (one,), notices = read("s.pdf", pdf((SCAN, ""), (SCAN, ""), objects=[PICTURE]))
+    assert one.text.count("FILED 7") == 2
+    assert (
+        notices.startswith("pages 1, 2: a picture that was not read") and "ragweave[ocr]" in notices
+    )
+    logo = SCAN.replace("600 0 0 700", "60 0 0 70")
+    assert read("s.pdf", pdf((logo, ""), objects=[PICTURE]))[1] == ""
+
+
+def test_scans_are_recognised_with_the_extra(recognised):
+    recognised[0] = "The rent is due in May."
+    (one,), notices = read("s.pdf", pdf((SCAN, ""), (SCAN, ""), objects=[PICTURE]))
+    assert one.text.split("\n") == ["The rent is due in May.", "FILED 7"]
+    assert notices == "page 2: nothing that can be recognised"
+
+
+UNMAPPED = (
+    "/Type /Font /Subtype /Type1 /BaseFont /AB+Own /FirstChar 65 /LastChar 66 /Widths [500 500] "
+    "/Encoding << /Type /Encoding /Differences [65 /G01 /G02] >>"
+)
+
+
+def test_glyph_names_are_no_text(no_ocr):
+    with pytest.raises(UnreadableError, match=r"page 1: text that cannot be read.*ocr"):
+        read("g.pdf", pdf((shown("ABABABAB"), ""), font=UNMAPPED))
+
+
+def test_glyphs_without_names_are_recognised(recognised):
+    recognised[0] = "Bilge pump"
+    (one,), notices = read("g.pdf", pdf((shown("ABABABAB"), ""), font=UNMAPPED))
+    assert (one.text, notices) == ("Bilge pump", "")
+
+
+@pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
+def test_encryption(algorithm):
+    def locked(password):
+        writer = pypdf.PdfWriter(io.BytesIO(pdf((shown("Open to all."), ""))))
+        writer.encrypt(password, "owner", algorithm=algorithm)
+        file = io.BytesIO()
+        writer.write(file)
+        return file.getvalue()
+
+    assert "Open to all." in read("p.pdf", locked(""))[0][0].text
+    with pytest.raises(UnreadableError, match="password"):
+        read("p.pdf", locked("secret"))
+
+
+def test_text_in_a_picture():
+    pytest.importorskip("rapidocr")
+    pytest.importorskip("pypdfium2")
+    image = pytest.importorskip("PIL.Image").new("L", (500, 80), "white")
+    from PIL import ImageDraw, ImageFont
+
+    ImageDraw.Draw(image).text((20, 20), "Invoice 7 is due", font=ImageFont.load_default(32))
+    for suffix in ("png", "pdf"):
+        file = io.BytesIO()
+        image.save(file, suffix)
+        assert "Invoice" in read(f"note.{suffix}", file.getvalue())[0][0].text
+
+
+def test_each_frame_of_a_picture_is_a_page(monkeypatch):
+    image = pytest.importorskip("PIL.Image").new("L", (20, 20))
+    lines = iter(("One", "Two"))
+    monkeypatch.setattr(ocr, "available", lambda: True)
+    monkeypatch.setattr(ocr, "recognised", lambda _frame: next(lines))
+    file = io.BytesIO()
+    image.save(file, "TIFF", save_all=True, append_images=[image])
+    (one,), _ = read("scan.tif", file.getvalue())
+    assert (one.text, one.pages) == ("One\nTwo", (0, 4))
+
+
+def test_pictures_need_an_extra(no_ocr):
+    with pytest.raises(UnreadableError, match=r"ragweave\[ocr\]") as caught:
+        read("a.png", b"\x89PNG")
+    assert caught.value.passing

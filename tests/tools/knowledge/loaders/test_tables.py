@@ -1,0 +1,63 @@
+import json
+
+import pytest
+from tests.tools.knowledge.loaders.made import passages, read
+
+from ragweave.tools.knowledge.passages import UnreadableError
+
+
+def test_lines_above_the_header_are_no_header():
+    found, _ = read(
+        "a.csv", "Statement\nUntil: March\n\nDate;Payee\n2026-01-04;Water\n2026-02-11;Ferry\n"
+    )
+    assert [one.text for one in found] == [
+        "Statement\nUntil: March",
+        "Date: 2026-01-04\nPayee: Water",
+        "Date: 2026-02-11\nPayee: Ferry",
+    ]
+    assert found[1].metadata["line"] == 5
+
+
+def test_separators_quotes_and_names():
+    for text in ("sep=;\na;b\n1,5;2\n", "a\tb\n1,5\t2\n", '"a"|"b"\n"1,5"|"2"\n'):
+        assert [one.text for one in read("a.csv", text)[0]] == ["a: 1,5\nb: 2"]
+    (one,), _ = read("a.csv", 'id,a,a,\n7,x,"say \\"hi, all\\"",z,w\n')
+    assert one.id == "7" and one.text.endswith('a: x\na 3: say "hi, all"\ncolumn 4: z\ncolumn 5: w')
+
+
+def test_rows_of_json():
+    (one,), _ = read("a.json", json.dumps([{"q": "Where?", "a": ["Here", "There"]}]))
+    assert one.text == 'q: Where?\na: ["Here", "There"]'
+    (one,), notices = read("a.jsonl", '{"text": "x", "year": 1, "title": "T"}\nno\n')
+    assert (one.title, one.metadata) == ("T", {"year": 1, "line": 1}) and "(lines 2)" in notices
+    assert (
+        read("a.json", '{"deep":{"key":"value"}}')[0][0].text
+        == '{\n "deep": {\n  "key": "value"\n }\n}'
+    )
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_the_text_field(name):
+    rows = {"a.csv": "body,owner\nKey.,Ann\n", "a.jsonl": '{"body": "Key.", "owner": "Ann"}\n'}
+    assert read(name, rows[name])[0][0].text == "body: Key.\nowner: Ann"
+    (one,), _ = read(name, rows[name], text_field="body")
+    assert one.text == "Key." and one.metadata["owner"] == "Ann"
+    assert read(name, rows[name], text_field="owner, body")[0][0].text == "body: Key.\nowner: Ann"
+
+
+def test_a_text_field_that_is_not_there():
+    with pytest.raises(UnreadableError, match=r"no field 'plot'; --text-field .* body, owner"):
+        read("a.csv", "body,owner\nKey.,Ann\n", text_field="plot")
+    found, notices = read("a.jsonl", '{"body": "Key."}\n{"plot": "So."}\n', text_field="plot")
+    assert [one.text for one in found] == ["So."]
+    assert notices == (
+        "1 lines are no JSON objects with plot; --text-field may be one of: body (lines 1)"
+    )
+
+
+def test_long_rows_are_cut_between_their_lines():
+    (one,), _ = read("a.csv", "a,b,c\n" + ",".join(["one two three"] * 3))
+    assert [each.text for each in passages(one, size=8)] == [
+        "a: one two three\nb: one two three",
+        "c: one two three",
+    ]

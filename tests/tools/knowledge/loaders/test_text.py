@@ -1,0 +1,114 @@
+import gzip
+import json
+
+import pytest
+from tests.tools.knowledge.loaders.made import passages, read
+
+from ragweave.tools.knowledge.passages import UnreadableError
+
+
+def test_front_matter_headings_and_tables():
+    text = "---\ntitle: T\ntags: [x]\npage: 4\n---\n\n# H\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    (one,), _ = read("a.md", text)
+    assert (one.title, one.metadata) == ("T", {"tags": ["x"], "page_": 4})
+    assert one.headings[0].text == "H" and one.text[one.tables[0].body :].startswith("| 1")
+    assert one.place(one.text.index("| 1")) == {"heading_path": ["H"]}
+
+
+def test_front_matter_that_is_no_yaml():
+    (one,), _ = read("a.md", "---\ntitle: Tides: a guide\ntags: [sea]\n---\n\nReef early.\n")
+    assert one.title == "Tides: a guide" and one.text.strip() == "Reef early."
+
+
+def test_a_single_top_heading_is_the_title():
+    assert read("a.md", "# Rules\n\n## Dogs\n\nNone.")[0][0].title == "Rules"
+    assert read("a.md", "# Dogs\n\nNone.\n\n# Cats\n\nSome.")[0][0].title == "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Größe: 3 m – für Gäste aus Köln, 5 €", "cp1252"),
+        ("Räksmörgås på ön, åtta fåglar", "latin-1"),
+        ("Zażółć gęślą jaźń, łódź płynie", "cp1250"),
+        ("Съешь же ещё этих мягких французских булок", "cp1251"),
+        ("佐藤太郎は東京に住んでいます。", "cp932"),
+    ],
+)
+def test_encodings_are_found_and_named(text, encoding):
+    (one,), notices = read("a.txt", text.encode(encoding))
+    assert one.text == text and "not UTF-8: read as" in notices
+
+
+def test_utf8_and_utf16_need_no_guess():
+    for data in ("Tromsø".encode("utf-8-sig"), "Tromsø".encode("utf-16"), "Tromsø".encode()):
+        assert [one.text for one in read("a.txt", data)[0]] == ["Tromsø"]
+        assert read("a.txt", data)[1] == ""
+    assert "1 bytes are no UTF-8" in read("a.txt", "Ø".encode() * 99 + b"\xff")[1]
+
+
+def test_what_no_one_reads_is_left_out_and_offsets_follow():
+    run = "iVBORw0KGgo" * 300
+    (one,), notices = read("a.md", f"# Pump\n\n![](data:image/png;base64,{run})\n\n## Stop\n\nRed.")
+    assert one.text[one.headings[1].start :] == "## Stop\n\nRed." and "iVBOR" not in one.text
+    assert f"{len(run) + 27} characters" in notices
+    (one,), _ = read("key.txt", "Key follows.\n" + "a7" * 3000 + "\nIt expires in June.")
+    assert [len(one.text) < 100 for one in passages(one)] == [True]
+
+
+def test_notebooks_mail_and_source_code():
+    cells = [
+        {"cell_type": "markdown", "source": ["# Tides\n", "Late."]},
+        {"cell_type": "code", "source": "print(1.3)", "outputs": [{"text": ["1.3 m\n"]}]},
+        {"cell_type": "code", "source": "", "outputs": [{"data": {"text/plain": "out"}}]},
+    ]
+    (one,), _ = read("n.ipynb", json.dumps({"cells": cells}))
+    assert one.title == "Tides" and all(
+        x in one.text for x in ("Late.", "print(1.3)", "1.3 m", "out")
+    )
+    mail = "From: a@b.c\nSubject: =?utf-8?q?B=C3=A5t?=\nContent-Type: text/html\n\n<p>Booked.</p>"
+    (one,), _ = read("m.eml", mail)
+    assert (one.title, one.text) == ("Båt", "From: a@b.c\nSubject: Båt\n\nBooked.")
+    for name in ("tool.py", "2026.03.01 minutes", "README"):
+        assert read(name, "Plain text.")[0][0].text == "Plain text."
+
+
+def test_what_is_no_text():
+    for name, data in [
+        ("a.bin", b"\x00\x01"),
+        ("a.xyz", b"PK\x03\x04"),
+        ("a.txt", bytes(range(1, 30))),
+    ]:
+        with pytest.raises(UnreadableError, match=r"binary|no loader"):
+            read(name, data)
+
+
+def test_gzip_within_bounds():
+    assert read("a.md.gz", gzip.compress(b"# Rules\n\nNo dogs."))[0][0].title == "Rules"
+    with pytest.raises(UnreadableError, match="unpacks to"):
+        read("a.txt.gz", gzip.compress(b"a " * 50_000_000))
+    with pytest.raises(UnreadableError, match="damaged"):
+        read("a.txt.gz", b"\x1f\x8bno")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("uri.txt", "data:" + "a" * 400_000 + " "),
+        ("yaml.md", "---\na: [x\nb: y" + " " * 40_000 + "z\n---\nhi"),
+        ("bomb.md", "---\na: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n---\nhi"),
+        ("open.md", "---\n" + "a\n" * 400_000),
+        ("deep.html", "<main>" * 2_000 + "x"),
+        ("deep.json", "[" * 100_000),
+        ("uris.md", ("data:image/png;base64," + "A" * 70 + "\n\n# H\n\n") * 4_000),
+    ],
+)
+def test_hostile_texts_end(name, text):
+    assert read(name, text)[0]
+
+
+def test_values_that_json_lacks_become_text():
+    (one,), _ = read("a.jsonl", '{"text": "x\\ud800", "score": NaN, "n": {"m": Infinity}}\n')
+    assert one.metadata["score_"] == "nan" and one.metadata["n"] == {"m": "inf"}
+    assert one.text.encode()

@@ -1,0 +1,78 @@
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from ragweave.errors import UsageError
+from ragweave.tools.knowledge import web
+from ragweave.tools.knowledge.passages import UnreadableError
+from ragweave.tools.knowledge.web import clean_url, fetch
+
+pytestmark = pytest.mark.loopback
+HTML = {"Content-Type": "text/html"}
+
+
+@pytest.fixture
+def site(socket_enabled):
+    pages = {
+        "/guide": (200, HTML, b"<p>Whales.</p>"),
+        "/old": (301, {"Location": "/guide#top"}, b""),
+        "/loop": (301, {"Location": "/loop"}, b""),
+        "/latin": (200, {"Content-Type": "text/plain; charset=latin-1"}, b"caf\xe9"),
+        "/zip": (200, {"Content-Type": "application/zip"}, b"PK"),
+        "/br": (200, {**HTML, "Content-Encoding": "br"}, b"x"),
+        "/long": (200, HTML, b"a" * 3000),
+    }
+
+    class Site(BaseHTTPRequestHandler):
+        def do_GET(self):
+            status, headers, body = pages.get(self.path, (404, {}, b""))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_address[1]
+    pages["/away"] = (302, {"Location": f"http://localhost:{port}/guide"}, b"")
+    yield f"http://127.0.0.1:{port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_pages_and_redirects(site):
+    assert fetch(f"{site}/guide") == fetch(f"{site}/old") == (b"<p>Whales.</p>", ".html")
+    assert fetch(f"{site}/latin")[0].decode("utf-8-sig") == "café"
+
+
+def test_a_redirect_to_a_private_address_is_refused(site):
+    with pytest.raises(UnreadableError, match="private address, localhost"):
+        fetch(f"{site}/away")
+    assert fetch(f"{site}/away", allow_private=True)[0] == b"<p>Whales.</p>"
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("/none", "404"), ("/loop", "redirects more"), ("/zip", "application/zip"), ("/br", "br")],
+)
+def test_refusals(site, path, reason):
+    with pytest.raises(UnreadableError, match=reason):
+        fetch(site + path)
+
+
+def test_bounds(site, monkeypatch):
+    monkeypatch.setattr(web, "MOST_BYTES", 1000)
+    with pytest.raises(UnreadableError, match="longer than 1000"):
+        fetch(f"{site}/long")
+
+
+def test_addresses():
+    assert clean_url("https://example.org/a#b") == "https://example.org/a"
+    for url in ("ftp://example.org", "example.org", "https://me:secret@example.org"):
+        with pytest.raises(UsageError):
+            clean_url(url)

@@ -1,0 +1,172 @@
+"""Addresses of servers, what is noted of them, and retrievers by name or import path."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+
+from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.testing.store import KnowledgeStoreTests, WordEmbeddings
+from ragweave.tools.knowledge import (
+    KnowledgeBase,
+    RetrieverSpec,
+    ServedKnowledgeBase,
+    Settings,
+    needs_kb,
+    open_knowledge_base,
+    retriever_of,
+)
+
+
+def test_an_address_is_checked(tmp_path: Path) -> None:
+    for address in ("pg:nothing", "pg:#papers", "mongo:x#y"):
+        with pytest.raises(UsageError, match="looks like"):
+            ServedKnowledgeBase(address, WordEmbeddings())
+    pytest.importorskip("psycopg")
+    with pytest.raises(KnowledgeBaseError, match=r"9/db#papers cannot be opened") as e:
+        ServedKnowledgeBase("pg:postgresql://me:secret@127.0.0.1:9/db#papers", WordEmbeddings())
+    assert "secret" not in str(e.value)
+    with pytest.raises(KnowledgeBaseError, match="no knowledge base"):
+        open_knowledge_base(tmp_path / "none")
+
+
+def test_settings_are_noted_and_forgotten(tmp_path: Path) -> None:
+    pytest.importorskip("langchain_qdrant")
+    address, records = "qdrant::memory:#papers", tmp_path / "records.sqlite3"
+    settings = Settings(size=7)
+    with ServedKnowledgeBase(address, WordEmbeddings(), settings, records) as kb:
+        kb.add(Document("salt is white"))
+        assert kb.settings.size == 7
+        with pytest.raises(UsageError, match="auto"):
+            kb.as_retriever(mode="bm25")
+    with ServedKnowledgeBase(address, WordEmbeddings(), records=records) as again:
+        assert again.settings.size == 7
+    with pytest.raises(KnowledgeBaseError, match="size = 7, not 8"):
+        ServedKnowledgeBase(address, WordEmbeddings(), Settings(size=8), records)
+    with pytest.raises(KnowledgeBaseError, match="cannot be compared"):
+        ServedKnowledgeBase(address, WordEmbeddings(model="other"), settings, records)
+    with ServedKnowledgeBase(address, WordEmbeddings(), records=records) as kb:
+        assert kb.drop() == 1
+    with ServedKnowledgeBase(address, WordEmbeddings(), records=records) as fresh:
+        assert (len(fresh), fresh.settings.size) == (0, 100)
+
+
+class Newest(BaseRetriever):
+    """A LangChain retriever over a knowledge base, by a word of its own."""
+
+    base: Any
+    most: int = 1
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return [Document(f"newest of {len(self.base)}")] * self.most
+
+
+def newest(kb: KnowledgeBase, most: int = 1) -> Newest:
+    return Newest(base=kb, most=most)
+
+
+NEWEST = f"{__name__}:newest"
+
+
+@pytest.fixture
+def kb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnowledgeBase:
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[Newest.__module__])
+    kb = KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None))
+    kb.add(Document("salt is white"))
+    return kb
+
+
+def test_retrievers_by_name_and_by_path(kb: KnowledgeBase) -> None:
+    assert retriever_of("bm25", kb).invoke("salt")[0].page_content == "salt is white"
+    (doc,) = retriever_of(f"{NEWEST}?most=3", kb, 1).invoke("x")
+    assert doc.page_content == "newest of 1" and doc.id
+    assert needs_kb("auto") and needs_kb(NEWEST) and not needs_kb(f"{__name__}:Newest")
+    for spec, base, message in (
+        ("bm26", kb, "did you mean 'bm25'"),
+        ("bm25", None, "--kb"),
+        (NEWEST, None, "--kb"),
+        ("no_such_module:Retriever", None, "cannot be imported"),
+        (f"{__name__}:Newest", None, "cannot be made"),
+        ("datetime:timedelta", None, "no LangChain retriever"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            retriever_of(spec, base)
+
+
+def test_specs_of_retrievers(kb: KnowledgeBase) -> None:
+    place = str(kb.path)
+    for text, name, where in (
+        ("bm25", "bm25", "default"),
+        (f"bm25:{place}", "bm25", place),
+        (place, "auto", place),
+        ("pg:postgresql://h/db#c", "auto", "pg:postgresql://h/db#c"),
+        (NEWEST, NEWEST, "default"),
+        (f"{__name__}:Newest", f"{__name__}:Newest", ""),
+    ):
+        spec = RetrieverSpec.read(text, "default")
+        assert (spec.name, spec.kb) == (name, where)
+    assert str(RetrieverSpec.read("bm25", place)) == f"bm25:{place}"
+    assert RetrieverSpec.read(place).open().invoke("salt")
+    for wrong in ("no/such/folder", "bm25"):
+        with pytest.raises(UsageError, match=r"no such knowledge base|name one with --kb"):
+            RetrieverSpec.read(wrong)
+
+
+def test_retrievers_and_loaders_of_langchain_community(kb: KnowledgeBase, tmp_path: Path) -> None:
+    retrievers = pytest.importorskip("langchain_community.retrievers")
+    loaders = pytest.importorskip("langchain_community.document_loaders")
+    made = retrievers.TFIDFRetriever.from_texts(["salt is white", "pepper is black"])
+    found = retriever_of("bm25", kb, rerank=None).model_copy()
+    assert found.invoke("salt")
+    from ragweave.tools.knowledge.retrievers import AnyRetriever
+
+    assert AnyRetriever(inner=made, k=1).invoke("black pepper")[0].page_content == "pepper is black"
+    (tmp_path / "rows.csv").write_text("name,colour\nhoney,gold\n")
+    kb.index_documents(loaders.CSVLoader(str(tmp_path / "rows.csv")).lazy_load(), "rows.csv")
+    assert kb.as_retriever(1).invoke("honey")[0].metadata["source"] == "rows.csv"
+
+
+@pytest.fixture(scope="module")
+def chroma(
+    tmp_path_factory: pytest.TempPathFactory, socket_enabled_for_module: None
+) -> Iterator[str]:
+    pytest.importorskip("langchain_chroma")
+    command = shutil.which("chroma", path=str(Path(sys.executable).parent))
+    if command is None:
+        pytest.skip("the command chroma is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    folder = tmp_path_factory.mktemp("chroma")
+    options = ["--path", str(folder), "--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen([command, "run", *options], stdout=subprocess.DEVNULL)
+    for _ in range(300):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield f"http://127.0.0.1:{port}"
+    server.terminate()
+    server.wait()
+
+
+@pytest.mark.loopback
+class TestChroma(KnowledgeStoreTests):
+    @pytest.fixture(autouse=True)
+    def _server(self, chroma: str, tmp_path: Path) -> None:
+        self.url, self.folder, self.number = chroma, tmp_path, 0
+
+    def made(self, embeddings: Any) -> ServedKnowledgeBase:
+        self.number += 1
+        address = f"chroma:{self.url}#{self.folder.name.strip('_0')}x{self.number}"
+        return ServedKnowledgeBase(address, embeddings, records=self.folder / "records.sqlite3")

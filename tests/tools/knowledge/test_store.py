@@ -1,0 +1,261 @@
+"""What a kill, a second writer, readers in between and damage do to the store."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+
+from ragweave.errors import KnowledgeBaseError
+from ragweave.testing.store import WordEmbeddings
+from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.knowledge.store import FILE
+
+FILES = 300
+
+
+def writing(folder: Path, docs: Path, work: str, slow: float = 0.0) -> subprocess.Popen[bytes]:
+    """Start a process that does something to `kb`; it says when it begins."""
+    code = f"""
+        import time
+        from langchain_core.documents import Document
+        from ragweave.testing.store import WordEmbeddings
+        from ragweave.tools.knowledge import KnowledgeBase
+        model = WordEmbeddings()
+        model.before = lambda: time.sleep({slow})
+        kb = KnowledgeBase.open({str(folder)!r}, embeddings=model)
+        docs = {str(docs)!r}
+        print("started", flush=True)
+        {work}
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    child.stdout.close()
+    return child
+
+
+def write(docs: Path, version: int) -> None:
+    docs.mkdir(exist_ok=True)
+    for number in range(FILES):
+        (docs / f"{number}.txt").write_text(f"version {version} of note {number}")
+
+
+def versions(folder: Path) -> dict[str, int]:
+    """Return how many passages there are of each version, read past our own code."""
+    db = sqlite3.connect(folder / FILE)
+    counts: dict[str, int] = {}
+    for (text,) in db.execute("SELECT text FROM passages"):
+        name = text.partition(" of ")[0]
+        counts[name] = counts.get(name, 0) + 1
+    db.close()
+    return counts
+
+
+def kill(tmp_path: Path, kills: int, seed: int) -> None:
+    """Kill a writer at random moments of index, add and delete; each leaves one state."""
+    docs, folder = tmp_path / "docs", tmp_path / "kb"
+    write(docs, 0)
+    works = (
+        "kb.index_paths([docs])",
+        'kb.add([Document(f"added of note {n}") for n in range(50)], "extra")',
+        'kb.delete(source="extra")',
+    )
+    with KnowledgeBase.create(folder, embeddings=WordEmbeddings()) as kb:
+        kb.index_paths([docs])
+    clock = random.Random(seed)
+    for number in range(1, kills + 1):
+        before = versions(folder)
+        work = works[number % 3]
+        if number % 3 == 0:
+            write(docs, number)
+        child = writing(folder, docs, work, slow=0.05)
+        time.sleep(clock.uniform(0.0, 0.5))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        after = versions(folder)
+        added = {"added": 50} if number % 3 == 1 else {}
+        new = {
+            0: {f"version {number}": FILES, **{k: v for k, v in before.items() if k == "added"}},
+            1: before | added,
+            2: {k: v for k, v in before.items() if k != "added"},
+        }[number % 3]
+        assert after in (before, new), f"{work}: {before} became {after}"
+        with KnowledgeBase.open(folder, embeddings=WordEmbeddings()) as kb:
+            assert kb.check() == []
+            for mode in ("bm25", "hybrid"):
+                assert len(kb.as_retriever(5, mode).invoke("note 7")) == 5
+    with KnowledgeBase.open(folder, embeddings=WordEmbeddings()) as kb:
+        kb.index_paths([docs])
+        kb.add(Document("One more."))
+        assert [one.name for one in folder.glob("index-*")] == [kb.state]
+    db = sqlite3.connect(folder / FILE)
+    sql = "SELECT count(*) FROM vectors WHERE content NOT IN (SELECT content FROM passages)"
+    assert db.execute(sql).fetchone()[0] == 0
+    db.close()
+
+
+def test_a_kill_leaves_the_old_state_or_the_new_one(tmp_path: Path) -> None:
+    kill(tmp_path, kills=6, seed=1)
+
+
+def test_embeddings_survive_a_kill(tmp_path: Path) -> None:
+    docs, folder = tmp_path / "docs", tmp_path / "kb"
+    docs.mkdir()
+    for number in range(1_000):
+        (docs / f"{number}.txt").write_text(f"note {number}")
+    model = WordEmbeddings()
+    kb = KnowledgeBase.create(folder, embeddings=model)
+    child = writing(folder, docs, "kb.index_paths([docs])", slow=0.4)
+    db = sqlite3.connect(folder / FILE)
+    while child.poll() is None:
+        if db.execute("SELECT count(*) FROM vectors").fetchone()[0] >= 256:
+            child.kill()
+        time.sleep(0.02)
+    child.wait()
+    db.close()
+    assert len(kb) == 0
+    report = kb.index_paths([docs])
+    assert report.added == 1_000
+    assert len(model.embedded) == report.embedded <= 1_000 - 256
+
+
+def test_a_second_writer_is_refused(tmp_path: Path, docs: Path) -> None:
+    model = WordEmbeddings()
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=model)
+    errors: list[str] = []
+
+    def meddle() -> None:
+        with pytest.raises(KnowledgeBaseError) as error:
+            KnowledgeBase.open(tmp_path / "kb", embeddings=WordEmbeddings()).add(Document("Two."))
+        errors.append(str(error.value))
+        assert len(kb) == 0
+
+    model.before = meddle
+    assert kb.index_paths([docs]).added == 2
+    assert errors and "another process is writing" in errors[0]
+    model.before = lambda: None
+    kb.add(Document("Two."))
+
+
+def test_readers_see_one_snapshot(tmp_path: Path) -> None:
+    folder = tmp_path / "kb"
+    kb = KnowledgeBase.create(folder, embeddings=WordEmbeddings())
+    kb.add([Document(f"note {n} version 0", id=str(n)) for n in range(50)], "notes")
+    mixed, stop, asked = [], threading.Event(), [0]
+
+    def read() -> None:
+        own = KnowledgeBase.open(folder, embeddings=WordEmbeddings())
+        retriever = own.as_retriever(50, "hybrid")
+        while not stop.is_set():
+            found = {doc.page_content.split()[-1] for doc in retriever.invoke("note version")}
+            asked[0] += 1
+            if len(found) != 1:
+                mixed.append(found)
+        own.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(read) for _ in range(4)]
+        for version in range(1, 9):
+            kb.add([Document(f"note {n} version {version}", id=str(n)) for n in range(50)], "notes")
+        stop.set()
+        for reader in readers:
+            reader.result()
+    assert not mixed and asked[0] > 20 and len(kb) == 50
+
+
+def test_a_write_that_fails_changes_nothing(tmp_path: Path) -> None:
+    model = WordEmbeddings()
+    kb = KnowledgeBase.create(tmp_path / "kb", embeddings=model)
+    kb.add(Document("One."))
+    before = kb.state
+
+    def refuse() -> None:
+        raise ConnectionError("refused")
+
+    model.before = refuse
+    with pytest.raises(KnowledgeBaseError, match="the embedding model failed: refused"):
+        kb.add(Document("Two."))
+    assert (len(kb), kb.state, kb.check()) == (1, before, [])
+
+
+def test_a_forked_process_opens_connections_of_its_own(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb")
+    kb.add(Document("One."))
+    code = f"""
+        import os, sys, warnings
+        from ragweave.tools.knowledge import KnowledgeBase
+        kb = KnowledgeBase.open({str(tmp_path / "kb")!r})
+        assert len(kb) == 1
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if len(kb) == 1 and kb.as_retriever(mode="bm25").invoke("one") else 1)
+        assert os.waitpid(child, 0)[1] == 0 and len(kb) == 1
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+def test_a_folder_that_cannot_be_written_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kb"
+    KnowledgeBase.create(folder).add(Document("One."))
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
+    kb = KnowledgeBase.open(folder)
+    assert kb.as_retriever(mode="bm25").invoke("one")
+    with pytest.raises(KnowledgeBaseError, match="cannot be written"):
+        kb.add(Document("Two."))
+
+
+def test_other_files_in_the_folder_stay(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb")
+    backup = tmp_path / "kb" / f"{FILE}.bak"
+    backup.write_text("mine")
+    kb.add(Document("One."))
+    assert backup.exists()
+    with pytest.raises(KnowledgeBaseError, match="already a knowledge base"):
+        KnowledgeBase.create(tmp_path / "kb")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("mine")
+    with pytest.raises(KnowledgeBaseError, match="not empty"):
+        KnowledgeBase.create(tmp_path / "mine")
+
+
+def test_damage_is_named_and_a_rebuild_repairs_the_index(tmp_path: Path, docs: Path) -> None:
+    folder = tmp_path / "kb"
+    kb = KnowledgeBase.create(folder, embeddings=WordEmbeddings())
+    kb.index_paths([docs])
+    kb.close()
+    for name in ("bm25-scores.npy", "vectors.npy"):
+        (path,) = folder.glob(f"index-*/{name}")
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) // 2])
+        kb = KnowledgeBase.open(folder, embeddings=WordEmbeddings())
+        assert "cannot be opened" in kb.check()[0]
+        with pytest.raises(KnowledgeBaseError, match="--repair"):
+            kb.as_retriever().invoke("ferry")
+        kb.rebuild()
+        assert kb.check() == [] and kb.as_retriever().invoke("ferry")
+        kb.close()
+    next(folder.glob("index-*/vectors.npy")).unlink()
+    kb = KnowledgeBase.open(folder, embeddings=WordEmbeddings())
+    with pytest.raises(KnowledgeBaseError, match="vectors"):
+        kb.as_retriever(mode="dense").invoke("ferry")
+    kb.add(Document("One."))
+    assert kb.as_retriever(mode="dense").invoke("ferry")
+    kb.close()
+    (folder / FILE).write_bytes(b"no database" * 100)
+    with pytest.raises(KnowledgeBaseError, match=FILE):
+        KnowledgeBase.open(folder)

@@ -1,0 +1,76 @@
+"""The analyzer and the BM25 index."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import bm25s
+import numpy as np
+import pytest
+
+from ragweave.errors import UsageError
+from ragweave.tools.retrieval.analyzer import Analyzer
+from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
+
+
+def corpus(size: int, seed: int = 1) -> list[list[str]]:
+    rng = np.random.default_rng(seed)
+    return [[f"w{n}" for n in rng.zipf(1.5, 30) % 200] for _ in range(size)]
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("The cats sat", ["cat", "sat"]),
+        ("图书馆 opens", ["图书", "书馆", "open"]),
+        ("年", ["年"]),
+        ("휴가는", ["휴가", "가는"]),
+        ("ภาษาไทย", ["ภา", "าษ", "ษา", "าไ", "ไท", "ทย"]),
+        ("café", ["café"]),
+        ("cafe\u0301", ["café"]),
+        ("well-known", ["well", "known"]),
+    ],
+)
+def test_terms(text: str, terms: list[str]) -> None:
+    assert Analyzer("english").terms(text) == terms
+
+
+def test_a_word_broken_at_a_lines_end_is_found_whole() -> None:
+    assert "databas" in Analyzer("english").terms("the data-\nbase of names")
+
+
+def test_an_unknown_language_is_refused() -> None:
+    with pytest.raises(UsageError, match="english"):
+        Analyzer("klingon")
+
+
+def test_scores_are_those_of_bm25s(tmp_path: Path) -> None:
+    terms = corpus(300)
+    Bm25Index.build(terms, tmp_path)
+    ours = Bm25Index.open(tmp_path)
+    theirs = bm25s.BM25(method="lucene")
+    theirs.index(terms, show_progress=False)
+    for query in terms[:20]:
+        assert np.allclose(ours.score(query[:5]), theirs.get_scores(query[:5]), atol=1e-5)
+    best = top_k(ours.score(terms[0]), 5)
+    assert best.tolist() == np.argsort(-theirs.get_scores(terms[0]), kind="stable")[:5].tolist()
+
+
+def test_an_extended_index_is_that_of_a_fresh_build(tmp_path: Path) -> None:
+    old, new = corpus(200), [*corpus(50, seed=2), ["unseen"], []]
+    keep = np.random.default_rng(3).random(200) > 0.3
+    Bm25Index.build(old, tmp_path)
+    extended = Bm25Index.build(new, before=Bm25Index.open(tmp_path), keep=keep)
+    stay = [terms for terms, stays in zip(old, keep, strict=True) if stays]
+    fresh = Bm25Index.build([*stay, *new])
+    for field in fields(Bm25Index):
+        assert np.array_equal(getattr(extended, field.name), getattr(fresh, field.name)), field.name
+    nothing = Bm25Index.build([], before=extended, keep=np.zeros(len(stay) + len(new), dtype=bool))
+    assert len(nothing.terms) == len(nothing.score(["w1"])) == 0
+
+
+def test_an_empty_index(tmp_path: Path) -> None:
+    Bm25Index.build([], tmp_path)
+    assert len(Bm25Index.open(tmp_path).score(["a"])) == 0
+    assert top_k(np.zeros(0, np.float32), 5).tolist() == []

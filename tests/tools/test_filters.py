@@ -1,0 +1,126 @@
+"""FILCO's measures, what they keep, and the lines that its models read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from langchain_core.documents import Document
+
+from ragweave.errors import UsageError
+from ragweave.nodes.segments import split_passages
+from ragweave.tools.filters import (
+    FILTERS,
+    FilterSettings,
+    best_share,
+    cxmi,
+    filter_of,
+    filter_task,
+    generator_task,
+    lexical,
+    only_verdicts,
+    quoted,
+    span_of,
+    strinc,
+)
+
+CLAIM = "Is this claim true? Ada Brenner built the bridge."
+TEXT = "It opened early. Ada Brenner built it. It is long."
+SEGMENTS = split_passages([Document(TEXT, id="bridge")])
+
+
+class Scorer:
+    """Finds a continuation as probable as the prompt is long."""
+
+    def __init__(self, *, causal: bool = False) -> None:
+        self.causal, self.pairs = causal, list[tuple[str, str]]()
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        self.pairs += pairs
+        return [len(prompt) / 100 - 10 for prompt, _ in pairs]
+
+
+def kept(name: str, question: str, answers: list[str], **settings: object) -> list[str]:
+    kind = FILTERS[name]
+    scores = kind.scores(question, SEGMENTS, answers, FilterSettings(**settings))  # type: ignore[arg-type]
+    return [SEGMENTS[at].page_content for at in kind.best(scores, top=kind.top, answers=bool(answers))]
+
+
+def test_strinc_is_a_substring_whatever_the_case() -> None:
+    assert strinc("Built by ADA BRENNER.", ["ada brenner"]) == 1.0
+    assert strinc("Built by Ada.", ["Ada Brenner", " "]) == 0.0
+
+
+def test_lexical_is_unigram_f1_over_words_or_characters() -> None:
+    assert lexical("Ada built it", "ada built that") == pytest.approx(2 / 3)
+    assert lexical("the cat", "a cat", "characters") == 1.0
+    assert lexical("Ada", "") == 0.0
+
+
+def test_cxmi_is_the_gain_in_log_probability_and_one_call() -> None:
+    scorer = Scorer()
+    gains = cxmi(["short", "much longer text"], "Who?", "Ada", scorer)
+    asked = "question: Given the ['context', 'question'], predict the answer to the question:Who?"
+    assert scorer.pairs == [
+        (asked, "Ada"),
+        (f"context: short\n{asked}", "Ada"),
+        (f"context: much longer text\n{asked}", "Ada"),
+    ]
+    assert 0 < gains[0] < gains[1]
+
+
+def test_cxmi_scores_the_label_of_a_claim_and_leads_a_causal_scorer_to_it() -> None:
+    scorer = Scorer(causal=True)
+    FILTERS["cxmi"].scores(CLAIM, SEGMENTS, ["Yes"], FilterSettings(scorer=scorer))
+    prompt, output = scorer.pairs[0]
+    assert output == "SUPPORTS"
+    assert prompt.endswith("predict the judgement to the claim:Ada Brenner built the bridge.\njudgement: ")
+
+
+def test_what_each_filter_keeps() -> None:
+    built = "Ada Brenner built it."
+    assert kept("strinc", "Who?", ["Ada Brenner"]) == [built]
+    assert kept("lexical", "Who built it?", ["Ada Brenner built it"]) == [built]
+    assert kept("lexical", "Who?", ["Ada Brenner and Karl Oster"]) == []
+    assert kept("lexical", "Is it long?", []) == ["It is long."]
+    assert kept("full", "Who?", []) == [one.page_content for one in SEGMENTS]
+
+
+def test_equal_scores_keep_the_first_and_a_share_of_the_text_is_reached() -> None:
+    kind = FILTERS["lexical"]
+    assert kind.best([0.2, 0.5, 0.5]) == [1]
+    assert kind.best([0.2, 0.5, 0.5], top=None, threshold=0.3) == [1, 2]
+    assert best_share(SEGMENTS, [1, 2, 0], len(TEXT) / 2) == [1, 2]
+
+
+def test_what_a_model_wrote_is_found_in_the_segments() -> None:
+    texts = [one.page_content for one in SEGMENTS]
+    assert quoted("ada brenner built it", texts) == [0.0, 1.0, 0.0]
+    assert quoted("It opened early, Ada Brenner built it.", texts) == [1.0, 1.0, 0.0]
+    assert quoted("Ada once built it.", texts)[1] == pytest.approx(0.75)
+    assert quoted("Mars has two moons.", texts) == quoted("", texts) == [0.0] * 3
+
+
+def test_any_object_with_scores_is_a_filter() -> None:
+    class Longest:
+        def scores(self, question: str, segments: Sequence[Document], answers: Sequence[str]) -> list[float]:
+            return [len(one.page_content) - 15.0 for one in segments]
+
+    kind = filter_of(Longest())
+    scores = kind.scores("q", SEGMENTS, [], FilterSettings())
+    assert kind.best(scores, top=kind.top) == [1, 0]
+    with pytest.raises(UsageError, match="needs a method scores"):
+        filter_of(object())  # type: ignore[arg-type]
+
+
+def test_lines_and_spans() -> None:
+    assert generator_task("Who?") == "Given the ['context', 'question'], predict the answer to the question."
+    assert filter_task("Who?") == "Given the ['question', 'context'], predict the most helpful sentence in the context."
+    assert generator_task(CLAIM, context=False).startswith(
+        "Given the ['claim'], predict the judgement to the claim.('SUPP"
+    )
+    assert only_verdicts(["Yes", "refutes"])
+    assert not only_verdicts(["Yes", "Ada"])
+    assert not only_verdicts([])
+    span = span_of(SEGMENTS[1], 0.5)
+    assert TEXT[span["start"] : span["end"]] == span["text"] == "Ada Brenner built it."
