@@ -27,11 +27,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from filco_filters import DATA, RESULTS, rows, shared
 from langchain_core.documents import Document
 from rich.console import Console
 from rich.table import Table
 
-from filco_filters import DATA, RESULTS, rows, shared
 from ragweave.state import AnswerType, Citation
 from ragweave.tools.citations import cite
 from ragweave.tools.text.sentences import split_sentences

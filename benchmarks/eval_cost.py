@@ -108,7 +108,6 @@ def loops(bare: AsyncOpenAI, client: Any) -> dict[str, Ask]:
 async def by_loop(model: str, options: argparse.Namespace) -> dict[str, float]:
     """Return the processor milliseconds a question of each loop."""
     from openai import AsyncOpenAI
-
     from ragweave.evaluation.runs.models import models_of
 
     found = {}

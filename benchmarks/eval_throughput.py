@@ -118,6 +118,7 @@ async def at_once(work: Callable[[int], Awaitable[object]], count: int, most: in
 def alone(kind: str, model: str, concurrency: int, count: int) -> dict[str, float]:
     """Calls a second of the client, or of a one-call graph, and their processor time a call."""
     from ragweave.evaluation.runs.models import models_of
+
     from ragweave.graphs import build_graph
 
     async def measured() -> dict[str, float]:

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
+from ragweave.evaluation.metrics.retrieval import precision, recall, s_precision
 from rich.console import Console
 from rich.table import Table
 
 from ragweave import build_graph
-from ragweave.evaluation.metrics.retrieval import precision, recall, s_precision
 from ragweave.state.passages import content_id
 from ragweave.tools.retrieval import Bm25Retriever
 

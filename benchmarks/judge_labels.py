@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ragweave.tools.claims import known_label, match_ratio
 from rich.console import Console
 from rich.table import Table
 
-from ragweave.tools.claims import known_label, match_ratio
 from ragweave.tools.text.normalize import normalize_answer
 
 ROOT = Path(__file__).parents[1]

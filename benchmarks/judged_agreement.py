@@ -28,11 +28,11 @@ from statistics import fmean
 from typing import Any
 
 from langchain_core.documents import Document
+from ragweave.evaluation.runs.judging import AnswerJudge
 
 from ragweave.datasets import Question
 from ragweave.evaluation.metrics import Judgement, Judging, Metric, by_judge
 from ragweave.evaluation.metrics.judged import check_statements, helpful_sentences
-from ragweave.evaluation.runs.judging import AnswerJudge
 from ragweave.nodes.options import Options
 from ragweave.tools.models import chat_model
 

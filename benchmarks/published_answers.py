@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragweave.errors import UsageError
 from ragweave.evaluation.runs import RunConfig, RunDirectory, System, records_of
 from ragweave.evaluation.runs.directory import hold
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.run import checked
+
+from ragweave.errors import UsageError
 
 USAGE = ("calls", "input_tokens", "output_tokens")
 _KEPT = ("at", "id", "system", "scoring", "answer", "status", "truncated", "scores", "notes")

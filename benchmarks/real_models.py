@@ -44,14 +44,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from call_log import logged
-from published_answers import USAGE, begin, made_of, model_name, publish
-from ragweave.errors import RagweaveError, UsageError
-from ragweave.evaluation.metrics import bootstrap
-from ragweave.evaluation.report import TOKENS, Point, plot_bars, plot_points
 from ragweave.evaluation.runs import (
     RunConfig,
     RunDirectory,
@@ -66,6 +58,14 @@ from ragweave.evaluation.runs.directory import hold
 from ragweave.evaluation.runs.outcome import Record
 from ragweave.evaluation.runs.run import answer, checked
 from ragweave.evaluation.studies import STUDIES, runs_of
+from rich.console import Console
+from rich.table import Table
+
+from call_log import logged
+from published_answers import USAGE, begin, made_of, model_name, publish
+from ragweave.errors import RagweaveError, UsageError
+from ragweave.evaluation.metrics import bootstrap
+from ragweave.evaluation.report import TOKENS, Point, plot_bars, plot_points
 from ragweave.graphs import METHODS, build_graph
 from ragweave.tools.models import chat_model
 from table_parts import TRAINED, with_parts

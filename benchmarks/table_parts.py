@@ -16,8 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ragweave.evaluation.runs import System
-from ragweave.training.job import Watch
 from ragweave.training.labels import Passages, SilverLabeler, make_labels, open_source
+
+from ragweave.training.job import Watch
 from ragweave.training.train import plan_training, train_part
 
 SKR_TRAINING = "slimplm/judge-llama7b-train.jsonl.gz"

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-
 Usage = tuple[int, int]
 
 

@@ -7,9 +7,10 @@ import inspect
 import textwrap
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from ragweave.graphs.method import Method
+
 from ragweave import METHODS
 from ragweave.graphs.build import drawable
-from ragweave.graphs.method import Method
 from ragweave.nodes.options import field_texts
 from ragweave.tools.drawing import draw_svg, shape_of
 

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langgraph.checkpoint.memory import InMemorySaver
+from ragweave.evaluation.runs import claim_directory, parse_systems, plan
 from tests.evaluation.files import write_lines
 from tests.evaluation.towns import run, towns
 from tests.scripted import ListRetriever, ScriptedChat, Seen
@@ -27,7 +28,6 @@ from attacks.test_pages import found, page
 from ragweave import build_chat
 from ragweave.errors import ModelError
 from ragweave.evaluation.report import read_runs, write_report
-from ragweave.evaluation.runs import claim_directory, parse_systems, plan
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from ragweave.cli.record import read_run, to_json
 from ragweave.cli.trace import trace_page
 

@@ -18,7 +18,7 @@ from ragweave.tools.citations import (
     check_citations,
     cite,
 )
-from ragweave.tools.footnotes import Footnote, cited_message, footnotes, with_marks
+from ragweave.tools.footnotes import cited_message, footnotes, with_marks
 from ragweave.tools.text.sentences import Sentence
 
 BRIDGE = Document(

@@ -20,9 +20,9 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.state import UNKNOWN, AnswerType, Citation, Quote
-from ragweave.tools.text.words import terms
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import Sentence, split_sentences
+from ragweave.tools.text.words import terms
 
 
 @dataclass(frozen=True, kw_only=True)
