@@ -48,12 +48,7 @@ from ragweave.tools.text.secrets import without_secrets
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.unknown import is_unknown
 from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
-from ragweave.trained.judge_features import (
-    candidates,
-    draft_features,
-    hedging_features,
-    question_features,
-)
+from ragweave.tools.trained.features import draft_features, hashed_words
 
 Parser = Callable[[str], Any]
 
@@ -159,12 +154,9 @@ TEXTS: dict[str, Parser] = {
     "lexical": lambda text: lexical(text, QUESTION),
     "strinc": lambda text: strinc(text, [QUESTION]),
     "match_ratio": lambda text: match_ratio(text, [QUESTION, "x"]),
-    "judge draft_shape": lambda text: draft_features(QUESTION, text),
-    "judge draft_shape question": lambda text: draft_features(text, "It is Eastport."),
-    "judge draft_shape both": lambda text: draft_features(text, text),
-    "judge asking": question_features,
-    "judge hedging": hedging_features,
-    "judge candidates": lambda text: candidates(QUESTION, text),
+    "judge draft": lambda text: draft_features(QUESTION, text),
+    "judge both": lambda text: draft_features(text, text),
+    "judge words": lambda text: hashed_words(text, text),
     "extractive analyse": analyse,
     "extractive terms": terms,
     "extractive answer question": _extractive("answer", "question"),
@@ -209,9 +201,7 @@ def loader(name: str, folder: Path) -> Parser:
 
     def read(text: str) -> object:
         try:
-            return list(
-                load(folder / file_name, content(text).encode("utf-8", "replace"), settings)
-            )
+            return list(load(folder / file_name, content(text).encode("utf-8", "replace"), settings))
         except UnreadableError as error:
             return error
 

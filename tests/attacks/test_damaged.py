@@ -13,7 +13,7 @@ from ragweave.errors import RagweaveError
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.knowledge.store import FILE
 from ragweave.tools.neighbours import read_training
-from ragweave.trained.card import read_card
+from ragweave.tools.trained.card import CARD, Card, read_card, write_card
 
 RUN = '{"method":"m","question":"q","trace":[],"notes":[],"graph":{"nodes":[],"edges":[]}}'
 
@@ -22,9 +22,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     """Cut, overwrite or replace some of `data`."""
     at = rng.randrange(len(data) + 1)
     noise = rng.randbytes(rng.choice((1, 8, 200)))
-    return rng.choice(
-        (data[:at], data[:at] + noise + data[at + len(noise) :], noise, b"", b"null", b"[" * 50_000)
-    )
+    return rng.choice((data[:at], data[:at] + noise + data[at + len(noise) :], noise, b"", b"null", b"[" * 50_000))
 
 
 def told(act: Callable[[], object]) -> None:
@@ -44,11 +42,11 @@ def attack(folder: Path, rounds: int) -> None:
         base.index_paths([folder / "docs"])
     index = [folder / "kb" / FILE, *(folder / "kb").glob("index-*/*")]
     run, labels = folder / "run.json", folder / "labels.jsonl"
-    card = folder / "part"
+    card = folder / "trained"
     card.mkdir()
     run.write_text(RUN)
     labels.write_text('{"question": "q", "needed": true}\n')
-    (card / "ragweave.json").write_text('{"format": "ragweave-part"}')
+    write_card(card, Card(role="judge", kind="linear", base="minilm", threshold=0.5))
 
     def ask() -> None:
         with KnowledgeBase.open(folder / "kb") as base:
@@ -64,7 +62,7 @@ def attack(folder: Path, rounds: int) -> None:
         for file, read in (
             (run, lambda: read_run(run)),
             (labels, lambda: read_training(labels)),
-            (card / "ragweave.json", lambda: read_card(card)),
+            (card / CARD, lambda: read_card(card)),
         ):
             data = file.read_bytes()
             file.write_bytes(damaged(data, rng))
