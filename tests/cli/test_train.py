@@ -80,9 +80,7 @@ def test_a_dry_run_shows_what_the_model_sees_and_writes_nothing(ragweave: Run, r
     assert not (room / "judge").exists()
 
 
-def test_a_router_looks_at_the_knowledge_base_that_is_named(
-    ragweave: Run, room: Path, kb: Path
-) -> None:
+def test_a_router_looks_at_the_knowledge_base_that_is_named(ragweave: Run, room: Path, kb: Path) -> None:
     rows = [
         {
             "id": str(at),

@@ -153,7 +153,7 @@ def main(args: Sequence[str] | None = None) -> int:
         line, code = "stopped", _INTERRUPTED
     except BrokenPipeError:  # nobody reads on, as in `ragweave … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 1  # as typer does where it meets one
     except Exception as error:
         line, code = _explained(error)
         if not line:
