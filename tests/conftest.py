@@ -18,18 +18,18 @@ for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON"):
     # One thread a worker. Read when a library is loaded, so set before any test file is imported.
     os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 with suppress(ImportError):
     import uvloop  # noqa: F401 - keeps the socket class of its import: not the one that blocks
 LOOPBACK = ["127.0.0.1"]
 SLOW = (
     "test_typing.py",
-    "training/writers/test_resuming.py",
+    "test_ray.py",
     "notebooks",
     "cli/test_eval.py",
     "cli/test_label.py",
     "training",
     "cli",
-    "trained",
     "serving",
     "docs",
     "attacks",

@@ -74,24 +74,20 @@ _ASKED = re.compile(r'pip install "ragweave\[(\w+)\]"')
 
 NOT_CORE = (
     "cli/test_ask_llamacpp.py",
-    "cli/test_ask_parts.py",
     "cli/test_train.py",
     "docs",
     "evaluation",
     "examples",
     "extend/test_outside_package.py",
-    "graphs/test_trained_parts.py",
     "notebooks",
     "serving/test_commands.py",
     "serving/test_mcp_server.py",
     "serving/test_openai_api.py",
     "serving/test_server.py",
-    "serving/test_trained_parts.py",
     "tools/models/test_llamacpp.py",
     "tools/scorers",
     "tools/test_tracing.py",
     "tools/stores/test_stores.py",
-    "trained",
     "training",
 )
 """Files and folders of `tests` that are about what an extra brings; all else is core."""

@@ -113,6 +113,7 @@ def test_a_reply_that_the_client_cannot_parse_is_asked_for_freely(reply: tuple[s
         held = ["response_format" in request.body for request in server.requests]
     assert output["answer"] == "Ada Brenner"
     assert held[:2] == [True, False]
+    assert (sum(held) == 1) == (reply[1] == "stop"), "a server that ignores forms is asked for none again"
 
 
 def test_ids_are_picked_once_and_in_order() -> None:

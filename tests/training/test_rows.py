@@ -1,3 +1,5 @@
+"""Labelled rows: reading, splitting, sentences."""
+
 from __future__ import annotations
 
 import gzip
@@ -6,75 +8,76 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.training.labels import filter_row, judge_row, router_row, write_rows
 
 from ragweave.errors import UsageError
-from ragweave.trained import PartRole
-from ragweave.training.rows import read_rows, silver_text
-
-JUDGE = {"id": "1", "question": "Who?", "draft": "Ada.", "known": True}
-SILVER = {
-    "id": "1",
-    "question": "Who?",
-    "answers": ["Ada"],
-    "passages": [{"id": "p", "title": "T", "text": "It was Ada. It rained."}],
-    "spans": [{"passage_id": "p", "start": 0, "end": 11}],
-}
+from ragweave.training.rows import FilterRow, RouterRow, check_apart, read_rows, sentences_of, split_rows
 
 
-def write(path: Path, *rows: Any) -> Path:
-    path.write_text("\n".join(json.dumps(row) for row in rows), "utf-8")
-    return path
-
-
-def test_judge_rows_keep_their_source(tmp_path: Path) -> None:
-    row = {**JUDGE, "source": {"dataset": "x"}, "match_ratio": 1.0, "stray": 3}
-    (read,) = read_rows(write(tmp_path / "a.jsonl", row), "judge")
-    assert read == {**JUDGE, "source": {"dataset": "x"}, "match_ratio": 1.0}
-
-
-def test_gzipped_rows(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(JUDGE).encode()))
-    assert read_rows(path, "judge")[0]["id"] == "1"
-
-
-def test_silver_rows_take_their_text_from_the_passage(tmp_path: Path) -> None:
-    row = {**SILVER, "spans": [{**SILVER["spans"][0], "text": "forged"}]}  # type: ignore[index]
-    (read,) = read_rows(write(tmp_path / "a.jsonl", row), "filter")
-    assert silver_text(read) == "It was Ada."  # type: ignore[arg-type]
-
-
-def test_an_empty_target_is_a_target(tmp_path: Path) -> None:
-    (read,) = read_rows(write(tmp_path / "a.jsonl", {**SILVER, "spans": []}), "generator")
-    assert silver_text(read) == ""  # type: ignore[arg-type]
+def test_rows_are_read_with_what_training_needs_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl.gz"
+    with gzip.open(path, "wt") as file:
+        file.write(json.dumps({**judge_row(1), "id": 7, "match_ratio": 0.2}) + "\n\n")
+    (row,) = read_rows(path, "judge")
+    assert (row.id, row.question) == ("7", "What is the capital 1?")
 
 
 @pytest.mark.parametrize(
-    ("role", "row", "said"),
+    ("role", "change", "said"),
     [
-        ("judge", {**JUDGE, "known": "yes"}, "'known' must be true or false"),
-        ("judge", {**JUDGE, "question": " "}, "'question' is empty"),
-        ("judge", {**JUDGE, "draft": None}, "'draft' must be a string"),
-        ("rewriter", JUDGE, "the field 'target' is missing"),
-        ("filter", {**SILVER, "answers": []}, "the gold answer is missing"),
-        ("generator", {**SILVER, "answers": [""]}, "the gold answer is missing"),
-        ("filter", {**SILVER, "spans": [{"passage_id": "x", "start": 0, "end": 1}]}, "'x'"),
-        ("filter", {**SILVER, "spans": [{"passage_id": "p", "start": 5, "end": 99}]}, "5 to 99"),
-        ("filter", {**SILVER, "passages": SILVER["passages"] * 2}, "two passages have the same id"),  # type: ignore[operator]
+        ("judge", {"known": "perhaps"}, r"line 2: is no row for a judge \(known"),
+        ("filter", {"answers": []}, "answers"),
+        ("filter", {"spans": [{"passage_id": "p", "start": 5, "end": 999}]}, "5 to 999 is no span"),
+        ("filter", {"spans": [{"passage_id": "q", "start": 0, "end": 2}]}, "no span of a passage 'q'"),
+        ("router", {"right": {"none": True}}, "right"),
     ],
 )
-def test_bad_rows_are_named(tmp_path: Path, role: PartRole, row: Any, said: str) -> None:
-    good = SILVER if role in ("filter", "generator") else {**JUDGE, "target": "t"}
-    path = write(tmp_path / "a.jsonl", good, row)
-    with pytest.raises(UsageError) as caught:
+def test_a_bad_row_is_named_with_its_line(tmp_path: Path, role: Any, change: dict[str, Any], said: str) -> None:
+    make = {"judge": judge_row, "filter": filter_row, "router": router_row}[role]
+    path = write_rows(tmp_path / "rows.jsonl", [make(0), {**make(1), **change}])
+    with pytest.raises(UsageError, match=said):
         read_rows(path, role)
-    assert said in str(caught.value)
-    assert f"{path}:2" in str(caught.value)
 
 
-def test_missing_and_empty_files(tmp_path: Path) -> None:
+def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         read_rows(tmp_path / "none.jsonl", "judge")
-    (tmp_path / "e.jsonl").write_text("", "utf-8")
-    with pytest.raises(UsageError, match=r"e\.jsonl"):
-        read_rows(tmp_path / "e.jsonl", "judge")
+    with pytest.raises(UsageError, match="has no rows"):
+        read_rows(write_rows(tmp_path / "rows.jsonl", []), "judge")
+
+
+def test_recorded_answers_train_a_router(tmp_path: Path) -> None:
+    said = {"answer": "Rome", "said": ["It is in Italy.", "Rome"]}
+    row = {
+        "id": "1",
+        "question": "Where?",
+        "answers": ["Rome"],
+        "no_retrieval": said,
+        "one_round": {"answer": "Paris", "said": []},
+        "ircot": {"answer": "Rome, Italy", "said": []},
+    }
+    (read,) = read_rows(write_rows(tmp_path / "rows.jsonl", [row]), "router")
+    assert isinstance(read, RouterRow)
+    assert (read.draft, read.right) == ("It is in Italy.", {"none": True, "one": False, "many": True})
+
+
+def test_a_question_is_on_the_same_side_in_every_file(tmp_path: Path) -> None:
+    rows = read_rows(write_rows(tmp_path / "all.jsonl", map(judge_row, range(200))), "judge")
+    train, held = split_rows(rows, 0.2)
+    assert 20 < len(held) < 60
+    assert len(train) + len(held) == 200
+    assert split_rows(rows[100:], 0.2)[1] == [row for row in held if row in rows[100:]]
+    with pytest.raises(UsageError, match="1 held-out questions are in the training rows too"):
+        check_apart(train, [*held, train[0]])
+
+
+def test_sentences_are_kept_where_half_of_them_is_covered() -> None:
+    row = filter_row(0)
+    read = FilterRow.model_validate(row)
+    assert sentences_of(read, whole=False).keep == [False, True, False]
+    row["spans"][0]["end"] -= 3
+    assert sentences_of(FilterRow.model_validate(row), whole=False).keep == [False, True, False]
+    row["spans"] = [{"passage_id": "p", "start": 0, "end": len(row["passages"][0]["text"])}]
+    whole = FilterRow.model_validate(row)
+    assert whole.whole()
+    assert sentences_of(whole, whole=True).keep == [True]

@@ -144,7 +144,7 @@ def main(args: Sequence[str] | None = None) -> int:
     0: success, 1: a failure outside (no server, a timeout), 2: the caller's mistake, 130: interrupted.
     """
     try:
-        code = app(args, prog_name="ragweave", standalone_mode=False)
+        code: Any = app(args, prog_name="ragweave", standalone_mode=False)
         sys.stdout.flush()
         if code != _INTERRUPTED:  # typer's code for Ctrl-C
             return code if isinstance(code, int) else 0

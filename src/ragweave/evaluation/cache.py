@@ -38,7 +38,7 @@ _STORE = """INSERT INTO replies SELECT ?1, coalesce(max(number) + 1, 0), ?2, ?3,
     FROM replies WHERE key = ?1"""
 _SPENT = "SELECT model, count(*), sum(input), sum(output) FROM replies WHERE run = ? GROUP BY model"
 
-_READ_TASKS = ("ragweave.tools.extractive", "ragweave.trained")
+_READ_TASKS = ("ragweave.tools.extractive", "ragweave.tools.trained")
 """Where models are defined that read the task beside the prompt (`ragweave.tools.models.tasks`)."""
 
 

@@ -23,10 +23,10 @@ from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, ContextFilter, FilterKind, FilterName, filter_of
 from ragweave.tools.models.errors import is_transient
 from ragweave.tools.models.roles import ChatModel, Models, trained_role
-from ragweave.tools.models.specs import chat_model, is_part_spec
+from ragweave.tools.models.specs import chat_model, trained_spec
 from ragweave.tools.scorers.judge import ScoredJudge
 from ragweave.tools.scorers.specs import LogprobScorer
-from ragweave.trained.filter import trained_filter
+from ragweave.tools.trained.filters import trained_filter
 
 MAX_CONCURRENCY = 1024
 """Branches at once, unless the caller's config says less; LangGraph alone runs 6 on two cores."""
@@ -153,7 +153,7 @@ _TRAINED_ROLES = {"answer": "generator", "judge": "judge", "rewrite": "rewriter"
 def _own_filter(given: str | FilterKind | ContextFilter) -> FilterKind:
     if not isinstance(given, str):
         return filter_of(given)
-    return trained_filter(given) if is_part_spec(given) else FILTERS.named(given)
+    return trained_filter(given) if trained_spec(given) else FILTERS.named(given)
 
 
 def _check_options(method: Method, options: Mapping[str, Any]) -> None:

@@ -5,8 +5,8 @@ the format; SlimPLM, appendix B and table 10, for three rounds and a call that r
 Models go on after their follow-up and make up its answer: only the first thing said counts.
 
 Where we differ: with `second_look` an answer before any follow-up is looked up first, and Concat
-answers where the limit brings none. A follow-up that was asked before makes the model conclude, but in
-the papers' tables. The last call's prompt itself says "So the final answer is:", also under
+answers where the limit brings none. A follow-up that was asked before makes the model conclude, except
+under a paper's profile. The last call's prompt itself says "So the final answer is:", also under
 `profile="slimplm"`, where the released code takes the third reply as it is. Under
 `profile="blendfilter"` what is found stands before the question, and the model writes the intermediate
 answers itself (appendix C, after Yoran et al. 2023); the paper prints no prompt for that: it is ours.

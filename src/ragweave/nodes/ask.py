@@ -28,6 +28,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.runtime import Runtime, get_runtime
+from pydantic import ValidationError
 
 from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.nodes import read
@@ -251,7 +252,8 @@ class _Call:
             looser = self.form.unbounded() if self.form.bounded else None
             return replace(self, form=looser, learned="unbounded" if looser else "none")
         if self.form and calls.is_unparsed(error):
-            return replace(self, form=None)
+            ignored = isinstance(error, ValidationError)  # a server that holds to forms writes JSON
+            return replace(self, form=None, learned="none" if ignored else None)
         raise error
 
     def read(self, output: Any) -> _Answered:

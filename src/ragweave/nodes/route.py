@@ -28,7 +28,7 @@ def choose_route(
         UsageError: The folder is no trained router, it was trained on drafts and there is none, or it looks first and
             nothing can be searched by words.
     """
-    from ragweave.trained.router import load_router  # numpy and an encoder, which few runs need
+    from ragweave.tools.trained.router import load_router  # numpy and an encoder, which few runs need
 
     loaded = load_router(router)
     if loaded.drafts and not draft:

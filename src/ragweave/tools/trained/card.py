@@ -1,0 +1,190 @@
+"""The card of a trained component: what its folder holds, how it was trained and how good it is.
+
+The folder holds weights (safetensors), a tokenizer where there is one, and `card.json`, which training writes last:
+a folder without a card is not finished. Loading it runs no code that came with it. Before any library reads the
+folder, `safe_folder` refuses everything but safetensors, JSON and plain text, and configurations that name code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ragweave.errors import ModelError, UsageError
+
+CARD = "card.json"
+
+Role = Literal["judge", "rewriter", "filter", "generator", "router"]
+"""What a component does: SlimPLM's judge and rewriter, FILCO's filter (M_ctx) and generator (M_gen), and a router,
+which chooses no, one or many rounds of retrieval (Adaptive-RAG)."""
+
+Kind = Literal["linear", "span-encoder", "cross-encoder", "seq2seq", "causal-lora"]
+"""How it works."""
+
+_WRITTEN: tuple[Role, ...] = ("judge", "rewriter", "filter", "generator")
+ROLES: Mapping[Kind, tuple[Role, ...]] = {
+    "linear": ("judge", "router"),
+    "span-encoder": ("filter",),
+    "cross-encoder": ("judge", "filter"),
+    "seq2seq": _WRITTEN,
+    "causal-lora": _WRITTEN,
+}
+"""The roles that each kind can play."""
+
+
+class Card(BaseModel):
+    """The content of `card.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: Role
+    kind: Kind
+    base: str
+    """The model that training began from: `minilm` (packaged), a folder or a hub name."""
+    threshold: float | None = Field(default=None, ge=0, le=1)
+    """A judge says known and a filter keeps a sentence above it; a router's dearer route must add more than it to the
+    probability of a right answer. None: the component writes text."""
+    unit: Literal["sentence", "passage"] = "sentence"
+    """What a filter keeps or drops."""
+    alone: bool = False
+    """Whether a filter that writes reads one passage at a time, as it was trained."""
+    drafts: bool = True
+    """Whether a router reads a draft answer too, or the question alone."""
+    looks: bool = False
+    """Whether a router reads what a first search of the knowledge base found."""
+    max_input: int = Field(default=1024, ge=1)
+    """Most tokens read."""
+    max_output: int = Field(default=512, ge=1)
+    """Most tokens written."""
+    data: dict[str, Any] = {}
+    """Files with their hashes, and numbers of rows."""
+    settings: dict[str, Any] = {}
+    """Settings of the training."""
+    metrics: dict[str, float] = {}
+    """Measured on held-out rows."""
+    versions: dict[str, str] = {}
+    """Versions of ragweave and of the libraries that trained it."""
+    created: str = ""
+    """Date and time, ISO 8601, UTC."""
+
+    @model_validator(mode="after")
+    def _plays(self) -> Self:
+        if self.role not in ROLES[self.kind]:
+            raise ValueError(f"a {self.kind} component is no {self.role}")
+        return self
+
+
+def read_card(folder: str | Path, role: Role | None = None) -> Card:
+    """Return the card of a trained component; nothing else in the folder is read.
+
+    Args:
+        folder: The component's folder.
+        role: The role that it must have; None: any.
+
+    Raises:
+        UsageError: There is no such folder, its training did not finish, its card is damaged, or it was trained for
+            another role.
+    """
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        hint = f" (for a GGUF file write llamacpp:{path})" if path.is_file() else ""
+        raise UsageError(f"{path}: is no folder, and a trained component is one, from `ragweave train`{hint}")
+    try:
+        card = Card.model_validate_json((path / CARD).read_bytes())
+    except FileNotFoundError:
+        raise UsageError(f"{path}: is no trained component, or its training did not finish (no {CARD})") from None
+    except (OSError, ValidationError) as error:
+        reason = "; ".join(str(error).splitlines()[1:3]) if isinstance(error, ValidationError) else str(error)
+        raise UsageError(f"{path / CARD}: can't be read ({reason})") from error
+    if role is not None and card.role != role:
+        raise UsageError(f"{path}: was trained as a {card.role}, but a {role} is needed here")
+    return card
+
+
+def write_card(folder: Path, card: Card) -> None:
+    """Write the card; this makes the folder a trained component."""
+    draft = folder / f"{CARD}.new"
+    draft.write_text(card.model_dump_json(indent=2) + "\n", "utf-8")
+    draft.replace(folder / CARD)
+
+
+_SAFE = {".json", ".safetensors", ".txt", ".model", ".md", ".jinja"}
+_ONLY_DATA = ("tokenizer.json", "vocab.json")
+"""Long files that the tokenizers library alone reads."""
+_CODE = ("auto_map", "auto_mapping", "megatron_config", "custom_pipelines")
+"""Entries of configurations that name Python to import."""
+
+
+def safe_folder(folder: str | Path) -> Path:
+    """Return a component's folder, resolved, if nothing in it could run when it is loaded.
+
+    Raises:
+        UsageError: It holds code, a pickle or a link that leads out of it, or a configuration names code; the text
+            names the file.
+    """
+    root = Path(folder).expanduser().resolve()
+    for path in root.rglob("*"):
+        name = path.relative_to(root)
+        if not path.resolve().is_relative_to(root):
+            raise UsageError(f"{root}: {name} is a link that leads out of the folder")
+        if path.is_dir() or path.name.startswith("."):
+            continue
+        if path.suffix.lower() not in _SAFE:
+            raise UsageError(
+                f"{root}: {name} may hold code or a pickle; a trained component holds safetensors and JSON"
+            )
+        if path.suffix.lower() == ".json" and path.name not in _ONLY_DATA and _names_code(_json(path)):
+            raise UsageError(f"{root}: {name} names code to run, which a trained component must not")
+    return root
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: is no valid JSON ({error})") from error
+
+
+def _names_code(value: Any) -> bool:
+    if isinstance(value, dict):
+        kernel = any("attn_implementation" in name and "/" in str(one) for name, one in value.items())
+        return kernel or any(value.get(name) for name in _CODE) or any(map(_names_code, value.values()))
+    return isinstance(value, list) and any(map(_names_code, value))
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Turn what libraries raise over damaged weights into a `ModelError` that names the folder."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        if isinstance(error, UsageError):
+            raise
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ModelError(f"{folder}: can't be read ({reason})") from error
+
+
+LoadedT = TypeVar("LoadedT")
+
+
+def loaded_once(load: Callable[[Path], LoadedT]) -> Callable[[str | Path], LoadedT]:
+    """Make a loader check its folder first, and load a component once for all graphs of the process."""
+
+    @lru_cache(maxsize=8)
+    def stamped(path: Path, _: int) -> LoadedT:
+        with reading(safe_folder(path)):
+            return load(path)
+
+    def loaded(folder: str | Path) -> LoadedT:
+        path = Path(folder).expanduser().resolve()
+        return stamped(path, (path / CARD).stat().st_mtime_ns)
+
+    return loaded

@@ -1,0 +1,139 @@
+"""Linear components: logistic regressions that read a question and its draft answer.
+
+Ours, from no paper. One regression reads the twelve features, one MiniLM's vectors of the question and of the question
+with the draft's first sentence, one the hashed words; their logits are added. A judge has one such sum ("known", in
+place of SlimPLM's fine-tuned judge), a router one for each route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragweave.errors import MissingExtraError, ModelError
+from ragweave.tools.retrieval.embedding import named_embeddings
+from ragweave.tools.trained.card import loaded_once, read_card
+from ragweave.tools.trained.features import (
+    FEATURES,
+    LOOKS,
+    Found,
+    HashedWords,
+    draft_features,
+    first_sentence,
+    hashed_words,
+    look_features,
+)
+
+Array = NDArray[np.float64]
+_WEIGHTS = "linear.safetensors"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is read of n pairs of question and draft."""
+
+    features: Array
+    """(n, f)"""
+    vectors: Array
+    """(n, 2d)"""
+    words: Sequence[HashedWords]
+
+    def at(self, chosen: NDArray[np.intp]) -> Rows:
+        """Return the rows of these numbers."""
+        return Rows(self.features[chosen], self.vectors[chosen], [self.words[one] for one in chosen])
+
+
+def read_rows(pairs: Sequence[tuple[str, str]], encoder: str, found: Sequence[Found] | None = None) -> Rows:
+    """Read pairs of question and draft.
+
+    Args:
+        pairs: Questions and drafts; a draft may be empty.
+        encoder: The embedding model: `minilm`, a folder or a hub name.
+        found: What a first search found for each pair; None: there was no search.
+
+    Raises:
+        MissingExtraError: The packages that run the embedding model are not installed.
+    """
+    features = [draft_features(*pair) for pair in pairs]
+    if found is not None:
+        looks = [look_features(*pair, one) for pair, one in zip(pairs, found, strict=True)]
+        features = [[*one, *look] for one, look in zip(features, looks, strict=True)]
+    texts = [
+        text for asked, said in pairs for text in (asked.strip(), f"{asked.strip()} {first_sentence(said)}".strip())
+    ]
+    vectors = np.asarray(named_embeddings(encoder).embed_documents(texts), np.float64).reshape(len(pairs), -1)
+    return Rows(np.asarray(features, np.float64), vectors, [hashed_words(*pair) for pair in pairs])
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The weights of c outputs."""
+
+    features: Array
+    """(c, f)"""
+    vectors: Array
+    """(c, 2d)"""
+    words: Array
+    """(c, `WORDS`)"""
+    bias: Array
+    """(c,)"""
+
+    def probabilities(self, rows: Rows) -> Array:
+        """Return the probability of each output, (n, c)."""
+        logits = rows.features @ self.features.T + rows.vectors @ self.vectors.T + self.bias
+        for row, said in zip(logits, rows.words, strict=True):
+            row += self.words[:, said.columns] @ said.values
+        chances: Array = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
+        return chances
+
+
+def feature_names(*, looks: bool) -> tuple[str, ...]:
+    """Return the names of the features, of a component that looks first or of one that does not."""
+    return (*FEATURES, *LOOKS) if looks else FEATURES
+
+
+def write_linear(folder: Path, weights: Linear, names: Sequence[str]) -> None:
+    """Write weights, and the names of the features that they apply to."""
+    from safetensors.numpy import save_file
+
+    save_file(vars(weights), folder / _WEIGHTS, {"features": " ".join(names)})
+
+
+def read_linear(folder: Path, names: Sequence[str]) -> Linear:
+    """Read weights.
+
+    Raises:
+        MissingExtraError: safetensors is not installed.
+        ModelError: They were learnt from other features than this version computes.
+    """
+    try:
+        from safetensors import safe_open
+    except ImportError as error:
+        raise MissingExtraError("A trained judge or router", "offline") from error
+    with safe_open(folder / _WEIGHTS, framework="numpy") as file:
+        if (file.metadata() or {}).get("features", "").split() != list(names):
+            raise ModelError(f"{folder}: was trained on other features than this ragweave computes: train it again")
+        return Linear(**{name: file.get_tensor(name) for name in Linear.__annotations__})
+
+
+class LinearJudge:
+    """Says how probable it is that a draft is right; safe under threads."""
+
+    def __init__(self, weights: Linear, encoder: str) -> None:
+        """Take the weights, and the name of the embedding model that they were learnt with."""
+        self._weights, self._encoder = weights, encoder
+
+    def probability(self, question: str, draft: str) -> float:
+        """Return the probability that the draft is known, in [0, 1]."""
+        return float(self._weights.probabilities(read_rows([(question, draft)], self._encoder))[0, 0])
+
+
+@loaded_once
+def load_linear_judge(folder: Path) -> LinearJudge:
+    """Load a linear judge (errors as `loaded_once` and `read_linear`)."""
+    card = read_card(folder, "judge")
+    return LinearJudge(read_linear(folder, feature_names(looks=False)), card.base)

@@ -1,0 +1,256 @@
+"""The span encoder: a filter that reads a passage once and scores each of its sentences. Importing it imports torch.
+
+Ours, in place of FILCO's M_ctx on a laptop. A cross-encoder reads a passage once for each sentence; this one reads it
+once, so that a sentence is judged among the others. A window of its input is `[CLS] question [SEP] title : sentence
+sentence … [SEP]`; a passage that is longer takes several.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ragweave.errors import UsageError
+from ragweave.tools.trained.card import loaded_once, read_card
+from ragweave.tools.trained.forms import Passage
+from ragweave.tools.trained.loading import SAFELY, device, tokenizer_of
+
+WEIGHTS = "model.safetensors"
+NOBODY, ASKED = -1, -2
+"""Owners of tokens that belong to no scored sentence, and to the question."""
+OUTSIDE = -1e4
+"""Score of what is masked out."""
+_QUESTION, _TITLE, _LEAST = 64, 24, 16
+_COSINE = 10.0
+"""Initial weight of the cosine: a sentence encoder ranks well by it before any training."""
+_WINDOWS = 16
+"""Windows at once."""
+_WORDS = re.compile(r"\w+")
+
+
+class Window(NamedTuple):
+    """One input of the encoder."""
+
+    ids: list[int]
+    owners: list[int]
+    """The sentence that each token belongs to, counted over all passages of a question, or `NOBODY`, or `ASKED`."""
+    second: int
+    """Index of the first token of title and sentences."""
+
+
+class Sheet(NamedTuple):
+    """A question with its passages, as the encoder reads them."""
+
+    windows: list[Window]
+    features: list[list[float]]
+    """(sentences, 3): see `overlap`."""
+
+    @property
+    def length(self) -> int:
+        """Tokens of the longest window."""
+        return max(len(one.ids) for one in self.windows)
+
+
+def overlap(question: str, sentence: str, index: int) -> list[float]:
+    """Return word F1 with the question, the share of its words that are found, and 1 / (1 + index)."""
+    asked, said = (Counter(_WORDS.findall(one.lower())) for one in (question, sentence))
+    common, total = (asked & said).total(), asked.total() + said.total()
+    return [2 * common / max(1, total), common / max(1, asked.total()), 1 / (1 + index)]
+
+
+class Reader:
+    """Turns texts into windows. Not safe under threads: fast tokenizers have state."""
+
+    def __init__(self, tokenizer: Any, limit: int) -> None:
+        """Take a fast tokenizer and the most tokens of a window.
+
+        Raises:
+            UsageError: The limit is below 16, or the tokenizer has no tokens for the start and end of a text.
+        """
+        if limit < _LEAST:
+            raise UsageError(f"max_input must be at least {_LEAST} for a span-encoder, not {limit}")
+        if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
+            raise UsageError("the base model's tokenizer has no tokens for start and end of a text")
+        self.tokenizer, self._limit = tokenizer, limit
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text, without special tokens."""
+        found = self.tokenizer(list(texts), add_special_tokens=False, verbose=False) if texts else {"input_ids": []}
+        return [list(ids) for ids in found["input_ids"]]
+
+    def read(self, question: str, passages: Sequence[Passage]) -> Sheet:
+        """Read a question with its passages; at least one of them has a sentence."""
+        windows: list[Window] = []
+        features: list[list[float]] = []
+        asked = self.tokens([question])[0][: min(_QUESTION, self._limit // 4)]
+        for title, sentences in passages:
+            windows += self._windows(asked, title, sentences, len(features))
+            features += (overlap(question, one, at) for at, one in enumerate(sentences))
+        return Sheet(windows, features)
+
+    def _windows(self, asked: list[int], title: str, sentences: Sequence[str], first: int) -> Iterator[Window]:
+        """Yield windows of as many sentences as fit, led by the one before them if that is short."""
+        begin, end = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
+        unknown = end if self.tokenizer.unk_token_id is None else self.tokenizer.unk_token_id
+        named = self.tokens([f"{title} :"])[0][-min(_TITLE, self._limit // 10) :] if title.strip() else []
+        head, owned = [begin, *asked, end], [NOBODY, *[ASKED] * len(asked), NOBODY]
+        room = self._limit - len(head) - len(named) - 1
+        pieces = [ids[:room] or [unknown] for ids in self.tokens(sentences)]
+        start = 0
+        while start < len(pieces):
+            lead = pieces[start - 1] if start else []
+            if len(lead) * 2 >= room or len(lead) + len(pieces[start]) > room:
+                lead = []
+            ids, owners = [*head, *named, *lead], [*owned, *[NOBODY] * (len(named) + len(lead))]
+            least = len(ids) - len(lead)
+            while start < len(pieces) and len(ids) - least + len(pieces[start]) <= room:
+                ids += pieces[start]
+                owners += [first + start] * len(pieces[start])
+                start += 1
+            yield Window([*ids, end], [*owners, NOBODY], len(head))
+
+
+def padded(rows: Sequence[Sequence[int]], width: int, filler: int) -> Tensor:
+    """Return rows of numbers as a tensor, (rows, width)."""
+    return torch.tensor([[*one, *[filler] * (width - len(one))] for one in rows])
+
+
+def batch_of(sheets: Sequence[Sheet], filler: int) -> dict[str, Tensor]:
+    """Pad sheets to the inputs of `SpanEncoder.forward`; `filler` is the tokenizer's padding."""
+    windows = [window for one in sheets for window in one.windows]
+    width = max(len(one.ids) for one in windows)
+    scored = [(at, own) for at, one in enumerate(windows) for own in sorted({own for own in one.owners if own >= 0})]
+    return {
+        "input_ids": padded([one.ids for one in windows], width, filler),
+        "token_type_ids": padded([[0] * one.second + [1] * (len(one.ids) - one.second) for one in windows], width, 0),
+        "attention_mask": padded([[1] * len(one.ids) for one in windows], width, 0),
+        "owners": padded([one.owners for one in windows], width, NOBODY),
+        "rows": torch.tensor([at for at, _ in scored]),
+        "numbers": torch.tensor([own for _, own in scored]),
+        "features": torch.tensor([one for each in sheets for one in each.features]),
+    }
+
+
+class Scores(NamedTuple):
+    """The network's output."""
+
+    sentences: Tensor
+    """(sentences,) logits; their softmax over a question's sentences gives shares."""
+    tokens: Tensor
+    """(windows, tokens) logits of being a token of the answer."""
+
+
+class SpanEncoder(nn.Module):
+    """A transformers encoder under a head that scores sentences.
+
+    A sentence's score is a two-layer net over its mean state, plus the log-sum-exp of its tokens' scores (as a question
+    answering head sums over where an answer may be), plus a learned weight times the cosine between its mean state and
+    the question's, plus a linear map of its features.
+    """
+
+    def __init__(self, encoder: Any, dropout: float = 0.0) -> None:
+        """Take the encoder; its pooler, which is not used, is dropped."""
+        super().__init__()
+        if getattr(encoder, "pooler", None) is not None:
+            encoder.pooler = None
+        width = encoder.config.hidden_size
+        self.encoder, self.dropout = encoder, nn.Dropout(dropout)
+        self.hidden, self.mean, self.token = nn.Linear(width, width), nn.Linear(width, 1), nn.Linear(width, 1)
+        self.cosine = nn.Parameter(torch.tensor(_COSINE))
+        self.known = nn.Linear(3, 1, bias=False)
+        nn.init.zeros_(self.known.weight)
+
+    def scores(self, batch: dict[str, Tensor]) -> Scores:
+        """Score a batch on the model's device; the head computes in float32 whatever the encoder does."""
+        batch = {name: one.to(self.cosine.device) for name, one in batch.items()}
+        typed = getattr(self.encoder.config, "type_vocab_size", 0) > 1
+        types = {"token_type_ids": batch["token_type_ids"]} if typed else {}
+        states = self.encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], **types)
+        with torch.autocast(self.cosine.device.type, enabled=False):
+            return self._head(states.last_hidden_state.float(), batch)
+
+    def _head(self, states: Tensor, batch: dict[str, Tensor]) -> Scores:
+        rows = batch["rows"]
+        members = batch["owners"][rows] == batch["numbers"][:, None]
+        number, token = members.nonzero(as_tuple=True)
+        total = states.new_zeros(len(rows), states.shape[-1]).index_add(0, number, states[rows[number], token])
+        pooled = total / members.sum(-1, keepdim=True)
+        asked = (batch["owners"] == ASKED)[..., None]
+        question = (states * asked).sum(1) / asked.sum(1).clamp(min=1)
+        near = nn.functional.cosine_similarity(pooled, question[rows])
+        mean = self.mean(self.dropout(nn.functional.gelu(self.hidden(pooled)))).squeeze(-1)
+        tokens = self.token(self.dropout(states)).squeeze(-1)
+        peak = tokens[rows].masked_fill(~members, OUTSIDE).logsumexp(-1)
+        known = self.known(batch["features"]).squeeze(-1)
+        return Scores(mean + peak + self.cosine * near + known, tokens)
+
+
+class SpanScorer:
+    """Scores the sentences of passages; threads take turns."""
+
+    def __init__(self, tokenizer: Any, model: SpanEncoder, limit: int) -> None:
+        """Take a fast tokenizer, a network, and the most tokens of a window."""
+        self.reader, self._model, self._lock = Reader(tokenizer, limit), model, threading.Lock()
+
+    def shares(self, question: str, passages: Sequence[Passage]) -> list[float]:
+        """Return each sentence's probability over that of the best one, in (0, 1], over all passages in order."""
+        with self._lock:
+            (found,) = self.logits([self.reader.read(question, passages)])
+        return relative(found)
+
+    def logits(self, sheets: Sequence[Sheet]) -> list[list[float]]:
+        """Return the logits of each sheet's sentences."""
+        found: list[list[float]] = []
+        with torch.inference_mode():
+            self._model.eval()
+            for sheet in sheets:
+                groups = [sheet.windows[at : at + _WINDOWS] for at in range(0, len(sheet.windows), _WINDOWS)]
+                found.append([one for group in groups for one in self._some(group, sheet.features)])
+        return found
+
+    def _some(self, windows: list[Window], features: list[list[float]]) -> list[float]:
+        own = sorted({own for one in windows for own in one.owners if own >= 0})
+        batch = batch_of([Sheet(windows, [features[at] for at in own])], self.reader.tokenizer.pad_token_id or 0)
+        scores: list[float] = self._model.scores(batch).sentences.float().tolist()
+        return scores
+
+
+def relative(logits: Sequence[float]) -> list[float]:
+    """Return each sentence's share over the best one's, in (0, 1]."""
+    return [math.exp(one - max(logits)) for one in logits]
+
+
+def write_span_encoder(folder: Path, model: SpanEncoder, tokenizer: Any) -> None:
+    """Write a span encoder's weights, configuration and tokenizer."""
+    from safetensors.torch import save_model
+
+    model.encoder.config.save_pretrained(str(folder))
+    tokenizer.save_pretrained(str(folder))
+    save_model(model, str(folder / WEIGHTS))
+
+
+def read_span_encoder(folder: Path, dropout: float = 0.0) -> SpanEncoder:
+    """Read a span encoder."""
+    from safetensors.torch import load_file
+    from transformers import AutoConfig, AutoModel
+
+    auto: Any = AutoModel
+    config = AutoConfig.from_pretrained(str(folder), **SAFELY)
+    model = SpanEncoder(auto.from_config(config, trust_remote_code=False), dropout)
+    model.load_state_dict(load_file(folder / WEIGHTS))
+    return model.float().eval()
+
+
+@loaded_once
+def load_span_scorer(folder: Path) -> SpanScorer:
+    """Load a trained span encoder (errors as `loaded_once`)."""
+    model = read_span_encoder(folder).to(device())
+    return SpanScorer(tokenizer_of(folder), model, read_card(folder, "filter").max_input)

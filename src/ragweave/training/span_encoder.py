@@ -1,0 +1,228 @@
+"""Training of span encoders (`tools/trained/span_encoder.py`) by transformers' trainer.
+
+All passages of a row are one example. The loss is the negative log of the softmax share of the sentences to keep, and
+that of the answer's tokens in them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from transformers import Trainer, TrainingArguments, set_seed
+
+from ragweave.errors import UsageError
+from ragweave.tools.trained.card import Role, read_card
+from ragweave.tools.trained.loading import model_folder, model_of, tokenizer_of
+from ragweave.tools.trained.span_encoder import (
+    OUTSIDE,
+    Reader,
+    Sheet,
+    SpanEncoder,
+    SpanScorer,
+    Window,
+    batch_of,
+    padded,
+    read_span_encoder,
+    relative,
+    write_span_encoder,
+)
+from ragweave.training.job import Job, NeuralSettings, Trained
+from ragweave.training.measures import filtered, recall_threshold
+from ragweave.training.rows import FilterRow, sentences_of
+from ragweave.training.trainer import arguments, one_gpu, run
+
+_HEAD_RATE = 5e-4
+"""Highest learning rate of the head."""
+_LAYER_DECAY = 0.9
+"""How much slower each layer learns than the one above it."""
+_FROZEN_LAYERS = 2
+"""Lowest layers that don't learn, and with them the embeddings."""
+_DROPOUT = 0.1
+_EVERY_WEIGHT = 0.5
+"""How much of the loss asks for each sentence to keep, rather than for any of them."""
+_ANSWER_WEIGHT = 0.5
+"""Weight of finding the answer's tokens."""
+_LONGEST = 16
+"""Most tokens of an answer that is looked for: longer ones are sentences themselves."""
+_LOOSE = ("strinc",)
+"""Measures that keep what holds the answer's words, whether or not it says so."""
+_FURTHER = {"epochs": 2.0, "learning_rate": 5e-5}
+"""Defaults for a base that is a span encoder already."""
+_LAYER = re.compile(r"\blayers?\.(\d+)\.")
+
+
+class SpanSettings(NeuralSettings):
+    """Settings of span encoders. `base` may be a trained span encoder, which is then trained further."""
+
+    learning_rate: float = Field(1e-4, gt=0)
+    recall: float = Field(0.9, ge=0, le=1)
+    """Recall of the sentences to keep that the threshold must reach on held-out rows."""
+
+
+def settings_for(role: Role, given: dict[str, Any]) -> SpanSettings:  # noqa: ARG001 - filters alone
+    """Return the settings, with those given."""
+    base = Path(str(given.get("base", ""))).expanduser()
+    return SpanSettings(**({**_FURTHER, **given} if (base / "card.json").is_file() else given))
+
+
+class Example(NamedTuple):
+    """A row, read."""
+
+    sheet: Sheet
+    keep: list[bool]
+    """Of each sentence; some are kept, and some are not."""
+    sizes: list[int]
+    """Words of each sentence."""
+    every: bool
+    """Whether each of them is right by itself, or at least one of them is."""
+    answers: list[list[bool]]
+    """Which tokens of each window are an answer's, in a sentence to keep."""
+
+
+def read_examples(rows: Sequence[FilterRow], reader: Reader, *, whole: bool = False) -> Iterator[Example]:
+    """Yield the rows that have both sentences to keep and sentences to drop; others teach nothing."""
+    for row in rows:
+        passages, keep = sentences_of(row, whole=whole)
+        if all(keep) or not any(keep):
+            continue
+        sheet = reader.read(row.question, passages)
+        wanted = [ids for ids in reader.tokens(row.answers) if 0 < len(ids) <= _LONGEST]
+        sizes = [len(text.split()) for one in passages for text in one.sentences]
+        marks = [answer_tokens(one, wanted, keep) for one in sheet.windows]
+        yield Example(sheet, keep, sizes, row.source.get("measure") not in _LOOSE, marks)
+
+
+def answer_tokens(window: Window, wanted: Sequence[list[int]], keep: Sequence[bool]) -> list[bool]:
+    """Mark the tokens of sentences to keep that are one of the sequences `wanted`."""
+    marks = [False] * len(window.ids)
+    for ids in wanted:
+        for at in range(len(window.ids) - len(ids) + 1):
+            first, last = window.owners[at], window.owners[at + len(ids) - 1]
+            if window.ids[at : at + len(ids)] == ids and first == last >= 0 and keep[first]:
+                marks[at : at + len(ids)] = [True] * len(ids)
+    return marks
+
+
+class Taught(torch.nn.Module):
+    """A span encoder that computes its loss."""
+
+    def __init__(self, model: SpanEncoder) -> None:
+        """Take the network."""
+        super().__init__()
+        self.model = model
+
+    def forward(self, marks: Tensor, keep: Tensor, every: Tensor, sizes: Tensor, **batch: Tensor) -> dict[str, Tensor]:
+        """Return the mean loss of a batch of `collate`."""
+        scores = self.model.scores(batch)
+        losses = []
+        for share, own, weight in zip(
+            torch.split(scores.sentences, sizes.tolist()), torch.split(keep, sizes.tolist()), every, strict=True
+        ):
+            right = share.log_softmax(-1)[own]
+            losses.append(-(1 - weight) * right.logsumexp(-1) - weight * right.mean())
+        answers = answer_loss(scores.tokens, marks, batch["owners"] >= 0)
+        return {"loss": torch.stack(losses).mean() + _ANSWER_WEIGHT * answers}
+
+
+def answer_loss(tokens: Tensor, marks: Tensor, inside: Tensor) -> Tensor:
+    """Return the mean negative log of the answers' share, over the windows that hold an answer.
+
+    Args:
+        tokens: Logits of tokens, (windows, tokens).
+        marks: Which are an answer's, (windows, tokens).
+        inside: Which are a scored sentence's, (windows, tokens).
+    """
+    held = marks.any(-1)
+    if not bool(held.any()):
+        return tokens.new_zeros(())
+    some = tokens[held]
+    right = some.masked_fill(~marks[held], OUTSIDE).logsumexp(-1)
+    return (some.masked_fill(~inside[held], OUTSIDE).logsumexp(-1) - right).mean()
+
+
+def collate(examples: Sequence[dict[str, Any]], filler: int) -> dict[str, Tensor]:
+    """Make a batch."""
+    some: list[Example] = [one["example"] for one in examples]
+    batch = batch_of([one.sheet for one in some], filler)
+    width = batch["input_ids"].shape[1]
+    return {
+        **batch,
+        "marks": padded([marks for one in some for marks in one.answers], width, 0).bool(),
+        "keep": torch.tensor([keep for one in some for keep in one.keep]),
+        "every": torch.tensor([_EVERY_WEIGHT * one.every for one in some]),
+        "sizes": torch.tensor([len(one.keep) for one in some]),
+    }
+
+
+def rates(model: SpanEncoder, settings: SpanSettings) -> list[dict[str, Any]]:
+    """Return AdamW's parameter groups, and freeze what does not learn; biases and norms don't decay."""
+    layers = int(model.encoder.config.num_hidden_layers)
+    groups: dict[tuple[float, float], list[Any]] = {}
+    for name, value in model.named_parameters():
+        found = _LAYER.search(name)
+        depth = int(found[1]) if found else -1 if "embed" in name else layers - 1
+        inside = name.startswith("encoder.")
+        if inside and depth < min(_FROZEN_LAYERS, layers):
+            value.requires_grad = False
+            continue
+        rate = settings.learning_rate * _LAYER_DECAY ** (layers - 1 - depth) if inside else _HEAD_RATE
+        groups.setdefault((rate, settings.weight_decay if value.ndim > 1 else 0.0), []).append(value)
+    return [{"params": values, "lr": rate, "weight_decay": decay} for (rate, decay), values in groups.items()]
+
+
+def fit(job: Job) -> Trained:
+    """Train a span encoder, choose its threshold and measure it."""
+    settings = cast("SpanSettings", job.settings)
+    set_seed(settings.seed)
+    path, model = _start(settings.base)
+    tokenizer = tokenizer_of(path)
+    limit = min(settings.max_input, tokenizer.model_max_length, model.encoder.config.max_position_embeddings)
+    reader = Reader(tokenizer, limit)
+    train, held_out = cast("list[FilterRow]", job.train), cast("list[FilterRow]", job.held_out)
+    whole = all(row.whole() for row in train)
+    items = [
+        {"example": one, "input_ids": range(one.sheet.length)} for one in read_examples(train, reader, whole=whole)
+    ]
+    if not items:
+        raise UsageError("no row has both sentences to keep and sentences to drop, and a filter learns from both")
+    values = arguments(settings, job.folder, train_sampling_strategy="group_by_length")
+    trainer: Any = Trainer(
+        model=Taught(model),
+        args=one_gpu(TrainingArguments(**values)),
+        train_dataset=cast("Any", items),
+        data_collator=partial(collate, filler=tokenizer.pad_token_id or 0),
+        optimizers=(torch.optim.AdamW(rates(model, settings), lr=settings.learning_rate), None),
+    )
+    run(trainer, job)
+    metrics, threshold = _measured(SpanScorer(tokenizer, model, limit), held_out, settings, whole=whole)
+    if main := trainer.is_world_process_zero():
+        write_span_encoder(job.folder, model, tokenizer)
+    fields = {"threshold": threshold, "unit": "passage" if whole else "sentence", "max_input": limit}
+    return Trained(metrics=metrics, fields=fields, main=main)
+
+
+def _start(base: str) -> tuple[Path, SpanEncoder]:
+    """Return the base's folder and its network, with a new head if the base is no span encoder."""
+    path = model_folder(base)
+    if not (path / "card.json").is_file():
+        return path, SpanEncoder(model_of(path, "AutoModel", dtype=torch.float32), _DROPOUT)
+    if (kind := read_card(path, "filter").kind) != "span-encoder":
+        raise UsageError(f"{base}: is a {kind}, and a span-encoder begins from another one or from an encoder")
+    return path, read_span_encoder(path, _DROPOUT)
+
+
+def _measured(
+    scorer: SpanScorer, rows: Sequence[FilterRow], settings: SpanSettings, *, whole: bool
+) -> tuple[dict[str, float], float]:
+    examples = list(read_examples(rows, scorer.reader, whole=whole))
+    scores = [relative(one) for one in scorer.logits([one.sheet for one in examples])]
+    keep = [one.keep for one in examples]
+    threshold = recall_threshold(scores, keep, settings.recall)
+    return filtered(scores, keep, [one.sizes for one in examples], threshold), threshold

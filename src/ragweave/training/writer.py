@@ -1,0 +1,210 @@
+"""Training of components that write: FLAN-T5 in full by transformers, Llama with low-rank adapters by trl and peft.
+
+Settings are FILCO's (Wang et al. 2023, section 4.1 and appendix); SlimPLM (Tan et al. 2024, appendix A) trains its judge
+and rewriter from Llama2-7B-Chat and prints no settings. The loss is on the output alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, cast
+
+import torch
+from pydantic import Field
+from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments, set_seed
+
+from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.trained.card import Role
+from ragweave.tools.trained.forms import (
+    Input,
+    filter_input,
+    fitted,
+    generator_input,
+    judge_input,
+    lead,
+    one_line,
+    verdict,
+)
+from ragweave.tools.trained.loading import model_folder, model_of, tokenizer_of
+from ragweave.tools.trained.writer import Writer
+from ragweave.training.job import Job, NeuralSettings, Trained
+from ragweave.training.rows import FilterRow, JudgeRow, RewriteRow, Row
+from ragweave.training.trainer import arguments, has_bfloat16, one_gpu, run
+
+_MAX_OUTPUT: Mapping[Role, int] = {"judge": 16, "rewriter": 512, "filter": 512, "generator": 128}
+_MEASURED = 200
+"""Most held-out rows that are written out to be measured."""
+_MARKS = "<>"
+"""Marks of verdicts and claims, which T5's vocabulary lacks."""
+
+
+class WriterSettings(NeuralSettings):
+    """Settings of components that write."""
+
+    base: str = "google/flan-t5-xl"
+    learning_rate: float = Field(5e-5, gt=0)
+    batch: int = Field(32, ge=1)
+    micro_batch: int = Field(4, ge=1)
+    max_input: int = Field(1024, ge=1)
+    max_output: int = Field(512, ge=1)
+    """Most tokens written."""
+    warmup: float = Field(0.0, ge=0)
+    weight_decay: float = Field(0.0, ge=0)
+    gradient_checkpointing: bool = False
+    """Whether activations are computed again, which takes less memory and more time."""
+
+
+class LoraSettings(WriterSettings):
+    """Settings of causal models with adapters."""
+
+    lora_rank: int = Field(16, ge=1)
+    """Rank of the adapters."""
+    lora_alpha: int = Field(32, ge=1)
+    """Scale of the adapters."""
+    lora_dropout: float = Field(0.05, ge=0, lt=1)
+    """Dropout before the adapters."""
+
+
+def seq2seq_settings(role: Role, given: dict[str, Any]) -> WriterSettings:
+    """Return the settings of a sequence-to-sequence model, with those given."""
+    return WriterSettings(**{"max_output": _MAX_OUTPUT[role], **given})
+
+
+def lora_settings(role: Role, given: dict[str, Any]) -> LoraSettings:
+    """Return the settings of a causal model, with those given."""
+    base = "meta-llama/Llama-2-7b-chat-hf" if role in ("judge", "rewriter") else "meta-llama/Llama-2-7b-hf"
+    return LoraSettings(**{"base": base, "max_output": _MAX_OUTPUT[role], **given})
+
+
+def example(role: Role, row: Row) -> tuple[Input, str]:
+    """Return what a component of this role reads of a row, and what it must write."""
+    if isinstance(row, JudgeRow):
+        return judge_input(row.question, row.draft), verdict(row.known)
+    if isinstance(row, RewriteRow):
+        return judge_input(row.question, row.draft), row.target
+    silver = cast("FilterRow", row)
+    if role == "filter":
+        return filter_input(row.question, [one.text for one in silver.passages]), " ".join(map(one_line, silver.kept()))
+    # without anything kept the released code shows the full passages, and PSG none
+    texts = silver.kept() or ([] if silver.source.get("unit") == "passage" else [one.text for one in silver.passages])
+    return generator_input(row.question, texts), silver.answers[0]
+
+
+def fit_seq2seq(job: Job) -> Trained:
+    """Train a sequence-to-sequence model in full, and measure it."""
+    settings = cast("WriterSettings", job.settings)
+    set_seed(settings.seed)
+    path = model_folder(settings.base)
+    tokenizer, model = tokenizer_of(path), model_of(path, "AutoModelForSeq2SeqLM", dtype=torch.float32)
+    if job.role in ("judge", "rewriter"):
+        _add_marks(tokenizer)
+    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(len(tokenizer))
+
+    def encoded(row: Row) -> dict[str, list[int]]:
+        given, target = example(job.role, row)
+        text, _ = fitted(tokenizer, given, settings.max_input)
+        ids = tokenizer(target, add_special_tokens=False)["input_ids"][: settings.max_output - 1]
+        return {"input_ids": tokenizer(text)["input_ids"], "labels": [*ids, tokenizer.eos_token_id]}
+
+    values = arguments(settings, job.folder, **_checkpointing(settings))
+    trainer: Any = Seq2SeqTrainer(
+        model=model,
+        args=one_gpu(Seq2SeqTrainingArguments(**values)),
+        train_dataset=cast("Any", [encoded(row) for row in job.train]),
+        data_collator=DataCollatorForSeq2Seq(tokenizer, model),
+        processing_class=tokenizer,
+        compute_loss_func=_loss_of_tokens,
+    )
+    run(trainer, job)
+    return _finished(job, trainer, model, tokenizer, settings.max_input)
+
+
+def _checkpointing(settings: WriterSettings) -> dict[str, bool]:
+    return {"gradient_checkpointing": True} if settings.gradient_checkpointing else {}
+
+
+def _add_marks(tokenizer: Any) -> None:
+    from tokenizers import AddedToken
+
+    unknown = tokenizer.unk_token_id
+    lacking = [one for one in _MARKS if unknown in tokenizer(one, add_special_tokens=False)["input_ids"]]
+    tokenizer.add_tokens([AddedToken(one, normalized=False) for one in lacking])
+
+
+def _loss_of_tokens(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+    """Return the loss over the target's tokens in the batch.
+
+    T5 takes the mean of each micro-batch, and the trainer adds them up: gradients would grow with their number.
+    """
+    logits = outputs["logits"].float().flatten(0, 1)
+    total = torch.nn.functional.cross_entropy(logits, labels.flatten(), ignore_index=-100, reduction="sum")
+    return total / (num_items_in_batch if num_items_in_batch is not None else (labels >= 0).sum())
+
+
+def fit_lora(job: Job) -> Trained:
+    """Train low-rank adapters on a causal model, and measure it."""
+    import peft
+
+    from datasets import Dataset
+
+    trl: Any = import_module("trl")
+    settings = cast("LoraSettings", job.settings)
+    set_seed(settings.seed)
+    path = model_folder(settings.base)
+    tokenizer = tokenizer_of(path)
+    dtype = torch.bfloat16 if torch.cuda.is_available() and has_bfloat16() else torch.float32
+    model = model_of(path, "AutoModelForCausalLM", dtype=dtype)
+    context = getattr(model.config, "max_position_embeddings", settings.max_input + settings.max_output)
+    room = min(settings.max_input, context - settings.max_output)
+
+    def texts(row: Row) -> dict[str, str]:
+        given, target = example(job.role, row)
+        tail = given.tail + lead(job.role, row.question)
+        ids = tokenizer(target, add_special_tokens=False)["input_ids"][: settings.max_output - 1]
+        return {"prompt": fitted(tokenizer, given._replace(tail=tail), room)[0], "completion": tokenizer.decode(ids)}
+
+    values = arguments(settings, job.folder, **_checkpointing(settings))
+    trainer: Any = trl.SFTTrainer(
+        model=model,
+        args=one_gpu(trl.SFTConfig(**values, max_length=None, completion_only_loss=True)),
+        train_dataset=Dataset.from_list([texts(row) for row in job.train]),
+        processing_class=tokenizer,
+        peft_config=peft.LoraConfig(
+            task_type=peft.TaskType.CAUSAL_LM,
+            r=settings.lora_rank,
+            lora_alpha=settings.lora_alpha,
+            lora_dropout=settings.lora_dropout,
+            target_modules="all-linear",
+        ),
+    )
+    run(trainer, job)
+    trainer.model.peft_config["default"].base_model_name_or_path = settings.base
+    return _finished(job, trainer, trainer.model, tokenizer, room)
+
+
+def _finished(job: Job, trainer: Any, model: Any, tokenizer: Any, max_input: int) -> Trained:
+    settings = cast("WriterSettings", job.settings)
+    if main := trainer.is_world_process_zero():
+        model.save_pretrained(job.folder)
+        tokenizer.save_pretrained(job.folder)
+    writer = Writer(model, tokenizer, job.role, max_input, settings.max_output)
+    rows = job.held_out[:_MEASURED] if main else []
+    right = [_is_right(job.role, row, writer) for row in rows]
+    fields: dict[str, Any] = {"max_input": max_input, "max_output": settings.max_output}
+    if job.role in ("filter", "generator"):
+        silver = cast("list[FilterRow]", job.train)
+        whole = all(row.whole() for row in silver)
+        fields |= {"unit": "passage" if whole else "sentence", "alone": all(len(row.passages) == 1 for row in silver)}
+    metrics = {"exact_match": sum(right) / len(right), "measured_rows": float(len(right))} if right else {}
+    return Trained(metrics=metrics, fields=fields, main=main)
+
+
+def _is_right(role: Role, row: Row, writer: Writer) -> bool:
+    """Say whether the output is the target, word for word; of a generator, whether it is a right answer."""
+    given, target = example(role, row)
+    (written,) = writer.write(row.question, [given])
+    if role == "generator":
+        return normalize_answer(written.text) in map(normalize_answer, cast("FilterRow", row).answers)
+    return written.text.split() == target.split()

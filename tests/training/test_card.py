@@ -1,0 +1,107 @@
+"""A trained component's card, and folders that are refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from ragweave.errors import UsageError
+from ragweave.tools.models.specs import chat_model
+from ragweave.tools.trained.card import CARD, Card, read_card, safe_folder, write_card
+from ragweave.tools.trained.filters import trained_filter
+
+JUDGE = Card(role="judge", kind="cross-encoder", base="minilm", threshold=0.4, metrics={"auc": 0.7})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the card of a judge."""
+    made = tmp_path / "judge"
+    made.mkdir()
+    write_card(made, JUDGE)
+    return made
+
+
+def test_a_card_is_read_as_it_was_written(folder: Path) -> None:
+    assert read_card(folder, "judge") == JUDGE
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"role": "poet", "kind": "linear", "base": "minilm"}, "role"),
+        ({"role": "filter", "kind": "linear", "base": "minilm"}, "linear component is no filter"),
+        ({"role": "judge", "kind": "linear", "base": "minilm", "threshold": 2}, "threshold"),
+        ({"role": "judge", "kind": "linear", "base": "minilm", "run": "rm -r"}, "run"),
+    ],
+)
+def test_a_damaged_card_is_refused(folder: Path, fields: dict[str, object], said: str) -> None:
+    (folder / CARD).write_text(json.dumps(fields), "utf-8")
+    with pytest.raises(UsageError, match=said):
+        read_card(folder)
+
+
+def test_a_folder_without_a_card_did_not_finish(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did not finish"):
+        read_card(tmp_path)
+
+
+def test_a_file_is_no_component(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.touch()
+    with pytest.raises(UsageError, match="llamacpp:"):
+        chat_model(f"{tmp_path}/model.gguf")
+
+
+def test_each_role_is_used_as_what_it_is(folder: Path) -> None:
+    with pytest.raises(UsageError, match="was trained as a judge, but a filter is needed"):
+        trained_filter(f"{folder}/")
+    write_card(folder, Card(role="filter", kind="span-encoder", base="minilm"))
+    with pytest.raises(UsageError, match="trained as a filter, which is no chat model"):
+        chat_model(f"{folder}/")
+
+
+@pytest.mark.parametrize(
+    "name", ["model.py", "pytorch_model.bin", "weights.pkl", "state.pt", "head.npy", "lib.so", "run"]
+)
+def test_code_and_pickles_are_refused(folder: Path, name: str) -> None:
+    (folder / name).write_bytes(pickle.dumps(print))
+    with pytest.raises(UsageError, match=f"{name} may hold code or a pickle"):
+        chat_model(f"{folder}/")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"auto_map": {"AutoModel": "evil.Model"}},
+        {"vision": {"auto_map": {"AutoModel": "evil.Model"}}},
+        {"_attn_implementation": "someone/kernel"},
+        {"peft_type": "LORA", "auto_mapping": {"parent_library": "evil"}},
+    ],
+)
+def test_a_configuration_that_names_code_is_refused(folder: Path, fields: dict[str, object]) -> None:
+    (folder / "config.json").write_text(json.dumps(fields), "utf-8")
+    with pytest.raises(UsageError, match="names code to run"):
+        chat_model(f"{folder}/")
+
+
+def test_a_link_out_of_the_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.json").write_text("{}", "utf-8")
+    (folder / "config.json").symlink_to(tmp_path / "secret.json")
+    with pytest.raises(UsageError, match="a link that leads out"):
+        safe_folder(folder)
+
+
+def test_weights_that_are_missing_are_named(folder: Path) -> None:
+    from langchain_core.messages import HumanMessage
+
+    from ragweave.errors import ModelError
+    from ragweave.tools.models.tasks import attach
+
+    pytest.importorskip("transformers")
+    judge = chat_model(f"{folder}/")
+    with pytest.raises(ModelError, match="judge: can't be read"):
+        judge.invoke([attach(HumanMessage("?"), {"task": "judge", "question": "Who?", "draft": "Ada"})])
