@@ -50,7 +50,7 @@ def test_a_mistake_is_one_line_and_the_talk_goes_on(scripted: Models, kb: Path) 
 
 
 def test_a_question_from_a_pipe_that_fails_ends_with_1(scripted: Models, kb: Path) -> None:
-    done = talk(scripted, kb, "How long is the bridge?", "/method concat", args=("--method", "flare"))
+    done = talk(scripted, kb, "How long is the bridge?", "/method concat", args=("--method", "skr_knn"))
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
 

@@ -4,6 +4,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from tests.command import Run, started
 
 BM25 = ("--embedding", "none")
@@ -100,6 +101,7 @@ def test_deleting_the_last_file_is_no_mistake(ragweave: Run, tmp_path: Path) -> 
     assert "1 removed" in done.stdout
 
 
+@pytest.mark.loopback
 def test_to_skip_every_file_is_an_error_whatever_was_there(ragweave: Run, tmp_path: Path) -> None:
     (tmp_path / "good.txt").write_text("The colour of a is green.\n", "utf-8")
     (tmp_path / "x.json").write_bytes(b"\0\0")

@@ -13,7 +13,8 @@ from tests.openai_server import HttpFault, OpenAIServer
 from typer.testing import CliRunner
 
 from ragweave.cli.main import app
-from ragweave.cli.runs import models_of, prices_of
+from ragweave.cli.options import models_of
+from ragweave.cli.runs import prices_of
 from ragweave.errors import UsageError
 
 Run = Callable[..., Result]

@@ -81,7 +81,7 @@ def test_quotes_are_marked_in_their_passages(scripted: Models, kb: Path, tmp_pat
 
 
 def test_a_run_that_fails_has_a_page_too(scripted: Models, kb: Path, tmp_path: Path) -> None:
-    html = page(scripted, kb, tmp_path, "--method", "flare", script=["1932"])
+    html = page(scripted, kb, tmp_path, "--method", "skr_knn", script=["1932"])
     assert "The run did not finish" in html
     assert 'class="answer failed"' in html
 

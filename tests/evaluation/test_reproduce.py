@@ -8,8 +8,8 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.derived import best_of, measured
 from ragweave.evaluation.metrics import METRICS
 from ragweave.evaluation.reproduce import PAPERS, listing, plan, table_of, tables
-from ragweave.evaluation.specs import read_options, read_system, split_systems
 from ragweave.graphs import METHODS
+from ragweave.graphs.specs import read_options, read_system, split_systems
 from ragweave.nodes.options import Options
 
 

@@ -54,12 +54,8 @@ class Finding:
 def doctor(
     model: Annotated[
         str | None,
-        typer.Option("--model", help="Model to check: a GGUF file, llamacpp:PATH, or smollm2."),
+        typer.Option("--model", help="Model to load, describe and time: a GGUF file, llamacpp:PATH, or smollm2."),
     ] = None,
-    speed: Annotated[
-        bool,
-        typer.Option("--speed/--no-speed", help="With --model: load it and measure its speed."),
-    ] = True,
 ) -> None:
     """Check the installation and, with --model, a model file.
 
@@ -69,7 +65,7 @@ def doctor(
 
     findings = [*installed(), llama_cpp_build()]
     if model is not None:
-        findings += inspect_model(model, speed=speed)
+        findings += inspect_model(model)
     topic = ""
     for finding in findings:
         if finding.topic != topic:
@@ -110,12 +106,11 @@ def llama_cpp_build() -> Finding:
     return Finding("llama.cpp", "note", f"no GPU; builds for one: {_BUILDS} ({built})")
 
 
-def inspect_model(model: str, *, speed: bool = True) -> list[Finding]:
+def inspect_model(model: str) -> list[Finding]:
     """Return what a model file says of itself, and how fast it runs.
 
     Args:
         model: The file's path or spec, with settings behind `?`.
-        speed: Whether to load and run it.
 
     Raises:
         UsageError: A setting is unknown or out of range.
@@ -126,7 +121,7 @@ def inspect_model(model: str, *, speed: bool = True) -> list[Finding]:
     spec = model if head == "smollm2" or head.startswith("llamacpp:") else f"llamacpp:{model}"
     try:
         made = cast("LlamaCppChat", chat_model(spec))
-        return [*_facts(made), *(_speed(made) if speed else ())]
+        return [*_facts(made), *_speed(made)]
     except (ModelError, MissingExtraError) as error:
         return [Finding("model", "problem", str(error))]
 

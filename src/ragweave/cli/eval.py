@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragweave.cli import runs
+from ragweave.cli import options, runs
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def evaluate(
     Each answer is saved at once. The same command resumes a run, and pays for no call twice.
     """
     from ragweave.evaluation import ROLES, Settings
-    from ragweave.evaluation.specs import read_pairs, split_systems
+    from ragweave.graphs.specs import read_pairs, split_systems
 
     settings: Settings
     if resume is not None:
@@ -71,7 +71,7 @@ def evaluate(
         settings = Settings(
             data=data,
             systems=tuple(split_systems(methods)),
-            models={"answer": "extractive", **runs.models_of(model, ROLES)},
+            models={"answer": "extractive", **options.models_of(model, ROLES)},
             options={**read_pairs(option or ()), **({} if k is None else {"k": str(k)})},
             passages=passages,
             corpus=corpus,

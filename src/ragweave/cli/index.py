@@ -31,9 +31,7 @@ def root() -> None:
 @app.command("check")
 def check(
     kb: Annotated[str, typer.Argument(metavar="KB", help="The knowledge base's folder.")],
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Repair it: make the index anew from its passages.")
-    ] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair it: make the index anew from its passages.")] = False,
 ) -> None:
     """Verify the database and the index. Exits with 1 if anything is wrong.
 
@@ -95,19 +93,12 @@ def index(
         typer.Option(
             "--kb",
             metavar="KB",
-            help="Folder of the knowledge base, or its address: pg:URL#NAME, qdrant:…, es:…, "
-            "chroma:….",
+            help="Folder of the knowledge base, or its address: pg:URL#NAME, qdrant:…, es:…, chroma:….",
         ),
     ] = "kb",
     fetch: Annotated[
         bool,
         typer.Option("--fetch", help="Read paths that are addresses (https://…) as web pages."),
-    ] = False,
-    allow_private: Annotated[
-        bool,
-        typer.Option(
-            "--allow-private", help="With --fetch: follow redirects to private addresses too."
-        ),
     ] = False,
     bundled: Annotated[
         bool, typer.Option("--bundled", help="Index the articles on RAG that come with ragweave.")
@@ -127,17 +118,11 @@ def index(
         str | None, typer.Option(help="Unit of passage length: words, sentences or tokens (words).")
     ] = None,
     size: Annotated[int | None, typer.Option(help="Units per passage (100).")] = None,
-    overlap: Annotated[
-        int | None, typer.Option(help="Units shared by neighbouring passages (0).")
-    ] = None,
-    language: Annotated[
-        str | None, typer.Option(help="Language of the stemmer and stop words (english).")
-    ] = None,
+    overlap: Annotated[int | None, typer.Option(help="Units shared by neighbouring passages (0).")] = None,
+    language: Annotated[str | None, typer.Option(help="Language of the stemmer and stop words (english).")] = None,
     embedding: Annotated[
         str | None,
-        typer.Option(
-            help="Embedding model: auto, none, minilm, a local path or a hub name (auto)."
-        ),
+        typer.Option(help="Embedding model: auto, none, minilm, a local path or a hub name (auto)."),
     ] = None,
     text_field: Annotated[
         str | None,
@@ -167,7 +152,7 @@ def index(
     if not sources and not pages:
         raise UsageError("nothing to index: give files or folders, or use --bundled")
     with _opened(kb, settings) as base:
-        report = _with_bar(base, sources, pages, loader, private=allow_private)
+        report = _with_bar(base, sources, pages, loader)
         _show(base, report)
     _refuse_nothing(report)
 
@@ -225,8 +210,6 @@ def _with_bar(
     sources: list[str],
     pages: list[str],
     loader: str | None,
-    *,
-    private: bool,
 ) -> IndexReport:
     from ragweave.cli.screen import progress_bar
 
@@ -238,7 +221,7 @@ def _with_bar(
         elif sources:
             made = [base.index_paths(sources, advance)]
         if pages:
-            made += [base.index_pages(pages, advance, allow_private=private)]
+            made += [base.index_pages(pages, advance)]
     return _joined(made)
 
 
@@ -258,9 +241,7 @@ def _joined(reports: Sequence[IndexReport]) -> IndexReport:
 
     counted = ("added", "changed", "removed", "moved", "unchanged", "embedded")
     sums = {name: sum(getattr(one, name) for one in reports) for name in counted}
-    return replace(
-        reports[-1], notices=tuple(one for each in reports for one in each.notices), **sums
-    )
+    return replace(reports[-1], notices=tuple(one for each in reports for one in each.notices), **sums)
 
 
 def _stages(bar: Any) -> Progress:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ragweave.cli import runs
+from ragweave.cli import options, runs
 from ragweave.errors import UsageError
 
 _ROLES = ("proxy", "teacher", "answer", "scorer")
@@ -58,7 +58,7 @@ def label(
     settings = LabelSettings(
         kind=kind,
         data=data,
-        models=runs.models_of(model, _ROLES, "answer" if kind == "needed" else "proxy"),
+        models=options.models_of(model, _ROLES, "answer" if kind == "needed" else "proxy"),
         limit=limit,
         draft=draft,
         label=label_,

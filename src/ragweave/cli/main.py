@@ -144,7 +144,7 @@ def main(args: Sequence[str] | None = None) -> int:
     0: success, 1: a failure outside (no server, a timeout), 2: the caller's mistake, 130: interrupted.
     """
     try:
-        code = app(args, prog_name="ragweave", standalone_mode=False)
+        code: Any = app(args, prog_name="ragweave", standalone_mode=False)
         sys.stdout.flush()
         if code != _INTERRUPTED:  # typer's code for Ctrl-C
             return code if isinstance(code, int) else 0
@@ -153,7 +153,7 @@ def main(args: Sequence[str] | None = None) -> int:
         line, code = "stopped", _INTERRUPTED
     except BrokenPipeError:  # nobody reads on, as in `ragweave … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 1  # as typer does where it meets one
     except Exception as error:
         line, code = _explained(error)
         if not line:

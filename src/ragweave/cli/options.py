@@ -19,7 +19,7 @@ ARGUMENTS = {
     "answer": "model",
     "proxy": "proxy",
     "judge": "judge",
-    "rewriter": "rewriter",
+    "rewrite": "rewriter",
     "filter": "filter_model",
 }
 """The arguments of `build_graph` that name models, by role."""

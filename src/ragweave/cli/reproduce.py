@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ragweave.cli import runs
+from ragweave.cli import options, runs
 from ragweave.cli.eval import run
 
 
@@ -37,7 +37,7 @@ def reproduce(
     from ragweave.datasets import open_dataset
     from ragweave.evaluation import ROLES, Settings
     from ragweave.evaluation import reproduce as papers
-    from ragweave.evaluation.specs import read_pairs
+    from ragweave.graphs.specs import read_pairs
 
     if data is None:
         _list(paper)
@@ -50,7 +50,7 @@ def reproduce(
         data=data,
         systems=tuple(plan.systems),
         names=tuple(plan.names),
-        models={"answer": "extractive", **runs.models_of(model, ROLES)},
+        models={"answer": "extractive", **options.models_of(model, ROLES)},
         options=read_pairs(option or ()),
         kb=kb,
         retriever=plan.retriever if kb else "auto",

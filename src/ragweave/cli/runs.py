@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.core import TyperCommand
 
-from ragweave.errors import UsageError, did_you_mean
+from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
     from ragweave.evaluation.run import Summary
@@ -19,7 +19,6 @@ Model = Annotated[
     list[str] | None,
     typer.Option(
         "--model",
-        "-m",
         help="[ROLE=]SPEC, repeatable: openai:NAME, llamacpp:FILE, PROVIDER:NAME, a trained component's folder; "
         "without a role it answers.",
     ),
@@ -54,30 +53,6 @@ class RayCommand(TyperCommand):
             if at == len(args) or not _ADDRESS.fullmatch(args[at]):
                 args = [*args[:at], "local", *args[at:]]
         return super().parse_args(ctx, args)
-
-
-def models_of(texts: Iterable[str] | None, roles: Sequence[str], default: str = "answer") -> dict[str, str]:
-    """Return model specs by role.
-
-    Args:
-        texts: `[ROLE=]SPEC`.
-        roles: The roles that there are.
-        default: The role of a spec that names none.
-
-    Raises:
-        UsageError: There is no such role, a role is given twice, or a spec is empty.
-    """
-    found: dict[str, str] = {}
-    for text in texts or ():
-        role, equals, spec = text.partition("=")
-        named = bool(equals) and re.fullmatch(r"[a-z_]+", role) is not None
-        role, spec = (role, spec) if named else (default, text)
-        if role not in roles:
-            raise UsageError(f"--model {text}: no role {role!r}: {did_you_mean(role, roles)}")
-        if role in found or not spec.strip():
-            raise UsageError(f"--model {role}: {'given twice' if role in found else 'names no model'}")
-        found[role] = spec
-    return found
 
 
 def prices_of(texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:

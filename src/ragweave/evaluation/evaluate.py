@@ -21,7 +21,6 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.folder import read_results, shard_folder
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.run import Budget, Run, Summary, System
-from ragweave.evaluation.specs import read_system
 from ragweave.evaluation.systems import (
     ARGUMENTS,
     GoldRetriever,
@@ -31,6 +30,7 @@ from ragweave.evaluation.systems import (
     graph_system,
     open_model,
 )
+from ragweave.graphs.specs import read_system
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.text.secrets import redacted

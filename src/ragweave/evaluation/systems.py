@@ -18,8 +18,8 @@ from ragweave.errors import UsageError
 from ragweave.evaluation.cache import ReplyCache
 from ragweave.evaluation.folder import Record
 from ragweave.evaluation.metrics import Metric, scores
-from ragweave.evaluation.specs import read_system
 from ragweave.graphs.build import build_graph
+from ragweave.graphs.specs import read_system
 from ragweave.tools.models import Role, chat_model
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.text.secrets import redacted

@@ -6,12 +6,14 @@ beside it, but talk to this server from an environment of their own.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 from typing import Annotated, Any
 
 from langchain_core.documents import Document
 from langchain_core.exceptions import ContextOverflowError
+from langchain_core.retrievers import BaseRetriever
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
@@ -19,10 +21,9 @@ from starlette.types import ASGIApp
 
 from ragweave.errors import PromptTooLongError
 from ragweave.graphs import MethodGraph
-from ragweave.nodes.ask import Retriever
 from ragweave.serving.guard import Guard, Limits
 from ragweave.tools.footnotes import footnotes, label_of, with_marks
-from ragweave.tools.retrieval.base import takes_k
+from ragweave.tools.retrieval.base import find_with
 from ragweave.tools.text.untrusted import one_line, untrusted
 
 _LOG = logging.getLogger("ragweave.serving")
@@ -32,7 +33,7 @@ Query = Annotated[str, Field(description="What to look for.", max_length=4_000)]
 Count = Annotated[int, Field(description="Most passages to return.", ge=1, le=20)]
 
 
-def create_server(graph: MethodGraph, retriever: Retriever | None) -> MCPServer:
+def create_server(graph: MethodGraph, retriever: BaseRetriever | None) -> MCPServer:
     """Return an MCP server over a method.
 
     Args:
@@ -55,8 +56,7 @@ def create_server(graph: MethodGraph, retriever: Retriever | None) -> MCPServer:
             """Return the passages of the knowledge base that match a query best, each with its source."""
             if not query.strip():
                 raise ToolError("the query is empty")
-            settings: dict[str, Any] = {"k": k} if takes_k(retriever) else {}
-            return passages_text((await _safely(retriever.ainvoke(query, **settings)))[:k])
+            return passages_text(await _safely(asyncio.to_thread(find_with, retriever, query, k)))
 
     return server
 

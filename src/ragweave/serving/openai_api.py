@@ -299,8 +299,9 @@ def messages_of(given: Sequence[Message]) -> list[BaseMessage]:
     last = max((at for at, one in enumerate(said) if one.role == "user"), default=-1)
     if last < 0 or any(one.role == "assistant" and _text(one).strip() for one in said[last:]):
         raise ApiError(400, "messages: the last one must be a question of the user")
-    parts = said[last].content if isinstance(said[last].content, list) else []
-    if other := next((part.get("type") for part in parts or () if part.get("type") != "text"), None):
+    content = said[last].content
+    parts = content if isinstance(content, list) else []
+    if other := next((part.get("type") for part in parts if part.get("type") != "text"), None):
         raise ApiError(400, f"messages: a question is text alone here, without {other}")
     if not _text(said[last]).strip():
         raise ApiError(400, "messages: the question is empty")
@@ -308,8 +309,8 @@ def messages_of(given: Sequence[Message]) -> list[BaseMessage]:
 
 
 def _text(message: Message) -> str:
-    parts: Sequence[Mapping[str, Any]]
-    parts = message.content if isinstance(message.content, list) else [{"text": message.content}]
+    content = message.content
+    parts: list[dict[str, Any]] = content if isinstance(content, list) else [{"text": content}]
     return "\n".join(text for part in parts if isinstance(text := part.get("text"), str))
 
 

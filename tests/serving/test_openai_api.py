@@ -1,0 +1,254 @@
+"""Methods behind OpenAI's protocol: the real clients, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from langchain_core.documents import Document
+from langchain_core.exceptions import ContextOverflowError
+from langchain_openai import ChatOpenAI
+from openai import APIError, APIStatusError, AsyncOpenAI, NotFoundError
+
+from ragweave import build_chat
+from ragweave.errors import UsageError
+from ragweave.serving import openai_api
+from ragweave.serving.guard import Limits
+from ragweave.serving.openai_api import create_app
+from ragweave.testing import ModelCall, RecordingRetriever, ScriptedModel
+
+DOCUMENTS = [
+    Document(
+        "The bridge was built by Ada Brenner. It opened in 1932.",
+        id="d1",
+        metadata={
+            "title": "Alden",
+            "source": "/srv/library/alden.pdf",
+            "page": 3,
+            "breaks": [[37, {"page": 4, "heading_path": ["Opening"]}]],
+        },
+    )
+]
+QUESTION: Any = [{"role": "user", "content": "Who built the bridge at Alden?"}]
+ANSWER = "Ada Brenner built the bridge. Elephants danced in Patagonia."
+LATER = "It opened in 1932."
+
+
+def chat(script: Any = (ANSWER,)) -> Any:
+    retriever = RecordingRetriever(documents=DOCUMENTS)
+    return build_chat("concat", model=ScriptedModel(script=script), retriever=retriever, answer_type="long")
+
+
+def web(served: Any = None, plain: Any = None, **limits: Any) -> httpx.AsyncClient:
+    app = create_app({"concat": served or chat()}, Limits(**limits), plain)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+
+
+def client(served: Any = None, key: str = "none", plain: Any = None, **limits: Any) -> AsyncOpenAI:
+    http = web(served, plain, **limits)
+    return AsyncOpenAI(base_url="http://test/v1", api_key=key, max_retries=0, http_client=http)
+
+
+async def asked(served: Any = None, messages: Any = QUESTION, **more: Any) -> Any:
+    return await client(served).chat.completions.create(model="concat", messages=messages, **more)
+
+
+async def test_the_openai_client_gets_an_answer_with_file_and_page() -> None:
+    done = await asked(temperature=0.3, user="me", n=1, tool_choice="none", response_format={"type": "text"})
+    (choice,) = done.choices
+    assert (choice.message.content, choice.finish_reason) == (ANSWER, "stop")
+    (note,) = choice.message.annotations
+    cited = note.url_citation
+    assert ANSWER[cited.start_index : cited.end_index] == "Ada Brenner built the bridge."
+    assert (cited.title, cited.url) == ("Alden — alden.pdf, page 3", "urn:ragweave:passage:d1")
+    quote = "The bridge was built by Ada Brenner."
+    assert cited.model_extra == {"cited_text": quote, "file": "alden.pdf", "page": 3}
+    (span,) = choice.message.model_extra["unsupported"]
+    assert ANSWER[span["start_index"] : span["end_index"]] == "Elephants danced in Patagonia."
+    assert done.usage.total_tokens == done.usage.prompt_tokens + done.usage.completion_tokens > 0
+    assert "/srv" not in done.model_dump_json()
+
+
+async def test_a_quote_is_cited_by_its_own_page() -> None:
+    done = await asked(chat([LATER]))
+    assert done.choices[0].message.annotations[0].url_citation.title == "Alden › Opening — alden.pdf, page 4"
+
+
+async def test_a_stream_has_the_answer_then_citations_then_usage() -> None:
+    stream = await asked(stream=True, stream_options={"include_usage": True})
+    chunks = [chunk async for chunk in stream]
+    deltas = [one.choices[0].delta for one in chunks if one.choices]
+    assert deltas[0].role == "assistant"
+    assert "".join(delta.content or "" for delta in deltas) == ANSWER
+    assert chunks[-2].choices[0].finish_reason == "stop"
+    assert deltas[-1].model_extra["annotations"][0]["url_citation"]["page"] == 3
+    assert chunks[-1].usage.total_tokens > 0
+
+
+async def test_a_stream_says_at_once_that_work_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai_api, "BEAT", 0.01)
+
+    async def slowly(*_: Any, **__: Any) -> Any:
+        await asyncio.sleep(0.1)
+        return await chat().ainvoke({"messages": [("user", "Who built the bridge at Alden?")]})
+
+    served = chat()
+    monkeypatch.setattr(served, "ainvoke", slowly)
+    body = {"model": "concat", "messages": QUESTION, "stream": True}
+    lines = (await web(served).post("/v1/chat/completions", json=body)).text.split("\n\n")
+    comments = [line for line in lines if line.startswith(":")]
+    assert lines[0] == ": working"
+    assert len(comments) > 1
+    assert lines[-2] == "data: [DONE]"
+
+
+async def test_a_follow_up_is_restated_and_earlier_pictures_are_passed_over() -> None:
+    def script(call: ModelCall) -> str:
+        return "When did the bridge at Alden open?" if "Rewrite the last question" in call.text else LATER
+
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    file = {"type": "file", "file": {"file_id": "f1"}}
+    earlier = {"role": "user", "content": [{"type": "text", "text": "Who built this bridge?"}, picture, file]}
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        earlier,
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+        {"role": "tool", "content": "nothing", "tool_call_id": "1"},
+        {"role": "assistant", "content": "Ada Brenner."},
+        {"role": "user", "content": [{"type": "text", "text": "And when did it open?"}]},
+    ]
+    body = {"model": "concat", "messages": messages}
+    done = (await web(chat(script)).post("/v1/chat/completions", json=body)).json()
+    assert done["choices"][0]["message"]["content"] == LATER
+
+
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    ({"n": 2}, 400, "n: "),
+    ({"response_format": {"type": "json_schema", "json_schema": {}}}, 400, "response_format: "),
+    ({"tool_choice": "required"}, 400, "tool_choice: "),
+    ({"tool_choice": {"type": "function"}}, 400, "tool_choice: "),
+    ({"model": "nope"}, 404, "there is no model 'nope': concat"),
+    ({"messages": []}, 400, "messages: "),
+    ({"messages": [{"role": "user", "content": " "}]}, 400, "messages: the question is empty"),
+    ({"messages": [*QUESTION, {"role": "assistant", "content": "Ada."}]}, 400, "messages: the last one"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "without image_url"),
+    ({"messages": [{"role": "user", "content": "x" * 2_000}]}, 413, "at most 1000 bytes"),
+]
+
+
+@pytest.mark.parametrize(("more", "status", "said"), REFUSED)
+async def test_what_is_not_offered_is_refused_by_name(more: dict[str, Any], status: int, said: str) -> None:
+    body = {"model": "concat", "messages": QUESTION, **more}
+    for stream in (False, True):  # before the first byte of a stream, too
+        got = await web(request_bytes=1_000).post("/v1/chat/completions", json={**body, "stream": stream})
+        assert got.status_code == status
+        assert said in got.json()["error"]["message"]
+
+
+def fails(error: Exception) -> Callable[[ModelCall], str]:
+    def script(_call: ModelCall) -> str:
+        raise error
+
+    return script
+
+
+FAILURES = [
+    (ContextOverflowError("too long: sk-secret-key"), 400, "context_length_exceeded"),
+    (httpx.ConnectError("10.0.0.1 refused"), 502, None),
+    (UsageError("/srv/library is broken"), 500, None),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "code"), FAILURES)
+async def test_a_failure_is_told_in_general_terms(error: Exception, status: int, code: str | None) -> None:
+    with pytest.raises(APIStatusError) as caught:
+        await asked(chat(fails(error)))
+    assert (caught.value.status_code, caught.value.code) == (status, code)
+    assert str(error) not in str(caught.value)
+    with pytest.raises(APIError) as streamed:
+        _ = [chunk async for chunk in await asked(chat(fails(error)), stream=True)]
+    assert str(error) not in str(streamed.value)
+
+
+async def test_the_answering_model_itself_is_served_for_titles() -> None:
+    plain = ScriptedModel(script=['{"title": "Bridges"}'])
+    api = client(plain=plain)
+    assert [one.id async for one in api.models.list()] == ["concat", "plain"]
+    task: Any = [{"role": "user", "content": "### Task:\nGenerate a title."}]
+    done = await api.chat.completions.create(model="plain", messages=task)
+    assert done.choices[0].message.content == '{"title": "Bridges"}'
+    assert plain.calls[0].last == "### Task:\nGenerate a title."
+    with pytest.raises(NotFoundError):
+        await client().models.retrieve("plain")
+
+
+async def test_langchains_client_reads_the_citations() -> None:
+    served: Any = ChatOpenAI(
+        model="concat", base_url="http://test/v1", api_key="none", max_retries=0, http_async_client=web()
+    )
+    message = await served.ainvoke("Who built the bridge at Alden?")
+    assert message.text == ANSWER
+
+
+async def test_only_callers_with_a_key_are_let_through() -> None:
+    app = web(api_keys=["one", "two"])
+    assert (await app.get("/health")).status_code == 200
+    for path in ("/v1/models", "/metrics"):
+        assert (await app.get(path)).status_code == 401
+        assert (await app.get(path, headers={"Authorization": "Bearer twoo"})).status_code == 401
+        assert (await app.get(path, headers={"authorization": "bearer  two"})).status_code == 200
+    for keys in (["one", " "], "one"):
+        with pytest.raises(UsageError):
+            Limits(api_keys=keys)
+
+
+async def test_pages_of_named_origins_may_call() -> None:
+    app = web(origins=["https://chat.example"], api_keys=["k"])
+    headers = {"Origin": "https://chat.example", "Access-Control-Request-Method": "POST"}
+    asks = await app.options("/v1/chat/completions", headers=headers)
+    assert asks.headers["access-control-allow-origin"] == "https://chat.example"
+    refused = await app.get("/v1/models", headers={"Origin": "https://chat.example"})
+    assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, "https://chat.example")
+
+
+async def test_what_comes_on_top_of_the_limit_is_told_to_try_again() -> None:
+    entered, go = asyncio.Event(), asyncio.Event()
+    served = chat()
+
+    async def waits(*_: Any, **__: Any) -> Any:
+        entered.set()
+        await go.wait()
+        raise UsageError("done")
+
+    object.__setattr__(served, "ainvoke", waits)
+    app = web(served, concurrency=1)
+    body = {"model": "concat", "messages": QUESTION}
+    first = asyncio.create_task(app.post("/v1/chat/completions", json=body))
+    await entered.wait()
+    second = await app.post("/v1/chat/completions", json=body)
+    assert (second.status_code, second.headers["retry-after"]) == (429, "1")
+    assert (await app.get("/v1/models")).status_code == 200
+    go.set()
+    assert (await first).status_code == 500
+    third = await app.post("/v1/chat/completions", json=body)
+    assert third.status_code == 500
+
+
+async def test_the_metrics_count_requests_and_tokens() -> None:
+    app = web()
+    await app.post("/v1/chat/completions", json={"model": "concat", "messages": QUESTION})
+    text = (await app.get("/metrics")).text
+    assert 'ragweave_requests_total{model="concat",status="200"} 1.0' in text
+    assert "ragweave_in_flight 0.0" in text
+    assert 'ragweave_tokens_total{kind="input",model="concat"}' in text
+
+
+async def test_a_line_separator_in_an_answer_does_not_break_the_stream() -> None:
+    body = {"model": "concat", "messages": QUESTION, "stream": True}
+    text = (await web(chat(["one\u2028two"])).post("/v1/chat/completions", json=body)).text
+    first = next(line for line in text.splitlines() if line.startswith("data:"))
+    assert json.loads(first.removeprefix("data:"))["choices"][0]["delta"]["content"] == "one\u2028two"

@@ -1,0 +1,94 @@
+"""`ragweave serve` as a process: to OpenAI's client, and as an agent's MCP server."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mcp import Client, StdioServerParameters
+from openai import OpenAI
+from tests.cli.conftest import run
+from tests.openai_server import OpenAIServer
+
+SERVE = [sys.executable, "-m", "ragweave", "serve"]
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("serve")
+    (folder / "contract.md").write_text("# Contract\n\nThe contract was signed by Ada Brenner in 1932.\n", "utf-8")
+    done = run("index", str(folder / "contract.md"), "--kb", str(folder / "kb"), "--embedding", "none")
+    assert done.returncode == 0, done.stderr
+    return folder / "kb"
+
+
+@pytest.fixture
+def model() -> Iterator[str]:
+    with OpenAIServer(["Ada Brenner"]) as server:
+        yield f"openai:x?base_url={server.base_url}"
+
+
+@pytest.mark.loopback
+def test_methods_are_served_as_models(kb: Path, model: str) -> None:
+    command = [*SERVE, "concat", "direct", "--kb", str(kb), "--model", model, "--port", "0", "--api-key", "k"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            line = server.stderr.readline()
+            found = re.search(r"serving concat, direct at (\S+)", line)
+            assert found, line + server.stderr.read()
+            client = OpenAI(base_url=found[1], api_key="k", max_retries=0)
+            assert [one.id for one in client.models.list()] == ["concat", "direct", "plain"]
+            done = client.chat.completions.create(
+                model="concat", messages=[{"role": "user", "content": "Who signed the contract?"}]
+            )
+            (note,) = done.choices[0].message.annotations or ()
+            assert (done.choices[0].message.content, note.url_citation.title) == (
+                "Ada Brenner",
+                "Contract — contract.md",
+            )
+        finally:
+            server.terminate()
+    assert server.returncode in (0, -15)
+
+
+@pytest.mark.loopback
+async def test_an_agent_starts_it_on_standard_input_and_output(kb: Path, model: str) -> None:
+    given = StdioServerParameters(
+        command=SERVE[0], args=[*SERVE[1:], "--mcp", "--kb", str(kb), "--model", model], env={**os.environ}
+    )
+    async with Client(given) as client:
+        answer = await client.call_tool("ask", {"question": "Who signed the contract?"})
+        found = await client.call_tool("search", {"query": "contract"})
+    assert answer.content[0].text.splitlines()[0] == "Ada Brenner [1]"  # type: ignore[union-attr]
+    assert 'source="Contract — contract.md"' in found.content[0].text  # type: ignore[union-attr]
+
+
+MISTAKES = [
+    (("concat", "--host", "0.0.0.0"), "can be reached from other machines"),
+    (("concat", "--api-key", ""), "an API key is empty"),
+    (("concat", "--port", "70000"), "'--port'"),
+    (("concat", "--http"), "--http goes with --mcp"),
+    (("concat", "direct", "--mcp"), "--mcp serves one method"),
+    (("nope",), "unknown method 'nope'"),
+    (("concat", "-o", "kk=1"), "has no option 'kk'"),
+    (("concat", "--host", "no.such.host.invalid", "--no-key"), "cannot listen on"),
+]
+
+
+@pytest.mark.parametrize(("args", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
+@pytest.mark.loopback
+def test_a_mistake_is_one_line_before_anything_is_served(args: tuple[str, ...], said: str, kb: Path) -> None:
+    done = run("serve", *args, "--kb", str(kb))
+    assert done.returncode == 2
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_a_method_that_searches_needs_a_knowledge_base(tmp_path: Path) -> None:
+    done = run("serve", "concat", cwd=tmp_path)
+    assert (done.returncode, "there is no knowledge base at 'kb'" in done.stderr) == (2, True)

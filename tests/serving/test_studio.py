@@ -1,0 +1,135 @@
+"""The graphs as LangGraph Studio and the Agent Server get them; the real server over all of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+from langgraph_sdk import get_sync_client
+from langgraph_sdk.client import SyncLangGraphClient
+
+from ragweave import KnowledgeBase
+from ragweave.errors import UsageError
+from ragweave.graphs import METHODS
+from ragweave.serving import studio
+
+ROOT = Path(__file__).parents[2]
+QUESTION = {"question": "What does BlendFilter blend?"}
+RUNNING: Any = SimpleNamespace(execution_runtime=object())
+DRAWN: Any = SimpleNamespace(execution_runtime=None)
+
+
+def test_langgraph_json_names_the_chat_and_every_method() -> None:
+    graphs = json.loads((ROOT / "langgraph.json").read_text("utf-8"))["graphs"]
+    assert set(graphs) == {"chat", *METHODS}
+    for name, graph in graphs.items():
+        assert graph["path"] == f"ragweave.serving.studio:{name}"
+        assert callable(vars(studio)[name])
+
+
+async def test_the_environment_sets_models_passages_and_defaults(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with KnowledgeBase.create(tmp_path / "kb") as kb:
+        (tmp_path / "harbour.txt").write_text("The harbour of Varn freezes in January.", "utf-8")
+        kb.index_paths([tmp_path / "harbour.txt"])
+    monkeypatch.setenv("RAGWEAVE_KB", str(tmp_path / "kb"))
+    monkeypatch.setenv("RAGWEAVE_SEARCH", "bm25")
+    monkeypatch.setenv("RAGWEAVE_K", "3")
+    graph = await studio.factory("concat")(RUNNING)
+    assert graph.get_context_jsonschema()["properties"]["k"]["default"] == 3  # type: ignore[index]
+    out = await graph.ainvoke({"question": "When does the harbour of Varn freeze?"})
+    assert [doc.metadata["source"] for doc in out["passages"]] == ["harbour.txt"]
+    monkeypatch.setenv("RAGWEAVE_K", "many")
+    with pytest.raises(UsageError, match="k: "):
+        await studio.factory("concat")(RUNNING)
+
+
+async def test_a_run_sets_options_but_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGWEAVE_TRAINING", "/srv/needed.jsonl")
+    graph = await studio.factory("skr_knn")(RUNNING)
+    properties = (graph.get_context_jsonschema() or {})["properties"]
+    assert "k" in properties
+    assert not {"training", "embedding"} & properties.keys()
+    with pytest.raises(UsageError, match="training cannot be set by a run"):
+        await graph.ainvoke(QUESTION, context={"training": "/etc/passwd"})
+    conversation = await studio.chat(RUNNING)
+    assert conversation.get_context_jsonschema() is not None
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+async def test_a_graph_is_drawn_without_opening_anything(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGWEAVE_MODEL", "llamacpp:/no/such/file.gguf")
+    monkeypatch.setenv("RAGWEAVE_KB", "/no/such/kb")
+    graph = await studio.factory(name)(DRAWN)
+    assert "begin" in graph.get_graph().nodes
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, socket_enabled_for_module: None) -> Iterator[SyncLangGraphClient]:
+    """The real Agent Server over `langgraph.json`, with the embedded default and no key."""
+    if importlib.util.find_spec("langgraph_api") is None:
+        pytest.skip('the Agent Server is not installed: pip install "ragweave[studio]"')
+    folder = tmp_path_factory.mktemp("studio")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", "--host", "127.0.0.1"]
+    command += ["--port", str(port), "--config", str(ROOT / "langgraph.json")]
+    env = {**os.environ, "RAGWEAVE_K": "4"}
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=env, cwd=folder)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait(url, server, folder / "log")
+            sdk = get_sync_client(url=url)
+            yield sdk
+            sdk.http.client.close()
+        finally:
+            server.terminate()
+            server.wait(timeout=30)
+
+
+def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(600):
+        try:
+            if httpx.get(f"{url}/ok", timeout=2).status_code == 200:
+                return
+        except httpx.TransportError:
+            assert server.poll() is None, log.read_text()
+        time.sleep(0.2)
+    pytest.fail(f"the server did not start: {log.read_text()[-2000:]}")
+
+
+@pytest.mark.loopback
+def test_the_server_shows_forms_and_runs_methods(client: SyncLangGraphClient) -> None:
+    assistants = {one["graph_id"]: one["assistant_id"] for one in client.assistants.search(limit=100)}
+    assert set(assistants) == {"chat", *METHODS}
+    form = (client.assistants.get_schemas(assistants["concat"])["context_schema"] or {})["properties"]
+    assert form["k"]["default"] == 4
+    for name in ("concat", "crag", "adaptive"):
+        out: Any = client.runs.wait(None, name, input=QUESTION, context={"k": 2})
+        assert out["status"] in ("answered", "unknown"), out
+    with pytest.raises(Exception, match="needs training questions"):  # the caller's path is dropped
+        client.runs.wait(None, "skr_knn", input=QUESTION, context={"training": "/etc/passwd"})
+
+
+@pytest.mark.loopback
+def test_the_server_runs_a_conversation(client: SyncLangGraphClient) -> None:
+    thread = client.threads.create()["thread_id"]
+    for turn, question in enumerate(("What does BlendFilter blend?", "How many calls does it take?"), start=1):
+        asked = {"messages": [{"role": "user", "content": question}]}
+        out: Any = client.runs.wait(thread, "chat", input=asked)
+        assert len(out["messages"]) == 2 * turn
+        assert out["structured_response"]["answer"] == out["answer"]
