@@ -101,9 +101,7 @@ class Calls(AsyncCallbackHandler):
             name = record.pop("execution")
             record["turn"] = numbers[name] = numbers.get(name, -1) + 1
             record["notes"] = notes.get(name, [])
-            record["prompt"] = [
-                [kind, self._short(text, record)] for kind, text in record["prompt"]
-            ]
+            record["prompt"] = [[kind, self._short(text, record)] for kind, text in record["prompt"]]
             yield record
 
     def _short(self, text: str, record: dict[str, Any]) -> str:
@@ -194,9 +192,7 @@ register_configure_hook(_LOG, inheritable=True)
 
 
 @contextmanager
-def logged(
-    path: Path | None, about: Mapping[str, Any], models: Mapping[str, str]
-) -> Iterator[None]:
+def logged(path: Path | None, about: Mapping[str, Any], models: Mapping[str, str]) -> Iterator[None]:
     """Write what is asked and replied meanwhile to a gzip file of JSON lines; None: to nothing."""
     if path is None:
         yield

@@ -83,16 +83,12 @@ def clapnq() -> Iterator[Case]:
 Citer = Callable[[str, str, Sequence[Document], AnswerType], list[Citation]]
 
 
-def of_question(
-    question: str, answer: str, passages: Sequence[Document], _kind: AnswerType
-) -> list[Citation]:
+def of_question(question: str, answer: str, passages: Sequence[Document], _kind: AnswerType) -> list[Citation]:
     """The sentences that agree most with the question, whatever the answer."""
     return [{**one, "text": answer} for one in cite(question, question, passages)]
 
 
-def first_sentences(
-    _question: str, answer: str, passages: Sequence[Document], _kind: AnswerType
-) -> list[Citation]:
+def first_sentences(_question: str, answer: str, passages: Sequence[Document], _kind: AnswerType) -> list[Citation]:
     """Each passage's first sentence."""
     quotes = [
         {"passage": doc.id or "", **first._asdict(), "score": 1.0}
@@ -144,18 +140,12 @@ def measure(citer: Citer, cases: Sequence[Case]) -> dict[str, float]:
 
 def count(sums: dict[str, int], case: Case, made: Sequence[Citation]) -> None:
     """Add what one answer's citations got right."""
-    quotes = {
-        (quote["passage"], quote["start"], quote["end"]) for one in made for quote in one["quotes"]
-    }
+    quotes = {(quote["passage"], quote["start"], quote["end"]) for one in made for quote in one["quotes"]}
     spans = [(start, end) for passage, start, end in quotes if passage == case.passage.id]
     sums["quotes"] += len(quotes)
-    sums["right"] += sum(
-        2 * sum(shared(span, gold) for gold in case.gold) > span[1] - span[0] for span in spans
-    )
+    sums["right"] += sum(2 * sum(shared(span, gold) for gold in case.gold) > span[1] - span[0] for span in spans)
     sums["marked"] += len(case.gold)
-    sums["found"] += sum(
-        2 * sum(shared(span, gold) for span in spans) > gold[1] - gold[0] for gold in case.gold
-    )
+    sums["found"] += sum(2 * sum(shared(span, gold) for span in spans) > gold[1] - gold[0] for gold in case.gold)
     sums["part"] += len(made)
     sums["held"] += sum(bool(one["quotes"]) for one in made)
 
@@ -173,9 +163,7 @@ def main() -> int:
     for name, cases in (("qed-dev", [*qed()]), ("clapnq-answerable", [*clapnq()])):
         cases = cases[: options.limit]
         asked = len(cases) // 2
-        table = Table(
-            "citations", *COLUMNS, title=f"{name}: {asked} questions, {OTHERS + 1} passages each"
-        )
+        table = Table("citations", *COLUMNS, title=f"{name}: {asked} questions, {OTHERS + 1} passages each")
         report[name] = {"questions": asked}
         for label, citer in CITERS.items():
             means = measure(citer, cases)

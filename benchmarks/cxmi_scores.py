@@ -83,9 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("step", nargs="?", default="prepare", choices=("prepare", "score"))
     parser.add_argument("--rows", type=int, default=2000)
-    parser.add_argument(
-        "--published", action="store_true", help="prepare with the scores in results/"
-    )
+    parser.add_argument("--published", action="store_true", help="prepare with the scores in results/")
     parser.add_argument("--scorer", help="what scores: hf:FOLDER, llamacpp:FILE, openai:NAME")
     parser.add_argument("--limit", type=int, help="score the first rows alone")
     options = parser.parse_args()

@@ -52,9 +52,7 @@ BODY = json.dumps(
         "usage": {"prompt_tokens": 100, "completion_tokens": 2, "total_tokens": 102},
     }
 ).encode()
-REPLY = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(BODY)
-) + BODY
+REPLY = (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(BODY)) + BODY
 
 
 def serve(port: Any, latency: Any) -> None:
@@ -253,14 +251,10 @@ def measured(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
             for kind in ("client", "graph")
             for n in asked.workers
         ]
-        works += [
-            (LATENCY, lambda n=n: measure(folder, model, asked, n, LATENCY, asked.calls))
-            for n in asked.workers
-        ]
+        works += [(LATENCY, lambda n=n: measure(folder, model, asked, n, LATENCY, asked.calls)) for n in asked.workers]
         waves = WAVES * asked.concurrency
         works += [
-            (seconds, lambda s=seconds: measure(folder, model, asked, 1, s, waves))
-            for seconds in asked.latencies
+            (seconds, lambda s=seconds: measure(folder, model, asked, 1, s, waves)) for seconds in asked.latencies
         ]
         for seconds, one in works:
             latency.value = seconds

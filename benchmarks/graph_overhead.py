@@ -80,9 +80,7 @@ def asked(count: int, at: int = 0) -> Any:
     return {"question": f"Where is the Louvre? ({at})", "passages": texts}
 
 
-def seconds(
-    work: Callable[[], object], repeats: int, clock: Callable[[], float] = time.perf_counter
-) -> float:
+def seconds(work: Callable[[], object], repeats: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Return the best time of a call; the best is the one that nothing else disturbed."""
     work()
     times = []
@@ -234,24 +232,14 @@ def measure() -> dict[str, dict[str, float]]:
 def missed(found: dict[str, dict[str, float]]) -> list[str]:
     """Return the goals that were missed."""
     checks = {
-        **{
-            f"node {how}": (found["node"][how], GOALS["ms_per_node"])
-            for how in ("sync_ms", "async_ms")
-        },
-        **{
-            f"branch {how}": (found["branch"][how], GOALS["ms_per_branch"])
-            for how in ("sync_ms", "async_ms")
-        },
+        **{f"node {how}": (found["node"][how], GOALS["ms_per_node"]) for how in ("sync_ms", "async_ms")},
+        **{f"branch {how}": (found["branch"][how], GOALS["ms_per_branch"]) for how in ("sync_ms", "async_ms")},
         **{
             f"post_fusion {how}": (value, GOALS["post_fusion_ratio"])
             for how, value in found["post_fusion_of_20_by_one_call"].items()
         },
     }
-    return [
-        f"{name}: {value:.3f}, goal {goal}"
-        for name, (value, goal) in checks.items()
-        if value > goal
-    ]
+    return [f"{name}: {value:.3f}, goal {goal}" for name, (value, goal) in checks.items() if value > goal]
 
 
 def main() -> int:

@@ -70,9 +70,7 @@ def load() -> tuple[list[Document], list[Row]]:
             for title, sentences in one["context"]:
                 text = "".join(sentences).strip()
                 titles[title] = content_id(text, title)
-                corpus[titles[title]] = Document(
-                    page_content=text, metadata={"title": title}, id=titles[title]
-                )
+                corpus[titles[title]] = Document(page_content=text, metadata={"title": title}, id=titles[title])
             gold = frozenset(titles[title] for title, _ in one["supporting_facts"])
             rows.append(Row(one["question"], gold))
     return list(corpus.values()), rows
@@ -111,9 +109,7 @@ def plot(result: Sequence[Score], path: Path) -> None:
     width = 0.8 / len(result)
     for at, one in enumerate(result):
         places = [place + (at - 1.5) * width for place in range(len(MEASURES))]
-        bars = axes.bar(
-            places, [getattr(one, name) for name in MEASURES], width * 0.95, label=one.name
-        )
+        bars = axes.bar(places, [getattr(one, name) for name in MEASURES], width * 0.95, label=one.name)
         axes.bar_label(bars, fmt="%.2f", fontsize=7)
     axes.set_xticks(range(len(MEASURES)), ["precision", "recall", "S-Precision"])
     axes.set(title="HotpotQA: the extractive filter on BM25's passages", ylim=(0, 1))
@@ -132,12 +128,8 @@ def main() -> None:
     retriever = Bm25Retriever.from_documents(corpus)
     started, result = time.perf_counter(), []
     for name, options in WAYS.items():
-        graph = build_graph(
-            "blendfilter", model=args.model, retriever=retriever, k=args.k, **options
-        )
-        result.append(
-            measured(name, rows, [graph.invoke({"question": row.question}) for row in rows])
-        )
+        graph = build_graph("blendfilter", model=args.model, retriever=retriever, k=args.k, **options)
+        result.append(measured(name, rows, [graph.invoke({"question": row.question}) for row in rows]))
     show(result, len(corpus), len(rows), args.k)
     print(f"{time.perf_counter() - started:.0f} s")
     if args.limit is None:

@@ -112,16 +112,12 @@ def first_answers() -> dict[str, FirstAnswer]:
         _, printed = run_ragweave("index", "--bundled", "--kb", kb).communicate()
         if not Path(kb).exists():
             raise SystemExit(printed.decode())
-        return {
-            name: first_answer((*ASK, "--kb", kb, *more)) for name, more in FIRST_ANSWERS.items()
-        }
+        return {name: first_answer((*ASK, "--kb", kb, *more)) for name, more in FIRST_ANSWERS.items()}
 
 
 def missed_answers(answers: dict[str, FirstAnswer]) -> list[str]:
     return [
-        name
-        for name, one in answers.items()
-        if one.seconds > ANSWER_SECONDS or one.peak_mb > ANSWER_MB or one.loads
+        name for name, one in answers.items() if one.seconds > ANSWER_SECONDS or one.peak_mb > ANSWER_MB or one.loads
     ]
 
 

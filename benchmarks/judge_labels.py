@@ -74,9 +74,7 @@ def why(row: Row) -> str:
     """Say in a few words why a row's label may differ from ours."""
     ratio = match_ratio(row[DRAFT], gold(row))
     if "ppl" in row:
-        return (
-            f"multi-hop rows carry a perplexity ({row['ppl']:.1f}): labelled by it; r = {ratio:.2f}"
-        )
+        return f"multi-hop rows carry a perplexity ({row['ppl']:.1f}): labelled by it; r = {ratio:.2f}"
     if row["known"] and ratio > 0:
         return f"r = {ratio:.2f}: known only under a lower theta"
     return f"r = {ratio:.2f}"
@@ -93,10 +91,7 @@ def best_theta(rows: list[Row]) -> tuple[float, float]:
     """The theta, in steps of 0.05, that agrees best on the rows without a perplexity."""
     plain = [(match_ratio(r[DRAFT], gold(r)), r["known"]) for r in rows if "ppl" not in r]
     return max(
-        (
-            (sum((ratio > step / 20) == known for ratio, known in plain) / len(plain), step / 20)
-            for step in range(20)
-        ),
+        ((sum((ratio > step / 20) == known for ratio, known in plain) / len(plain), step / 20) for step in range(20)),
         key=lambda found: (found[0], -abs(found[1] - 0.5)),
     )
 
@@ -114,10 +109,7 @@ def main() -> int:
     report: dict[str, Any] = {}
     for name in FILES:
         rows = read(name, options.limit)
-        agreement = {
-            rule: sum(label(r) == r["known"] for r in rows) / len(rows)
-            for rule, label in RULES.items()
-        }
+        agreement = {rule: sum(label(r) == r["known"] for r in rows) / len(rows) for rule, label in RULES.items()}
         differing = [r for r in rows if known_label(r[DRAFT], gold(r)) != r["known"]]
         share_right, theta = best_theta(rows)
         report[name] = {
@@ -125,8 +117,7 @@ def main() -> int:
             "agreement": agreement,
             "best_theta": {"theta": theta, "agreement_without_multi_hop": share_right},
             "differing": [
-                {"id": identity(r), "source": source(r), "known": r["known"], "why": why(r)}
-                for r in differing
+                {"id": identity(r), "source": source(r), "known": r["known"], "why": why(r)} for r in differing
             ],
         }
         table = Table("rule (theta 0.5)", "agreement", title=f"{name}: {len(rows)} rows")
@@ -135,9 +126,7 @@ def main() -> int:
         table.add_row(f"[dim]best theta {theta:.2f}, multi-hop rows left out", f"{share_right:.1%}")
         console.print(table)
         for r in differing[: options.rows]:
-            console.print(
-                f"  {source(r)} {identity(r)} known={r['known']}: {why(r)}", highlight=False
-            )
+            console.print(f"  {source(r)} {identity(r)} known={r['known']}: {why(r)}", highlight=False)
         if len(differing) > options.rows:
             console.print(f"  … {len(differing) - options.rows} more in the JSON report")
     out = ROOT / "benchmarks" / "results" / "judge_labels.json"

@@ -109,9 +109,7 @@ async def context_relevance(asked: Any, limit: int) -> dict[str, Any]:
     scores, unread = [], 0
     for question, sentences, marked in passages(limit):
         documents = [Document(page_content=one, metadata={"rank": 0}) for one in sentences]
-        said = await asked(
-            helpful_sentences(Question(id="", question=question, answers=()), documents)
-        )
+        said = await asked(helpful_sentences(Question(id="", question=question, answers=()), documents))
         unread += said.value is None
         if said.value is not None:
             named = set(said.detail["helpful"])

@@ -46,9 +46,7 @@ def made_of(directory: RunDirectory, systems: Sequence[System]) -> dict[str, Any
     return {
         **{name: getattr(settings, name) for name in named},
         "models": {role: _told(spec) for role, spec in settings.models.items()},
-        "systems": {
-            one["label"]: {name: one[name] for name in ("method", "options")} for one in listed
-        },
+        "systems": {one["label"]: {name: one[name] for name in ("method", "options")} for one in listed},
     }
 
 
@@ -92,8 +90,7 @@ def begin(
     for name in made.keys() - {"systems"}:
         if before.get(name, made[name]) != made[name]:
             raise UsageError(
-                f"{place}: is of another {name}: {before[name]}, now {made[name]}; give that, or "
-                "another --results"
+                f"{place}: is of another {name}: {before[name]}, now {made[name]}; give that, or another --results"
             )
     if not go_on:
         raise UsageError(
@@ -121,9 +118,7 @@ def _check_ids(place: Path, rows: Sequence[Record], ids: Sequence[str]) -> None:
     for one in rows:
         found = ids[one["at"]] if one["at"] < len(ids) else "none"
         if one["id"] != found:
-            raise UsageError(
-                f"{place}: question {one['at']} is {one['id']!r}, and {found!r} in the data set"
-            )
+            raise UsageError(f"{place}: question {one['at']} is {one['id']!r}, and {found!r} in the data set")
 
 
 def _restored(row: Record) -> Record:

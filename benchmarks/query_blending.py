@@ -103,9 +103,7 @@ def load(limit: int | None) -> tuple[list[Document], list[Row]]:
         if answers.get(question) and sentences.get(question):
             written = ", ".join(answers[question]), " ".join(sentences[question])
             rows.append(Row(question.strip(), str(gold.id), *written))
-    corpus += [
-        passage(one["ctx"]["title"], one["ctx"]["text"]) for one in records("dpr-one-passage")
-    ]
+    corpus += [passage(one["ctx"]["title"], one["ctx"]["text"]) for one in records("dpr-one-passage")]
     kept = unique(corpus)
     twins = _twins(rows, corpus, kept)
     found = [row._replace(gold=twin) for row, twin in zip(rows, twins, strict=True)]
@@ -121,10 +119,7 @@ def _twins(rows: Sequence[Row], corpus: Sequence[Document], kept: Sequence[Docum
 
 def model_of(rows: Sequence[Row]) -> Recorded:
     return Recorded(
-        replies={
-            row.question: {"reason": row.answer, "recall": row.sentence, "extract": row.answer}
-            for row in rows
-        }
+        replies={row.question: {"reason": row.answer, "recall": row.sentence, "extract": row.answer} for row in rows}
     )
 
 
@@ -149,9 +144,7 @@ class Score(NamedTuple):
 def scores(rows: Sequence[Row], found: Sequence[dict[str, list[Document]]]) -> list[Score]:
     ways: dict[str, Any] = {NAMES[key]: (lambda sets, n, key=key: sets[key][:n]) for key in SETS}
     ways["union, interleaved, n in all"] = lambda sets, n: interleave(list(sets.values()))[:n]
-    ways["union of the sets' first n"] = lambda sets, n: by_query(
-        [one[:n] for one in sets.values()]
-    )
+    ways["union of the sets' first n"] = lambda sets, n: by_query([one[:n] for one in sets.values()])
     return [score(name, way, rows, found) for name, way in ways.items()]
 
 

@@ -193,11 +193,7 @@ def apart(systems: Sequence[System]) -> list[System]:
 async def work(directory: RunDirectory, options: argparse.Namespace, until: float) -> bool:
     """Answer what is left of a run until the time is up; return whether it is complete."""
     cache = options.runs / "replies.sqlite"
-    config = (
-        RunConfig(concurrency=1)
-        if options.timed
-        else RunConfig(concurrency=options.concurrency, cache=cache)
-    )
+    config = RunConfig(concurrency=1) if options.timed else RunConfig(concurrency=options.concurrency, cache=cache)
     dataset = checked(directory.settings, config)
     models = models_of(options)
     small = dict.fromkeys(("proxy", "judge", "rewrite"), models["proxy"])

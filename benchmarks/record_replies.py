@@ -77,8 +77,7 @@ class Recording:
     def told(self, label: str) -> None:
         """Say how far it is."""
         print(
-            f"{label}: {self.runs} runs, {self.failed} failed, {self.missed} out of time, "
-            f"{self.made} calls",
+            f"{label}: {self.runs} runs, {self.failed} failed, {self.missed} out of time, {self.made} calls",
             file=sys.stderr,
             flush=True,
         )
@@ -215,9 +214,7 @@ def record_all(given: argparse.Namespace) -> None:
 
 def main() -> None:
     """Prepare questions, record replies, or print the table of what was recorded."""
-    parser = argparse.ArgumentParser(
-        description="Record real models' replies at every step.", epilog=__doc__
-    )
+    parser = argparse.ArgumentParser(description="Record real models' replies at every step.", epilog=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--prepare", type=Path, help="write the questions' file and end")
     parser.add_argument("--table", type=Path, nargs="*", help="print the table of calls and end")

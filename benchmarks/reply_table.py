@@ -74,10 +74,7 @@ def counts(calls: Iterable[dict[str, Any]]) -> dict[Key, Counter[str]]:
 
 def rows_of(found: dict[Key, Counter[str]]) -> list[dict[str, Any]]:
     """Return the counts as rows, by model, step and form."""
-    return [
-        dict(zip(_KEY, key, strict=True)) | dict(sorted(count.items()))
-        for key, count in sorted(found.items())
-    ]
+    return [dict(zip(_KEY, key, strict=True)) | dict(sorted(count.items())) for key, count in sorted(found.items())]
 
 
 def read_as_meant() -> list[dict[str, Any]]:
@@ -167,9 +164,7 @@ def print_table(calls: Iterable[dict[str, Any]]) -> None:
     for (model, step, form), count in sorted(counts(calls).items()):
         read = count["replies"] - count["unread"] - count["failed"]
         notes = [
-            f"{name} {number}"
-            for name, number in count.items()
-            if name in PARTLY and name != "reply_limit_reached"
+            f"{name} {number}" for name, number in count.items() if name in PARTLY and name != "reply_limit_reached"
         ]
         notes += [f"{name[4:]} {number}" for name, number in count.items() if name[:4] == "why "]
         notes += [f"failed {count['failed']}"] * bool(count["failed"])

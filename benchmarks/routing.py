@@ -168,14 +168,9 @@ def look(rows: Rows) -> np.ndarray:
 def today(rows: Rows) -> np.ndarray:
     """Read the features and vectors of the linear judge."""
     encoder = load_encoder("minilm", device="cpu")
-    known: list[Any] = [
-        {"question": asked, "draft": said, "known": True} for asked, said in rows.pairs
-    ]
+    known: list[Any] = [{"question": asked, "draft": said, "known": True} for asked, said in rows.pairs]
     reference = reference_moments(known, encoder, 0)
-    parts = [
-        read_pairs(rows.pairs[at : at + 32], encoder, reference)
-        for at in range(0, len(rows.pairs), 32)
-    ]
+    parts = [read_pairs(rows.pairs[at : at + 32], encoder, reference) for at in range(0, len(rows.pairs), 32)]
     return np.vstack([np.hstack(part) for part in parts])
 
 
@@ -239,10 +234,7 @@ def operating_point(rows: Rows, chosen: np.ndarray, order: np.ndarray) -> np.nda
     for number in range(FOLDS):
         rest, here = chosen & (rows.fold != number), chosen & (rows.fold == number)
         cuts = np.quantile(order[rest], 1 - SHARES[SHARES <= AT_MOST])
-        reached = [
-            np.where(order[rest] > cut, rows.right[rest, 1], rows.right[rest, 0]).mean()
-            for cut in cuts
-        ]
+        reached = [np.where(order[rest] > cut, rows.right[rest, 1], rows.right[rest, 0]).mean() for cut in cuts]
         taken[here] = order[here] > cuts[int(np.argmax(reached))]
     return taken
 
@@ -285,9 +277,7 @@ def measured(rows: Rows) -> dict[str, Any]:
         policies = {route: right[:, at] for at, route in enumerate(("never", "one", "many"))}
         policies["ideal: none | one"] = right[:, :2].any(axis=1)
         policies["ideal: none | one | many"] = right.any(axis=1)
-        report["fixed"][name] = {
-            key: plain(bootstrap(one.astype(float).tolist())) for key, one in policies.items()
-        }
+        report["fixed"][name] = {key: plain(bootstrap(one.astype(float).tolist())) for key, one in policies.items()}
     report["luck"] = {name: luck(rows.right[rows.of(name)]) for name in names}
     for way, sure, gain, read in contestants(rows):
         report["ways"][way] = {name: _measured(rows, rows.of(name), sure, gain) for name in names}
@@ -333,9 +323,7 @@ def luck(right: np.ndarray) -> dict[str, float]:
 
 
 def _measured(rows: Rows, chosen: np.ndarray, sure: np.ndarray, gain: np.ndarray) -> Any:
-    found: dict[str, Any] = {
-        "auc": plain(auc_interval(sure[chosen].tolist(), rows.right[chosen, 0].tolist()))
-    }
+    found: dict[str, Any] = {"auc": plain(auc_interval(sure[chosen].tolist(), rows.right[chosen, 0].tolist()))}
     for order, values in (("by sureness", -sure), ("by gain", gain)):
         taken = operating_point(rows, chosen, values).astype(int)
         found[order] = {
@@ -359,8 +347,7 @@ def goals(report: dict[str, Any]) -> dict[str, Any]:
             label: {
                 "difference": one[name]["difference"]["mean"],
                 "retrieved": one[name]["retrieved"],
-                "met": one[name]["difference"]["mean"] >= GOAL_POINTS
-                and one[name]["retrieved"] <= AT_MOST,
+                "met": one[name]["difference"]["mean"] >= GOAL_POINTS and one[name]["retrieved"] <= AT_MOST,
             }
             for label, one in router.items()
         }

@@ -21,9 +21,7 @@ def show(console: Console, report: dict[str, Any], sets: Mapping[str, str]) -> N
     for way, found in report["ways"].items():
         table.add_row(way, *(_cell(one["auc"]) for one in found.values()))
     console.print(table)
-    table = Table(
-        "routed, at most 60 %: accuracy (retrieved; points over the better fixed)", *heads
-    )
+    table = Table("routed, at most 60 %: accuracy (retrieved; points over the better fixed)", *heads)
     for way, found in report["ways"].items():
         for order in ("by sureness", "by gain"):
             table.add_row(f"{way}, {order}", *(_point(v[order]["point"]) for v in found.values()))

@@ -35,9 +35,7 @@ RESULT = ROOT / "benchmarks" / "results" / "sentence_splitters.json"
 Splitter = Callable[[str], list[int]]
 """Text in, the characters where its sentences start out."""
 
-GLUE = re.compile(
-    r" (?=[.,;:!?%)\]]|'s\b|n't\b|'(?:re|ve|ll|d|m)\b|'' )|(?<=[(\[]) |(?<=``) | (?=''$)"
-)
+GLUE = re.compile(r" (?=[.,;:!?%)\]]|'s\b|n't\b|'(?:re|ve|ll|d|m)\b|'' )|(?<=[(\[]) |(?<=``) | (?=''$)")
 
 
 class Passage(NamedTuple):
@@ -92,10 +90,7 @@ def syntok_splitter() -> Splitter:
     from syntok import segmenter
 
     return lambda text: [
-        sentence[0].offset
-        for paragraph in segmenter.process(text)
-        for sentence in paragraph
-        if sentence
+        sentence[0].offset for paragraph in segmenter.process(text) for sentence in paragraph if sentence
     ]
 
 

@@ -54,10 +54,7 @@ def training_questions(data: Path, runs: Path) -> Path:
     if not path.exists():
         with gzip.open(data / SKR_TRAINING, "rt", encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
-        asked = [
-            {"question": one.get("question") or one["input"], "needed": not one["known"]}
-            for one in rows
-        ]
+        asked = [{"question": one.get("question") or one["input"], "needed": not one["known"]} for one in rows]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(json.dumps(one) + "\n" for one in asked), encoding="utf-8")
     return path
@@ -70,11 +67,7 @@ def trained_filter(data: Path, runs: Path) -> Path:
         kind, _, file = SILVER.partition(":")
         runs.mkdir(parents=True, exist_ok=True)
         labeler = SilverLabeler("strinc", Passages(None, 1), top=None)
-        rows = make_labels(
-            open_source(f"{kind}:{data / file}"), labeler, runs / "filter-rows.jsonl", skip_bad=True
-        )
-        plan = plan_training(
-            "filter", rows.path, folder, settings={"epochs": 1.0, "held_out": 0.02}
-        )
+        rows = make_labels(open_source(f"{kind}:{data / file}"), labeler, runs / "filter-rows.jsonl", skip_bad=True)
+        plan = plan_training("filter", rows.path, folder, settings={"epochs": 1.0, "held_out": 0.02})
         train_part(plan, resume=(folder / "training.json").is_file(), watch=Lines())
     return folder

@@ -238,10 +238,7 @@ def untrained(found: Sequence[Passage]) -> Iterator[tuple[str, Scores]]:
     vectors = encoder.vectors(texts)
     yield (
         "untrained MiniLM",
-        [
-            [float(vectors[s] @ vectors[one.row["question"]]) for s in one.sentences]
-            for one in found
-        ],
+        [[float(vectors[s] @ vectors[one.row["question"]]) for s in one.sentences] for one in found],
     )
 
 

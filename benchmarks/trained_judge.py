@@ -131,16 +131,12 @@ def written(rows: Rows, file: Path) -> Path:
     return file
 
 
-def trained(
-    kind: str, train: Rows, dev: Rows, folder: Path, settings: dict[str, Any]
-) -> tuple[list[float], float]:
+def trained(kind: str, train: Rows, dev: Rows, folder: Path, settings: dict[str, Any]) -> tuple[list[float], float]:
     """Train a part on all training rows; return its probabilities on dev and its threshold.
 
     A linear judge chooses its threshold out of fold; a cross-encoder needs rows held out of train.
     """
-    plan = plan_training(
-        "judge", written(train, folder / "train.jsonl"), folder / kind, kind=kind, settings=settings
-    )
+    plan = plan_training("judge", written(train, folder / "train.jsonl"), folder / kind, kind=kind, settings=settings)
     card = train_part(plan, watch=Quiet())
     scorer: Any = engine_of(folder / kind)
     return scorer.score([(row["question"], row["draft"]) for row in dev]), card.threshold or 0.5
@@ -221,9 +217,7 @@ def measured(chances: Sequence[float], truth: np.ndarray, threshold: float) -> d
 
 
 def told(value: dict[str, float] | None) -> str:
-    return (
-        "–" if value is None else f"{value['mean']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
-    )
+    return "–" if value is None else f"{value['mean']:.3f} [{value['low']:.3f}, {value['high']:.3f}]"
 
 
 def main() -> int:

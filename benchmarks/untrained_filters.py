@@ -65,9 +65,7 @@ def length(passages: Sequence[Document]) -> int:
 
 def asked(questions: list[Question], most: int) -> list[Question]:
     """Return a seeded sample of those whose answer can stand in a passage."""
-    found = [
-        one for one in questions if one.answers and one.answers[0].lower() not in ("yes", "no")
-    ]
+    found = [one for one in questions if one.answers and one.answers[0].lower() not in ("yes", "no")]
     return random.Random(0).sample(found, min(most, len(found)))
 
 

@@ -24,12 +24,12 @@ from ragweave.cli import (
     methods,
     reproduce,
     serve,
-    study,
     trace,
     train,
 )
 from ragweave.cli import eval as eval_
-from ragweave.cli.on_ray import RayCommand
+from ragweave.cli import report as report_
+from ragweave.cli.runs import RayCommand
 from ragweave.cli.screen import explain, refused
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
 from ragweave.tools.logs import log_to_stderr
@@ -52,15 +52,14 @@ app.command("methods")(methods.methods)
 app.command("draw")(methods.draw)
 app.command("trace")(trace.trace)
 app.command("eval", cls=RayCommand)(eval_.evaluate)
-app.command("report")(eval_.report)
+app.command("report")(report_.report)
 app.command("reproduce")(reproduce.reproduce)
+app.command("label", cls=RayCommand)(label.label)
 app.command("compare")(ask.compare)
 app.command("doctor")(doctor.doctor)
 app.command("train")(train.train)
 app.add_typer(index.app, name="kb")
 app.add_typer(train.app, name="part")
-app.add_typer(study.app, name="study")
-app.add_typer(label.app, name="label")
 
 
 def _version(wanted: bool) -> None:

@@ -1,8 +1,7 @@
-"""Data sets in their own published formats, read into one record."""
+"""Published question sets, read as their authors, the hub and FlashRAG publish them."""
 
-from __future__ import annotations
+from ragweave.datasets.dataset import FORMATS, Dataset, open_dataset, select
+from ragweave.datasets.question import Format, Question
+from ragweave.datasets.subsets import SUBSETS
 
-from ragweave.datasets.dataset import DATASETS, Dataset, open_dataset
-from ragweave.datasets.question import Question, Scoring, passage
-
-__all__ = ["DATASETS", "Dataset", "Question", "Scoring", "open_dataset", "passage"]
+__all__ = ["FORMATS", "SUBSETS", "Dataset", "Format", "Question", "open_dataset", "select"]

@@ -1,190 +1,112 @@
-"""Fact verification (FEVER, Fool Me Twice), and the KILT benchmark, which FEVER is part of.
+"""Yes or no: StrategyQA, and claims to verify; and KILT's form, which FEVER is published in too.
 
-A claim is asked as a yes/no question. Sources: FEVER in its authors' own format (Thorne et al.
-2018), Fool Me Twice (Eisenschlos et al. 2021), KILT (Petroni et al. 2021).
-
-KILT puts FEVER, Wizard of Wikipedia, ELI5, NQ and others into one format: a row holds `input` and
-`output`, a list of answers with the provenance of each. All rows of a data set are of one kind,
-whatever a single row looks like: ELI5 and Wizard of Wikipedia are scored as long answers even
-where an answer is short.
+StrategyQA (Geva et al. 2021), FEVER (Thorne et al. 2018), Fool Me Twice (Eisenschlos et al. 2021), KILT
+(Petroni et al. 2021). A claim is asked as a question of Yes or No; its label stands in `about`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import partial
-from itertools import islice
-from types import MappingProxyType
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
 
-from langchain_core.documents import Document
-
-from ragweave.datasets.question import Format, Question, has, passage
-from ragweave.datasets.rows import NO_GOLD, Row, Rows, pick
+from ragweave.datasets.question import (
+    Format,
+    Kind,
+    Question,
+    about,
+    answered,
+    answers_of,
+    id_of,
+    marked,
+    passage,
+    unique,
+)
+from ragweave.datasets.rows import Row
 
 CLAIM = "Is this claim true? {claim}"
 """How a claim is asked."""
-
-VERDICTS: Mapping[str, str] = MappingProxyType(
-    {"SUPPORTS": "Yes", "SUPPORTED": "Yes", "REFUTES": "No", "REFUTED": "No"}
-)
-"""The answer that each label stands for."""
-
+LABELS = {"Yes": "SUPPORTS", "No": "REFUTES"}
+"""FEVER's labels, by the answer that each stands for."""
+_VERDICTS = {
+    **dict.fromkeys(("supports", "supported", "true", "yes"), "Yes"),
+    **dict.fromkeys(("refutes", "refuted", "false", "no"), "No"),
+}
 _UNDECIDED = "NOT ENOUGH INFO"
 
 
-def _read_fever(row: Row) -> Iterator[Question]:
-    yield _claim(row, row.text("claim"), ())
+def verdict(text: str) -> str:
+    """Return the Yes or No that a label stands for; "" for any other text."""
+    return _VERDICTS.get(text.strip().lower(), "")
 
 
-def _read_fool_me_twice(row: Row) -> Iterator[Question]:
-    yield _claim(row, row.text("text"), tuple(_evidence(row)))
+def _verdicts(row: Row, labels: Iterable[str]) -> tuple[str, ...]:
+    found = dict.fromkeys(map(verdict, labels))
+    if "" in found:
+        raise row.error(f"the label must be SUPPORTS or REFUTES, Yes or No, not {list(labels)}")
+    return tuple(found)
 
 
-def _claim(row: Row, claim: str, passages: tuple[Document, ...]) -> Question:
-    label = row.text("label")
-    if label not in VERDICTS and label != _UNDECIDED:
-        raise row.error(f"'label' must be SUPPORTS, REFUTES or {_UNDECIDED}, not {label!r}")
-    return Question(
-        id=row.id("id"),
-        question=CLAIM.format(claim=claim),
-        answers=(VERDICTS[label],) if label in VERDICTS else (),
-        scoring="accuracy",
-        answer_type="yes_no",
-        answerable=label in VERDICTS,
+def read_strategyqa(row: Row) -> Iterator[Question]:
+    """Read StrategyQA: with the facts that decide."""
+    facts, term = row.json("facts"), str(row.get("term") or "")
+    listed = facts if isinstance(facts, list) else [facts] if facts else []
+    passages = unique(passage(str(one), term) for one in listed)
+    yield Question(
+        id=id_of(row),
+        question=row.text("question"),
+        answers=_verdicts(row, answered(row, "answer", "answers", "golden_answers")),
+        kind="yes_no",
         passages=passages,
-        about=pick(row.fields, "category", "label"),
+        gold=marked(passages),
+        about=about(row, "decomposition"),
     )
 
 
-def _evidence(row: Row) -> Iterator[Document]:
-    title = str(row.fields.get("wikipedia_page") or "")
-    gold = {one.text("text"): one for one in row.items("gold_evidence")}
-    for text, one in gold.items():
-        yield passage(text, title, gold=True, **pick(one.fields, "section_header"))
-    for one in row.items("retrieved_evidence", optional=True):
-        if one.text("text") not in gold:
-            yield passage(one.text("text"), title, **pick(one.fields, "section_header"))
+def read_fever(row: Row) -> Iterator[Question]:
+    """Read FEVER, KILT's FEVER, or Fool Me Twice."""
+    if row.has("input", "output"):
+        yield from read_kilt(row, "yes_no")
+        return
+    title = str(row.get("wikipedia_page") or "")
+    right = [passage(one.text("text"), title) for one in row.rows("gold_evidence")]
+    found = [passage(one.text("text"), title) for one in row.rows("retrieved_evidence")]
+    labels = answers_of(row, "label", "golden_answers", "answers")
+    answers = () if labels == (_UNDECIDED,) else _verdicts(row, labels)
+    yield Question(
+        id=id_of(row),
+        question=CLAIM.format(claim=row.text("claim", "text", "question")),
+        answers=answers,
+        kind="yes_no",
+        passages=unique([*right, *found]),
+        gold=marked(right),
+        about={"label": [LABELS[one] for one in answers]},
+    )
 
 
-FEVER = Format(
-    name="fever",
-    summary="FEVER: claims to verify.",
-    datasets=("fever",),
-    expects="id, claim, label",
-    fits=has("claim", "label"),
-    read=_read_fever,
-)
-FOOL_ME_TWICE = Format(
-    name="fool_me_twice",
-    summary="Fool Me Twice: claims with evidence.",
-    datasets=("fool_me_twice",),
-    expects="id, text, label, gold_evidence, retrieved_evidence",
-    fits=has("text", "label", "gold_evidence"),
-    read=_read_fool_me_twice,
-)
-
-
-_LONG = 12
-"""Words from which an answer counts as long."""
-
-_SAMPLED = 1000
-"""Rows that decide which kind a file is where no data set is named."""
-
-Kind = Literal["claims", "long", "short"]
-
-
-def _read_kilt(row: Row, kind: Kind) -> Iterator[Question]:
-    outputs = row.items("output")
-    answers = _answers(outputs)
+def read_kilt(row: Row, kind: Kind = "short") -> Iterator[Question]:
+    """Read KILT: `input` and `output`, answers with their provenance."""
+    outputs = row.rows("output")
+    answers = tuple(dict.fromkeys(str(one.get("answer")) for one in outputs if one.get("answer")))
     if not answers:
-        raise row.error(f"{NO_GOLD}: no 'output' has an 'answer'")
-    shared: dict[str, Any] = {
-        "id": row.id("id"),
-        "passages": tuple(_passages(outputs)),
-        "about": pick(row.fields, "meta"),
-    }
+        raise row.error("no right answer: no 'output' has an 'answer'")
+    sources = [source for one in outputs for source in one.rows("provenance") if source.get("text")]
+    passages = unique(passage(one.text("text"), str(one.get("title") or "")) for one in sources)
     text = row.text("input")
-    if kind == "claims":
-        yield Question(
-            question=CLAIM.format(claim=text),
-            answers=tuple(_verdict(row, answer) for answer in answers),
-            scoring="accuracy",
-            answer_type="yes_no",
-            **shared,
-        )
-    elif kind == "long":
-        yield Question(question=text, answers=answers, scoring="long", answer_type="long", **shared)
-    else:
-        yield Question(question=text, answers=answers, **shared)
-
-
-def _answers(outputs: list[Row]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.text("answer") for one in outputs if one.fields.get("answer")))
-
-
-def _verdict(row: Row, answer: str) -> str:
-    if answer not in VERDICTS:
-        raise row.error(f"'answer' must be SUPPORTS or REFUTES, not {answer!r}")
-    return VERDICTS[answer]
-
-
-def _kind_of(row: Row) -> Kind:
-    """Return the kind that a row looks like; only many rows together settle it."""
-    answers = _answers(row.items("output"))
-    if answers and all(answer in VERDICTS for answer in answers):
-        return "claims"
-    dialogue = "\n" in row.text("input")
-    shortest = min((len(answer.split()) for answer in answers), default=0)
-    return "long" if dialogue or shortest >= _LONG else "short"
-
-
-def _settle_kilt(rows: Rows) -> Format:
-    """Return the format of the kind that most of a file's first rows look like."""
-    kinds = Counter(_kind_of(row) for row in islice(rows, _SAMPLED))
-    return _OF_KIND[kinds.most_common(1)[0][0]]
-
-
-def _passages(outputs: list[Row]) -> Iterator[Document]:
-    """Yield the provenance that includes its text; KILT's plain files give titles only."""
-    seen: set[str] = set()
-    for output in outputs:
-        for source in output.items("provenance", optional=True):
-            text = source.text("text", optional=True)
-            if text and text not in seen:
-                seen.add(text)
-                yield passage(text, str(source.fields.get("title") or ""), gold=True)
-
-
-def _fits_kilt(fields: Mapping[str, Any]) -> bool:
-    output = fields.get("output")
-    return "input" in fields and isinstance(output, list) and "passages" not in fields
-
-
-def _of_kind(kind: Kind, *datasets: str) -> Format:
-    return Format(
-        name=f"kilt_{kind}",
-        summary=f"KILT's format of {', '.join(datasets)}.",
-        datasets=datasets,
-        expects="id, input, output (a list of objects with answer and provenance)",
-        fits=_fits_kilt,
-        read=partial(_read_kilt, kind=kind),
-        sniffed=False,
+    claim = kind == "yes_no" or all(one in LABELS.values() for one in answers)
+    verdicts = _verdicts(row, answers) if claim else answers
+    yield Question(
+        id=id_of(row),
+        question=CLAIM.format(claim=text) if claim else text,
+        answers=verdicts,
+        kind="yes_no" if claim else kind,
+        passages=passages,
+        gold=marked(passages),
+        about={"label": [LABELS[one] for one in verdicts]} if claim else {},
     )
 
 
-KILT_CLAIMS = _of_kind("claims", "fever")
-KILT_LONG = _of_kind("long", "eli5", "wow")
-KILT_SHORT = _of_kind("short", "nq", "triviaqa", "webquestions", "hotpotqa")
-_OF_KIND: Mapping[Kind, Format] = {"claims": KILT_CLAIMS, "long": KILT_LONG, "short": KILT_SHORT}
-KILT = replace(
-    KILT_SHORT,
-    name="kilt",
-    summary="KILT: knowledge tasks over Wikipedia, with provenance.",
-    datasets=("kilt",),
-    settle=_settle_kilt,
-    sniffed=True,
+FORMATS = (
+    Format("strategyqa", "StrategyQA: Yes or No.", read_strategyqa, (("question", "answer", "term", "facts"),)),
+    Format("fever", "FEVER: claims to verify.", read_fever, (("claim", "label"),)),
+    Format("fool_me_twice", "Fool Me Twice: claims with evidence.", read_fever, (("text", "label", "gold_evidence"),)),
+    Format("kilt", "KILT: knowledge tasks over Wikipedia, with provenance.", read_kilt),
 )
-"""A file of no named data set: its first rows decide which kind the whole file is."""

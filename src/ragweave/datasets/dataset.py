@@ -1,21 +1,22 @@
-"""Opening a data set by its spec.
+"""Opening a data set by its spec: a file as its authors publish it, the hub's rows, or FlashRAG's.
 
-* `hotpotqa:dev.json`: a named data set (`DATASETS`), in any of the formats it is published in;
-  `?subset=blendfilter` or `?random=500&seed=1` selects questions of it (`subsets`), and
-  `?split=train` one split of a file that holds several (ASQA's).
-* `dev.json`: a path alone; the fields of the first row show the format, and those of the first
-  1,000 whether plain rows have passages.
-* `jsonl:my.jsonl?question=q&answers=gold&id=key&passages=docs`: plain JSON lines, a JSON array or
-  CSV (`plain`).
-* `hf:nq_open?split=validation`: a data set of the Hugging Face hub, by its name there (`hub`).
+* `hotpotqa:dev.json`: a named data set (`FORMATS`).
+* `dev.json`: a file alone; the fields of its first row tell the format.
+* `jsonl:my.jsonl?question=q&answers=gold`: fields by other names.
+* `hf:nq_open?split=validation&config=…&as=nq`: a data set of the Hugging Face hub.
+* `beir:FOLDER`: queries, documents and judgements.
+* `…?subset=blendfilter`, `…?ids=FILE`: a paper's questions, or listed ones.
+
+FlashRAG's rows (Jin et al. 2024: `golden_answers`, and the rest below `metadata`) are those of the hub, one
+level deeper, so that each format takes them.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -23,344 +24,167 @@ from urllib.parse import parse_qsl
 
 from langchain_core.documents import Document
 
-from ragweave.datasets.beir import BEIR
-from ragweave.datasets.claims import FEVER, FOOL_ME_TWICE, KILT, KILT_CLAIMS, KILT_LONG, KILT_SHORT
-from ragweave.datasets.hub import PAPERS_NAMES, SPLIT, hub_form, hub_path, hub_rows
-from ragweave.datasets.long_form import ASQA, CLAPNQ, ELI5
-from ragweave.datasets.open_qa import DPR, NQ_OPEN, POPQA, TRIVIAQA, WEBQUESTIONS
-from ragweave.datasets.paragraph_qa import HOTPOTQA, MUSIQUE, QED, SKR, SQUAD, STRATEGYQA
-from ragweave.datasets.plain import PLAIN, SAMPLED, plain
+from ragweave.datasets import beir, claims, long_form, open_qa, paragraph_qa
 from ragweave.datasets.question import Format, Question
-from ragweave.datasets.recorded import RECORDED
-from ragweave.datasets.rows import NO_GOLD, Row, Rows, file_hash
-from ragweave.datasets.subsets import NAMES, Selection, selection
-from ragweave.errors import UsageError
+from ragweave.datasets.rows import Row, hub_rows, read_rows
+from ragweave.datasets.subsets import Subset, subset_of
+from ragweave.errors import UsageError, did_you_mean
 from ragweave.registry import Registry
-from ragweave.state import unique
 
 _OURS = (
-    HOTPOTQA,
-    MUSIQUE,
-    STRATEGYQA,
-    SQUAD,
-    ASQA,
-    TRIVIAQA,
-    WEBQUESTIONS,
-    POPQA,
-    FOOL_ME_TWICE,
-    FEVER,
-    QED,
-    SKR,
-    CLAPNQ,
-    ELI5,
-    RECORDED,
-    DPR,
-    NQ_OPEN,
-    KILT,
-    KILT_SHORT,
-    KILT_LONG,
-    KILT_CLAIMS,
-    BEIR,
+    *paragraph_qa.FORMATS,
+    *long_form.FORMATS,
+    *claims.FORMATS,
+    *open_qa.FORMATS,
+    *beir.FORMATS,
 )
+FORMATS: Registry[Format] = Registry("ragweave.datasets", Format, "data set", lambda: _OURS)
+"""Every format by name, in the order in which those of a file without a name are tried: ours, then those of
+other packages (entry points `ragweave.datasets`)."""
 
-FORMATS: Registry[Format] = Registry("ragweave.datasets", Format, "data set format", lambda: _OURS)
-"""Every format by name, in the order in which formats are tried for a file whose data set is not
-named: ours, then those of other packages (entry points `ragweave.datasets`)."""
-
-
-class DataSets(Mapping[str, tuple[Format, ...]]):
-    """The data sets by name, each with the formats it is published in, in the order of `FORMATS`.
-
-    Formats of other packages are loaded when a name is not one of ours, or when all are listed.
-    """
-
-    def __getitem__(self, name: str) -> tuple[Format, ...]:
-        """Return the formats of a data set.
-
-        Raises:
-            KeyError: There is no such data set.
-        """
-        found = tuple(one for one in FORMATS.ours() if name in one.names)
-        found = found or tuple(one for one in FORMATS.values() if name in one.names)
-        if not found:
-            raise KeyError(name)
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the names."""
-        yield from dict.fromkeys(name for one in FORMATS.values() for name in one.names)
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return sum(1 for _ in self)
+_OWN_NAMES = {"question": open_qa.QUESTION, "answers": open_qa.ANSWERS, "passages": (), "id": (), "aliases": ()}
+_SETTINGS = (*_OWN_NAMES, "split", "config", "as", "subset", "ids")
+"""What may stand behind the `?`."""
 
 
-DATASETS: Mapping[str, tuple[Format, ...]] = DataSets()
-"""The names that may precede the colon of `name:path`, each with its formats."""
-
-
-def sniffed_formats() -> tuple[Format, ...]:
-    """Return the formats that are tried, in order, for rows whose data set is not named."""
-    return tuple(one for one in FORMATS.values() if one.sniffed)
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Dataset:
-    """Questions of one file or folder; each iteration reads them again, one at a time."""
+    """The questions of a file, which is read again each time that they are iterated."""
 
     name: str
-    """The name given in the spec, or that of the format found."""
-    path: Path
-    form: Format
-    settings: dict[str, str] = field(default_factory=dict)
-    """What followed the `?` of a hub data set's spec."""
-    selection: Selection | None = None
-    """Which of the file's questions are asked; None: all."""
+    """The format's name; "" until the first row has told it."""
+    place: str
+    """The file or folder."""
+    rows: Callable[[], Iterator[Row]]
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Our names of fields by the file's."""
+    subset: Subset | None = None
+    form: Format | None = None
+    """Reads the rows, in place of the format of that name."""
+    keeps_fields: bool = False
+    """Whether `Question.about` holds all fields of its row."""
 
     def __iter__(self) -> Iterator[Question]:
-        """Yield the questions in file order.
+        """Yield the questions; one whose id was there before gets `#2` behind it."""
+        seen: Counter[str] = Counter()
+        read = self._read() if self.subset is None else self.subset.of(self._read())
+        for at, question in enumerate(read):
+            seen[question.id] += 1
+            again = f"#{seen[question.id]}" if seen[question.id] > 1 else ""
+            yield replace(question, id=f"{question.id}{again}", at=at)
 
-        Raises:
-            UsageError: A row is bad (the text names file and line), two questions have one id, or
-                the file does not hold the questions that are selected.
-        """
-        yield from self._read() if self.selection is None else self.selection.of(self._read)
+    def corpus(self) -> Iterator[Document]:
+        """Yield every passage: of the collection, or of all questions, each once."""
+        corpus = FORMATS.named(self.name).corpus if self.name else None
+        if corpus is not None:
+            yield from corpus(Path(self.place))
+            return
+        seen: set[str] = set()
+        for doc in chain.from_iterable(one.passages for one in self):
+            if doc.id not in seen:
+                seen.add(str(doc.id))
+                yield doc
 
     def _read(self) -> Iterator[Question]:
-        seen: set[int] = set()
-        for row in self.rows():
-            for question in self.form.read(row):
-                digest = hash(question.id)
-                if digest in seen:
-                    raise row.error(f"the id {question.id!r} appears twice")
-                seen.add(digest)
-                if not question.answers and question.answerable and question.scoring == "short":
-                    raise row.error(NO_GOLD)
-                yield question
+        form = self.form or (FORMATS.named(self.name) if self.name else None)
+        if form is not None and form.read_folder is not None:
+            yield from form.read_folder(Path(self.place))
+            return
+        rows = map(self._known, self.rows())
+        first = next(rows, None)
+        if first is None:
+            raise UsageError(f"{self.place}: holds no question")
+        form = form or format_of(first)
+        for row in chain([first], rows):
+            try:
+                for one in form.read(row):
+                    yield replace(one, about={**row.fields, **one.about}) if self.keeps_fields else one
+            except UsageError as error:
+                raise _with_hint(error, row, self.place) from error
 
-    @cached_property
-    def size(self) -> int:
-        """The number of questions; reads the file through once."""
-        return sum(1 for _ in self)
-
-    @cached_property
-    def hash(self) -> str:
-        """The SHA-256 of the file (of all files of a folder), in hex; of the hub, the name."""
-        return str(self.path) if self._on_hub else file_hash(self.path)
-
-    def corpus(self) -> list[Document]:
-        """Return all passages of the file, each once, in file order, without gold marks.
-
-        Which passage is gold depends on the question, and many questions share a corpus.
-        """
-        if self.form.corpus is not None:
-            return list(self.form.corpus(self.path))
-        passages = chain.from_iterable(question.passages for question in self._read())
-        return unique(_unmarked(doc) for doc in passages)
-
-    def sample(self, size: int, seed: int, among: Sequence[int] | None = None) -> frozenset[int]:
-        """Return the indices of a random sample without replacement, the same for the same seed.
-
-        Args:
-            size: How many; all where there are fewer.
-            seed: The seed.
-            among: The indices to draw from; None: all.
-        """
-        population = range(self.size) if among is None else among
-        return frozenset(random.Random(seed).sample(population, min(size, len(population))))
-
-    @property
-    def _on_hub(self) -> bool:
-        return str(self.path).startswith("hf:")
-
-    def rows(self) -> Rows:
-        """Yield the file's rows, not yet read into questions."""
-        if self._on_hub:
-            return hub_rows(str(self.path)[3:], self.settings)
-        return self.form.rows(self.path)
+    def _known(self, row: Row) -> Row:
+        """Return a row with FlashRAG's `metadata` as fields, and with its fields renamed."""
+        for theirs, ours in self.renamed.items():
+            if ours in ("question", "answers") and theirs not in row.fields:
+                raise row.error(f"there is no field {theirs!r}; there is {', '.join(row.fields)}")
+        fields = {self.renamed.get(name, name): value for name, value in row.fields.items()}
+        inner = fields.get("metadata")
+        if "golden_answers" in fields and isinstance(inner, Mapping):
+            fields = {**inner, **fields}
+        return Row(fields, row.where, row.number)
 
 
-def source_of(spec: str, digest: str) -> str:
-    """Return what tells where questions come from, whichever of them a spec selects.
+def format_of(row: Row) -> Format:
+    """Return the format that a row looks like; plain rows otherwise."""
+    return next((one for one in FORMATS.values() if one.fits(row)), FORMATS["jsonl"])
+
+
+def _with_hint(error: UsageError, row: Row, place: str) -> UsageError:
+    """Add how fields are named, if a row's own have other names."""
+    lacks = [ours for ours, theirs in _OWN_NAMES.items() if theirs and row.get(*theirs) is None]
+    if not lacks or any(row.has(*names) for form in _OURS for names in form.fields):
+        return error
+    shown = "&".join(f"{one}=FIELD" for one in lacks)
+    return UsageError(f"{error}. Name the fields: jsonl:{place}?{shown}")
+
+
+def open_dataset(spec: str, *, form: Format | None = None, keeps_fields: bool = False) -> Dataset:
+    """Open a data set; nothing is read yet.
 
     Args:
-        spec: The data set's spec.
-        digest: Its `Dataset.hash`, which of a hub data set is the name alone.
-    """
-    if not spec.startswith("hf:"):
-        return digest
-    settings = parse_spec(spec)[2]
-    return f"{digest}, {settings.get('config', '')}, {settings.get('split', SPLIT)}"
-
-
-def open_dataset(spec: str) -> Dataset:
-    """Open a data set and check its first row.
-
-    Args:
-        spec: `hotpotqa:dev.json`, `dev.json` (the fields show the format),
-            `jsonl:mine.jsonl?question=q&answers=gold`, `hf:nq_open?split=validation`.
+        spec: Such as `hotpotqa:dev.json`.
+        form: Reads the rows, in place of the format that the spec or the first row names.
+        keeps_fields: Whether `Question.about` is to hold all fields of its row.
 
     Raises:
-        UsageError: The name, a setting or the format is unknown (the text says what was found and
-            what was expected), or the file is missing, empty or cannot be read.
+        UsageError: There is no such data set, file, setting or subset.
     """
-    name, path, settings = parse_spec(spec)
-    if name == "hf":
-        return _of_hub(path, settings)
-    if name in PLAIN:
-        form = plain(name, settings)
-        return _opened(name, Path(path), (form,), settings)
-    if name and settings.keys() <= {SPLIT_NAME, *NAMES}:
-        forms = forms_of(name, settings.pop(SPLIT_NAME, None))
-        opened = _opened(name, Path(path), forms, {})
-        return replace(opened, selection=selection(name, settings))
-    if settings:
-        raise UsageError(f"{spec!r}: field names after '?' only apply to jsonl: and csv: files")
-    if Path(path).is_dir():
-        return _opened("beir", Path(path), (BEIR,), settings)
-    return _with_passages(_opened("", Path(path), file_formats(), settings))
+    head, _, query = spec.partition("?")
+    told: dict[str, Any] = dict(parse_qsl(query))
+    for name in told:
+        if name not in _SETTINGS:
+            raise UsageError(f"{spec}: no setting {name!r}: {did_you_mean(name, _SETTINGS)}")
+    name, colon, place = head.partition(":")
+    split, config, given = told.pop("split", "validation"), told.pop("config", None), told.pop("as", "")
+    if colon and name == "hf":
+        known, rows = given, lambda: hub_rows(place, config, split)
+    elif colon and name in FORMATS:
+        known, rows = name, lambda: read_rows(Path(place))
+    else:
+        known, place, rows = given, head, lambda: read_rows(Path(head))
+        if not Path(place).exists():
+            raise UsageError(
+                f"{place}: there is no such file. Give a file's path or NAME:FILE; the names are "
+                f"{', '.join(FORMATS.names())}"
+            )
+    if known and FORMATS.named(known).read_folder and not Path(place).is_dir():
+        raise UsageError(f"{place}: a {known} data set is a folder")
+    subset = subset_of(known, told.pop("subset", ""), told.pop("ids", ""))
+    renamed = {theirs: ours for ours, theirs in told.items()}
+    return Dataset(known, place, rows, renamed, subset, form, keeps_fields)
 
 
-SPLIT_NAME = "split"
-"""What the spec of a data set may name of a file that holds several splits."""
+def select(
+    questions: Iterable[Question],
+    *,
+    limit: int | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+    shard: str = "",
+) -> list[Question]:
+    """Return the first `limit` questions, or `sample` of these drawn by `seed`.
 
-
-def forms_of(name: str, split: str | None) -> tuple[Format, ...]:
-    """Return the formats of a data set, or those of one split of its files.
+    A shard `2/8` is every eighth of what is chosen, from the second on.
 
     Raises:
-        UsageError: There is no such split, or its files hold one each.
+        UsageError: The shard is not of this form.
     """
-    forms = DATASETS[name]
-    if split is None:
-        return forms
-    found = tuple(one.of_split(split) for one in forms if one.of_split is not None)
-    if not found:
-        raise UsageError(f"{name}: each of its files holds one split: leave out split={split}")
-    return found
-
-
-def _of_hub(name: str, settings: dict[str, str]) -> Dataset:
-    form = hub_form(name, settings, NAMES)
-    forms = sniffed_formats() if form is None else (form,)
-    opened = _opened("", hub_path(name), forms, settings, hub_rows(name, settings))
-    named = {key: value for key, value in settings.items() if key in NAMES}
-    if "subset" in named:
-        opened = replace(opened, name=PAPERS_NAMES.get(name, opened.name))
-    return replace(opened, selection=selection(opened.name, named))
-
-
-def file_formats() -> tuple[Format, ...]:
-    """Return the formats that are tried, in order, for a file whose data set is not named.
-
-    NQ-open's takes any row with a question and answers, and would ignore the further fields of a
-    plain row; so plain rows that have such fields are tried before it.
-    """
-    own = plain("jsonl", {})
-    fuller = replace(own, fits=lambda fields: own.fits(fields) and _is_fuller(fields))
-    return (*(one for one in sniffed_formats() if one is not NQ_OPEN), fuller, NQ_OPEN, own)
-
-
-def _is_fuller(fields: Mapping[str, Any]) -> bool:
-    return _has_passages(fields) or bool(fields.get("answer_type"))
-
-
-def _has_passages(fields: Mapping[str, Any]) -> bool:
-    """Return whether a row has passages as plain rows do; elsewhere they may be an object."""
-    return isinstance(fields.get("passages"), list)
-
-
-def _with_passages(opened: Dataset) -> Dataset:
-    """Return a file that was taken for NQ-open as plain rows where one further down has passages."""
-    if opened.form is not NQ_OPEN:
-        return opened
-    if not any(_has_passages(row.fields) for row in islice(opened.rows(), SAMPLED)):
-        return opened
-    own = plain("jsonl", {})
-    return replace(opened, name=own.name, form=own)
-
-
-def parse_spec(spec: str) -> tuple[str, str, dict[str, str]]:
-    """Split a spec into name ("" where there is none), path and settings.
-
-    Raises:
-        UsageError: The name before the colon is unknown and no such file exists.
-    """
-    name, colon, rest = spec.partition(":")
-    drive = len(name) == 1  # of an absolute path of Windows
-    if not colon or (not _is_name(name) and (drive or Path(spec).exists())):
-        return "", spec, {}
-    if not _is_name(name):
-        names = ", ".join((*DATASETS, *_OTHERS))
-        raise UsageError(
-            f"unknown data set {name!r}; name one of {names}, or give the path of a file"
-        )
-    path, _, query = rest.partition("?")
-    if not path:
-        raise UsageError(f"{spec!r}: name a file after the colon")
-    return name, path, dict(parse_qsl(query, keep_blank_values=True))
-
-
-_OTHERS = (*PLAIN, "hf")
-
-
-def _is_name(name: str) -> bool:
-    return name in _OTHERS or name in DATASETS
-
-
-def _opened(
-    name: str,
-    path: Path,
-    forms: tuple[Format, ...],
-    settings: dict[str, str],
-    rows: Rows | None = None,
-) -> Dataset:
-    if rows is None and not path.exists():
-        raise UsageError(f"{path}: there is no such file")
-    first = _first(path, forms, rows)
-    found = next((form for form in forms if form.fits(first.fields)), None)
-    if found is None:
-        expected = "; or ".join(form.expects for form in forms[:4])
-        more = f"; or one of {len(forms) - 4} other formats" if len(forms) > 4 else ""
-        raise UsageError(
-            f"{first.where}: found the fields {_names(first)}; "
-            f"expected{f' for {name}' if name else ''} {expected}{more}"
-        )
-    if not name and rows is None:
-        _check_unclaimed(path, found, first)
-    dataset = Dataset(name=name or found.name, path=path, form=found, settings=settings)
-    if found.settle is None:
-        return dataset
-    return replace(dataset, form=found.settle(dataset.rows()))
-
-
-def _check_unclaimed(path: Path, found: Format, first: Row) -> None:
-    """Refuse a file that names no format where a package's fits its plain rows too.
-
-    Raises:
-        UsageError: It does: it might leave out their passages, and nobody asked for it.
-    """
-    if found.name in FORMATS.others() and plain("jsonl", {}).fits(first.fields):
-        raise UsageError(
-            f"{path}: may be plain rows or {found.name} ({FORMATS.package(found.name)}): name it "
-            f"jsonl:{path} or {found.names[0]}:{path}"
-        )
-
-
-def _first(path: Path, forms: tuple[Format, ...], rows: Rows | None) -> Row:
-    """Return the first row; where several formats are tried, all are ordinary files."""
-    listed = list(islice(rows if rows is not None else forms[-1].rows(path), 1))
-    if not listed:
-        raise UsageError(f"{path}: has no rows")
-    return listed[0]
-
-
-def _names(row: Row) -> str:
-    names = [str(name) for name in row.fields]
-    shown = ", ".join(names[:12]) or "none"
-    return f"{shown}, …" if len(names) > 12 else shown
-
-
-def _unmarked(doc: Document) -> Document:
-    kept = {key: value for key, value in doc.metadata.items() if not key.startswith("gold")}
-    return doc.model_copy(update={"metadata": kept})
+    chosen = list(islice(questions, limit))
+    if sample is not None and sample < len(chosen):
+        chosen = sorted(random.Random(seed).sample(chosen, sample), key=lambda one: one.at)
+    if shard:
+        part, _, of = shard.partition("/")
+        if not (part.isdigit() and of.isdigit() and 1 <= int(part) <= int(of)):
+            raise UsageError(f"a shard is I/N, such as 2/8, not {shard!r}")
+        chosen = chosen[int(part) - 1 :: int(of)]
+    return chosen

@@ -1,181 +1,82 @@
 """Open-domain question answering: short answers, with retrieved passages or without.
 
-* NQ-open (Lee et al. 2019): `question`, `answer`.
-* DPR (Karpukhin et al. 2020): `answers`, `positive_ctxs`, `hard_negative_ctxs`; FiD (Izacard &
-  Grave 2021): `answers`, `ctxs`.
-* TriviaQA in its authors' own format (Joshi et al. 2017): one object, `Data` with `Question` and
-  `Answer`.
-* WebQuestions (Berant et al. 2013): `utterance`, `targetValue` as a Lisp list; or `qText`,
-  `answers`.
-* PopQA (Mallen et al. 2023): questions about long-tail entities with their popularity; TSV or JSON.
+NQ-open (Lee et al. 2019), TriviaQA (Joshi et al. 2017), WebQuestions (Berant et al. 2013), PopQA (Mallen
+et al. 2023), the retriever outputs of DPR (Karpukhin et al. 2020) and FiD (Izacard and Grave 2021), the
+released questions of SKR (Wang et al. 2023), and any other row that has a question and answers.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from itertools import chain
 
-from langchain_core.documents import Document
+from ragweave.datasets.question import (
+    Format,
+    Question,
+    about,
+    answered,
+    id_of,
+    marked,
+    passages_of,
+    unique,
+)
+from ragweave.datasets.rows import Row
 
-from ragweave.datasets.question import Format, Question, has, passage, unquoted
-from ragweave.datasets.rows import NO_GOLD, Row, pick
-from ragweave.tools.files import parse_json
-
-_LISTS = ("positive_ctxs", "ctxs", "negative_ctxs", "hard_negative_ctxs")
-_GOLD = ("isgold", "is_gold", "hasanswer", "has_answer")
-
-
-def _fits_nq_open(fields: Mapping[str, Any]) -> bool:
-    plain = "question" in fields and isinstance(fields.get("answer", fields.get("answers")), list)
-    return plain and not _fits_dpr(fields)
-
-
-def _fits_dpr(fields: Mapping[str, Any]) -> bool:
-    one = isinstance(fields.get("ctx", ""), Mapping | None)
-    passages = one or bool({*_LISTS} & fields.keys())
-    return {"question", "answers"} <= fields.keys() and passages
+QUESTION = ("question", "query", "user_input", "input", "Question", "Prompt", "utterance", "qText")
+ANSWERS = ("answers", "answer", "golden_answers", "gold", "reference", "Gold answer", "Answer", "possible_answers")
+_LISTS = ("passages", "ctxs", "contexts", "retrieved_contexts", "documents", "paragraphs", "ctx")
 
 
-def _read_nq_open(row: Row) -> Iterator[Question]:
+def read_plain(row: Row) -> Iterator[Question]:
+    """Read any row that has a question: with answers, passages and aliases if it has them."""
+    if row.has("input", "output"):
+        from ragweave.datasets.claims import read_kilt
+
+        yield from read_kilt(row)
+        return
+    passages, gold = passages_of(row, *_LISTS)
+    if row.has("positive_ctxs"):
+        right, _ = passages_of(row, "positive_ctxs")
+        wrong = [passages_of(row, one)[0] for one in ("negative_ctxs", "hard_negative_ctxs")]
+        passages, gold = unique(chain(right, *wrong)), marked(right)
     yield Question(
-        id=row.id("id", "example_id"),
-        question=row.text("question"),
-        answers=row.texts("answer", "answers"),
-    )
-
-
-def _read_dpr(row: Row) -> Iterator[Question]:
-    yield Question(
-        id=row.id("id", "question_id"),
-        question=row.text("question"),
-        answers=row.texts("answers"),
-        passages=tuple(_passages(row)),
-        about=pick(row.fields, "dataset", "target"),
-    )
-
-
-def _passages(row: Row) -> Iterator[Document]:
-    if row.fields.get("ctx"):
-        one = row.item("ctx")
-        yield _passage(one, gold=bool(one.fields.get("has_answer")))
-    for name in _LISTS:
-        found = row.items(name, optional=True)
-        marked = any(key in one.fields for one in found for key in _GOLD)
-        for one in found:
-            gold = _marked(one.fields) if marked else name == "positive_ctxs"
-            yield _passage(one, gold=gold)
-
-
-def _marked(fields: Mapping[str, Any]) -> bool:
-    """Return whether a passage is gold by the strictest mark that it carries."""
-    marks = [fields[key] for key in _GOLD if key in fields]
-    return bool(marks and marks[0])
-
-
-def _passage(row: Row, *, gold: bool) -> Document:
-    return passage(
-        row.text("text"),
-        unquoted(str(row.fields.get("title") or "").strip()),
+        id=id_of(row),
+        question=row.text(*QUESTION),
+        answers=answered(row, *ANSWERS),
+        passages=passages,
         gold=gold,
-        **pick(row.fields, "score"),
+        about=about(row, "dataset", "metadata", "subj", "prop", "s_pop", "o_pop"),
     )
 
 
-NQ_OPEN = Format(
-    name="nq_open",
-    summary="Natural Questions, open: question and answers alone.",
-    datasets=("nq", "triviaqa", "webquestions"),
-    expects="question, answer (a list of strings)",
-    fits=_fits_nq_open,
-    read=_read_nq_open,
-)
-DPR = Format(
-    name="dpr",
-    summary="The retriever outputs of DPR, Contriever and ALCE.",
-    datasets=("nq", "triviaqa", "webquestions", "squad", "dpr"),
-    expects="question, answers, and ctxs (each with title and text) or positive_ctxs",
-    fits=_fits_dpr,
-    read=_read_dpr,
-)
+def read_triviaqa(row: Row) -> Iterator[Question]:
+    """Read TriviaQA: one object with `Data`, or rows."""
+    if not row.has("Data"):
+        yield from read_plain(row)
+    for one in row.rows("Data"):
+        yield Question(id=one.text("QuestionId"), question=one.text("Question"), answers=answered(one, "Answer"))
 
 
-_DESCRIPTION = re.compile(r'\(description (?:"((?:[^"\\]|\\.)*+)"|"([^"]*+)"|([^\s()]+))\)')
-"""In quotes with escapes; with a backslash that escapes nothing; without quotes."""
-_ESCAPED = re.compile(r"\\(.)")
+_DESCRIPTION = re.compile(r'\(description (?:"((?:[^"\\]|\\.)*+)"|([^\s()]+))\)')
 
 
-def _read_trivia(row: Row) -> Iterator[Question]:
-    for one in row.items("Data"):
-        answer = one.item("Answer")
-        texts = (answer.text("Value"), *answer.texts("Aliases", optional=True))
-        yield Question(
-            id=one.id("QuestionId"),
-            question=one.text("Question"),
-            answers=tuple(dict.fromkeys(texts)),
-        )
+def read_webquestions(row: Row) -> Iterator[Question]:
+    """Read WebQuestions: rows, or the authors' lists in Lisp."""
+    if row.has("targetValue"):
+        said = (quoted or bare for quoted, bare in _DESCRIPTION.findall(row.text("targetValue")))
+        row = Row({**row.fields, "answers": [re.sub(r"\\(.)", r"\1", one) for one in said]}, row.where, row.number)
+    yield from read_plain(row)
 
 
-def _read_web(row: Row) -> Iterator[Question]:
-    if "qText" in row.fields:
-        answers = row.texts("answers")
-    else:
-        found = _DESCRIPTION.findall(row.text("targetValue"))
-        named = (_ESCAPED.sub(r"\1", quoted) or raw or bare for quoted, raw, bare in found)
-        answers = tuple(dict.fromkeys(filter(str.strip, named)))
-        if not answers:
-            raise row.error(f"{NO_GOLD}: 'targetValue' holds no description")
-    yield Question(id=row.id("qId"), question=row.text("utterance", "qText"), answers=answers)
-
-
-TRIVIAQA = Format(
-    name="triviaqa",
-    summary="TriviaQA: answers with aliases.",
-    datasets=("triviaqa",),
-    expects="one object with Data, a list of Question, QuestionId and Answer",
-    fits=has("Data"),
-    read=_read_trivia,
-)
-WEBQUESTIONS = Format(
-    name="webquestions",
-    summary="WebQuestions, in either format.",
-    datasets=("webquestions",),
-    expects="utterance and targetValue, or qText and answers",
-    fits=lambda fields: (
-        {"utterance", "targetValue"} <= fields.keys() or {"qText", "answers"} <= fields.keys()
-    ),
-    read=_read_web,
-)
-
-
-def _read_popqa(row: Row) -> Iterator[Question]:
-    answers = row.value("possible_answers")
-    if isinstance(answers, str):
-        try:
-            answers = parse_json(answers)
-        except ValueError as error:
-            raise row.error("'possible_answers' must be a JSON list of strings") from error
-    yield Question(
-        id=row.id("id"),
-        question=row.text("question"),
-        answers=Row({"possible_answers": answers}, row.where, row.number).texts("possible_answers"),
-        passages=tuple(
-            passage(
-                one.text("text"),
-                str(one.fields.get("title") or ""),
-                gold=bool(one.fields.get("is_supporting")),
-            )
-            for one in row.items("paragraphs", optional=True)
-        ),
-        about=pick(row.fields, "subj", "prop", "s_pop", "o_pop"),
-    )
-
-
-POPQA = Format(
-    name="popqa",
-    summary="PopQA: long-tail entities with their popularity.",
-    datasets=("popqa",),
-    expects="id, question, possible_answers (a JSON list), s_pop",
-    fits=has("question", "possible_answers"),
-    read=_read_popqa,
+FORMATS = (
+    Format("jsonl", "Any rows with a question and answers; passages and aliases if there are some.", read_plain),
+    Format("csv", "The same, as a table.", read_plain),
+    Format("tsv", "The same, as a table.", read_plain),
+    Format("nq", "Natural Questions, open; DPR's and FiD's files too.", read_plain),
+    Format("dpr", "The retriever outputs of DPR, Contriever and ALCE.", read_plain, (("positive_ctxs",),)),
+    Format("webquestions", "WebQuestions.", read_webquestions, (("utterance", "targetValue"),)),
+    Format("triviaqa", "TriviaQA: answers with aliases.", read_triviaqa, (("Data",),)),
+    Format("popqa", "PopQA: long-tail entities with their popularity.", read_plain, (("possible_answers",),)),
+    Format("skr", "The released questions of SKR, with passages.", read_plain, (("Gold answer",),)),
 )

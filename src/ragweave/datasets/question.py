@@ -1,38 +1,26 @@
-"""`Question`, the record that every data set is read into, and `Format`, which declares how.
+"""`Question`, what every data set becomes, and `Format`, the declaration of a data set's form.
 
-A format is one value, declared in its own file, in this package and in others alike:
+A package lists its format as an entry point of the group `ragweave.datasets`:
 
-    FORMAT = Format(name="riddles", summary="…", expects="riddle, solution",
-                    fits=has("riddle", "solution"), read=_read)
-
-A package names it as an entry point of the group `ragweave.datasets`. Its questions are then
-opened by `riddles:FILE`, or by the file's path alone, where the first row shows the format.
+    FORMAT = Format("quiz", "Pub quizzes.", read=lambda row: [Question(id=row.text("nr"), …)])
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from langchain_core.documents import Document
 
-from ragweave.datasets.rows import Row, Rows, rows_of
-from ragweave.state import AnswerType
-from ragweave.state.passages import content_id, with_id
-from ragweave.tools.listed import listed
+from ragweave.datasets.rows import Row, either
+from ragweave.state.passages import content_id
+from ragweave.state.rag import AnswerType
 
-Scoring = Literal["short", "accuracy", "coverage", "long", "retrieval"]
-"""How answers are scored.
-
-* `short`: exact match and F1 against any alias (SQuAD rule).
-* `accuracy`: the same word, such as Yes or No.
-* `coverage`: how many of several short answers the text covers (ASQA).
-* `long`: ROUGE and unigram F1 against reference texts.
-* `retrieval`: no answer is known; only the passages are scored.
-"""
+Kind = Literal["short", "yes_no", "parts", "long", "retrieval"]
+"""How a question is scored: a short answer; Yes or No; several short answers that one text must give
+(ASQA); a long answer; or the passages alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,105 +28,160 @@ class Question:
     """One question with what its data set knows about it."""
 
     id: str
-    """Unique within the data set; the row's number where the file gives none."""
     question: str
-    answers: tuple[str, ...]
-    """Gold answers, each correct by itself; empty where the question cannot be answered."""
-    scoring: Scoring = "short"
-    answer_type: AnswerType = "short"
+    answers: tuple[str, ...] = ()
+    """Right answers, the usual one first; each is right by itself. Empty: it has none."""
+    parts: tuple[tuple[str, ...], ...] = ()
+    """Of a question with several answers, the names of each."""
+    kind: Kind = "short"
     passages: tuple[Document, ...] = ()
-    """Gold passages and distractors in file order: those with a true `metadata["gold"]` are gold,
-    and `metadata["gold_sentences"]` holds the indices of supporting sentences."""
-    answer_sets: tuple[tuple[str, ...], ...] = ()
-    """Short answers to cover, each with its aliases (`coverage`)."""
-    answerable: bool = True
-    """False where the question has no answer, and to say so is correct (SQuAD 2.0)."""
+    """Passages that come with the question."""
+    gold: Mapping[str, float] = field(default_factory=dict)
+    """How relevant passages are, by id: 1, or a grade if the data set has grades."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of the file: hop type, level, popularity, decomposition, …"""
-
-    def __post_init__(self) -> None:
-        """Take a text given for several answers as the only one."""
-        object.__setattr__(self, "answers", tuple(listed(self.answers)))
+    """What else the row says; as `label` the labels of a claim, as `selected` the sentences that annotators chose."""
+    at: int = 0
+    """Its number in the file, from 0."""
 
     @property
-    def gold(self) -> tuple[Document, ...]:
-        """The gold passages."""
-        return tuple(doc for doc in self.passages if doc.metadata.get("gold"))
+    def answer_type(self) -> AnswerType:
+        """The type of answer that a graph is asked for."""
+        if self.kind == "yes_no":
+            return "yes_no"
+        return "long" if self.kind in ("long", "parts") else "short"
+
+    @property
+    def names(self) -> list[tuple[str, ...]]:
+        """The short answers, each with its aliases; empty for long answers and passages alone."""
+        own = [self.answers] if self.answers and self.kind in ("short", "yes_no") else []
+        return list(self.parts) or own
 
 
-COLLECTION = "collection"
-"""`metadata["collection"]` of documents that judgements name: of two of one collection the ids alone
-say whether they are the same."""
-STUB = "stub"
-"""`metadata["stub"]` of gold passages whose texts a data set does not hold: their ids are all."""
-
-
-def passage(text: str, title: str = "", *, gold: bool = False, **about: Any) -> Document:
-    """Return a passage with a content id, its title and whether it is gold."""
-    metadata = {"title": title, "gold": gold, **about}
-    return Document(page_content=text, metadata=metadata, id=content_id(text, title))
-
-
-def each_once(passages: Iterable[Document]) -> tuple[Document, ...]:
-    """Return passages without those whose id an earlier one has; of two, one that is gold stays."""
-    found: dict[str | None, Document] = {}
-    for doc in map(with_id, passages):
-        if doc.id not in found or _is_better(doc, found[doc.id]):
-            found[doc.id] = doc
-    return tuple(found.values())
-
-
-def _is_better(doc: Document, other: Document) -> bool:
-    return bool(doc.metadata.get("gold")) and not other.metadata.get("gold")
-
-
-_QUOTED = re.compile(r'"((?:[^"]|"")*+)"')
-
-
-def unquoted(title: str) -> str:
-    """Return a title without the pair of quotes around all of it, as CSV has them.
-
-    DPR's Wikipedia sets them around titles of several words; quotes within a title stay.
-    """
-    found = _QUOTED.fullmatch(title)
-    return found[1].replace('""', '"') if found else title
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Format:
-    """A published file format."""
+    """The form of a data set's files, or of several's."""
 
     name: str
-    summary: str = ""
-    """One line for listings."""
-    datasets: tuple[str, ...] = ()
-    """The data sets published in it, each a name before the colon of `name:path`; empty: its own
-    name."""
-    expects: str
-    """The fields of its rows, as error messages describe them."""
-    fits: Callable[[Mapping[str, Any]], bool]
-    """Whether a row, such as the file's first, is of this format."""
-    read: Callable[[Row], Iterator[Question]]
-    """The questions of a row; one, but for formats that nest them."""
-    rows: Callable[[Path], Rows] = rows_of
-    """The rows of a path."""
-    corpus: Callable[[Path], Iterable[Document]] | None = None
-    """The passages of a data set that keeps them in a file of their own; None: the questions'."""
-    sniffed: bool = True
-    """Whether it is tried for a file whose data set is not named."""
-    splits: Callable[[Mapping[str, Any]], Sequence[str]] | None = None
-    """The splits that a file holds, by its first record, where one may hold several."""
-    of_split: Callable[[str], Format] | None = None
-    """Returns the format of one split of such a file (`?split=train`); UsageError: there is none."""
-    settle: Callable[[Rows], Format] | None = None
-    """Returns the exact format of some rows, where the first row alone does not settle it."""
+    """What stands before the colon of `NAME:FILE`."""
+    summary: str
+    read: Callable[[Row], Iterable[Question]]
+    """Makes the questions of a row."""
+    fields: tuple[tuple[str, ...], ...] = ()
+    """Fields that tell the form of a file that was given without a name; any of these sets will do."""
+    read_folder: Callable[[Path], Iterator[Question]] | None = None
+    """Makes the questions of a folder, in place of `read`."""
+    corpus: Callable[[Path], Iterator[Document]] | None = None
+    """Yields the documents of a folder that are to be searched."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The data sets published in it."""
-        return self.datasets or (self.name,)
+    def fits(self, row: Row) -> bool:
+        """Say whether a row looks like one of this form."""
+        return any(row.has(*names) for names in self.fields)
 
 
-def has(*names: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a test for rows that have all these fields."""
-    return lambda fields: all(name in fields for name in names)
+def passage(text: str, title: str = "", name: str = "") -> Document:
+    """Return a passage; its id is the data set's, or made of its title and text."""
+    title = title.strip()
+    return Document(id=name or content_id(text, title), page_content=text, metadata={"title": title} if title else {})
+
+
+def unique(passages: Iterable[Document]) -> tuple[Document, ...]:
+    """Return passages, each id once."""
+    return tuple({str(doc.id): doc for doc in passages}.values())
+
+
+def marked(passages: Iterable[Document]) -> dict[str, float]:
+    """Return passages as the gold of a question."""
+    return {str(doc.id): 1.0 for doc in passages}
+
+
+def id_of(row: Row, *names: str) -> str:
+    """Return a row's id; its number, from 0, if it has none."""
+    found = row.get(*names, "id", "_id", "qid", "question_id", "example_id", "Id")
+    return str(row.number - 1 if found is None else found)
+
+
+def about(row: Row, *names: str) -> dict[str, Any]:
+    """Return those of these fields that a row has."""
+    return {name: row.fields[name] for name in names if name in row.fields}
+
+
+def answers_of(row: Row, *names: str) -> tuple[str, ...]:
+    """Return right answers from any shape that they are published in; () if there are none.
+
+    A text, a number, a list of these or the same as JSON, SQuAD's `{"text": […]}`, TriviaQA's
+    `{"value": …, "aliases": […]}`; and what stands beside them as `aliases` or `answer_aliases`.
+    """
+    found = [*_texts(row, row.json(*names)), *_texts(row, row.json("aliases", "answer_aliases"))]
+    return tuple(dict.fromkeys(one.strip() for one in found if one.strip()))
+
+
+def answered(row: Row, *names: str) -> tuple[str, ...]:
+    """Return right answers, of which there is at least one.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if found := answers_of(row, *names):
+        return found
+    raise row.error(f"no right answer: {either(names)} is missing or empty")
+
+
+def _texts(row: Row, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        value = [value.get(name) for name in _NAMED]
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(row, one)
+    elif isinstance(value, bool):
+        yield "Yes" if value else "No"
+    elif isinstance(value, str | int | float):
+        yield f"{value:g}" if isinstance(value, float) else str(value)
+    elif value is not None:
+        raise row.error(f"{value!r} is no answer: a text, a number or a list of them is")
+
+
+_NAMED = ("text", "value", "Value", "string", "answer", "aliases", "Aliases")
+"""What the names of an answer are called in an object."""
+_TEXT = ("text", "paragraph_text", "contents", "content", "passage_text", "psg_text", "page_content")
+_MARKS = ("isgold", "is_gold", "is_supporting", "is_selected", "hasanswer", "has_answer")
+
+
+def passages_of(row: Row, *names: str) -> tuple[tuple[Document, ...], dict[str, float]]:
+    """Return the passages of a list of texts or objects, and which of them are gold."""
+    found: list[Document] = []
+    gold: dict[str, float] = {}
+    for number, one in enumerate(_flat(_listed(row, *names)), 1):
+        if not isinstance(one, Mapping | str):
+            raise row.error(f"{names[0]!r}: passage {number} must be a text or an object")
+        part = Row(one if isinstance(one, Mapping) else {"text": one}, f"{row.where}, passage {number}", number)
+        text, title = part.text(*_TEXT), str(part.get("title", "wikipedia_title") or "")
+        if not part.has("title") and ("contents" in part.fields or isinstance(one, str)):
+            title, text = _split_title(text)
+        doc = passage(text, title.strip('"'), str(part.get("id", "_id", "docid") or ""))
+        found.append(doc)
+        if part.get(*_MARKS):
+            gold[str(doc.id)] = 1.0
+    return unique(found), gold
+
+
+def _listed(row: Row, *names: str) -> list[Any]:
+    found = row.json(*names)
+    if isinstance(found, Mapping) and any(isinstance(one, list) for one in found.values()):
+        rows = {name: one for name, one in found.items() if isinstance(one, list)}
+        return [one.fields for one in Row({"passages": rows}, row.where, row.number).rows("passages")]
+    return found if isinstance(found, list) else [] if found is None else [found]
+
+
+def _flat(listed: Iterable[Any]) -> Iterator[Any]:
+    for one in listed:
+        if isinstance(one, list):
+            yield from _flat(one)
+        elif one not in ("", None):
+            yield one
+
+
+def _split_title(text: str) -> tuple[str, str]:
+    """Split a quoted title from its text, the form of FlashRAG's and SKR's passages."""
+    first, line, rest = text.partition("\n")
+    quoted = first.startswith('"') and first.endswith('"') and len(first) > 2
+    return (first.strip('"'), rest) if quoted and line and rest.strip() else ("", text)

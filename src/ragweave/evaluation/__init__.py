@@ -1,1 +1,22 @@
-"""Evaluation: data sets, metrics, durable runs, reports."""
+"""Evaluation: durable runs of several methods over a data set, metrics, reports, the papers' tables, labels."""
+
+from ragweave.evaluation.evaluate import ROLES, Settings, evaluate
+from ragweave.evaluation.metrics import METRICS, Metric, citation_metrics, given
+from ragweave.evaluation.report import Report, read_report, write
+from ragweave.evaluation.run import Run, Summary, System
+
+__all__ = [
+    "METRICS",
+    "ROLES",
+    "Metric",
+    "Report",
+    "Run",
+    "Settings",
+    "Summary",
+    "System",
+    "citation_metrics",
+    "evaluate",
+    "given",
+    "read_report",
+    "write",
+]

@@ -8,7 +8,7 @@ A file of training questions is JSONL, a row per question, which says whether th
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -21,7 +21,6 @@ from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
 from ragweave.tools.files import parse_json
-from ragweave.tools.labels import is_yes_no, match_ratio
 from ragweave.tools.packed import open_packed
 
 
@@ -57,53 +56,6 @@ def _row(line: str, where: str) -> TrainingQuestion:
     if not isinstance(row, dict):
         raise UsageError(f"{where}: must be a JSON object, not {type(row).__name__}")
     return {"question": _field(row, "question", str, where), "needed": _field(row, "needed", bool, where)}
-
-
-def label_training(
-    rows: Iterable[Mapping[str, Any]],
-    *,
-    draft: str = "",
-    retrieved: str = "",
-    gold: str = "answers",
-    theta: float = 0.5,
-    apart: bool = False,
-) -> Iterator[TrainingQuestion]:
-    """Label questions of any data as needing retrieval or not; those that can't be labelled are left out.
-
-    A row says so itself by `needed`, or by `known` (SlimPLM's judge data). With `draft`, its answer without
-    retrieval is compared with the gold answers, as SlimPLM labels its judge data (section 3.2), and yes/no questions
-    are left out. With `retrieved` too, it needed retrieval if the answer with passages holds more of the gold
-    answers; ties are left out (SKR, section 3.1).
-
-    Args:
-        rows: Rows with `question` and one of these.
-        draft: The field with the model's answer without retrieval.
-        retrieved: The field with its answer over retrieved passages.
-        gold: The field with the gold answers, see `ragweave.tools.labels`.
-        theta: The share of gold answers that a draft must exceed to count as known.
-        apart: Whether each alias counts as an answer of its own, as in SlimPLM's released files.
-
-    Raises:
-        UsageError: A row has no usable label; the text names the row, from 1.
-    """
-    for number, row in enumerate(rows, 1):
-        where = f"row {number}"
-        question = _field(row, "question", str, where)
-        if not draft:
-            known = "known" in row and "needed" not in row
-            yield {"question": question, "needed": _field(row, "known" if known else "needed", bool, where) != known}
-            continue
-        if not row.get(gold):
-            raise UsageError(f"{where}: no gold answers in {gold!r}")
-        if is_yes_no(row[gold]):
-            continue
-        alone = match_ratio(_field(row, draft, str, where), row[gold], apart=apart)
-        if not retrieved:
-            yield {"question": question, "needed": alone <= theta}
-            continue
-        read = match_ratio(_field(row, retrieved, str, where), row[gold], apart=apart)
-        if read != alone:
-            yield {"question": question, "needed": read > alone}
 
 
 def _field(row: Mapping[str, Any], name: str, kind: type, where: str) -> Any:

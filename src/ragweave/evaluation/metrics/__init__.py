@@ -1,106 +1,42 @@
-"""Metrics: pure functions, each with its source."""
+"""The metrics by name, in the order of reports: ours, then those of other packages."""
 
-from ragweave.evaluation.metrics.answers import (
-    Right,
-    accuracy,
-    answer_share,
-    contains,
-    coverage_em,
-    exact_match,
-    f1,
-    hit_at_1,
-    not_majority,
-    output_precision,
-    squad_normalize,
-    unigram_f1,
-    unknown,
-)
-from ragweave.evaluation.metrics.citations import (
-    attribution,
-    citation_metrics,
-    citation_precision,
-    citation_recall,
-)
-from ragweave.evaluation.metrics.cost import JUDGE_ROLE, Prices, cost, read_prices
-from ragweave.evaluation.metrics.judged import (
-    answer_relevance,
-    context_relevance,
-    correctness,
-    faithfulness,
-)
-from ragweave.evaluation.metrics.judgement import Judgement, JudgeQuestion, Judging, by_judge
-from ragweave.evaluation.metrics.metric import Metric, MetricInfo, given_answer, primary_metric
-from ragweave.evaluation.metrics.registry import METRICS, chosen_metrics, infos_of, metric_info
-from ragweave.evaluation.metrics.retrieval import (
-    answer_recall,
-    filter_recall,
-    ndcg_at,
-    precision,
-    recall,
-    recall_at,
-    s_precision,
-)
-from ragweave.evaluation.metrics.rouge import rouge_l, rouge_n
-from ragweave.tools.prices import Price
-from ragweave.tools.statistics import Comparison, Interval, bootstrap, compare
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ragweave.evaluation.metrics import answers, citations, cost, judged, passages
+from ragweave.evaluation.metrics.citations import citation_metrics
+from ragweave.evaluation.metrics.metric import Metric, Score, State, finite, given, scores
+from ragweave.registry import Registry
 
 __all__ = [
-    "JUDGE_ROLE",
-    # declarations
+    "MAIN",
     "METRICS",
     "Metric",
-    "MetricInfo",
+    "Score",
+    "State",
     "chosen_metrics",
-    "given_answer",
-    "infos_of",
-    "metric_info",
-    "primary_metric",
-    # answers
-    "accuracy",
-    "answer_share",
-    "contains",
-    "coverage_em",
-    "exact_match",
-    "f1",
-    "hit_at_1",
-    "Right",
-    "not_majority",
-    "rouge_l",
-    "rouge_n",
-    "squad_normalize",
-    "unigram_f1",
-    "unknown",
-    # passages
-    "answer_recall",
-    "filter_recall",
-    "ndcg_at",
-    "output_precision",
-    "precision",
-    "recall",
-    "recall_at",
-    "s_precision",
-    # by a judge model
-    "Judgement",
-    "JudgeQuestion",
-    "Judging",
-    "answer_relevance",
-    "by_judge",
-    "context_relevance",
-    "correctness",
-    "faithfulness",
-    # citations
-    "attribution",
     "citation_metrics",
-    "citation_precision",
-    "citation_recall",
-    # cost
-    "Price",
-    "Prices",
-    "cost",
-    "read_prices",
-    # statistics
-    "Comparison",
-    "Interval",
-    "bootstrap",
-    "compare",
+    "finite",
+    "given",
+    "scores",
 ]
+
+_OURS = (*answers.METRICS, *citations.METRICS, *judged.METRICS, *passages.METRICS, *cost.METRICS)
+METRICS: Registry[Metric] = Registry("ragweave.metrics", Metric, "metric", lambda: _OURS)
+"""Every metric by name: ours, then those of other packages (entry points `ragweave.metrics`)."""
+
+MAIN = {"short": "em", "yes_no": "accuracy", "parts": "coverage_em", "long": "rouge_l", "retrieval": "ndcg@10"}
+"""The metric that systems are compared by, by kind of question."""
+
+
+def chosen_metrics(names: Sequence[str], own: Sequence[Metric] = ()) -> list[Metric]:
+    """Return metrics by name, the caller's own first; none named: those, and all of ours that ask no model.
+
+    Raises:
+        UsageError: There is no metric of a name.
+    """
+    mine = {one.name: one for one in own}
+    if not names:
+        return [*(one for one in METRICS.ours() if not one.on_request and one.judge is None), *own]
+    return [mine.get(name) or METRICS.named(name) for name in dict.fromkeys(names)]

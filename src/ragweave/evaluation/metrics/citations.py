@@ -1,135 +1,116 @@
-"""Citation recall and precision as ALCE defines them, by any judge of entailment.
+"""Citations: recall and precision as ALCE defines them, and the share of an answer that quotes support.
 
-Source: Gao et al. 2023 (Enabling Large Language Models to Generate Text with Citations), section 4.3
-and appendix A.3. A statement is a part of the answer, what it cites are the passages that its
-quotes stand in. No judge comes with ragweave; ALCE's is TRUE, an 11-billion T5:
+Source: Gao et al. 2023 (Enabling Large Language Models to Generate Text with Citations), section 4.3. A
+statement is a part of the answer; what it cites are the passages that its quotes stand in. ALCE's judge of
+entailment is TRUE, an 11-billion T5; here it is the judge model, or a function of one's own:
 
-    from ragweave.evaluation.metrics import citation_metrics
+    evaluate(settings, folder, own=citation_metrics(entails))
 
-    evaluate(…, systems=["concat[citations=true]"], metrics=citation_metrics(entails))
+They apply to methods that cite: `concat[citations=true]`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from statistics import fmean
 from typing import Any
 
 from langchain_core.documents import Document
 
-from ragweave.datasets.question import Question
-from ragweave.evaluation.metrics.metric import Metric, given_answer
-from ragweave.tools.citations import cite
+from ragweave.datasets import Question
+from ragweave.evaluation.metrics.judged import supported
+from ragweave.evaluation.metrics.metric import Metric, Score, State, given
+from ragweave.tools.models import ChatModel
+from ragweave.tools.text.untrusted import title_of
 
-Entails = Callable[[str, str], bool]
-"""Says whether a premise (passages) entails a hypothesis (a statement of the answer)."""
-
-SOURCE = "Gao et al. 2023, ALCE"
-
-
-def citation_recall(statements: Sequence[tuple[str, Sequence[str]]], entails: Entails) -> float:
-    """Return the share of statements that all they cite, put together, entails.
-
-    Args:
-        statements: Each statement with the texts of the passages that it cites, in order.
-        entails: The judge.
-    """
-    return fmean(_supported(said, cited, entails) for said, cited in statements)
+Entails = Callable[[str, str], Awaitable[bool | None]]
+"""Says whether a premise (passages) entails a statement; None if that cannot be told."""
+Statement = tuple[str, Sequence[str]]
+"""A statement and the texts of the passages that it cites, in order."""
 
 
-def citation_precision(statements: Sequence[tuple[str, Sequence[str]]], entails: Entails) -> float:
-    """Return the share of citations that are relevant; 0 where there is none.
+async def citation_recall(statements: Sequence[Statement], entails: Entails) -> Score:
+    """Return the share of statements that all the passages they cite, put together, entail."""
+    return fmean([await _supported(said, cited, entails) for said, cited in statements])
 
-    A citation is irrelevant where its statement isn't supported by all that it cites, or where the
-    passage alone doesn't support it and the other ones still do without it.
+
+async def citation_precision(statements: Sequence[Statement], entails: Entails) -> Score:
+    """Return the share of citations that are relevant; 0 if there is none.
+
+    A citation is irrelevant if its statement is not supported by all that it cites, or if the passage alone
+    does not support it and the others still do without it.
     """
     relevant = total = 0
     for said, cited in statements:
         total += len(cited)
-        if not _supported(said, cited, entails):
+        if not await _supported(said, cited, entails):
             continue
-        for index, text in enumerate(cited):
-            rest = [*cited[:index], *cited[index + 1 :]]
-            needed = entails(text, said) or not _supported(said, rest, entails)
-            relevant += needed
+        for at, text in enumerate(cited):
+            rest = [*cited[:at], *cited[at + 1 :]]
+            relevant += bool(await entails(text, said)) or not await _supported(said, rest, entails)
     return relevant / total if total else 0.0
 
 
-def citation_metrics(entails: Entails) -> tuple[Metric, Metric]:
-    """Return citation recall and precision as metrics of a run.
-
-    They apply to answers of methods that ran with `citations=True`.
-    """
-
-    def recall(_question: Question, state: Mapping[str, Any]) -> float | None:
-        found = statements_of(state)
-        return None if found is None else citation_recall(found, entails)
-
-    def precision(_question: Question, state: Mapping[str, Any]) -> float | None:
-        found = statements_of(state)
-        return None if found is None else citation_precision(found, entails)
-
-    return (
-        Metric(
-            name="citation_recall",
-            label="Citation recall",
-            summary="Share of an answer's statements that the cited passages entail.",
-            compute=recall,
-            source=SOURCE,
-        ),
-        Metric(
-            name="citation_precision",
-            label="Citation precision",
-            summary="Share of an answer's citations that its statements need.",
-            compute=precision,
-            source=SOURCE,
-        ),
-    )
+async def _supported(said: str, cited: Sequence[str], entails: Entails) -> bool:
+    return bool(cited) and bool(await entails("\n".join(cited), said))
 
 
-def attribution(_question: Question, state: Mapping[str, Any]) -> float | None:
-    """Return the share of the answer's parts that a quote supports, word for word.
-
-    A part is a sentence of a long answer, else the answer as a whole. None where no answer was
-    given or no passage was read. Where the method didn't cite, its answer is cited here.
-    """
-    if not given_answer(state) or not state["passages"]:
-        return None
-    parts = state.get("citations") or cite(
-        state["question"], state["answer"], state["passages"], state["resolved_answer_type"]
-    )
-    return fmean(bool(one["quotes"]) for one in parts) if parts else None
-
-
-ATTRIBUTION = Metric(
-    name="attribution",
-    label="Attribution",
-    summary="Share of an answer's parts that a quote from the passages supports; asks no model.",
-    compute=attribution,
-    source="ours: `citations`",
-    on_request=True,
-)
-
-
-def statements_of(state: Mapping[str, Any]) -> list[tuple[str, list[str]]] | None:
-    """Return an answer's statements with the passages that each cites; None where nothing was cited.
-
-    A passage reads as ALCE shows it to its judge: title and text.
-    """
-    citations = state.get("citations")
-    if not citations or not given_answer(state):
-        return None
-    texts = {doc.id or "": _premise(doc) for doc in state["passages"]}
+def statements_of(state: State) -> list[Statement]:
+    """Return an answer's statements with the passages that each cites, as ALCE shows them: title and text."""
+    texts = {str(doc.id): _premise(doc) for doc in state["passages"]}
     return [
-        (one["text"], [texts[name] for name in dict.fromkeys(q["passage"] for q in one["quotes"])])
-        for one in citations
+        (one["text"], [texts[name] for name in dict.fromkeys(quote["passage"] for quote in one["quotes"])])
+        for one in (state.get("citations") or []) * bool(given(state))
     ]
 
 
-def _supported(said: str, cited: Sequence[str], entails: Entails) -> bool:
-    return bool(cited) and entails("\n".join(cited), said)
-
-
 def _premise(doc: Document) -> str:
-    title = str(doc.metadata.get("title") or "")
-    return f"Title: {title}\n{doc.page_content}" if title else doc.page_content
+    return f"Title: {title}\n{doc.page_content}" if (title := title_of(doc)) else doc.page_content
+
+
+def _by_judge(judge: ChatModel) -> Entails:
+    async def entails(premise: str, said: str) -> bool | None:
+        found = await supported(judge, [said], premise)
+        return found[0] if found else None
+
+    return entails
+
+
+def citation_metrics(entails: Entails | None = None) -> tuple[Metric, Metric]:
+    """Return citation recall and precision, by a function of entailment; None: by the judge model."""
+
+    def of(rule: Callable[[Sequence[Statement], Entails], Awaitable[Score]]) -> Any:
+        async def judge(_question: Question, state: State, model: Any) -> Score:
+            statements = statements_of(state)
+            return await rule(statements, entails or _by_judge(model)) if statements else None
+
+        return judge
+
+    name = "by a judge" if entails is None else "by a function"
+    return (
+        Metric(
+            "citation_recall",
+            "Citation recall",
+            f"Share of the answer's statements that the cited passages entail, {name}.",
+            judge=of(citation_recall),
+            source="Gao et al. 2023, ALCE",
+        ),
+        Metric(
+            "citation_precision",
+            "Citation precision",
+            f"Share of the citations that their statements need, {name}.",
+            judge=of(citation_precision),
+            source="Gao et al. 2023, ALCE",
+        ),
+    )
+
+
+def _attribution(_question: Question, state: State) -> Score:
+    citations = (state.get("citations") or []) if given(state) else []
+    return fmean(bool(one["quotes"]) for one in citations) if citations else None
+
+
+METRICS = (
+    Metric("attribution", "Attribution", "Share of the answer's parts that a quote supports.", _attribution),
+    *citation_metrics(),
+)

@@ -1,107 +1,71 @@
-"""`Metric`, the declaration of a metric: its name, its direction, and how it is computed.
+"""`Metric`, the declaration of a metric: what it is called, and how it is computed.
 
-A metric is one value, declared in its own file, in this package and in others alike:
+    WORDS = Metric("words", "Words", "Words of the answer.",
+                   lambda question, state: len(given(state).split()), percent=False)
 
-    METRIC = Metric(name="words", label="Words", summary="Words of the answer.",
-                    compute=lambda question, state: len(state["answer"].split()) / 100)
-
-A package names it as an entry point of the group `ragweave.metrics`; a script hands it to
-`plan(metrics=[…])` and `evaluate(metrics=[…])`.
+It gets the question with its gold and the graph's final state, and returns a number, or None if it does not
+apply. A package lists it as an entry point of the group `ragweave.metrics`; a script hands it to
+`evaluate(own=[…])`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
-from typing import Any, Literal
+from typing import Any, TypeAlias
 
-from ragweave.datasets.question import Question, Scoring
-from ragweave.evaluation.metrics.judgement import Judge
+from ragweave.datasets import Question
 
-Group = Literal["answers", "passages"]
-"""The table of a report that a metric stands in."""
+State: TypeAlias = Mapping[str, Any]
+"""A graph's final state (`answer`, `status`, `passages`, `retrieved`, `candidates`, `citations`, `usage`), and
+as `depth` how many passages a query finds, as `large` the roles that the answering model plays."""
 
-Compute = Callable[[Question, Mapping[str, Any]], float | None]
-"""Takes the question with its gold and the graph's final state; gives 0 to 1, or None where the
-metric does not apply to the question. A run adds to the state what a judge said (`judgements`) and
-how many passages the question's own search asked for (`search_depth`)."""
+Score: TypeAlias = float | None
+Compute: TypeAlias = Callable[[Question, State], Score]
+Judge: TypeAlias = Callable[[Question, State, Any], Awaitable[Score]]
+"""The third argument is the chat model that judges."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MetricInfo:
-    """What a report needs to know of a metric; a run keeps it with its settings."""
+@dataclass(frozen=True)
+class Metric:
+    """A metric, as reports name it and as runs compute it."""
 
     name: str
-    """What runs and `--metrics` call it."""
     label: str
     """What reports call it."""
-    higher_is_better: bool = True
-    group: Group = "answers"
-    primary: tuple[Scoring, ...] = ()
-    """The kinds of scoring of which it is the primary metric: shown while a run goes, compared
-    pairwise, drawn."""
-
-    def plain(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {
-            "name": self.name,
-            "label": self.label,
-            "higher_is_better": self.higher_is_better,
-            "group": self.group,
-            "primary": list(self.primary),
-        }
-
-    @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> MetricInfo:
-        """Read what `plain` made."""
-        return MetricInfo(**{**values, "primary": tuple(values["primary"])})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Metric(MetricInfo):
-    """A metric: what it is called, how a question's value is computed and values are aggregated."""
-
     summary: str
-    """What it says, in a line."""
-    compute: Compute
+    compute: Compute = lambda _question, _state: None
+    judge: Judge | None = None
+    """In place of `compute`, if a chat model is asked."""
+    higher_is_better: bool = True
     source: str = ""
     """Where it was published."""
-    aggregate: Callable[[Sequence[float]], float] = fmean
-    """Makes one number of the questions' values; its 95% interval is bootstrapped."""
-    judge: Judge | None = None
-    """What it asks a judge model; `compute` is then `by_judge(name)`, which reads what was said."""
+    percent: bool = True
+    """Whether it is from 0 to 1, and shown in percent."""
     on_request: bool = False
-    """Whether it is computed only where it is named."""
+    """Whether it is computed only if it is named."""
 
-    @property
-    def info(self) -> MetricInfo:
-        """What a report needs to know."""
-        return MetricInfo(
-            name=self.name,
-            label=self.label,
-            higher_is_better=self.higher_is_better,
-            group=self.group,
-            primary=self.primary,
-        )
+    def described(self) -> dict[str, Any]:
+        """Return what a report says of it, as JSON: the package that brought it may not be there."""
+        return {name: getattr(self, name) for name in ("label", "summary", "higher_is_better", "source", "percent")}
 
 
-def given_answer(state: Mapping[str, Any]) -> str:
-    """Return a final state's answer; where the method says Unknown, it is empty."""
-    return str(state["answer"]) if state["status"] == "answered" else ""
+def given(state: State) -> str:
+    """Return the answer; "" if there is none."""
+    return "" if state.get("status") == "unknown" else str(state["answer"])
 
 
-def primary_metric(
-    scoring: str, scores: Mapping[str, Any], metrics: Sequence[MetricInfo]
-) -> str | None:
-    """Return the name of the metric that counts first among `scores`; None where there is none.
+def finite(found: Mapping[str, Score]) -> dict[str, float]:
+    """Return the scores that are numbers: without None, NaN and infinities."""
+    numbers = {name: value for name, value in found.items() if value is not None}
+    return {name: round(float(one), 6) for name, one in numbers.items() if math.isfinite(one)}
 
-    Args:
-        scoring: The kind of scoring.
-        scores: What was computed, by name.
-        metrics: What a run computes, in its order; what comes first wins.
-    """
-    for one in metrics:
-        if scoring in one.primary and one.name in scores:
-            return one.name
-    return next((one.name for one in metrics if one.name in scores), None)
+
+async def scores(question: Question, state: State, metrics: Sequence[Metric], judge: Any = None) -> dict[str, float]:
+    """Return every score that applies, by the metric's name."""
+    found: dict[str, Score] = {}
+    for metric in metrics:
+        asked = metric.judge
+        found[metric.name] = metric.compute(question, state) if asked is None else await asked(question, state, judge)
+    return finite(found)

@@ -53,7 +53,6 @@ def _ours() -> Iterable[ModelProvider]:
     # By name: these packages build on this one.
     yield from import_module("ragweave.tools.models.specs").PROVIDERS
     yield import_module("ragweave.trained.chat").PART
-    yield import_module("ragweave.evaluation.replay").PROVIDER
 
 
 MODELS: Registry[ModelProvider] = Registry("ragweave.models", ModelProvider, "model provider", _ours)

@@ -1,0 +1,267 @@
+"""An evaluation from its settings: data set, systems, models, passages, metrics; then the loop.
+
+    evaluate(Settings(data="hotpotqa:dev.json", systems=("concat", "concat_pf"),
+                      models={"answer": "openai:gpt-4o-mini"}), Path("run"))
+
+A run whose folder exists is resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ragweave import __version__
+from ragweave.datasets import Dataset, Question, open_dataset, select
+from ragweave.errors import UsageError
+from ragweave.evaluation.folder import read_results, shard_folder
+from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
+from ragweave.evaluation.run import Budget, Run, Summary, System
+from ragweave.evaluation.specs import read_system
+from ragweave.evaluation.systems import (
+    ARGUMENTS,
+    GoldRetriever,
+    GraphSystem,
+    OwnPassages,
+    check_gold,
+    graph_system,
+    open_model,
+)
+from ragweave.tools.prices import Price, price_of
+from ragweave.tools.retrieval import Bm25Retriever
+from ragweave.tools.text.secrets import redacted
+
+EVALUATOR, SCORER = "evaluator", "scorer"
+ROLES = (*ARGUMENTS, EVALUATOR, SCORER)
+"""The roles that a model may be given for: those of methods, the judge of judged metrics, the scorer of CXMI."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All that scores depend on; `run.json` holds it."""
+
+    data: str
+    """A data set's spec."""
+    systems: Sequence[str] = ("concat",)
+    """Specs of systems."""
+    names: Sequence[str] = ()
+    """What reports call the systems; none: their specs."""
+    models: Mapping[str, str] = field(default_factory=lambda: {"answer": "extractive"})
+    """Model specs by role."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of every method that has them."""
+    passages: str = "searched"
+    """`searched`, or `given`: each question's own passages in place of a search."""
+    corpus: str = ""
+    """What is searched: a question's `own` passages, all of the `file`, the `kb`; "": the first of these that
+    there is, but for BEIR, which is searched as a whole."""
+    kb: str = ""
+    retriever: str = "auto"
+    rerank: str = ""
+    second_retriever: str = ""
+    """Where `crag` searches again."""
+    gold: str = "as_found"
+    """What becomes of gold passages (`systems.Gold`)."""
+    oracle: Sequence[str] = ()
+    """Names of the systems whose filter sees the right answers; `*`: all."""
+    metrics: Sequence[str] = ()
+    limit: int | None = None
+    sample: int | None = None
+    seed: int = 0
+    drop_answered: str = ""
+    """An earlier run; what its first system answered right is left out (Liu et al. 2024, section 4)."""
+    prices: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """US dollars a million tokens read and written, by role; `*`: all others."""
+
+    def plain(self) -> dict[str, Any]:
+        """Return the settings as `run.json` has them: without unset ones, keys and passwords."""
+        values = {**asdict(self), "models": {role: redacted(spec) for role, spec in self.models.items()}}
+        found = {name: value for name, value in values.items() if value or value == 0}
+        listed = {name: list(one) if isinstance(one, tuple) else one for name, one in found.items()}
+        return {**listed, "version": __version__}
+
+
+def evaluate(
+    settings: Settings,
+    folder: Path,
+    *,
+    shard: str = "",
+    cache: Path | None = None,
+    concurrency: int = 16,
+    calls: int | None = None,
+    dollars: float | None = None,
+    own: Sequence[Metric | System] = (),
+    given: Mapping[str, Any] | None = None,
+    quiet: bool = False,
+) -> Summary:
+    """Run an evaluation, or resume it, and return how it ended.
+
+    Args:
+        settings: What is evaluated.
+        folder: The run's folder.
+        shard: `2/8`: only every eighth question, in a folder of its own inside the run's.
+        cache: A file of replies that several runs share; None: one of this run.
+        concurrency: Questions in flight at once.
+        calls: Most model calls of the whole run; None: no limit.
+        dollars: Most US dollars of the whole run.
+        own: Metrics and systems of the caller's own.
+        given: Models by role, and a `retriever`, as objects in place of those that the settings name.
+        quiet: Whether there is no progress bar.
+
+    Raises:
+        UsageError: A setting is wrong, or the folder holds another run.
+        MissingExtraError: A package is not installed.
+    """
+    _check(settings)
+    metrics = chosen_metrics(settings.metrics, [one for one in own if isinstance(one, Metric)])
+    if EVALUATOR not in {*settings.models, *(given or {})} and any(one.judge for one in metrics):
+        raise UsageError("a judged metric needs a model that judges: --model evaluator=SPEC")
+    data = open_dataset(settings.data)
+    questions = _questions(settings, data, shard)
+    mine = [one for one in own if not isinstance(one, Metric)]
+    budget = Budget(calls, dollars)
+
+    async def work(run: Run) -> Summary:
+        async with AsyncExitStack() as stack:
+            opened = _Opened(settings, data, run, stack, budget, given or {})
+            systems = [*opened.systems(metrics), *mine]
+            return await run.ask(questions, systems, concurrency=concurrency, budget=budget, quiet=quiet)
+
+    plain = settings.plain()
+    if others := [one for one in metrics if one not in METRICS.ours()]:
+        plain["own_metrics"] = {one.name: one.described() for one in others}
+    with Run(shard_folder(folder, shard), plain, cache) as run:
+        return asyncio.run(work(run))
+
+
+def _check(settings: Settings) -> None:
+    """Check what can be checked before anything is read or made."""
+    check_gold(settings.gold)
+    names = settings.names or settings.systems
+    if len(set(names)) < len(names):
+        raise UsageError("two systems have the same name")
+    found = [read_system(spec, settings.options)[0] for spec in settings.systems]
+    for name in settings.options:
+        if found and not any(name in one.options.model_fields for one in found):
+            raise UsageError(f"none of the methods has an option {name!r}")
+    if settings.passages not in ("searched", "given") or settings.corpus not in ("", "own", "file", "kb"):
+        raise UsageError("passages must be searched or given, and corpus own, file or kb")
+
+
+def _questions(settings: Settings, data: Dataset, shard: str) -> list[Question]:
+    chosen = select(data, limit=settings.limit, sample=settings.sample, seed=settings.seed, shard=shard)
+    if not settings.drop_answered:
+        return chosen
+    earlier = list(read_results(Path(settings.drop_answered)))
+    if not earlier:
+        raise UsageError(f"{settings.drop_answered}: holds no results")
+    first = earlier[0]["system"]
+    right = {one["id"] for one in earlier if one["system"] == first and _is_right(one["scores"])}
+    return [one for one in chosen if one.id not in right]
+
+
+def _is_right(scores: Mapping[str, float]) -> bool:
+    return scores.get("em", scores.get("accuracy", 0.0)) == 1.0
+
+
+class _Opened:
+    """What a run opens: its models, its retriever, its systems."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        data: Dataset,
+        run: Run,
+        stack: AsyncExitStack,
+        budget: Budget,
+        given: Mapping[str, Any],
+    ) -> None:
+        self.settings, self.data, self.run, self.stack = settings, data, run, stack
+        self.budget, self.given = budget, given
+
+    def systems(self, metrics: Sequence[Metric]) -> list[GraphSystem]:
+        """Build the systems."""
+        settings = self.settings
+        if not settings.systems:
+            return []
+        specs = {"answer": "extractive", **settings.models, **self.given}
+        models = {role: self.model(role, specs[role]) for role in ROLES if role in specs and role != SCORER}
+        judge = models.pop(EVALUATOR, None)
+        retriever = self.given.get("retriever") or self.retriever()
+        parts = self.parts()
+        return [
+            graph_system(
+                spec,
+                models,
+                None if retriever is None else GoldRetriever(base=retriever),
+                metrics,
+                options=settings.options,
+                parts=parts,
+                judge=judge,
+                given=settings.passages == "given",
+                gold=settings.gold,
+                oracle=name in settings.oracle or "*" in settings.oracle,
+                seed=settings.seed,
+                name=name,
+            )
+            for name, spec in zip(settings.names or settings.systems, settings.systems, strict=True)
+        ]
+
+    def model(self, role: str, spec: Any) -> Any:
+        """Open a role's model, and note its price."""
+        name = redacted(str(self.settings.models.get(role, spec if isinstance(spec, str) else type(spec).__name__)))
+        made = open_model(spec, self.run.cache, self.stack, name)
+        listed = self.settings.prices.get(role, self.settings.prices.get("*"))
+        price = Price(*listed) if listed else price_of(made) or (Price(0, 0) if name in _FREE else None)
+        if price:
+            self.budget.prices[name] = price
+        elif self.budget.dollars is not None:
+            raise UsageError(f"a budget in dollars needs the price of {name}: --price READ,WRITTEN")
+        return made
+
+    def parts(self) -> dict[str, Any]:
+        """Return more arguments of `build_graph`."""
+        found: dict[str, Any] = {}
+        if spec := self.given.get(SCORER) or self.settings.models.get(SCORER):
+            from ragweave.tools.scorers.specs import scorer_of_spec
+
+            found[SCORER] = scorer_of_spec(spec) if isinstance(spec, str) else spec
+        if self.settings.second_retriever:
+            from ragweave.tools.knowledge.retrievers import RetrieverSpec
+
+            found["second_retriever"] = RetrieverSpec.read(
+                self.settings.second_retriever, self.settings.kb or None
+            ).open()
+        return found
+
+    def retriever(self) -> Any:
+        """Return what is searched; None: nothing."""
+        settings, data = self.settings, self.data
+        first = next(iter(data), None)
+        own = first is not None and bool(first.passages)
+        named = settings.kb or settings.retriever != "auto"
+        where = settings.corpus or ("kb" if named else "own" if own else "file" if data.name == "beir" else "")
+        if settings.passages == "given" or not where:
+            return None
+        if where == "file":
+            return Bm25Retriever.from_documents(list(data.corpus()))
+        return self.knowledge_base() if where == "kb" else OwnPassages()
+
+    def knowledge_base(self) -> Any:
+        """Open the knowledge base's retriever."""
+        from ragweave.tools.knowledge import retrievers
+
+        spec = retrievers.RetrieverSpec.read(self.settings.retriever, self.settings.kb or None)
+        found = spec.open()
+        if not self.settings.rerank:
+            return found
+        from ragweave.tools.retrieval import RerankRetriever
+
+        return RerankRetriever.over(found, self.settings.rerank, k=found.k)
+
+
+_FREE = ("extractive",)

@@ -1,0 +1,102 @@
+"""The folder of a run.
+
+    run/
+      run.json         the settings; a run is resumed with the same ones or not at all
+      results.jsonl    one line for each question and system, written when it is finished
+      replies.sqlite   every reply of a model (`cache.py`)
+      shard-1-of-8/    or the same three of each shard
+
+Shards are merged when they are read; no merged file is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ragweave.errors import UsageError
+
+Record = dict[str, Any]
+"""One line of `results.jsonl`."""
+
+_FREE = ("prices",)
+"""Settings that may change when a run is resumed: no score depends on them."""
+
+
+def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    """Write a run's settings, or compare them with those that it began with.
+
+    Raises:
+        UsageError: They differ; the text names the setting.
+    """
+    if path.exists():
+        began = read_settings(path.parent)
+        for name in sorted({*began, *settings} - {*_FREE}):
+            if began.get(name) != settings.get(name):
+                raise UsageError(
+                    f"{path.parent}: began with {name} = {began.get(name)!r}, not {settings.get(name)!r}: "
+                    "resume it as it was, or name another folder"
+                )
+    path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return a run's settings.
+
+    Raises:
+        UsageError: The folder holds no run.
+    """
+    try:
+        settings: dict[str, Any] = json.loads((folder / "run.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{folder}: is no run: its run.json cannot be read ({error})") from error
+    return settings
+
+
+def open_results(path: Path) -> int:
+    """Open a file of results to append to, alone; a line that a kill cut short is cut off.
+
+    Raises:
+        UsageError: Another process has it open.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    with suppress(ImportError):
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            raise UsageError(f"{path.parent}: another process is working on this run") from error
+    text = path.read_bytes()
+    if text and not text.endswith(b"\n"):
+        os.ftruncate(file, text.rfind(b"\n") + 1)
+    return file
+
+
+def shards(folder: Path) -> list[Path]:
+    """Return the folders that hold a run's results: its own, or those of its shards."""
+    found = sorted(folder.glob("shard-*-of-*"))
+    return found or [folder]
+
+
+def shard_folder(folder: Path, shard: str) -> Path:
+    """Return the folder of shard `2/8` of a run; "": the run's own."""
+    return folder / f"shard-{shard.replace('/', '-of-')}" if shard else folder
+
+
+def read_results(folder: Path) -> Iterator[Record]:
+    """Yield the last record of each question and system, those of all shards together."""
+    last: dict[tuple[str, str], Record] = {}
+    for part in shards(folder):
+        path = part / "results.jsonl"
+        # Not splitlines(): an answer may hold U+2028 and other signs that it takes for line ends.
+        for line in path.read_text("utf-8").split("\n") if path.exists() else ():
+            with suppress(ValueError):
+                record = json.loads(line)
+                last[record["id"], record["system"]] = record
+    yield from sorted(last.values(), key=lambda one: one["at"])

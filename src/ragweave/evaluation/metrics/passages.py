@@ -1,0 +1,186 @@
+"""How well passages were found, kept and read, against the gold passages or the right answers.
+
+Sources: BlendFilter (Wang et al. 2024, section 4.4); nDCG (Järvelin and Kekäläinen 2002, as trec_eval's
+`ndcg_cut`, with the grade as gain); answer recall (Karpukhin et al. 2020, DPR); precision of the gold output
+in the context (Wang et al. 2023, FILCO, table 3). As in BEIR's own evaluation, a document that is the query
+itself is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from langchain_core.documents import Document
+
+from ragweave.datasets import Question
+from ragweave.evaluation.metrics.metric import Compute, Metric, Score, State
+from ragweave.evaluation.metrics.text import dpr_tokens, filco_normalize, stands_in, words_of
+
+
+def gold_names(question: Question, found: Iterable[Document]) -> list[str]:
+    """Return passages' ids, each once; a passage that is cut from a gold one, or holds it, has that one's."""
+    texts = {str(doc.id): words_of(doc.page_content) for doc in question.passages if doc.id in question.gold}
+    names: list[str] = []
+    for doc in found:
+        name = str(doc.id)
+        if name not in question.gold and texts:
+            mine = words_of(doc.page_content)
+            name = next((one for one, text in texts.items() if mine and _within(mine, text)), name)
+        names.append(name)
+    return list(dict.fromkeys(names))
+
+
+def _within(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    return stands_in(one, other) or stands_in(other, one)
+
+
+def ranking(question: Question, state: State) -> list[str]:
+    """Return the ids that the question's own search found, best first, without the question itself."""
+    found = (state.get("retrieved") or {}).get("question") or state["passages"]
+    return [one for one in gold_names(question, found) if one != question.id]
+
+
+def recall_at(ranked: Sequence[str], gold: Mapping[str, float], k: int) -> float:
+    """Return the share of the gold passages among the first `k`, 0 to 1."""
+    return len(set(ranked[:k]) & gold.keys()) / len(gold)
+
+
+def ndcg_at(ranked: Sequence[str], gold: Mapping[str, float], k: int) -> float:
+    """Return nDCG with the grade as gain, 0 to 1."""
+    gains = [gold.get(one, 0.0) for one in ranked[:k]]
+    return _dcg(gains) / _dcg(sorted(gold.values(), reverse=True)[:k])
+
+
+def _dcg(gains: Iterable[float]) -> float:
+    return sum(gain / math.log2(at + 2) for at, gain in enumerate(gains))
+
+
+def mrr_at(ranked: Sequence[str], gold: Mapping[str, float], k: int) -> float:
+    """Return one over the place of the first gold passage; 0 if it is below `k`."""
+    return next((1 / (at + 1) for at, one in enumerate(ranked[:k]) if one in gold), 0.0)
+
+
+def answer_recall(texts: Iterable[str], answers: Iterable[str]) -> float:
+    """Return 1.0 if the tokens of an answer stand in a passage."""
+    wholes = [dpr_tokens(text) for text in texts]
+    return float(any(stands_in(dpr_tokens(one), whole) for one in answers for whole in wholes))
+
+
+def output_precision(context: Sequence[str], golds: Iterable[Sequence[str]]) -> float:
+    """Return the share of a context's words, or letters, that the best right answer has too."""
+    best = max((Counter(context) & Counter(gold)).total() for gold in golds)
+    return best / len(context)
+
+
+def _ranked(rule: Callable[[Sequence[str], Mapping[str, float], int], float], k: int) -> Compute:
+    def compute(question: Question, state: State) -> Score:
+        if not question.gold or state.get("depth", k) < k:
+            return None  # so many were not asked for
+        return rule(ranking(question, state), question.gold, k)
+
+    return compute
+
+
+def _searched(state: State) -> bool:
+    return bool(state["passages"] or state.get("retrieved"))
+
+
+def _read(rule: Callable[[set[str], set[str]], float]) -> Compute:
+    """Return a rule over the passages that stood in the prompt and the gold ones."""
+
+    def compute(question: Question, state: State) -> Score:
+        if not question.gold or not _searched(state):
+            return None
+        return rule(set(gold_names(question, state["passages"])), set(question.gold))
+
+    return compute
+
+
+def _filter_recall(question: Question, state: State) -> Score:
+    found = [doc for docs in (state.get("retrieved") or {}).values() for doc in docs]
+    there = set(gold_names(question, found)) & question.gold.keys()
+    return len(there & set(gold_names(question, state["passages"]))) / len(there) if there else None
+
+
+def _answer_recall(question: Question, state: State) -> Score:
+    if question.kind != "short" or not question.answers or not _searched(state):
+        return None
+    return answer_recall([doc.page_content for doc in state["passages"]], question.answers)
+
+
+def _output_precision(cut: Callable[[str], Sequence[str]]) -> Compute:
+    def compute(question: Question, state: State) -> Score:
+        golds = question.about.get("label") or question.answers  # of a claim SUPPORTS, not Yes
+        context = cut("\n".join(doc.page_content for doc in state["passages"]))
+        return output_precision(context, map(cut, golds)) if golds and context else None
+
+    return compute
+
+
+_BLENDFILTER, _FILCO = "Wang et al. 2024, BlendFilter", "Wang et al. 2023, FILCO"
+METRICS = (
+    Metric(
+        "recall",
+        "Recall",
+        "Share of the gold passages that stood in the prompt.",
+        _read(lambda read, gold: len(read & gold) / len(gold)),
+        source=_BLENDFILTER,
+    ),
+    Metric(
+        "found",
+        "Found",
+        "A gold passage stood in the prompt.",
+        _read(lambda read, gold: float(bool(read & gold))),
+    ),
+    Metric(
+        "precision",
+        "Precision",
+        "Share of the prompt's passages that are gold.",
+        _read(lambda read, gold: len(read & gold) / len(read) if read else 0.0),
+        source=_BLENDFILTER,
+    ),
+    Metric(
+        "s_precision",
+        "S-Precision",
+        "The prompt's passages were just the gold ones.",
+        _read(lambda read, gold: float(read == gold)),
+        source=_BLENDFILTER,
+    ),
+    Metric("filter_recall", "Filter recall", "Share of the gold passages found that were read.", _filter_recall),
+    *(
+        Metric(f"recall@{k}", f"R@{k}", f"Share of the gold passages among the first {k}.", _ranked(recall_at, k))
+        for k in (1, 5, 10, 20, 100)
+    ),
+    Metric(
+        "ndcg@10",
+        "nDCG@10",
+        "Discounted gain, by grade.",
+        _ranked(ndcg_at, 10),
+        source="Järvelin and Kekäläinen 2002",
+    ),
+    Metric("mrr@10", "MRR@10", "One over the first gold passage's place.", _ranked(mrr_at, 10)),
+    Metric(
+        "answer_recall",
+        "Answer recall",
+        "A right answer stands in a passage of the prompt.",
+        _answer_recall,
+        source="Karpukhin et al. 2020, DPR",
+    ),
+    Metric(
+        "output_precision",
+        "Output precision",
+        "Share of the context's words that a right answer has.",
+        _output_precision(words_of),
+        source=_FILCO,
+    ),
+    Metric(
+        "filco_precision",
+        "Precision (FILCO)",
+        "The same of letters.",
+        _output_precision(filco_normalize),
+        source=_FILCO,
+        on_request=True,
+    ),
+)

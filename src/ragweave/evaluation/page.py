@@ -1,0 +1,126 @@
+"""`report.html`: a report as one page that needs nothing else, in light and dark, on any screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+from ragweave.evaluation.report import Report, cells, legend, pair_cells, verdict
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --accent: #2563eb; --warn: #d97706; }
+@media (prefers-color-scheme: dark) { :root { --accent: #7aa2ff; } }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
+h1 { font-size: 1.1rem; font-weight: 500; overflow-wrap: anywhere; }
+h2 { font-size: 1.05rem; margin: 1.5rem 0 .3rem; }
+.verdict { font-size: 1.35rem; line-height: 1.35; font-weight: 600; margin: .4rem 0 1rem; overflow-wrap: anywhere; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .95rem; }
+th, td { padding: .35rem .7rem; text-align: right; white-space: nowrap; }
+th { border-bottom: 2px solid var(--line); font-weight: 600; }
+td { border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: Canvas; white-space: normal;
+  min-width: 7rem; overflow-wrap: anywhere; }
+tr:hover td { background-color: var(--soft); }
+svg { width: 100%; height: auto; font: 14px system-ui, sans-serif; }
+svg text { fill: CanvasText; } svg .grid { stroke: var(--line); }
+svg circle { fill: var(--accent); } svg .bar { stroke: var(--accent); stroke-width: 1.5; opacity: .6; }
+summary { cursor: pointer; margin: 1rem 0; font-weight: 600; }
+li { margin: .2rem 0; overflow-wrap: anywhere; }
+.note { border-left: 3px solid var(--warn); padding-left: .6rem; }
+"""
+
+
+def html(report: Report) -> str:
+    """Return a report as one page."""
+    first = sorted(report.metrics, key=lambda one: one.name != report.main)[:3]
+    title = escape(report.title)
+    pairs = f"<h2>All pairs</h2>{_table(*pair_cells(report))}" if len(report.pairs) > 1 else ""
+    notes = "".join(f'<p class="note">{escape(one)}</p>' for one in report.notes)
+    settings = [f"{name}: {value}" for name, value in report.about.items()]
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>{_STYLE}</style></head><body>
+<h1>{title}</h1>
+<p class="verdict">{escape(verdict(report))}</p>
+{_table(*cells(report, first))}
+{notes}
+<h2>{escape(report.metric.label)} against tokens a question</h2>
+{scatter(report)}
+{pairs}
+<details><summary>All metrics</summary>
+{_table(*cells(report))}
+{_list(one.removeprefix("- ").replace("**", "") for one in legend(report))}</details>
+<details><summary>Settings</summary>{_list(settings)}</details>
+</body></html>
+"""
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
+    top = f"<thead><tr>{_cells(head, 'th')}</tr></thead>"
+    return f'<div class="wide"><table>{top}<tbody>{body}</tbody></table></div>'
+
+
+def _cells(row: Iterable[str], tag: str) -> str:
+    return "".join(f"<{tag}>{escape(one)}</{tag}>" for one in row)
+
+
+def _list(lines: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(one)}</li>' for one in lines)}</ul>"
+
+
+_WIDE, _HIGH, _LEFT, _LOW = 640, 360, 50, 44
+"""Pixels of the plot, and those left of and below its axes."""
+
+
+def scatter(report: Report) -> str:
+    """Return a plot of the main score, with its interval, against tokens a question, as SVG."""
+    times = 100 if report.metric.percent else 1
+    scored = [(one.system, one.tokens, one.scores[report.main]) for one in report.lines if report.main in one.scores]
+    points = [(name, x, times * one.mean, times * one.low, times * one.high) for name, x, one in scored]
+    if not points:
+        return ""
+    most = max(x for _, x, *_ in points) * 1.15 or 1.0
+    bottom, top = min(one[3] for one in points), max(one[4] for one in points)
+    margin = max((top - bottom) / 10, 0.5)
+    bottom, top = bottom - margin, top + margin
+
+    def across(x: float) -> float:
+        return _LEFT + (_WIDE - _LEFT - 20) * x / most
+
+    def down(y: float) -> float:
+        return _HIGH - _LOW - (_HIGH - _LOW - 10) * (y - bottom) / (top - bottom)
+
+    parts = [f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="score against tokens">']
+    for step in range(5):
+        y, x = bottom + (top - bottom) * step / 4, most * step / 4
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE}" y1="{down(y):.0f}" y2="{down(y):.0f}"/>')
+        parts.append(_text(_LEFT - 6, down(y) + 4, f"{y:.0f}", "end"))
+        parts.append(_text(across(x), _HIGH - 24, f"{x:,.0f}", "middle"))
+    parts.append(_text(_WIDE, _HIGH - 4, "tokens a question", "end"))
+    ends: list[float] = []
+    for name, tokens, mean, low, high in sorted(points, key=lambda one: -one[2]):
+        x, y = across(tokens), down(mean)
+        left = x > _WIDE * 0.6
+        parts.append(f'<line class="bar" x1="{x:.1f}" x2="{x:.1f}" y1="{down(low):.1f}" y2="{down(high):.1f}"/>')
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(name)}</title></circle>')
+        parts.append(_text(x + (-9 if left else 9), _free(y + 4, ends), _short(name), "end" if left else "start"))
+    return "\n".join([*parts, "</svg>"])
+
+
+def _free(y: float, ends: list[float]) -> float:
+    """Return the first height from `y` down that no other label has."""
+    while any(abs(one - y) < 15 for one in ends):
+        y += 15
+    ends.append(y)
+    return y
+
+
+def _short(name: str, most: int = 40) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

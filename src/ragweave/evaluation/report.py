@@ -1,0 +1,469 @@
+"""Reports of a run: a table on screen, `report.md`, `report.csv`, and `report.html` (`page.py`).
+
+A run's records become one table, which each of the four shows: a row for each system, a column for each metric,
+and what an answer cost. Differences are taken over the questions that both systems have answered; their p-values
+allow for the number of pairs (Holm).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.derived import Scores, base_of, best_of, column_label, measured
+from ragweave.evaluation.folder import Record, read_results, read_settings, shards
+from ragweave.evaluation.metrics import MAIN, METRICS, Metric
+from ragweave.tools.prices import Price
+from ragweave.tools.statistics import Comparison, Interval, bootstrap, compare, holm
+
+WIDTH = 100
+"""Columns of a terminal that the table fits into."""
+_SURE = 0.05
+
+
+@dataclass(frozen=True)
+class Line:
+    """A system's row."""
+
+    system: str
+    scores: Mapping[str, Interval]
+    answered: int = 0
+    failed: int = 0
+    calls: float = 0.0
+    """Model calls a question."""
+    tokens: float = 0.0
+    """Tokens read and written a question."""
+    seconds: float = 0.0
+    """Seconds a question."""
+    dollars: float | None = None
+    """US dollars a question; None: not known."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two systems, compared by the main metric; the difference is the second's less the first's."""
+
+    first: str
+    second: str
+    found: Comparison
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What a paper prints, beside which a run's scores are shown (`paper.json`)."""
+
+    title: str = ""
+    values: Sequence[tuple[str, str, float]] = ()
+    """System, column and value, in percent but for calls and tokens."""
+    columns: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    best: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Rows that are the best of other rows, question by question."""
+    empty: Mapping[str, str] = field(default_factory=dict)
+    """Why a row was not run, by system."""
+    positive: str = ""
+    """The metric that tells positive passages (`derived`)."""
+
+    def printed(self, system: str, column: str) -> float | None:
+        """Return a printed value; None if there is none."""
+        return next((value for name, one, value in self.values if (name, one) == (system, column)), None)
+
+
+@dataclass
+class Report:
+    """The table of a run."""
+
+    title: str
+    main: str
+    """The metric that systems are compared by."""
+    metrics: list[Metric]
+    lines: list[Line]
+    pairs: list[Pair]
+    paper: Paper = field(default_factory=Paper)
+    notes: list[str] = field(default_factory=list)
+    about: dict[str, str] = field(default_factory=dict)
+    """The run's settings, as text."""
+
+    @property
+    def metric(self) -> Metric:
+        """The main metric."""
+        return next((one for one in self.metrics if one.name == self.main), Metric(self.main, self.main, ""))
+
+    def line(self, system: str) -> Line:
+        """Return a system's row."""
+        return next(one for one in self.lines if one.system == system)
+
+
+def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
+    """Read a run, or its shards, or several runs on the same data, as a report.
+
+    Args:
+        folders: The run's folder; of several runs, each system is called by its run too.
+        main: The metric that systems are compared by; "": the first of `MAIN` that there is.
+
+    Raises:
+        UsageError: There is no run, its shards began with different settings, or no such metric was computed.
+    """
+    listed = [folders] if isinstance(folders, Path) else list(folders)
+    names, records, notes = list[str](), list[Record](), list[str]()
+    settings, paper = dict[str, Any](), Paper()
+    for folder in listed:
+        settings, more = _settings(folder)
+        lead = f"{folder.name}: " if len(listed) > 1 else ""
+        found = [{**one, "system": lead + one["system"]} for one in read_results(folder)]
+        if not found:
+            raise UsageError(f"{folder}: holds no results")
+        records += found
+        notes += more
+        planned = [lead + one for one in settings.get("names") or settings.get("systems", ())]
+        paper = read_paper(folder) if len(listed) == 1 else paper
+        names += dict.fromkeys([*planned, *(one["system"] for one in found), *paper.best, *paper.empty])
+    values = _values(records, names, paper)
+    metrics = _metrics(values, paper, settings.get("own_metrics", {}))
+    chosen = _main(metrics, main)
+    prices = {role: Price(*pair) for role, pair in settings.get("prices", {}).items()}
+    lines = [_line(name, [one for one in records if one["system"] == name], values[name], prices) for name in names]
+    return Report(
+        title=paper.title or _title(str(settings.get("data", listed[0].name))),
+        main=chosen,
+        metrics=metrics,
+        lines=lines,
+        pairs=_pairs(names, values, chosen),
+        paper=paper,
+        notes=[*notes, *_remarks(settings, lines, metrics, records), *paper.notes, *_empty(paper)],
+        about={name: _shown(value) for name, value in settings.items() if name not in ("data", "names", "own_metrics")},
+    )
+
+
+def read_paper(folder: Path) -> Paper:
+    """Return what `reproduce` wrote down of a paper."""
+    path = folder / "paper.json"
+    return Paper(**json.loads(path.read_text("utf-8"))) if path.exists() else Paper()
+
+
+def _title(data: str) -> str:
+    """Return a data set's name and its file's, without the folders."""
+    name, colon, place = data.partition(":")
+    return f"{name}{colon}{Path(place).name}" if colon else Path(data).name
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_shown(one)}" for name, one in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _settings(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    parts = [one for one in shards(folder) if (one / "run.json").exists()]
+    read = [read_settings(one) for one in parts or [folder]]
+    for part, one in zip(parts, read, strict=False):
+        if one != read[0]:
+            raise UsageError(f"{part}: has other settings than {parts[0].name}")
+    of = int(parts[0].name.rpartition("-")[2]) if parts and parts[0] != folder else 1
+    return read[0], [f"{len(parts)} of {of} shards are here."] if len(parts) < of else []
+
+
+def _values(records: Iterable[Record], names: Sequence[str], paper: Paper) -> dict[str, dict[str, dict[str, float]]]:
+    """Return scores by system, metric and question, derived columns among them."""
+    found: dict[str, dict[str, dict[str, float]]] = {name: {} for name in names}
+    for one in records:
+        for metric, value in one["scores"].items():
+            found[one["system"]].setdefault(metric, {})[one["id"]] = value
+    for name, rows in paper.best.items():
+        found[name] = best_of(found[row] for row in rows if row in found)
+    first: Scores = found[names[0]]
+    for column in paper.columns:
+        if column != base_of(column):
+            derived = {name: measured(column, found[name], first, paper.positive) for name in names}
+            for name, values in derived.items():
+                if values:
+                    found[name][column] = values
+    return found
+
+
+def _metrics(values: Mapping[str, Scores], paper: Paper, own: Mapping[str, Any]) -> list[Metric]:
+    """Return the metrics that there are scores of, in the order of reports, the paper's columns first."""
+    known = {one.name: one for one in METRICS.ours()} | {name: Metric(name, **more) for name, more in own.items()}
+    there = {metric for scores in values.values() for metric in scores}
+    order = [*paper.columns, *(name for name in known if name in there), *sorted(there - known.keys())]
+    found = []
+    for name in dict.fromkeys(order):
+        base = known.get(base_of(name)) or Metric(name, name, "")
+        label = column_label(name, lambda one: known[one].label if one in known else one)
+        if name in there or name in paper.columns:
+            found.append(replace(base, name=name, label=label))
+    return found
+
+
+def _main(metrics: Sequence[Metric], wanted: str) -> str:
+    names = [one.name for one in metrics]
+    if wanted and wanted not in names:
+        raise UsageError(f"no score of {wanted!r}; there are {', '.join(names)}")
+    return wanted or next((one for one in MAIN.values() if one in names), names[0] if names else "")
+
+
+def _line(name: str, mine: Sequence[Record], values: Scores, prices: Mapping[str, Price]) -> Line:
+    good = [one for one in mine if not one["error"]]
+    usage = [one["usage"] for one in good if one.get("usage")]
+    costs = [_dollars(one, prices) for one in usage]
+    priced = [one for one in costs if one is not None]
+    return Line(
+        system=name,
+        scores={metric: bootstrap(list(found.values())) for metric, found in values.items() if found},
+        answered=len(good),
+        failed=len(mine) - len(good),
+        calls=_mean(one["calls"] for one in usage),
+        tokens=_mean(one["input_tokens"] + one["output_tokens"] for one in usage),
+        seconds=_mean(one["seconds"] for one in good),
+        dollars=_mean(priced) if priced and len(priced) == len(costs) else None,
+    )
+
+
+def _dollars(usage: Mapping[str, Any], prices: Mapping[str, Price]) -> float | None:
+    """Return a question's price by the run's own prices, else by the models' list prices."""
+    if not prices:
+        return usage.get("usd") if usage.get("priced_calls") == usage["calls"] else None
+    total = 0.0
+    for role, tokens in usage.get("by_role", {}).items():
+        price = prices.get(role, prices.get("*"))
+        if price is None:
+            return None
+        total += price.of(tokens["input_tokens"], tokens["output_tokens"])
+    return total
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return fmean(found) if found else 0.0
+
+
+def _pairs(names: Sequence[str], values: Mapping[str, Scores], main: str) -> list[Pair]:
+    found = []
+    for first, second in combinations(names, 2):
+        one, other = values[first].get(main, {}), values[second].get(main, {})
+        if both := [at for at in one if at in other]:
+            found.append((first, second, compare([other[at] for at in both], [one[at] for at in both])))
+    adjusted = holm([one.p for *_, one in found])
+    return [
+        Pair(first, second, Comparison(one.difference, p))
+        for (first, second, one), p in zip(found, adjusted, strict=True)
+    ]
+
+
+def _remarks(
+    settings: Mapping[str, Any], lines: Sequence[Line], metrics: Sequence[Metric], records: Iterable[Record]
+) -> Iterable[str]:
+    there = {one.name for one in metrics}
+    for name in settings.get("metrics", ()):
+        if name not in there:
+            yield f"No question has a score of {name}: it does not apply, or no verdict was read."
+    if failed := sum(line.failed for line in lines):
+        said: list[str] = [one["error"]["text"] for one in records if one["error"]]
+        yield f"{failed} failed: {max(set(said), key=said.count)}; the same command asks them again."
+
+
+def _empty(paper: Paper) -> Iterable[str]:
+    for name, why in paper.empty.items():
+        yield f"{name} was not run: {why}"
+
+
+# ---- texts
+
+
+def verdict(report: Report) -> str:
+    """Return in one sentence which system did best, by how much, and at what cost."""
+    sign = 1 if report.metric.higher_is_better else -1
+    ranked = sorted(
+        (one for one in report.lines if report.main in one.scores),
+        key=lambda one: -sign * one.scores[report.main].mean,
+    )
+    if not ranked:
+        return "No question has a score."
+    best, label = ranked[0], report.metric.label
+    score = _score(best.scores[report.main], report.metric, interval=True)
+    if len(ranked) == 1:
+        return f"{best.system} has {label} {score} (n = {best.scores[report.main].n})."
+    other = ranked[1]
+    second = _score(other.scores[report.main], report.metric)
+    if best.scores[report.main].mean == other.scores[report.main].mean:
+        return f"{best.system} and {other.system} are level with {label} {score}."
+    pair = next((one for one in report.pairs if {one.first, one.second} == {best.system, other.system}), None)
+    tokens = f", at {best.tokens / other.tokens:.1f} times the tokens" if best.tokens and other.tokens else ""
+    text = f"{best.system} is ahead with {label} {score}, {other.system} has {second}{tokens}"
+    if pair is None:
+        return f"{text}."
+    sure = "significant" if pair.found.p < _SURE else "not significant"
+    return f"{text}; the difference is {sure} (p {_p(pair.found.p, '= ')})."
+
+
+def cells(
+    report: Report, metrics: Sequence[Metric] | None = None, *, brief: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of a report.
+
+    Args:
+        report: The report.
+        metrics: The metrics that are shown; None: all.
+        brief: Whether intervals are shown as half their width, such as 40.1 ±3.2.
+    """
+    shown = sorted(report.metrics, key=lambda one: one.name != report.main) if metrics is None else metrics
+    printed = {column for _, column, _ in report.paper.values}
+    priced = any(line.dollars is not None for line in report.lines)
+    head = ["System"]
+    for metric in shown:
+        head += [metric.label] + ["paper"] * (metric.name in printed)
+    head += ["calls", "tokens", *["$/1,000"] * priced, "s", "n"]
+    compared = len(report.lines) > 1 and bool(report.pairs)
+    head += [f"Δ {report.metric.label}", "p"] * compared
+    first = report.lines[0].system
+    against = {one.second: one.found for one in report.pairs if one.first == first}
+    rows = []
+    for line in report.lines:
+        row = [line.system]
+        for metric in shown:
+            row.append(_score(line.scores.get(metric.name), metric, interval=metric.name == report.main, brief=brief))
+            if metric.name in printed:
+                value = report.paper.printed(line.system, metric.name)
+                row.append("" if value is None else f"{value:.1f}")
+        row += _costs(line, priced)
+        if compared:
+            row += _difference(against.get(line.system), report.metric, brief=brief)
+        rows.append(row)
+    return head, rows
+
+
+def _costs(line: Line, priced: bool) -> list[str]:
+    if not line.answered + line.failed:
+        return [""] * (4 + priced)
+    dollars = ["" if line.dollars is None else f"{line.dollars * 1000:.2f}"] * priced
+    failed = f" ({line.failed} failed)" if line.failed else ""
+    return [f"{line.calls:.1f}", f"{line.tokens:,.0f}", *dollars, f"{line.seconds:.1f}", f"{line.answered}{failed}"]
+
+
+def _score(found: Interval | None, metric: Metric, *, interval: bool = False, brief: bool = False) -> str:
+    return "" if found is None else _number(found, metric, interval=interval, brief=brief)
+
+
+def _difference(found: Comparison | None, metric: Metric, *, brief: bool = False) -> list[str]:
+    return ["", ""] if found is None else [_number(found.difference, metric, "+", brief=brief), _p(found.p)]
+
+
+def _number(found: Interval, metric: Metric, sign: str = "", *, interval: bool = True, brief: bool = False) -> str:
+    times = 100 if metric.percent else 1
+    mean, low, high = (f"{one * times:{sign}.1f}" for one in (found.mean, found.low, found.high))
+    if not interval:
+        return mean
+    return f"{mean} ±{(found.high - found.low) * times / 2:.1f}" if brief else f"{mean} [{low}, {high}]"
+
+
+def _p(value: float, equals: str = "") -> str:
+    return "< .001" if value < 0.001 else f"{equals}{value:.3f}"
+
+
+def pair_cells(report: Report) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of the table of all pairs."""
+    rows = [[one.second, one.first, *_difference(one.found, report.metric)] for one in report.pairs]
+    return ["System", "against", f"Δ {report.metric.label}", "p (Holm)"], rows
+
+
+def show(report: Report, console: Console | None = None) -> None:
+    """Print a report: as many metrics as fit."""
+    console = console or Console()
+    width = min(console.width, WIDTH)
+    shown = sorted(report.metrics, key=lambda one: one.name != report.main)
+    head, rows = cells(report, shown, brief=True)
+    while len(shown) > 1 and _width(head, rows) > width:
+        shown = shown[:-1]
+        head, rows = cells(report, shown, brief=True)
+    table = RichTable(box=None, padding=(0, 2, 0, 0), title=Text(report.title, "dim"), title_justify="left")
+    for at, name in enumerate(head):
+        table.add_column(Text(name, "bold"), justify="right" if at else "left", overflow="fold", no_wrap=at > 0)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table, width=width)
+    for text, style in [(verdict(report), "bold"), *((one, "yellow") for one in report.notes)]:
+        console.print(text, style=style, markup=False, width=width)
+
+
+_NAME = 24
+"""Signs of a system's name on a line."""
+
+
+def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    columns = [max(map(len, one)) + 2 for one in zip(head, *rows, strict=True)]
+    return min(columns[0], _NAME) + sum(columns[1:])
+
+
+# ---- files
+
+
+def write(report: Report, folder: Path) -> list[Path]:
+    """Write `report.md`, `report.csv` and `report.html` into a folder, and return their paths."""
+    from ragweave.evaluation.page import html
+
+    texts = {"md": markdown(report), "csv": comma_separated(report), "html": html(report)}
+    paths = []
+    for kind, text in texts.items():
+        paths.append(folder / f"report.{kind}")
+        paths[-1].write_text(text, "utf-8", "replace", "")
+    return paths
+
+
+def markdown(report: Report) -> str:
+    """Return a report as Markdown."""
+    lines = [f"# {report.title}", "", verdict(report), "", *_md(*cells(report)), ""]
+    lines += [f"> {' '.join(one.split())}" for one in report.notes]
+    if len(report.pairs) > 1:
+        lines += ["", "## All pairs", "", *_md(*pair_cells(report))]
+    lines += ["", "## Metrics", "", *legend(report), "", "## Settings", ""]
+    lines += [f"- {name}: {value}" for name, value in report.about.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _md(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a Markdown table; cells hold neither HTML nor line ends."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    clean = ((" ".join(one.split()).replace("<", "&lt;").replace("|", r"\|") for one in row) for row in lines)
+    return [f"| {' | '.join(row)} |" for row in clean]
+
+
+def legend(report: Report) -> list[str]:
+    """Return what each metric is, and over how many questions it is if not over all."""
+    asked = max((line.answered for line in report.lines), default=0)
+    found = []
+    for one in report.metrics:
+        most = max((line.scores[one.name].n for line in report.lines if one.name in line.scores), default=0)
+        over = f" Over {most} of {asked} questions." if most < asked else ""
+        found.append(f"- **{one.label}**: {one.summary}{f' {one.source}.' if one.source else ''}{over}")
+    return found
+
+
+_FORMULA = tuple("=+-@\t\r")
+"""How a cell begins that a spreadsheet takes for a formula."""
+
+
+def comma_separated(report: Report) -> str:
+    """Return a report as CSV, one row for each score."""
+    text = io.StringIO()
+    table = csv.writer(text)
+    table.writerow(["system", "metric", "mean", "low", "high", "n", "paper"])
+    for line in report.lines:
+        system = f"'{line.system}" if line.system[:1] in _FORMULA else line.system
+        for name, one in line.scores.items():
+            table.writerow([system, name, one.mean, one.low, one.high, one.n, report.paper.printed(line.system, name)])
+        for name in ("calls", "tokens", "seconds", "dollars"):
+            value = getattr(line, name)
+            table.writerow([system, name, value, "", "", line.answered, ""])
+    return text.getvalue()

@@ -1,0 +1,266 @@
+"""`reproduce PAPER TABLE`: an evaluation with a table's systems, beside the paper's numbers.
+
+`published/*.json` hold every table and figure of four papers, one object each:
+
+    {"name": "table1", "title": "…", "gold": "as_found", "notes": ["…"],
+     "rows": [{"label": "ReAct", "system": "react[k=5,shots=3]", "model": "gpt-3.5-turbo-instruct",
+               "retriever": "dense", "values": {"hotpotqa": {"em": 36.0, "f1": 47.5}}}]}
+
+`system` is an object of specs by data set if a system's options depend on it, and null if the row is no method of
+ours. A value is null if the paper draws it and prints none. Values are in percent, but for calls and tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from ragweave.datasets import SUBSETS
+from ragweave.errors import UsageError
+from ragweave.evaluation.derived import base_of
+from ragweave.evaluation.report import Paper
+
+PAPERS = ("blendfilter", "slimplm", "filco", "post-fusion")
+
+_SQUAD = {"em": "squad_em", "f1": "squad_f1"}
+_FILCO = {"em": "filco_em", "f1": "filco_f1", "unigram_f1": "filco_f1", "output_precision": "filco_precision"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system of a table under one model, with what the paper prints."""
+
+    label: str
+    system: str | Mapping[str, str] | None
+    values: Mapping[str, Mapping[str, float | None]]
+    model: str = ""
+    retriever: str | Mapping[str, str] = "auto"
+    corpus: str = ""
+    run: Mapping[str, str] = field(default_factory=dict)
+    """`oracle`: the filter sees right answers; `filter`: it is trained, on the labels named; `answer`: the proxy
+    answers; `proxy`: the row has a proxy of its own; `best_of`: the best of a method's rows, question by question."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """What else the paper says: questions, shots, trained components."""
+
+    def spec(self, dataset: str) -> str:
+        """Return the system on a data set; "" if it is no method of ours."""
+        found = self.system.get(dataset, "") if isinstance(self.system, Mapping) else self.system
+        return f"proxy:{found}" if found and self.run.get("answer") == "proxy" else found or ""
+
+    def searched(self, dataset: str) -> str:
+        """Return the retriever on a data set."""
+        return self.retriever.get(dataset, "auto") if isinstance(self.retriever, Mapping) else self.retriever
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or figure of a paper."""
+
+    name: str
+    title: str
+    rows: Sequence[Row]
+    gold: str = "as_found"
+    notes: Sequence[str] = ()
+    stated: Sequence[str] = ()
+    """What the text says of a figure."""
+    listed: str = ""
+    """Why it is no result; "": it is one."""
+    x: str = ""
+    variant: str = ""
+    """What tells it from another table of the same number: `with gold`."""
+
+    @property
+    def datasets(self) -> list[str]:
+        """The data sets of its columns."""
+        return list(dict.fromkeys(name for row in self.rows for name in row.values))
+
+    @property
+    def models(self) -> list[str]:
+        """The models that answer."""
+        return list(dict.fromkeys(row.model for row in self.rows if row.model))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be evaluated to reproduce a table on a data set."""
+
+    systems: Sequence[str]
+    names: Sequence[str]
+    oracle: Sequence[str]
+    metrics: Sequence[str]
+    gold: str
+    retriever: str
+    paper: Paper
+
+    def write(self, folder: Path) -> None:
+        """Write what the paper prints into a run's folder, for its report."""
+        text = json.dumps(asdict(self.paper), indent=1, ensure_ascii=False)
+        (folder / "paper.json").write_text(f"{text}\n", "utf-8")
+
+
+@cache
+def tables(paper: str) -> tuple[Table, ...]:
+    """Return every table and figure of a paper.
+
+    Raises:
+        UsageError: There is no such paper.
+    """
+    if paper not in PAPERS:
+        raise UsageError(f"no paper {paper!r}; choose one of: {', '.join(PAPERS)}")
+    file = resources.files("ragweave.evaluation") / "published" / f"{paper}.json"
+    read = json.loads(file.read_text("utf-8"))["tables"]
+    return tuple(Table(**{**one, "rows": [Row(**row) for row in one["rows"]]}) for one in read)
+
+
+def table_of(paper: str, name: str, variant: str = "") -> Table:
+    """Return a table by name: `1`, `table1` or `figure 2`; some papers have two of one number.
+
+    Raises:
+        UsageError: There is none, or it holds no result.
+    """
+    wanted = "".join(one for one in name.lower() if one.isalnum())
+    wanted = f"figure{wanted.removeprefix('figure').removeprefix('fig')}" if wanted.startswith("fig") else wanted
+    wanted = f"table{wanted}" if wanted.isdigit() else wanted
+    found = [one for one in tables(paper) if one.name == wanted and variant in one.variant]
+    if not found:
+        names = ", ".join(f"{one.name} {one.variant}".strip() for one in tables(paper))
+        raise UsageError(f"{paper} has no {name!r}{f' {variant!r}' * bool(variant)}; choose one of: {names}")
+    if found[0].listed:
+        raise UsageError(f"{paper} {found[0].name}: {found[0].listed}")
+    return found[0]
+
+
+def plan(
+    paper: str,
+    name: str,
+    dataset: str,
+    *,
+    model: str = "",
+    variant: str = "",
+    only: str = "",
+    filters: Mapping[str, str] | None = None,
+) -> Plan:
+    """Return what to evaluate for a table on a data set.
+
+    Args:
+        paper: The paper's name.
+        name: The table's.
+        dataset: The data set's name.
+        model: Which of the paper's models the printed values are of; "": the first.
+        variant: Which of two tables of one number; "": the first.
+        only: A part of the labels of the rows that are run; "": all that can be run.
+        filters: Folders of trained filters, by label; "" is for all others.
+
+    Raises:
+        UsageError: The table has no result on this data set or with this model, or no row can be run.
+    """
+    table = table_of(paper, name, variant)
+    _check("data set", dataset, table.datasets, f"{paper} {table.name}")
+    _check("model", model, ["", *table.models], f"{paper} {table.name}")
+    chosen = model or next(iter(table.models), "")
+    rows = [row for row in table.rows if row.model in ("", chosen) and dataset in row.values and only in row.label]
+    named = dict(zip(_unlike(rows), rows, strict=True))
+    why = {label: _why_not(row, label, dataset, filters or {}, only) for label, row in named.items()}
+    run = {label: row for label, row in named.items() if not why[label] and "best_of" not in row.run}
+    if not run:
+        raise UsageError(
+            f"{paper} {table.name}: no row can be run: {'; '.join(filter(None, dict.fromkeys(why.values())))}"
+        )
+    retriever = next(iter(run.values())).searched(dataset)
+    for label in [label for label, row in run.items() if row.searched(dataset) != retriever]:
+        why[label] = f"it searches by {run.pop(label).searched(dataset)}, the first row by {retriever}"
+    columns = dict.fromkeys(_ours(paper, column) for row in named.values() for column in row.values[dataset])
+    positive = "answer_recall" if dataset in ("nq", "triviaqa") else "recall"
+    parts = [positive] if any("/" in one for one in columns) else []
+    return Plan(
+        systems=[_with_filter(row.spec(dataset), row, label, filters or {}) for label, row in run.items()],
+        names=list(run),
+        oracle=[label for label, row in run.items() if row.run.get("oracle")],
+        metrics=list(dict.fromkeys([*map(base_of, columns), *parts])),
+        gold=table.gold,
+        retriever=retriever,
+        paper=Paper(
+            title=f"{paper}, {table.name}: {table.title} ({dataset}{f', {chosen}' if chosen else ''})",
+            values=[
+                (label, _ours(paper, column), value)
+                for label, row in named.items()
+                for column, value in row.values[dataset].items()
+                if value is not None
+            ],
+            columns=list(columns),
+            notes=[*table.notes, *table.stated, *_about(paper, dataset, next(iter(run.values())))],
+            best={
+                label: [other for other, one in run.items() if one.spec(dataset).startswith(row.run["best_of"])]
+                for label, row in named.items()
+                if "best_of" in row.run
+            },
+            empty={label: reason for label, reason in why.items() if reason},
+            positive=positive,
+        ),
+    )
+
+
+def _check(what: str, name: str, known: Sequence[str], where: str) -> None:
+    if name not in known:
+        raise UsageError(f"{where}: has no {what} {name!r}; there are {', '.join(filter(None, known))}")
+
+
+def _ours(paper: str, column: str) -> str:
+    """Return a column by the names of our metrics: papers score by SQuAD's script, FILCO by its own."""
+    names = _FILCO if paper == "filco" else _SQUAD
+    base = base_of(column)
+    return column.replace(base, names.get(base, base))
+
+
+def _unlike(rows: Sequence[Row]) -> list[str]:
+    """Return labels of which none is there twice."""
+    labels = [row.label for row in rows]
+    return [
+        label if labels.count(label) == 1 else f"{label} ({labels[: at + 1].count(label)})"
+        for at, label in enumerate(labels)
+    ]
+
+
+def _why_not(row: Row, label: str, dataset: str, filters: Mapping[str, str], only: str) -> str:
+    """Say why a row is not run; "": it is."""
+    if "best_of" in row.run:
+        return ""
+    if not row.spec(dataset):
+        return "it is no method of ours"
+    if row.run.get("filter") and not _filter_of(label, filters):
+        return f"its filter is trained: --filter '{label}=FOLDER'"
+    if row.run.get("proxy") and not only:
+        return f"it has a proxy of its own: --row '{row.label}' --model proxy=SPEC"
+    return ""
+
+
+def _filter_of(label: str, filters: Mapping[str, str]) -> str:
+    return filters.get(label) or filters.get("", "")
+
+
+def _with_filter(spec: str, row: Row, label: str, filters: Mapping[str, str]) -> str:
+    return f"{spec[:-1]},filter={_filter_of(label, filters)}]" if row.run.get("filter") else spec
+
+
+def _about(paper: str, dataset: str, row: Row) -> Iterator[str]:
+    """Say in what the paper's runs differed from any that can be made here."""
+    if row.corpus:
+        yield f"The paper searched {row.corpus}."
+    if trained := row.about.get("trained"):
+        yield f"The paper trained: {trained}."
+    if subset := SUBSETS.get((paper, dataset)):
+        yield f"The paper asked {subset}: {dataset}:FILE?subset={paper}."
+    if left := row.about.get("dropped"):
+        yield f"The paper left out {left}: --drop-answered RUN."
+
+
+def listing() -> Iterator[tuple[str, str, str, str]]:
+    """Yield paper, table, title and data sets of all that can be reproduced."""
+    for paper in PAPERS:
+        for table in tables(paper):
+            if not table.listed:
+                yield paper, f"{table.name} {table.variant}".strip(), table.title, ", ".join(table.datasets)

@@ -1,0 +1,357 @@
+"""The loop: ask every system every question, and write each answer as a line of `results.jsonl`.
+
+A system is anything with a name that takes a question and returns what is to be written down:
+
+    class Echo:
+        name = "echo"
+        async def __call__(self, question):
+            return {"answer": question.question, "scores": {}}
+
+Resuming needs no protocol. Questions with an answer in `results.jsonl` are skipped, those that failed are asked
+again, and unfinished ones start over: their finished calls come from the cache. For the same reason a question
+is asked again from its start if a call failed for a transient reason after the client's own retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ragweave.datasets import Question
+from ragweave.errors import RagweaveError, UsageError
+from ragweave.evaluation.cache import ReplyCache, asking
+from ragweave.evaluation.folder import Record, open_results, read_results, write_settings
+from ragweave.evaluation.metrics.metric import finite
+from ragweave.tools.models.errors import is_transient, server_text, status_of
+from ragweave.tools.prices import Price
+
+_REFUSED = {401: "the key was refused", 402: "the account has no credit"}
+INTERRUPTED = "interrupted: the same command resumes"
+_FIRST = 4
+"""Questions that are asked before anything has been answered; if all of them are refused in the same words, the
+run ends."""
+_IN_A_ROW = 20
+"""Failures in a row, of any kind, after which a run ends."""
+
+
+class Stopped(Exception):  # noqa: N818 - no error of anyone's
+    """The run ends early, and the text says why."""
+
+
+class System(Protocol):
+    """What answers questions."""
+
+    name: str
+
+    async def __call__(self, question: Question) -> Record:
+        """Answer, and return what is to be written down."""
+        ...
+
+
+@dataclass
+class Budget:
+    """The most that a run may spend, over all its sittings; None: no limit.
+
+    Calls that are under way when it is reached are finished, and paid for.
+    """
+
+    calls: int | None = None
+    dollars: float | None = None
+    prices: dict[str, Price] = field(default_factory=dict)
+    """Prices by model."""
+
+    def cost(self, spent: Mapping[str, Sequence[int]]) -> float | None:
+        """Return what calls have cost, in US dollars; None if a model has no price."""
+        if not spent.keys() <= self.prices.keys():
+            return None
+        return sum(self.prices[model].of(given, made) for model, (_, given, made) in spent.items())
+
+    def check(self, spent: Mapping[str, Sequence[int]]) -> None:
+        """Raise `Stopped` if another call would be too much."""
+        if self.calls is not None and sum(one[0] for one in spent.values()) >= self.calls:
+            raise Stopped(f"the budget of {self.calls} calls is spent")
+        if self.dollars is None:
+            return
+        if (cost := self.cost(spent)) is None:
+            raise Stopped(f"no budget in dollars without a price for each of {', '.join(spent)}")
+        if cost >= self.dollars:
+            raise Stopped(f"the budget of ${self.dollars:g} is spent")
+
+
+@dataclass
+class Summary:
+    """How a sitting ended."""
+
+    answered: int = 0
+    failed: int = 0
+    skipped: int = 0
+    """Answered by an earlier sitting."""
+    stopped: str = ""
+    """Why the run ended early; "": it did not."""
+    spent: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    dollars: float | None = None
+
+    @property
+    def calls(self) -> int:
+        """Model calls that the run has paid for."""
+        return sum(one[0] for one in self.spent.values())
+
+    @property
+    def exit_code(self) -> int:
+        """0 if every question has an answer; 130 after Ctrl-C; else 1."""
+        return 130 if self.stopped == INTERRUPTED else int(bool(self.failed or self.stopped))
+
+
+class Run:
+    """A run folder that is open for writing."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any], cache: Path | None = None) -> None:
+        """Open or make the folder.
+
+        Raises:
+            UsageError: It holds a run with other settings, or another process writes to it.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.settings = folder, json.loads(json.dumps(settings))
+        self._file = open_results(folder / "results.jsonl")
+        try:
+            write_settings(folder / "run.json", self.settings)
+        except UsageError:
+            os.close(self._file)
+            raise
+        self.done: set[tuple[str, str]] = set()
+        self.failed: set[tuple[str, str]] = set()
+        for one in read_results(folder):
+            (self.failed if one["error"] else self.done).add((one["id"], one["system"]))
+        # A file of its own needs no name for the run, and so the folder can be moved.
+        name = str(folder.resolve()) if cache else ""
+        self.cache = ReplyCache(cache or folder / "replies.sqlite", run=name)
+
+    def __enter__(self) -> Run:
+        """Return the run."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the files, so that another process may resume."""
+        os.close(self._file)
+        self.cache.close()
+
+    def write(self, record: Record) -> None:
+        """Append a record by one system call: a killed process leaves whole lines."""
+        os.write(self._file, (json.dumps(record, ensure_ascii=False) + "\n").encode(errors="replace"))
+
+    async def ask(
+        self,
+        questions: Iterable[Question],
+        systems: Sequence[System],
+        *,
+        concurrency: int = 16,
+        attempts: int = 3,
+        budget: Budget | None = None,
+        quiet: bool = False,
+    ) -> Summary:
+        """Ask what has not been answered yet; what failed before comes last.
+
+        Args:
+            questions: The questions.
+            systems: What answers them.
+            concurrency: Questions in flight at once.
+            attempts: How often a question is asked if it fails for a transient reason.
+            budget: What may be spent.
+            quiet: Whether there is no progress bar.
+
+        Raises:
+            UsageError: `concurrency` is below 1.
+        """
+        if concurrency < 1:
+            raise UsageError(f"concurrency must be at least 1, not {concurrency}")
+        budget = budget or Budget()
+        pairs = [(question, system) for question in questions for system in systems]
+        todo = [one for one in pairs if (one[0].id, one[1].name) not in self.done]
+        todo.sort(key=lambda one: (one[0].id, one[1].name) in self.failed)
+        sitting = _Sitting(self, todo, attempts, quiet)
+        summary = sitting.summary
+        summary.skipped = len(pairs) - len(todo)
+        self.cache.gate[:] = [sitting.check, lambda: budget.check(self.cache.spent)]
+        try:
+            await sitting.work(concurrency)
+        finally:
+            summary.spent = self.cache.spent
+            summary.dollars = budget.cost(summary.spent)
+        return summary
+
+
+class _Sitting:
+    """One call of `Run.ask`."""
+
+    def __init__(self, run: Run, todo: Sequence[tuple[Question, System]], attempts: int, quiet: bool) -> None:
+        self.run, self.attempts, self.quiet = run, attempts, quiet
+        self.total, self.todo = len(todo), iter(todo)
+        self.summary, self.answered = Summary(), asyncio.Event()
+        self.failures: list[Record] = []
+        """The errors since the last answer."""
+
+    def check(self) -> None:
+        """Raise `Stopped` if the run has ended: the calls under way are the last."""
+        if self.summary.stopped:
+            raise Stopped(self.summary.stopped)
+
+    async def work(self, concurrency: int) -> None:
+        """Ask, so many questions at once; all but the first few wait for a first answer."""
+        with _progress(self.total, self.summary, self.quiet) as advance, _interruptible(self.summary):
+            workers = [asyncio.create_task(self._worker(one, advance)) for one in range(concurrency)]
+            for first in workers[:_FIRST]:
+                first.add_done_callback(lambda _: self.answered.set())
+            try:
+                await asyncio.gather(*workers)
+            finally:
+                for one in workers:
+                    one.cancel()
+                await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _worker(self, number: int, advance: Callable[[], None]) -> None:
+        if number >= _FIRST:
+            await self.answered.wait()
+        for question, system in self.todo:
+            if self.summary.stopped:
+                return
+            record = await self._record(question, system)
+            if record is None:
+                return
+            self.run.write(record)
+            self._count(record)
+            advance()
+
+    def _count(self, record: Record) -> None:
+        summary = self.summary
+        if not record["error"]:
+            summary.answered += 1
+            self.failures.clear()
+            self.answered.set()
+            return
+        summary.failed += 1
+        self.failures.append(record["error"])
+        none_yet = not (summary.answered or self.run.done)
+        summary.stopped = summary.stopped or _why_hopeless(self.failures, self.total if none_yet else 0)
+
+    async def _record(self, question: Question, system: System) -> Record | None:
+        """Return the record of a question; None if the run has ended meanwhile."""
+        began, paid = time.perf_counter(), 0
+        for attempt in range(1, self.attempts + 1):
+            with asking() as asked:
+                try:
+                    fields = await system(question)
+                except Stopped as error:
+                    self.summary.stopped = self.summary.stopped or str(error)
+                    return None
+                except Exception as error:  # noqa: BLE001 - one question's fault is not the run's
+                    fields = {"error": describe(error)}
+                    if reason := why_no_more(error):
+                        self.summary.stopped = f"{reason}: {server_text(error)}"
+                        return None
+                    wait = is_transient(error) and attempt < self.attempts and pause(error, attempt - 1)
+                else:
+                    wait = False
+            paid += asked.paid
+            if wait is False:
+                break
+            await asyncio.sleep(wait)
+        return {
+            "at": question.at,
+            "id": question.id,
+            "system": system.name,
+            "error": None,
+            **fields,
+            "scores": finite(fields.get("scores") or {}),
+            "calls": paid,
+            "seconds": round(time.perf_counter() - began, 3),
+        }
+
+
+@contextmanager
+def _interruptible(summary: Summary) -> Iterator[None]:
+    """Let Ctrl-C end the run after the calls under way, which are paid for; a second one ends it at once."""
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        summary.stopped = INTERRUPTED
+
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # not in threads, not on Windows
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.remove_signal_handler(signal.SIGINT)
+
+
+def why_no_more(error: BaseException) -> str:
+    """Say why no further call can succeed; "": one may."""
+    status = status_of(error) or 0
+    text = f"{getattr(error, 'code', '')} {getattr(error, 'body', '')} {error}"
+    if status == 429 and "insufficient_quota" in text:
+        return _REFUSED[402]
+    return _REFUSED.get(status, "")
+
+
+def _why_hopeless(failures: Sequence[Record], first: int) -> str:
+    """Say why a run should end after some failures in a row; "": it may go on.
+
+    Args:
+        failures: The errors of the records, without an answer in between.
+        first: How many questions there are, if none has been answered yet; else 0.
+    """
+    said = [one["text"] for one in failures]
+    refused = all(one["refused"] for one in failures)
+    if first and refused and len(set(said)) == 1 and len(said) >= min(_FIRST, first):
+        return f"none of the first {len(said)} was answered: {said[0]}"
+    if len(said) >= _IN_A_ROW:
+        return f"{len(said)} questions in a row failed: {max(set(said), key=said.count)}"
+    return ""
+
+
+def describe(error: Exception) -> Record:
+    """Return an error as a record holds it, in the server's own words if it said any."""
+    status = status_of(error)
+    refused = isinstance(error, RagweaveError) or (400 <= (status or 0) < 500 and status != 429)
+    return {"kind": type(error).__name__, "status": status, "text": server_text(error)[:500], "refused": refused}
+
+
+def pause(error: BaseException, attempt: int) -> float:
+    """Return how many seconds to wait: what the server asks for, else 1, 2, 4 … with some noise."""
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    with suppress(ValueError, TypeError):
+        return min(float(headers.get("retry-after", "")), 60.0)
+    return min(2.0**attempt, 30.0) * random.uniform(0.5, 1.0)
+
+
+@contextmanager
+def _progress(total: int, summary: Summary, quiet: bool) -> Iterator[Callable[[], None]]:
+    screen = Console(stderr=True)
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[red]{task.fields[failed]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=screen, disable=quiet or not screen.is_terminal) as bar:
+        task = bar.add_task("", total=total, failed="")
+
+        def advance() -> None:
+            failed = f"{summary.failed} failed" if summary.failed else ""
+            bar.update(task, advance=1, failed=failed)
+
+        yield advance

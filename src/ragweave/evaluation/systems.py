@@ -1,0 +1,242 @@
+"""Systems under test: a method's graph with models, passages and metrics."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from langchain_core.documents import Document
+from langgraph.types import RetryPolicy
+
+from ragweave.datasets import Question
+from ragweave.errors import UsageError
+from ragweave.evaluation.cache import ReplyCache
+from ragweave.evaluation.folder import Record
+from ragweave.evaluation.metrics import Metric, scores
+from ragweave.evaluation.specs import read_system
+from ragweave.graphs.build import build_graph
+from ragweave.tools.models import Role, chat_model
+from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
+from ragweave.tools.text.secrets import redacted
+
+Gold = Literal["as_found", "with", "without"]
+"""What becomes of gold passages: nothing, one is put in if none was found, or all are taken out."""
+
+ARGUMENTS = {"answer": "model", "proxy": "proxy", "judge": "judge", "rewrite": "rewriter", "filter": "filter_model"}
+"""The arguments of `build_graph` that name models, by role."""
+_SMALL = ("proxy", "judge", "rewrite")
+
+
+@dataclass
+class GraphSystem:
+    """A graph that answers questions."""
+
+    name: str
+    graph: Any
+    k: int
+    metrics: Sequence[Metric]
+    large: frozenset[str] = frozenset({"answer"})
+    """The roles that the answering model plays."""
+    judge: Any = None
+    """The chat model of judged metrics."""
+    given: bool = False
+    """Whether a question's own passages are given to the graph in place of a search."""
+    gold: Gold = "as_found"
+    oracle: bool = False
+    """Whether the graph's filter may see the right answers."""
+    seed: int = 0
+
+    async def __call__(self, question: Question) -> Record:
+        """Answer a question, and score the answer."""
+        asked: dict[str, Any] = {"question": question.question, "answer_type": question.answer_type}
+        if self.given:
+            asked["passages"] = with_gold(list(question.passages), question, self.gold, self.seed, self.k)
+        if self.oracle:
+            asked["gold_answers"] = question.about.get("label") or list(question.answers)
+        with _searching(question, self):
+            state = await self.graph.ainvoke(asked, output_keys=_STATE)
+        state |= {"depth": self.k, "large": self.large}
+        return record_of(question, state) | {"scores": await scores(question, state, self.metrics, self.judge)}
+
+
+_STATE = [
+    *("answer", "status", "truncated", "usage", "passages", "retrieved", "candidates", "citations", "notes"),
+]
+"""What is read of a graph's state; its output alone leaves out what was searched."""
+
+
+def record_of(question: Question, state: Mapping[str, Any]) -> Record:
+    """Return what is written down of an answer."""
+    return {
+        "question": question.question,
+        "gold": list(question.answers) or [list(one) for one in question.parts],
+        "answer": state["answer"],
+        "status": state["status"],
+        "truncated": state["truncated"],
+        "usage": state["usage"],
+        "passages": [
+            {"id": doc.id, "title": doc.metadata.get("title", ""), "text": doc.page_content}
+            for doc in state["passages"]
+        ],
+        "retrieved": {query: [doc.id for doc in found] for query, found in (state.get("retrieved") or {}).items()},
+        "candidates": state["candidates"],
+        "citations": state.get("citations") or [],
+        "notes": state.get("notes", []),
+    }
+
+
+def open_model(spec: Any, cache: ReplyCache, stack: AsyncExitStack, name: str = "") -> Any:
+    """Open a chat model whose replies are stored, until the stack is left.
+
+    Args:
+        spec: A spec, or the model itself.
+        cache: Where the replies are stored.
+        stack: Closes the client.
+        name: What the cache calls the model; "": its spec.
+
+    What may pass (429, 5xx) is tried again by the client, below the cache: if LangGraph tried again, a node
+    would repeat its finished calls, and if the run did, the calls beside the one that failed would be cancelled
+    after they were paid for. The client is aiohttp's if that is installed, which takes half the processor time.
+    """
+    model: Any = chat_model(spec)
+    if hasattr(model, "root_async_client") and getattr(model, "http_async_client", None) is None:
+        import openai
+
+        fast = importlib.util.find_spec("aiohttp") is not None
+        kind: Any = openai.DefaultAioHttpClient if fast else openai.DefaultAsyncHttpxClient
+        client = kind(event_hooks={"response": [_not_again]})
+        stack.push_async_callback(client.aclose)
+        tries = max(_TRIES, model.max_retries or 0)
+        model.root_async_client = model.root_async_client.with_options(http_client=client, max_retries=tries)
+        model.async_client = model.root_async_client.chat.completions
+    return cache.attach(model, redacted(name or str(spec)))
+
+
+_TRIES = 5
+
+
+async def _not_again(response: Any) -> None:
+    """Tell OpenAI's client, which tries again after any 429, that spent credit does not come back."""
+    if response.status_code == 429 and b"insufficient_quota" in await response.aread():
+        response.headers["x-should-retry"] = "false"
+
+
+def graph_system(
+    spec: str,
+    models: Mapping[str, Any],
+    retriever: Any,
+    metrics: Sequence[Metric],
+    *,
+    options: Mapping[str, str] | None = None,
+    parts: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> GraphSystem:
+    """Build a system from its spec.
+
+    Args:
+        spec: `METHOD[option=value,…]`.
+        models: Models by role.
+        retriever: What is searched; None: nothing.
+        metrics: What is computed.
+        options: Options as text, for every method that has them.
+        parts: More arguments of `build_graph`, such as a scorer.
+        more: Fields of the system.
+
+    Raises:
+        UsageError: There is no such method or option.
+    """
+    method, values, by_proxy = read_system(spec, options)
+    played = {**models, "answer": models["proxy"]} if by_proxy and "proxy" in models else dict(models)
+    graph = build_graph(
+        method,
+        retriever=retriever,
+        retry_policy=RetryPolicy(max_attempts=1),  # a question is asked again from its start
+        **{ARGUMENTS[role]: one for role, one in played.items()},
+        **(parts or {}),
+        **values,
+    )
+    k: int = values.get("k") or method.options(**{name: one for name, one in values.items() if name != "filter"}).k
+    return GraphSystem(graph=graph, k=k, metrics=metrics, large=large_roles(played), **{"name": spec, **more})
+
+
+def large_roles(models: Mapping[str, Any]) -> frozenset[str]:
+    """Return the roles that the answering model plays: those that no other model was given for."""
+    small = _SMALL if "proxy" in models else [role for role in _SMALL if role in models]
+    return frozenset(get_args(Role)) - {*small} - ({"filter"} & models.keys())
+
+
+_CURRENT: ContextVar[tuple[Question, GraphSystem, list[Any]]] = ContextVar("ragweave_question")
+
+
+@contextmanager
+def _searching(question: Question, system: GraphSystem) -> Iterator[None]:
+    token = _CURRENT.set((question, system, []))
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+class OwnPassages(PassageRetriever):
+    """Searches the passages that come with the question that is being answered, by BM25.
+
+    Those that share no word with the query come last, in the file's order.
+    """
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        question, _, index = _CURRENT.get()
+        if not index:
+            index.append(Bm25Retriever.from_documents(list(question.passages)))
+        found = index[0].find(query, k)
+        ids = {doc.id for doc in found}
+        return [*found, *(doc for doc in question.passages if doc.id not in ids)][:k]
+
+
+class GoldRetriever(PassageRetriever):
+    """Marks the gold passages that another retriever finds; puts one in, or takes all out."""
+
+    base: Any
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        question, system, _ = _CURRENT.get()
+        wanted = k + len(question.gold) if system.gold == "without" else k
+        return with_gold(self._found(query, wanted), question, system.gold, system.seed, k)
+
+    def _found(self, query: str, k: int) -> list[Document]:
+        if isinstance(self.base, PassageRetriever):
+            return self.base.find(query, k)
+        found: list[Document] = self.base.invoke(query)[:k]
+        return found
+
+
+def with_gold(found: Sequence[Document], question: Question, gold: Gold, seed: int, k: int) -> list[Document]:
+    """Mark gold passages (`metadata["gold"]`), put one in if none is there, or take all out.
+
+    The one that is put in replaces a passage drawn at random, or is added if there are fewer than `k` (Liu et al.
+    2024, section 4.1). The place is the same for the same question and seed.
+    """
+    marked = [_marked(doc, doc.id in question.gold) for doc in found]
+    if gold == "without":
+        return [doc for doc in marked if not doc.metadata["gold"]][:k]
+    best = marked[:k]
+    first = next((doc for doc in question.passages if doc.id in question.gold), None)
+    if gold == "with" and first is not None and not any(doc.metadata["gold"] for doc in best):
+        drawn = random.Random(f"{seed}:{question.id}")
+        at = drawn.randint(0, len(best)) if len(best) < k else drawn.randrange(len(best))
+        best[at : at + (len(best) >= k)] = [_marked(first, True)]
+    return best
+
+
+def _marked(doc: Document, gold: bool) -> Document:
+    return doc.model_copy(update={"metadata": {**doc.metadata, "gold": gold}})
+
+
+def check_gold(gold: str) -> None:
+    """Raise `UsageError` unless a setting is one of `Gold`."""
+    if gold not in get_args(Gold):
+        raise UsageError(f"gold must be one of {', '.join(get_args(Gold))}, not {gold!r}")

@@ -1,0 +1,142 @@
+"""The commands `eval`, `report`, `reproduce` and `label`."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from tests.openai_server import HttpFault, OpenAIServer
+from typer.testing import CliRunner
+
+from ragweave.cli.main import app
+from ragweave.cli.runs import models_of, prices_of
+from ragweave.errors import UsageError
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Calls a command in a folder with a file of four questions, `q.jsonl`."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            "id": at,
+            "question": f"When did bridge {at} open?",
+            "answer": 1931,
+            "passages": [f"Bridge {at} opened in 1931."],
+        }
+        for at in range(4)
+    ]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return lambda *args, **more: CliRunner().invoke(app, args, **more)
+
+
+def test_eval_shows_a_table_and_resumes(run: Run, tmp_path: Path) -> None:
+    first = run("eval", "q.jsonl", "--methods", "concat,post_fusion[k=2]")
+    assert first.exit_code == 0, first.output
+    assert "post_fusion[k=2]" in first.output
+    assert "are level with EM" in first.output
+    assert {one.name for one in (tmp_path / "runs" / "q").iterdir()} >= {"report.html", "report.md", "report.csv"}
+    again = run("eval", "q.jsonl", "--methods", "concat,post_fusion[k=2]")
+    assert "0 answered, 8 before, 0 failed" in again.output
+    assert "0 answered, 8 before" in run("eval", "--resume", "runs/q").output
+
+
+def test_eval_takes_options_for_the_methods_that_have_them(run: Run, tmp_path: Path) -> None:
+    run(
+        "eval", "q.jsonl", "--methods", "direct,slimplm", "-k", "3", "-o", "rewrite=false", "--limit", "1", "--out", "r"
+    )
+    settings = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert settings["options"] == {"rewrite": "false", "k": "3"}
+    assert settings["limit"] == 1
+    assert settings["models"] == {"answer": "extractive"}
+
+
+def test_report_compares_runs(run: Run) -> None:
+    for name in ("a", "b"):
+        run("eval", "q.jsonl", "--methods", "concat", "--out", name)
+    found = run("report", "a", "b", "--main", "f1", "--out", "both")
+    assert found.exit_code == 0
+    assert "a: concat and b: concat are level with F1" in " ".join(found.output.split())
+    assert Path("both/report.html").exists()
+
+
+def test_reproduce_stands_beside_the_paper(run: Run, tmp_path: Path) -> None:
+    found = run("reproduce", "post-fusion", "1", "nq:q.jsonl", "--row", "Post-Fusion")
+    assert found.exit_code == 0, found.output
+    text = (tmp_path / "runs" / "post-fusion-1-nq" / "report.md").read_text()
+    assert "| Post-Fusion |" in text
+    assert "| paper |" in text
+    assert "27.5" in text
+
+
+def test_reproduce_lists_the_tables(run: Run) -> None:
+    assert "table1 with gold" in run("reproduce", "post-fusion").output
+    assert isinstance(run("reproduce", "nobody").exception, UsageError)
+
+
+def test_label_writes_rows_and_says_what_was_left_out(run: Run, tmp_path: Path) -> None:
+    found = run("label", "filter", "q.jsonl", "--out", "silver", "--measure", "strinc")
+    assert found.exit_code == 0, found.output
+    assert "labels.jsonl: 4 rows" in found.output
+    rows = (tmp_path / "silver" / "labels.jsonl").read_text().splitlines()
+    assert json.loads(rows[0])["spans"][0]["text"] == "Bridge 0 opened in 1931."
+    judged = run("label", "judge", "q.jsonl", "--out", "known", "--draft", "question")
+    assert "4 unknown" in judged.output
+    assert "of one class" in judged.output
+
+
+@pytest.mark.loopback
+def test_a_refused_key_ends_a_run_with_the_servers_words(run: Run) -> None:
+    fault = HttpFault(401, message="Incorrect API key provided", code="invalid_api_key")
+    with OpenAIServer([fault]) as server:
+        model = f"openai:m?base_url={server.base_url}"
+        found = run("eval", "q.jsonl", "--methods", "concat", "--model", model)
+    assert found.exit_code == 1
+    assert "stopped: the key was refused: Incorrect API key provided" in found.output
+
+
+def test_models_have_roles() -> None:
+    roles = ("answer", "proxy")
+    assert models_of(["openai:m?x=1", "proxy=openai:n?a=b"], roles) == {
+        "answer": "openai:m?x=1",
+        "proxy": "openai:n?a=b",
+    }
+    assert models_of(None, roles) == {}
+    assert prices_of(["0.15,0.60", "proxy=0,0"]) == {"*": (0.15, 0.6), "proxy": (0.0, 0.0)}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: models_of(["prxy=x"], ("answer", "proxy")), "no role 'prxy': did you mean 'proxy'"),
+        (lambda: models_of(["a:b", "c:d"], ("answer",)), "--model answer: given twice"),
+        (lambda: models_of(["proxy="], ("proxy",)), "--model proxy: names no model"),
+        (lambda: prices_of(["15"]), "--price is READ,WRITTEN"),
+    ],
+)
+def test_wrong_roles_and_prices(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["eval"], "name a data set"),
+        (["eval", "no.jsonl"], "no.jsonl: there is no such file"),
+        (["report", "nowhere"], "nowhere: is no run"),
+        (["label", "gold", "q.jsonl", "--out", "x"], "choose one of: judge"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(run: Run, args: list[str], said: str) -> None:
+    command = [sys.executable, "-c", "from ragweave.cli.main import run; run()", *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,10 @@
+"""A child process for `test_kill.py`: `killed_run.py DATA MODEL FOLDER METHOD`."""
+
+import sys
+from pathlib import Path
+
+from ragweave.evaluation import Settings, evaluate
+
+data, model, folder, method = sys.argv[1:]
+settings = Settings(data=data, systems=(method,), models={"answer": model})
+sys.exit(evaluate(settings, Path(folder), concurrency=8, quiet=True).exit_code)

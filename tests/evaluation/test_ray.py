@@ -1,0 +1,63 @@
+"""A run on a Ray cluster of two nodes, one of which is lost: every question is answered."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Read when ray is imported: without it, Ray takes the machine's own address for 127.0.0.1.
+os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+pytest.importorskip("ray")
+
+from tests.openai_server import OpenAIServer, Reply
+
+from ragweave.evaluation import Settings, evaluate, read_report
+from ragweave.evaluation.on_ray import run_on_ray
+
+pytestmark = [
+    pytest.mark.loopback,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+_SMALL = {"num_cpus": 1, "object_store_memory": 80 << 20}
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    import ray
+    from ray.cluster_utils import Cluster
+
+    root = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (root / "src", root))))
+    head = {**_SMALL, "include_dashboard": False, "_system_config": {"health_check_period_ms": 500}}
+    found = Cluster(initialize_head=True, head_node_args=head)
+    yield found
+    ray.shutdown()
+    found.shutdown()
+
+
+def test_a_node_may_be_lost(cluster: Any, questions: Callable[[int], str], tmp_path: Path) -> None:
+    second, folder = cluster.add_node(**_SMALL), tmp_path / "run"
+
+    def lose() -> None:
+        begun = [folder / f"shard-{part}-of-4" / "results.jsonl" for part in (1, 2)]
+        while not all(one.exists() and one.read_text().count("\n") > 3 for one in begun):
+            time.sleep(0.05)
+        cluster.remove_node(second, allow_graceful=False)
+
+    threading.Thread(target=lose, daemon=True).start()
+    with OpenAIServer(lambda _: Reply("1931", (100, 10), delay=0.1)) as server:
+        settings = Settings(data=questions(80), models={"answer": f"openai:m?base_url={server.base_url}"})
+        summary = run_on_ray(
+            partial(evaluate, settings, folder, concurrency=2), folder, address=cluster.address, shards=4
+        )
+        assert (summary.answered + summary.skipped, summary.exit_code) == (80, 0)
+        assert server.count <= 80 + 4  # those under way on the lost node
+    assert read_report(folder).lines[0].answered == 80

@@ -1,0 +1,141 @@
+"""A run as a table on screen, as Markdown, CSV and one HTML page."""
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ragweave.datasets import Question
+from ragweave.errors import UsageError
+from ragweave.evaluation import Metric, Report, Settings, evaluate, read_report, write
+from ragweave.evaluation.page import html
+from ragweave.evaluation.report import comma_separated, markdown, show, verdict
+
+
+class Scripted:
+    """Answers with scores, without a model."""
+
+    def __init__(self, name: str, right: int, tokens: int = 100) -> None:
+        self.name, self.right, self.tokens = name, right, tokens
+
+    async def __call__(self, question: Question) -> dict[str, Any]:
+        usage = {"calls": 1, "input_tokens": self.tokens, "output_tokens": 0, "usd": 0.002, "priced_calls": 1}
+        em = float(question.at < self.right)
+        return {"answer": "x", "usage": usage, "scores": {"em": em, "f1": em, "contains": em, "unknown": 0.0}}
+
+
+@pytest.fixture
+def scripted(questions: Callable[[int], str], tmp_path: Path) -> Callable[..., Path]:
+    def make(*systems: Scripted, name: str = "run") -> Path:
+        evaluate(Settings(data=questions(40), systems=()), tmp_path / name, own=systems, quiet=True)
+        return tmp_path / name
+
+    return make
+
+
+@pytest.fixture
+def run(scripted: Callable[..., Path]) -> Path:
+    return scripted(Scripted("concat", 10), Scripted("crag", 30, 250), Scripted("cot", 12))
+
+
+def shown(report: Report, width: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    show(report, console)
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_a_report_in_three_files(run: Path) -> None:
+    report = read_report(run)
+    assert (report.main, [line.system for line in report.lines]) == ("em", ["concat", "crag", "cot"])
+    assert [one.name for one in write(report, run)] == ["report.md", "report.csv", "report.html"]
+    assert "| crag |" in markdown(report)
+    assert "crag,em,0.75," in comma_separated(report)
+    assert report.lines[0].dollars == 0.002
+
+
+def test_the_page_needs_nothing_else(run: Path) -> None:
+    page = html(read_report(run))
+    assert page.count("<circle") == 3
+    assert "http" not in page
+    for word in ("prefers-color-scheme: dark", "width=device-width", "crag is ahead"):
+        assert word in page
+
+
+def test_the_verdict_is_one_sentence(run: Path, scripted: Callable[..., Path]) -> None:
+    assert verdict(read_report(run)) == (
+        "crag is ahead with EM 75.0 [62.5, 87.5], cot has 30.0, at 2.5 times the tokens; the difference is significant "
+        "(p < .001)."
+    )
+    level = scripted(Scripted("a", 10), Scripted("b", 10), name="level")
+    assert verdict(read_report(level)).startswith("a and b are level with EM 25.0")
+    assert "not significant" in verdict(read_report(scripted(Scripted("a", 10), Scripted("b", 11), name="near")))
+
+
+def test_all_pairs_are_compared(run: Path) -> None:
+    report = read_report(run)
+    assert [(one.first, one.second) for one in report.pairs] == [("concat", "crag"), ("concat", "cot"), ("crag", "cot")]
+    text = markdown(report)
+    assert "| crag | concat | +50.0 [" in text
+    assert "| cot | crag | -45.0 [" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_the_table_fits_the_terminal(scripted: Callable[..., Path], width: int) -> None:
+    long = "blendfilter[k=5,queries=question+external+internal,shots=3]"
+    report = read_report(scripted(Scripted(long, 10), Scripted("concat", 12345)))
+    lines = shown(report, width).splitlines()
+    assert max(map(len, lines)) <= min(width, 100)
+    assert "Δ EM" in "".join(lines)
+
+
+def test_a_paper_stands_beside(run: Path) -> None:
+    paper = {"title": "Table 1", "values": [["concat", "em", 41.5]], "columns": ["em"], "notes": ["k is 5"]}
+    (run / "paper.json").write_text(json.dumps({**paper, "empty": {"FID": "it is no method of ours"}}))
+    text = markdown(read_report(run))
+    assert "| EM | paper |" in text
+    assert "| 41.5 |" in text
+    assert "> FID was not run: it is no method of ours" in text
+    assert "| FID |" in text
+
+
+def test_several_runs_are_compared(scripted: Callable[..., Path]) -> None:
+    one, other = scripted(Scripted("concat", 10), name="small"), scripted(Scripted("concat", 30), name="large")
+    report = read_report([one, other])
+    assert [line.system for line in report.lines] == ["small: concat", "large: concat"]
+    assert report.pairs[0].found.p < 0.001
+
+
+def test_the_main_metric_may_be_chosen(run: Path) -> None:
+    assert read_report(run, "contains").main == "contains"
+    with pytest.raises(UsageError, match="no score of 'rouge_l'"):
+        read_report(run, "rouge_l")
+
+
+def test_what_has_no_score_is_noted(questions: Callable[[int], str], tmp_path: Path) -> None:
+    words = Metric("words", "Words", "Words of the answer.", lambda _, state: 2.0, percent=False)
+    settings = Settings(data=questions(2), systems=("concat",), metrics=("words", "rouge_l"))
+    evaluate(settings, tmp_path / "run", own=[words], quiet=True)
+    report = read_report(tmp_path / "run")
+    assert report.notes == ["No question has a score of rouge_l: it does not apply, or no verdict was read."]
+    assert [one.label for one in report.metrics] == ["Words"]  # as the run described it
+    assert report.main == "words"
+    assert "| 2.0 [2.0, 2.0] |" in markdown(report)
+
+
+def test_names_are_only_text_in_every_form(run: Path) -> None:
+    report = read_report(run)
+    report.lines[0] = replace(report.lines[0], system="=HYPERLINK(1)")
+    report.lines[1] = replace(report.lines[1], system="<script>a|b\nc")
+    assert "'=HYPERLINK(1),em" in comma_separated(report)
+    assert "| &lt;script>a\\|b c |" in markdown(report)
+    assert "<script>" not in html(report)
+
+
+def test_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no run"):
+        read_report(tmp_path)

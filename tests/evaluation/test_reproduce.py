@@ -1,0 +1,116 @@
+"""The papers' tables as plans of runs, and their derived columns."""
+
+from typing import get_args
+
+import pytest
+
+from ragweave.errors import UsageError
+from ragweave.evaluation.derived import best_of, measured
+from ragweave.evaluation.metrics import METRICS
+from ragweave.evaluation.reproduce import PAPERS, listing, plan, table_of, tables
+from ragweave.evaluation.specs import read_options, read_system, split_systems
+from ragweave.graphs import METHODS
+from ragweave.nodes.options import Options
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_row_can_be_run(paper: str) -> None:
+    """Every result of a paper is a plan whose options the methods take, and whose metrics there are."""
+    for table in tables(paper):
+        assert table.listed or table.rows
+        for dataset in () if table.listed else table.datasets:
+            for model in table.models or [""]:
+                found = plan(paper, table.name, dataset, model=model, variant=table.variant, filters={"": "part/"})
+                assert len(found.systems) == len({*found.names})
+                assert {*found.metrics} <= {*METRICS}
+                for spec in found.systems:
+                    name = spec.removeprefix("proxy:").partition("[")[0]
+                    if name in METHODS:
+                        read_system(spec)
+
+
+def test_a_table_as_a_plan() -> None:
+    found = plan("blendfilter", "1", "hotpotqa")
+    assert found.paper.printed("BlendFilter", "squad_em") == 50.8
+    assert "blendfilter[k=5,shots=3,profile=blendfilter]" in found.systems
+    assert any("subset=blendfilter" in note for note in found.paper.notes)
+
+
+def test_a_row_whose_filter_is_trained_is_empty_without_one() -> None:
+    found = plan("filco", "figure 4", "nq")
+    assert found.names == ["FULL", "SILVER"]
+    assert found.oracle == ["SILVER"]
+    assert found.paper.empty["PSG"] == "its filter is trained: --filter 'PSG=FOLDER'"
+    assert plan("filco", "table4", "nq").paper.printed("FULL, top 5", "filco_em") == 47.6
+    trained = plan("filco", "table5", "nq", filters={"STRINC": "parts/strinc"})
+    assert trained.systems == ["filco[k=1,profile=filco,filter=parts/strinc]"]
+
+
+def test_a_row_with_a_proxy_of_its_own_is_chosen() -> None:
+    assert plan("slimplm", "3", "nq").names == ["Llama2-7B-Chat"]
+    assert plan("slimplm", "3", "nq", only="Phi").names == ["Phi-2 (2.7B)"]
+
+
+def test_rows_of_one_retriever_run_together() -> None:
+    found = plan("blendfilter", "table5", "hotpotqa")
+    assert len(found.names) == len(found.paper.empty) == 4
+
+
+def test_what_is_not_there_is_named() -> None:
+    for call, said in (
+        (lambda: plan("blendfilter", "1", "nq"), "has no data set 'nq'; there are hotpotqa"),
+        (lambda: plan("blendfilter", "6", "nq"), "blendfilter table6: "),
+        (lambda: plan("filco", "table5", "nq"), "no row can be run: its filter is trained"),
+        (lambda: table_of("filco", "99"), "choose one of: table1"),
+        (lambda: tables("nobody"), "no paper 'nobody'"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            call()
+    assert len(list(listing())) > 20
+    assert table_of("post-fusion", "1").name == "table1"
+    assert table_of("filco", "Fig. 4").name == "figure4"
+
+
+def test_derived_columns() -> None:
+    first = {"em": {"a": 1.0, "b": 0.0, "c": 0.0}, "answer_recall": {"a": 1.0, "b": 1.0, "c": 0.0}}
+    mine = {"em": {"a": 1.0, "b": 1.0, "c": 0.5}, "answer_recall": {"a": 0.0, "b": 1.0, "c": 1.0}}
+    assert measured("em", mine, first) == mine["em"]
+    assert measured("em>0.5", mine, first) == {"a": 1.0, "b": 1.0, "c": 0.0}
+    assert measured("em/positive", mine, first, "answer_recall") == {"b": 1.0, "c": 0.5}
+    assert measured("gain(em)/positive", mine, first, "answer_recall") == {"a": 0.0, "b": 1.0}
+    assert measured("gain(em)/negative", mine, first, "answer_recall") == {"c": 0.5}
+    assert measured("better(em)", mine, first) == {"a": 0.0, "b": 1.0, "c": 1.0}
+    assert measured("f1", mine, first) == {}
+    assert best_of([first, mine])["em"] == {"a": 1.0, "b": 1.0, "c": 0.5}
+
+
+# ---- systems as text
+
+
+def test_systems_are_split_outside_of_brackets() -> None:
+    assert split_systems("concat, slimplm[rewrite=false,k=5],cot") == ["concat", "slimplm[rewrite=false,k=5]", "cot"]
+
+
+def test_options_have_the_types_of_the_method() -> None:
+    method, options, by_proxy = read_system(
+        "proxy:slimplm[rewrite=false,max_passages=none,k=7]", {"samples": "3", "x": "1"}
+    )
+    assert (method.name, by_proxy) == ("slimplm", True)
+    assert options == {"rewrite": False, "max_passages": None, "k": 7, "samples": 3}
+    _, several, _ = read_system("blendfilter[queries=question+internal]")
+    assert list(several["queries"]) == ["question", "internal"]
+    assert read_system("filco[filter=parts/mine]")[1] == {"filter": "parts/mine"}
+
+
+@pytest.mark.parametrize("spec", ["concat[k=many]", "concat[kk=5]", "concat[k]", "con cat", "concat[unknown=perhaps]"])
+def test_what_is_no_option_is_refused(spec: str) -> None:
+    with pytest.raises(UsageError):
+        read_system(spec)
+
+
+def test_options_may_be_none() -> None:
+    assert read_options(Options, {"prompt_tokens": "none", "order": "gold_first"}) == {
+        "prompt_tokens": None,
+        "order": "gold_first",
+    }
+    assert "gold_first" in get_args(Options.model_fields["order"].annotation)

@@ -1,0 +1,337 @@
+"""A run stops where it must, resumes where it was, and never loses or repeats an answer."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from langchain_core.documents import Document
+from tests.openai_server import HttpFault, OpenAIServer, Reply
+
+from ragweave.datasets import Question
+from ragweave.errors import UsageError
+from ragweave.evaluation import Run, Settings, Summary, evaluate, read_report
+from ragweave.evaluation.folder import read_results
+from ragweave.evaluation.run import Budget
+from ragweave.evaluation.systems import with_gold
+
+pytestmark = pytest.mark.loopback
+
+
+def settings(spec: str, data: str, *systems: str, **more: Any) -> Settings:
+    return Settings(data=data, systems=systems or ("concat",), models={"answer": spec}, **more)
+
+
+def test_a_run_is_answered_once(
+    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
+    run = settings(spec, questions(20))
+    assert evaluate(run, tmp_path / "run", quiet=True).exit_code == 0
+    calls = server.count
+    again = evaluate(run, tmp_path / "run", quiet=True)
+    assert (again.answered, again.skipped, server.count) == (0, 20, calls)
+
+
+def test_other_settings_are_refused_and_a_price_is_not(
+    spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
+    data = questions(2)
+    evaluate(settings(spec, data), tmp_path / "run", quiet=True)
+    with pytest.raises(UsageError, match="began with seed = 0, not 1"):
+        evaluate(settings(spec, data, seed=1), tmp_path / "run", quiet=True)
+    evaluate(settings(spec, data, prices={"*": (1.0, 2.0)}), tmp_path / "run", quiet=True)
+    assert read_report(tmp_path / "run").lines[0].dollars == pytest.approx(0.00012)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        (401, "invalid_api_key", "Incorrect API key provided"),
+        (402, None, "Insufficient Balance"),
+        (429, "insufficient_quota", "You exceeded your current quota"),
+        (400, None, "acme/m is not a valid model ID"),
+    ],
+)
+def test_a_run_that_is_refused_ends_and_says_why(
+    server: OpenAIServer,
+    spec: str,
+    questions: Callable[[int], str],
+    tmp_path: Path,
+    status: int,
+    code: str | None,
+    message: str,
+) -> None:
+    server.script = lambda _: HttpFault(status, message=message, code=code)
+    summary = evaluate(settings(spec, questions(60)), tmp_path / "run", quiet=True)
+    assert message in summary.stopped
+    assert summary.exit_code == 1
+    assert server.count < 10
+
+
+def test_a_run_resumes_after_its_credit_was_spent(
+    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
+    good, spent = server.script, HttpFault(429, message="You exceeded your quota", code="insufficient_quota")
+    server.script = lambda _: "1931" if server.count <= 12 else spent
+    run = settings(spec, questions(20))
+    first = evaluate(run, tmp_path / "run", concurrency=2, quiet=True)
+    assert first.answered == 12
+    server.script = good
+    second = evaluate(run, tmp_path / "run", quiet=True)
+    assert (second.answered, second.exit_code) == (8, 0)
+
+
+def test_a_transient_fault_costs_no_call_twice(
+    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
+    refused: list[Any] = []
+
+    def script(body: dict[str, Any]) -> Any:
+        if len(refused) < 10 and server.count % 2:
+            refused.append(body)
+            return HttpFault(503, message="busy", retry_after=0)
+        return "1931"
+
+    server.script = script
+    run = settings(spec, questions(6), "post_fusion")
+    summary = evaluate(run, tmp_path / "run", quiet=True)
+    assert summary.exit_code == 0
+    assert server.count - len(refused) == summary.calls == 6 * 3
+
+
+def test_a_failed_question_is_asked_again(
+    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
+    good = server.script
+    server.script = lambda body: HttpFault(400, message="filtered") if "bridge 7" in json.dumps(body) else "1931"
+    run = settings(spec, questions(20))
+    summary = evaluate(run, tmp_path / "run", quiet=True)
+    assert (summary.answered, summary.failed, summary.exit_code) == (19, 1, 1)
+    assert "1 failed: filtered" in read_report(tmp_path / "run").notes[0]
+    server.script = good
+    assert evaluate(run, tmp_path / "run", quiet=True).answered == 1
+    assert not [one for one in read_results(tmp_path / "run") if one["error"]]
+
+
+def test_a_budget_is_one_for_all_sittings(
+    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
+    run = settings(spec, questions(30), prices={"*": (1.0, 2.0)})
+    first = evaluate(run, tmp_path / "run", calls=10, concurrency=1, quiet=True)
+    assert "10 calls" in first.stopped
+    assert server.count <= 10
+    summary = evaluate(run, tmp_path / "run", dollars=20 * 0.00012, concurrency=1, quiet=True)
+    assert "$0.0024" in summary.stopped
+    assert 19 <= server.count <= 21
+    with pytest.raises(UsageError, match="needs the price of"):
+        evaluate(settings(spec, questions(3)), tmp_path / "other", dollars=1.0, quiet=True)
+
+
+def test_a_judge_counts_for_the_budget(
+    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        return Reply('{"grade": "Correct"}' if "Grade the answer" in json.dumps(body) else "1", (100, 10))
+
+    server.script = script
+    run = Settings(
+        data=questions(30),
+        models={"answer": spec, "evaluator": f"{spec}&n=1"},
+        metrics=("correctness",),
+        prices={"*": (1.0, 2.0)},
+    )
+    summary = evaluate(run, tmp_path / "run", dollars=10 * 0.00012, concurrency=1, quiet=True)
+    assert "budget" in summary.stopped
+    assert server.count <= 12
+
+
+def test_shards_are_one_run(spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
+    run = settings(spec, questions(10))
+    evaluate(run, tmp_path / "run", shard="1/3", quiet=True)
+    assert read_report(tmp_path / "run").notes == ["1 of 3 shards are here."]
+    for part in (2, 3):
+        evaluate(run, tmp_path / "run", shard=f"{part}/3", quiet=True)
+    assert [one["at"] for one in read_results(tmp_path / "run")] == list(range(10))
+    assert read_report(tmp_path / "run").lines[0].answered == 10
+
+
+def test_keys_are_not_written_down(spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
+    run = settings(f"{spec}&api_key=sekret", questions(2))
+    assert evaluate(run, tmp_path / "run", quiet=True).answered == 2
+    assert evaluate(run, tmp_path / "run", quiet=True).skipped == 2
+    assert not any(b"sekret" in one.read_bytes() for one in (tmp_path / "run").iterdir())
+
+
+def test_a_run_may_be_moved(server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
+    run = settings(spec, questions(4))
+    evaluate(run, tmp_path / "run", quiet=True)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    again = evaluate(run, tmp_path / "moved", quiet=True)
+    assert (again.skipped, again.calls) == (4, server.count)
+
+
+def test_what_an_earlier_run_answered_right_is_left_out(
+    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
+    server.script = lambda body: "1931" if "bridge 1" in json.dumps(body) else "1800"
+    data = questions(4)
+    evaluate(settings(spec, data, "direct"), tmp_path / "direct", quiet=True)
+    run = settings(spec, data, drop_answered=str(tmp_path / "direct"))
+    assert evaluate(run, tmp_path / "run", quiet=True).answered == 3
+
+
+@pytest.mark.parametrize("name", ["direct[retrieve=true]", "proxy:direct"])
+def test_large_calls_are_those_of_the_answering_model(
+    spec: str, questions: Callable[[int], str], tmp_path: Path, name: str
+) -> None:
+    run = Settings(
+        data=questions(2),
+        systems=(name, "slimplm"),
+        models={"answer": spec, "proxy": f"{spec}&n=1"},
+        metrics=("api_calls", "tokens_small"),
+    )
+    evaluate(run, tmp_path / "run", quiet=True)
+    scores = {one["system"]: one["scores"] for one in read_results(tmp_path / "run")}
+    assert scores[name] == {"api_calls": 1.0, "tokens_small": 0.0}
+    assert scores["slimplm"]["api_calls"] == 1.0
+    assert scores["slimplm"]["tokens_small"] > 0
+
+
+def test_gold_passages_are_marked_added_or_removed() -> None:
+    docs = [Document(str(at), id=str(at)) for at in range(4)]
+    question = Question(id="q", question="?", passages=tuple(docs), gold={"3": 1.0})
+    found = with_gold(docs[:3], question, "with", 0, 3)
+    assert [doc.id for doc in found if doc.metadata["gold"]] == ["3"]
+    assert found == with_gold(docs[:3], question, "with", 0, 3)
+    assert [doc.id for doc in with_gold(docs, question, "without", 0, 2)] == ["0", "1"]
+    assert [doc.metadata["gold"] for doc in with_gold(docs, question, "as_found", 0, 4)] == [False, False, False, True]
+
+
+# ---- systems of one's own
+
+
+class Echo:
+    name = "echo"
+
+    async def __call__(self, question: Question) -> dict[str, Any]:
+        return {"answer": question.question, "scores": {"length": len(question.question)}}
+
+
+class Failing:
+    """Fails on the first questions, in a way that `make` gives."""
+
+    name = "system"
+
+    def __init__(self, count: int, make: Callable[[], Exception]) -> None:
+        self.count, self.make = count, make
+
+    async def __call__(self, question: Question) -> dict[str, Any]:
+        await asyncio.sleep(0.001)
+        if question.at < self.count:
+            raise self.make()
+        return {"answer": "x", "scores": {}}
+
+
+class Says:
+    name = "says"
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+
+    async def __call__(self, _question: Question) -> dict[str, Any]:
+        return self.fields
+
+
+def run_of(folder: Path, system: Any, count: int = 60, **more: Any) -> Summary:
+    asked = [Question(id=str(at), question="?", at=at) for at in range(count)]
+    with Run(folder, {}) as run:
+        return asyncio.run(run.ask(asked, [system], quiet=True, **more))
+
+
+def flagged() -> Exception:
+    answer = httpx.Response(403, request=httpx.Request("POST", "http://x"))
+    return openai.PermissionDeniedError("input was flagged", response=answer, body=None)
+
+
+def timed_out() -> Exception:
+    answer = httpx.Response(504, headers={"retry-after": "0"}, request=httpx.Request("POST", "http://x"))
+    return openai.InternalServerError("timed out", response=answer, body=None)
+
+
+@pytest.mark.parametrize("make", [timed_out, lambda: ValueError("odd: insufficient_quota")])
+def test_four_unlucky_questions_do_not_end_a_run(tmp_path: Path, make: Callable[[], Exception]) -> None:
+    summary = run_of(tmp_path, Failing(4, make))
+    assert (summary.answered, summary.failed, summary.stopped) == (56, 4, "")
+
+
+def test_one_flagged_question_does_not_end_a_run(tmp_path: Path) -> None:
+    asked = run_of(tmp_path, Failing(1, flagged))
+    assert (asked.answered, asked.failed, asked.stopped) == (59, 1, "")
+
+
+def test_what_failed_before_is_asked_last(tmp_path: Path) -> None:
+    assert "flagged" in run_of(tmp_path, Failing(30, flagged)).stopped
+    again = run_of(tmp_path, Failing(4, flagged))
+    assert (again.answered, again.failed, again.stopped) == (56, 4, "")
+
+
+def test_many_failures_in_a_row_end_a_run(tmp_path: Path) -> None:
+    summary = run_of(tmp_path, Failing(60, lambda: ValueError("broken")))
+    assert summary.failed < 40
+    assert "in a row failed: broken" in summary.stopped
+
+
+def test_a_line_that_was_cut_is_cut_off(tmp_path: Path) -> None:
+    run_of(tmp_path, Echo(), 3)
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(path.read_bytes()[:-10])
+    assert run_of(tmp_path, Echo(), 3).answered == 1
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
+    with Run(tmp_path, {}), pytest.raises(UsageError, match="another process"):
+        Run(tmp_path, {})
+
+
+def test_an_answer_may_hold_any_line_separator(tmp_path: Path) -> None:
+    run_of(tmp_path, Says(answer="a\u2028b\x85c\x0bd", scores={}), 3)
+    assert len([*read_results(tmp_path)]) == 3
+    assert run_of(tmp_path, Says(answer="", scores={}), 3).skipped == 3
+
+
+def test_scores_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
+    run_of(tmp_path, Says(answer="", scores={"em": float("nan"), "f1": None, "words": 2}), 1)
+    assert next(read_results(tmp_path))["scores"] == {"words": 2.0}
+
+
+def test_no_concurrency_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="concurrency"):
+        run_of(tmp_path, Echo(), concurrency=0)
+
+
+def test_calls_without_a_price_have_no_cost() -> None:
+    assert Budget().cost({"b": (1, 1, 1)}) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"systems": ("concat", "concat")}, "same name"),
+        ({"options": {"rounds": "2"}}, "none of the methods has an option 'rounds'"),
+        ({"systems": ("concat[k=0]",)}, "k: "),
+        ({"systems": ("no_such",)}, "no_such"),
+        ({"gold": "maybe"}, "gold must be one of"),
+        ({"metrics": ("faithfulness",)}, "--model evaluator="),
+        ({"metrics": ("no_such",)}, "no_such"),
+    ],
+)
+def test_wrong_settings_are_named(
+    questions: Callable[[int], str], tmp_path: Path, more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        evaluate(Settings(data=questions(1), **more), tmp_path / "run", quiet=True)
