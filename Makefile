@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # PyTorch's default Linux wheel brings gigabytes of CUDA. To take a CPU build from the wheel index
-# that pytorch.org names for it: make demo TORCH_INDEX=<that index>
+# that pytorch.org names for it: make test TORCH_INDEX=<that index>
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 PORT ?= 2024
@@ -26,13 +26,16 @@ help:
 	@echo "make docs       set up, build the documentation into site/"
 	@echo "make clean      remove what the targets made"
 
-$(VENV)/torch:
+$(VENV)/pip:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
+	@touch $@
+
+$(VENV)/torch: $(VENV)/pip
 	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
 	@touch $@
 
-$(VENV)/demo: $(VENV)/torch pyproject.toml
+$(VENV)/demo: $(VENV)/pip pyproject.toml
 	$(BIN)/pip install --quiet --editable ".[demo]"
 	@touch $@
 

@@ -1,4 +1,4 @@
-"""Commands and workers as processes of their own, and quickly: forked from one with the imports.
+"""Commands as processes of their own, and quickly: forked from one with the imports.
 
 `COMMAND` is the start of a command line for `subprocess`: its own process, folder, variables,
 limits, output and exit code as if Python started, but not the seconds that importing langgraph or
@@ -53,7 +53,6 @@ CODE = python("tests.fork_server:execute")
 """Stands for `python -c`."""
 PYTHON = own_python("ragweave.cli:run")
 """The same by a Python of its own."""
-WORKER = python("ragweave.evaluation.runs.workers:main")
 
 
 def process_of(stand_in: int, patience: float = 60) -> int:

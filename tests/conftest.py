@@ -22,12 +22,8 @@ with suppress(ImportError):
     import uvloop  # noqa: F401 - keeps the socket class of its import: not the one that blocks
 LOOPBACK = ["127.0.0.1"]
 SLOW = (
-    "test_ray.py",
     "test_typing.py",
-    "test_ray.py",
     "training/writers/test_resuming.py",
-    "evaluation/runs/test_workers.py",
-    "evaluation/runs/test_kill.py",
     "notebooks",
     "cli/test_eval.py",
     "cli/test_label.py",
@@ -38,7 +34,7 @@ SLOW = (
     "docs",
     "attacks",
     "nodes/test_reply_growth.py",
-    "evaluation/runs",
+    "evaluation",
     "extend",
 )
 """What takes longest, first: with several workers, what begins last should end soon."""

@@ -24,10 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fork_client import stand_in
-
-WORKERS = "ragweave.evaluation.runs.workers"
-USUAL = ("ragweave.cli.main", "numpy", "bm25s", "sentencex", "langgraph.graph", WORKERS)
+USUAL = ("ragweave.cli.main", "numpy", "bm25s", "sentencex", "langgraph.graph", "ragweave.evaluation")
 HEAVY = (
     *("langchain_openai", "chromadb", "matplotlib.pyplot"),
     *("torch", "transformers", "datasets", "sentence_transformers", "peft", "trl"),
@@ -58,7 +55,6 @@ class Server:
         self._events = selectors.DefaultSelector()
         self._later = list(HEAVY) if eager else []
         load(USUAL)
-        sys.modules[WORKERS].WORKER = stand_in(address, f"{WORKERS}:main")  # type: ignore[attr-defined]
         self._door.bind(f"{address}.new")
         self._door.listen(64)
         Path(f"{address}.new").rename(address)

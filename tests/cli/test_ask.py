@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
-import subprocess
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from tests.scripted import ScriptedChat
 
 from ragweave.cli.ask import ask, compare
 from ragweave.errors import ModelError
+from ragweave.tools.knowledge.store import FILE
 
 
 def test_answers_with_its_sources(ragweave: Run, kb: Path) -> None:
@@ -122,11 +125,11 @@ def test_foreign_damaged_and_newer_knowledge_bases(ragweave: Run, tmp_path: Path
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "song.txt").write_text("la", "utf-8")
     for name in ("damaged", "newer"):
-        subprocess.run(["cp", "-r", str(kb), str(tmp_path / name)], check=True)
-    (tmp_path / "damaged" / "manifest.json").write_text("{", "utf-8")
-    manifest = json.loads((kb / "manifest.json").read_text("utf-8"))
-    manifest["format_version"] = 99
-    (tmp_path / "newer" / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+        shutil.copytree(kb, tmp_path / name)
+    (tmp_path / "damaged" / FILE).write_bytes(b"no database" * 1000)
+    with closing(sqlite3.connect(tmp_path / "newer" / FILE)) as db:
+        db.execute("UPDATE meta SET value = '99' WHERE key = 'version'")
+        db.commit()
     for name in ("foreign", "damaged", "newer"):
         done = ragweave("ask", "q", "--kb", name, cwd=tmp_path)
         assert done.returncode == 2, done

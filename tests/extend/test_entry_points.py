@@ -11,15 +11,14 @@ from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.retrievers import BaseRetriever
 
-from ragweave.datasets.question import Format, has
-from ragweave.datasets.question import Question
-from ragweave.evaluation.metrics import Metric, given_answer
+from ragweave.datasets import Format, Question
+from ragweave.evaluation import Metric, given
 from ragweave.tools.filters import FilterKind
 from ragweave.tools.models import ModelProvider
 
 
 def _read(row):
-    yield Question(id=row.id("id"), question=row.text("riddle"), answers=(row.text("solution"),))
+    yield Question(id=str(row.number), question=row.text("riddle"), answers=(row.text("solution"),))
 
 
 class Fixed(BaseRetriever):
@@ -33,12 +32,10 @@ def first(question, segments, answers, settings):
 
 METRIC = Metric(
     name="brief", label="Brief answers", summary="Few words.", higher_is_better=False,
-    compute=lambda question, state: len(given_answer(state).split()) / 10,
-    aggregate=max,
+    compute=lambda question, state: len(given(state).split()) / 10,
 )
 FORMAT = Format(
-    name="riddles", summary="Riddles.", expects="riddle, solution",
-    fits=has("riddle", "solution"), read=_read,
+    name="riddles", summary="Riddles.", read=_read, fields=(("riddle", "solution"),),
 )
 PROVIDER = ModelProvider(
     name="echo", spec="echo:WORD", summary="Says WORD.",
@@ -68,7 +65,6 @@ def test_all_work_together_on_the_command_line(
     )
     assert done.returncode == 0, done.stderr
     assert "Brief answers" in done.stdout
-    assert "Lower is better: Brief answers." in done.stdout
     lines = [*map(json.loads, (tmp_path / "run/results.jsonl").read_text("utf-8").splitlines())]
     assert [one["scores"] for one in lines] == [{"em": 1.0, "brief": 0.1}] * 3
     assert [len(one["retrieved"]["question"]) for one in lines] == [3] * 3
@@ -77,7 +73,7 @@ def test_all_work_together_on_the_command_line(
     # a report is written, with label and direction, where the package isn't installed
     done = python(tmp_path, "report", "run", "--out", "report", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "Lower is better: Brief answers." in (tmp_path / "report/report.md").read_text("utf-8")
+    assert "**Brief answers**: Few words. Lower is better." in (tmp_path / "report/report.md").read_text("utf-8")
 
 
 def test_they_are_listed_with_their_package(distribution: Any, python: Any) -> None:

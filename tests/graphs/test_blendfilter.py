@@ -50,9 +50,10 @@ def test_the_prompts_of_hotpotqa() -> None:
         "Answer the following question based on the given context with one or few words.\n"
         f"Context:{REASONED}\nQuestion:{question}\nAnswer:"
     )
-    assert said["reason"].startswith(
-        "Answer questions following the given format.\n\n"
-        "Question:Are It Might Get Loud and Mr. Big both Canadian documentaries?\nLet's think step by step.\n"
+    assert said["reason"].startswith("Answer questions following the given format.\n\nKnowledge:Mr. Big (2007 film) | ")
+    assert (
+        "\nQuestion:Are It Might Get Loud and Mr. Big both Canadian documentaries?\nLet's think step by step.\n"
+        in said["reason"]
     )
     assert said["reason"].endswith(f"Knowledge:{TITLED}\nQuestion:{question}\nLet's think step by step.")
 

@@ -21,4 +21,6 @@ from ragweave.tools.retrieval import Bm25Retriever
 def test_answers(question: str, holds: str) -> None:
     retriever = Bm25Retriever.from_documents(corpus_documents())
     for model in ("extractive?similarity=lexical", "extractive"):
-        assert holds in build_graph("concat_pf", model=model, retriever=retriever).invoke({"question": question})["answer"]
+        assert (
+            holds in build_graph("concat_pf", model=model, retriever=retriever).invoke({"question": question})["answer"]
+        )

@@ -157,8 +157,8 @@ def test_a_setting_that_a_server_refuses_is_left_out_from_then_on(setting: str, 
 def test_reasoning_models_get_no_setting_that_they_refuse() -> None:
     profile = {"temperature": False, "reasoning_output": True, "structured_output": False}
     model = ScriptedModel(script=["Action 1: Finish[Ada Brenner]"], profile=profile)
-    for method in ("concat", "react"):
-        build_graph(method, model=model, retriever=few(), samples=2).invoke(ASK)
+    build_graph("concat", model=model, retriever=few(), samples=2).invoke(ASK)
+    build_graph("react", model=model, retriever=few()).invoke(ASK)
     assert not {"temperature", "stop", "max_tokens"} & {name for call in model.calls for name in call.settings}
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from io import TextIOWrapper
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,10 +16,9 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from ragweave.cli.watch import Watch
-    from ragweave.graphs import ChatGraph
+    from ragweave.cli.options import Setup
+    from ragweave.graphs import MethodGraph
 
-PROMPT = "› "
 HELP = """\
 /sources        the passages behind the last answer
 /method [NAME]  the method in use, or another one from here on
@@ -32,120 +29,95 @@ Anything else is a question."""
 
 
 def chat(
-    follow_up: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on with the last conversation.")
-    ] = False,
-    kb: options.Kb = None,
-    method: options.Method = "concat_pf",
-    model: options.Model = "extractive",
-    proxy: options.Proxy = None,
-    judge: options.Judge = None,
-    rewriter: options.Rewriter = None,
-    filter_model: options.FilterModel = None,
+    follow_up: options.FollowUp = False,
+    kb: options.Kb = options.DEFAULT_KB,
+    method: options.Method_ = options.DEFAULT_METHOD,
+    model: options.Model = None,
     k: options.K = None,
     retriever: options.Retriever = "auto",
     rerank: options.Rerank = "",
     second_retriever: options.SecondRetriever = "",
-    option: options.OptionTexts = None,
+    option: options.Option = None,
 ) -> None:
     """Talk with your documents: follow-up questions, quotes under each answer. /help lists the commands.
 
     Questions from a pipe are answered one by one; where one fails, the command ends with exit code 1.
     """
-    from ragweave.cli.screen import loading
+    import asyncio
+
+    from ragweave.cli.screen import loading, progress_console
 
     with loading():
-        from ragweave.cli.ask import served_graph
-        from ragweave.cli.conversation import conversation, read_conversation
-        from ragweave.graphs import METHODS
-        from ragweave.tools.warm_up import warm_up
+        from ragweave.cli.conversation import read_conversation
 
-        named = options.read_models(model, proxy, judge, rewriter, filter_model, option)
-        found = options.open_retriever(kb, retriever, rerank, k)
-        again = options.second_retriever(second_retriever, kb, METHODS)
-        models, texts = options.load_cited(*named)
-
-        def make(name: str) -> ChatGraph:
-            given = {**models, **again}
-            graph = served_graph(name, given, k, texts, found, beside=[method])
-            return conversation(graph, models)
-
-        talk = Talk(make, method, read_conversation() if follow_up else [])
-        warm_up([found, *again.values(), *models.values()])
-    options.show_notice(models)
-    talk.run()
+        setup = options.Setup.open(
+            [method],
+            kb=kb,
+            model=model,
+            k=k,
+            retriever=retriever,
+            rerank=rerank,
+            second_retriever=second_retriever,
+            option=option,
+            citations="true",
+        )
+        earlier = read_conversation() if follow_up else []
+        graph = setup.chat(method)
+    setup.show_notice()
+    if sys.stdin.isatty():
+        progress_console().print(f"{method}. /help lists the commands.", style="dim")
+    # One loop for all questions: a model's open connections belong to the loop they were made in.
+    with asyncio.Runner() as runner:
+        talk = Talk(setup, method, graph, earlier, runner)
+        talk.run()
     if talk.failed and not sys.stdin.isatty():
         raise typer.Exit(1)
 
 
-@dataclass
 class Talk:
-    """A conversation: what was said, and what the last answer rests on."""
+    """A conversation: what was said, and how the last answer came about."""
 
-    make: Callable[[str], ChatGraph]
-    """Builds the conversation over a method, by name."""
-    method: str
-    messages: list[BaseMessage] = field(default_factory=list)
-    result: Mapping[str, Any] = field(default_factory=dict)
-    watch: Watch | None = None
-    failed: bool = False
-    """Whether a question was not answered."""
-    _runner: asyncio.Runner = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Build the graph, so that a mistake shows before the first question."""
-        self.graph = self.make(self.method)
+    def __init__(
+        self, setup: Setup, method: str, graph: MethodGraph, messages: list[BaseMessage], runner: asyncio.Runner
+    ) -> None:
+        """Begin with the messages of an earlier conversation, or with none."""
+        self.failed = False
+        """Whether a question was not answered."""
+        self._setup, self._method, self._graph = setup, method, graph
+        self._messages, self._runner = messages, runner
+        self._last: tuple[dict[str, Any], Any] | None = None
+        """The last output, and the watch that followed its run."""
 
     def run(self) -> None:
-        """Read lines until the user leaves."""
-        import asyncio
+        """Read lines until the user leaves; a mistake or a failed call is one line, and the talk goes on."""
+        from ragweave.cli.screen import explain
+        from ragweave.state.passages import whole
+        from ragweave.tools.text.plain import plain
 
-        from ragweave.cli.screen import progress_console
-
-        if isinstance(sys.stdin, TextIOWrapper):
-            sys.stdin.reconfigure(errors="surrogateescape")  # else bytes that are not UTF-8 end it
-        if sys.stdin.isatty():
-            progress_console().print(f"{self.method}. /help lists the commands.", style="dim")
-        # One loop for all questions: a model's open connections belong to the loop they came with.
-        with asyncio.Runner() as self._runner:
-            self._take_lines()
-
-    def _take_lines(self) -> None:
         while True:
             try:
-                line = input(PROMPT if sys.stdin.isatty() else "").strip()
+                line = whole(input("› " if sys.stdin.isatty() else "")).strip()
             except EOFError:
                 return
             if line in ("/quit", "/exit"):
                 return
-            if line:
-                self.take(line)
-
-    def take(self, line: str) -> None:
-        """Do what a line asks for; a mistake or a failed call is one line, and the talk goes on."""
-        from ragweave.cli.screen import told
-        from ragweave.state.passages import whole
-        from ragweave.tools.text.plain import plain
-
-        line = whole(line)
-        asks = not line.startswith("/")
-        try:
-            if asks:
-                self._ask(line)
-            else:
-                self._command(*line[1:].split(maxsplit=1))
-        except Exception as error:
-            said = told(error)
-            if said is None:
-                raise
-            sys.stderr.write(f"ragweave: {plain(said)}\n")
-            self.failed |= asks
+            try:
+                if line.startswith("/"):
+                    self._command(*line[1:].split(maxsplit=1))
+                elif line:
+                    self._ask(line)
+            except Exception as error:
+                said = explain(error)
+                if said is None:
+                    raise
+                sys.stderr.write(f"ragweave: {plain(said)}\n")
+                self.failed |= not line.startswith("/")
 
     def _command(self, name: str = "", value: str = "") -> None:
         commands: dict[str, Callable[[str], None]] = {
-            "sources": self._sources,
-            "method": self._method,
-            "trace": self._trace,
+            "sources": self._show_sources,
+            "method": self._switch,
+            "trace": self._show_trace,
             "help": lambda _: typer.echo(HELP),
         }
         if name not in commands:
@@ -153,55 +125,44 @@ class Talk:
         commands[name](value)
 
     def _ask(self, question: str) -> None:
-        from contextvars import copy_context
-
         from langchain_core.messages import HumanMessage
-        from rich.markup import escape
+        from rich.text import Text
 
-        from ragweave.cli.conversation import keep_conversation
-        from ragweave.cli.screen import console, progress_console
-        from ragweave.cli.show import show_footnotes, show_warnings
-        from ragweave.cli.watch import Watch, follow
-        from ragweave.tools.footnotes import with_marks
-        from ragweave.tools.text.plain import plain
+        from ragweave.cli.conversation import store_conversation
+        from ragweave.cli.screen import console, one_line, progress_console
+        from ragweave.cli.show import show_answer
+        from ragweave.cli.watch import Watch
 
-        watch = Watch(live=False)
-        given = {"messages": [*self.messages, HumanMessage(question)]}
-        with progress_console().status(f"{self.method} …"):
-            result = self._runner.run(follow(self.graph, given, watch), context=copy_context())
-        self.messages, self.result, self.watch = result["messages"], result, watch
-        screen = console()
+        watch, screen = Watch(), console()
+        with progress_console().status(f"{self._method} …") as status:
+            given = {"messages": [*self._messages, HumanMessage(question)]}
+            result = self._runner.run(watch.follow(self._graph, given, status))
+        self._messages, self._last = result["messages"], (result, watch)
         if result["question"] != question:
-            screen.print(escape(plain(f"({result['question']})")), style="dim", soft_wrap=True)
-        cited = result["citations"]
-        screen.print(escape(plain(with_marks(result["answer"], cited))), soft_wrap=True)
-        show_footnotes(screen, cited, result["passages"])
-        show_warnings(screen, result, watch)
-        keep_conversation(self.messages)
+            screen.print(Text(f"({one_line(result['question'])})", "dim"))
+        show_answer(screen, result, watch)
+        store_conversation(self._messages)
 
-    def _sources(self, _value: str) -> None:
+    def _show_sources(self, _value: str) -> None:
         from ragweave.cli.screen import console
         from ragweave.cli.show import show_sources
 
-        if not self._answered().get("passages"):
+        if not self._answered()[0]["passages"]:
             raise UsageError("the last answer rests on no passage")
-        show_sources(console(), self._answered())
+        show_sources(console(), self._answered()[0])
 
-    def _method(self, name: str) -> None:
-        if name:
-            self.graph, self.method = self.make(name), name
-        typer.echo(self.method)
-
-    def _trace(self, _value: str) -> None:
-        from ragweave.cli.record import run_steps
+    def _show_trace(self, _value: str) -> None:
         from ragweave.cli.screen import console
         from ragweave.cli.show import tree
 
-        self._answered()
-        if self.watch is not None:
-            console().print(tree(run_steps(self.watch)))
+        console().print(tree(self._answered()[1].steps))
 
-    def _answered(self) -> Mapping[str, Any]:
-        if not self.result:
+    def _switch(self, name: str) -> None:
+        if name:
+            self._graph, self._method = self._setup.chat(name), name
+        typer.echo(self._method)
+
+    def _answered(self) -> tuple[dict[str, Any], Any]:
+        if self._last is None:
             raise UsageError("nothing has been asked in this conversation yet")
-        return self.result
+        return self._last

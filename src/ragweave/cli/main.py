@@ -1,228 +1,178 @@
-"""The `ragweave` command. Errors are one line; nothing heavy is imported before it is needed."""
+"""The `ragweave` command. A command's module is imported when it is run; errors are one line."""
 
 from __future__ import annotations
 
-import atexit
-import gc
-import io
+import logging
 import os
-import signal
 import sys
-import threading
 from contextlib import suppress
+from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 import ragweave
-from ragweave.cli import (
-    ask,
-    chat,
-    doctor,
-    index,
-    label,
-    methods,
-    reproduce,
-    serve,
-    trace,
-    train,
-)
-from ragweave.cli import eval as eval_
-from ragweave.cli import report as report_
-from ragweave.cli.runs import RayCommand
-from ragweave.cli.screen import explain, refused
 from ragweave.errors import MissingExtraError, RagweaveError, UsageError
-from ragweave.tools.logs import log_to_stderr
 from ragweave.tools.text.plain import plain
 
+_COMMANDS = {
+    "Ask your documents": {
+        "index": ("index:index", "Index files, folders and web pages into a knowledge base."),
+        "ask": ("ask:ask", "Answer a question, by one method or by several."),
+        "chat": ("chat:chat", "Talk with your documents."),
+        "serve": ("serve:serve", "Serve methods by OpenAI's protocol, or as MCP tools."),
+    },
+    "Compare methods": {
+        "methods": ("methods:methods", "List the methods; show one with its options and its graph."),
+        "eval": ("eval:evaluate", "Run methods on a data set, and score the answers."),
+        "report": ("report:report", "Show runs as tables and pages."),
+        "reproduce": ("reproduce:reproduce", "Run a paper's table, with the paper's numbers beside it."),
+    },
+    "Train components": {
+        "label": ("label:label", "Make training rows from a data set."),
+        "train": ("train:train", "Train a judge, rewriter, filter, generator or router."),
+    },
+    "Help": {
+        "kb": ("index:app", "Check a knowledge base, or drop one from its server."),
+        "doctor": ("doctor:doctor", "Check the installation and model files."),
+    },
+}
+"""By section: the module and function of each command, and what it does."""
+_WITH_RAY = ("eval", "label")
+"""The commands that take `--ray [ADDRESS]`, whose address may be left out."""
+_INTERRUPTED = 130
+
+
+class Commands(TyperGroup):
+    """The commands, each imported when it is named."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """Return the names."""
+        del ctx
+        return [name for section in _COMMANDS.values() for name in section]
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+        """Import a command; None if there is none of this name."""
+        del ctx
+        place = next((section[cmd_name][0] for section in _COMMANDS.values() if cmd_name in section), None)
+        if place is None:
+            return None
+        module, _, name = place.partition(":")
+        found = getattr(import_module(f"ragweave.cli.{module}"), name)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_group(found)
+        one = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        kind = import_module("ragweave.cli.runs").RayCommand if cmd_name in _WITH_RAY else None
+        one.command(cmd_name, cls=kind)(found)
+        return typer.main.get_command(one)
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write the commands by section, without importing them."""
+        del ctx
+        for title, section in _COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, about) for name, (_, about) in section.items()])
+
+
 app = typer.Typer(
-    name="ragweave",
-    help="Published retrieval-augmented-generation methods as LangGraph graphs.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    name="ragweave", cls=Commands, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
-app.command("index")(index.index)
-app.command("ask")(ask.ask)
-app.command("chat")(chat.chat)
-app.command("serve")(serve.serve)
-app.command("mcp")(serve.mcp)
-app.command("methods")(methods.methods)
-app.command("draw")(methods.draw)
-app.command("trace")(trace.trace)
-app.command("eval", cls=RayCommand)(eval_.evaluate)
-app.command("report")(report_.report)
-app.command("reproduce")(reproduce.reproduce)
-app.command("label", cls=RayCommand)(label.label)
-app.command("compare")(ask.compare)
-app.command("doctor")(doctor.doctor)
-app.command("train")(train.train)
-app.add_typer(index.app, name="kb")
-app.add_typer(train.app, name="part")
 
 
-def _version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"ragweave {ragweave.__version__}")
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
     verbose: Annotated[
-        int,
-        typer.Option(
-            "--verbose", "-v", count=True, help="Log what happens; -vv: each call as well."
-        ),
+        int, typer.Option("--verbose", "-v", count=True, help="Log what happens; -vv: each call as well.")
     ] = 0,
     otel: Annotated[
         bool,
         typer.Option(
-            "--otel",
-            help="Send OpenTelemetry traces to OTEL_EXPORTER_OTLP_ENDPOINT, else localhost:4318.",
+            "--otel", help="Send OpenTelemetry traces to OTEL_EXPORTER_OTLP_ENDPOINT, else to localhost:4318."
         ),
     ] = False,
 ) -> None:
-    """Published retrieval-augmented-generation methods as LangGraph graphs."""
-    del version  # typer has shown it
-    context.with_resource(log_to_stderr(verbose))
+    """Published retrieval-augmented-generation methods as LangGraph graphs.
+
+    Start with `ragweave index FILES`, then `ragweave ask "A question?"`. `ragweave COMMAND --help` lists the options
+    of a command.
+    """
+    del version  # its callback has shown it
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+    _log(verbose)
     if otel:
         from ragweave.tools.tracing import instrument
 
         instrument()
 
 
-def _end_tracing() -> None:
-    """Send the spans that are left, where tracing is on: the process may end without further ado."""
-    tracing = sys.modules.get("ragweave.tools.tracing")
-    if tracing is not None:
-        tracing.shutdown()
+class _PlainFormatter(logging.Formatter):
+    """Log lines without secrets and control characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from ragweave.tools.text.secrets import without_secrets
+
+        return plain(without_secrets(super().format(record)))
 
 
-_INTERRUPTED = 130
-_TERMINATED = 143
-
-
-class _Stop:
-    """Takes SIGTERM as Ctrl-C, so that what is being written is whole or not there."""
-
-    def __init__(self) -> None:
-        self.code = _INTERRUPTED
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._terminate)
-        if sys.unraisablehook is sys.__unraisablehook__:
-            sys.unraisablehook = _silent_interrupt
-
-    def _terminate(self, *_: object) -> NoReturn:
-        self.code = _TERMINATED
-        raise KeyboardInterrupt
-
-
-def _silent_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
-    """Print what nobody can catch, but for a second Ctrl-C that met a callback of the interpreter."""
-    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
-        sys.__unraisablehook__(unraisable)
+def _log(verbosity: int) -> None:
+    handler = logging.StreamHandler()
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s" if verbosity else "%(message)s"
+    handler.setFormatter(_PlainFormatter(form, "%H:%M:%S"))
+    logger = logging.getLogger("ragweave")
+    logger.handlers[:] = [handler]
+    logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)])
 
 
 def run() -> None:
     """Run the command line; `ragweave.cli.run`, the script's entry point, calls this.
 
-    Exit codes: 0 success, 1 a failure outside (no server, a timeout), 2 the caller's mistake, 130
-    interrupted, 143 terminated.
+    Exit codes: 0 success, 1 a failure outside (no server, a timeout), 2 the caller's mistake, 130 interrupted.
     """
-    _open_closed_streams()
-    sys.stdout, sys.stderr = _to_screen(sys.stdout), _to_screen(sys.stderr)
-    # Or the interpreter looks for cycles among all that was loaded, for half a second, before it
-    # ends; registered first, this comes last.
-    atexit.register(gc.freeze)
-    stop = _Stop()
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an answer may have what ASCII has no sign for
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
-        _end_tracing()
     except (typer.Abort, KeyboardInterrupt):
         code = _INTERRUPTED
-    except RagweaveError as error:
-        _leave(str(error), 2 if isinstance(error, UsageError | MissingExtraError) else 1)
-    except Exception as error:  # noqa: BLE001 - the last resort; what is not explained is raised
+    except BrokenPipeError:  # nobody reads on, as in `ragweave … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:  # noqa: BLE001 - the last resort; what cannot be explained is raised
         _explain_or_raise(error)
-    if code == _INTERRUPTED:  # typer's code for Ctrl-C, which it catches itself
-        _leave("stopped", stop.code)
+    if code == _INTERRUPTED:  # also typer's code for Ctrl-C
+        _leave("stopped", _INTERRUPTED)
+    _end_tracing()
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _open_closed_streams() -> None:
-    """Put the null device where a stream was closed before the start (`ragweave … >&-`).
-
-    Python has None there, and the next file opened would get the stream's number.
-    """
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - for the process
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
-
-
-class _Screen(io.FileIO):
-    """What a command shows, and goes on where nobody reads it any more (`ragweave … | head`).
-
-    What it still has to write, to files of its own, is written; a pipe or socket that breaks
-    elsewhere stays an error.
-    """
-
-    def __init__(self, stream: io.TextIOWrapper) -> None:
-        """Write to the file of a standard stream, which stays open."""
-        super().__init__(stream.fileno(), "w", closefd=False)
-        self._stream = stream
-
-    def write(self, data: Any, /) -> int:
-        """Write to the screen; to nowhere once its pipe is closed."""
-        try:
-            return super().write(data)
-        except BrokenPipeError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
-            return len(data)
-
-
-def _to_screen(stream: Any) -> Any:
-    """Return a standard stream as a screen; a terminal, which nobody closes, as it is."""
-    if not isinstance(stream, io.TextIOWrapper):
-        return stream
-    stream.reconfigure(errors="replace")  # an answer may hold what ASCII has no sign for
-    try:
-        screen = None if stream.isatty() else _Screen(stream)
-    except OSError:  # it is no file, as in a notebook
-        screen = None
-    if screen is None:
-        return stream
-    return io.TextIOWrapper(
-        screen if stream.write_through else io.BufferedWriter(screen),
-        encoding=stream.encoding,
-        errors="replace",
-        line_buffering=stream.line_buffering,
-        write_through=stream.write_through,
-    )
-
-
 def _explain_or_raise(error: Exception) -> NoReturn:
-    """Print a parsing error, or an error of a disk or server, in one line; raise anything else.
+    """Print a mistake or a failure on one line; raise anything else.
 
-    Typer has its own copy of click, so click's errors are recognised by their methods.
+    Typer has its own copy of click, so that click's errors are recognised by their methods.
     """
-    format_message = getattr(error, "format_message", None)
-    if format_message is not None:
+    from ragweave.cli.screen import explain
+
+    if isinstance(error, RagweaveError):
+        _leave(explain(error) or "", 2 if isinstance(error, UsageError | MissingExtraError) else 1)
+    if format_message := getattr(error, "format_message", None):
         command = getattr(getattr(error, "ctx", None), "command_path", "ragweave")
         _leave(f"{' '.join(format_message().split())} (see {command} --help)", 2)
-    denied = refused(error)
-    if denied is not None:
-        _leave(denied, 2)
     line = explain(error)
     if line is None:
         raise error
@@ -230,15 +180,17 @@ def _explain_or_raise(error: Exception) -> NoReturn:
 
 
 def _leave(line: str, code: int) -> NoReturn:
-    """Print one line and exit at once, without waiting for calls still running in threads."""
-    from ragweave.tools.text.secrets import without_secrets
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C changes nothing more
+    """Print one line and exit at once, without waiting for calls that still run in threads."""
     with suppress(OSError):  # a full disk, or a pipe that was closed
         sys.stdout.flush()
     _end_tracing()
     with suppress(OSError):
-        sys.stderr.write(f"ragweave: {plain(without_secrets(line))}\n")
+        sys.stderr.write(f"ragweave: {plain(line)}\n")
         sys.stderr.flush()
     os._exit(code)
+
+
+def _end_tracing() -> None:
+    """Send the spans that are left, if tracing is on."""
+    if tracing := sys.modules.get("ragweave.tools.tracing"):
+        tracing.shutdown()

@@ -1,386 +1,104 @@
-"""Options that several commands share: their declarations, and how their values are read."""
+"""The options that several commands share, and what they name, opened."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragweave.errors import ModelError, UsageError
+from ragweave.errors import ModelError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from ragweave.evaluation.runs import System
-    from ragweave.graphs import CompiledGraph
+    from ragweave.graphs import Method, MethodGraph
 
-METHODS = "direct,concat,concat_pf"
+ARGUMENTS = {
+    "answer": "model",
+    "proxy": "proxy",
+    "judge": "judge",
+    "rewriter": "rewriter",
+    "filter": "filter_model",
+}
+"""The arguments of `build_graph` that name models, by role."""
+RESTATER = "restater"
+ROLES = (*ARGUMENTS, RESTATER)
+DEFAULT_KB = "kb"
+DEFAULT_METHOD = "concat_pf"
 
-_DATASET = typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file alone, or hf:NAME.")
-_OUT = typer.Option("--out", help="Directory of the run.")
-Dataset = Annotated[str | None, _DATASET]
-Out = Annotated[Path | None, _OUT]
-NeededDataset = Annotated[str, _DATASET]
-"""The same where nothing else says what is run."""
-NeededOut = Annotated[Path, _OUT]
-Method = Annotated[str, typer.Option("--method", "-m", help="The method (see `ragweave methods`).")]
-Methods = Annotated[
-    str,
-    typer.Option(
-        "--methods",
-        help="Methods, such as direct,concat[k=10],blendfilter[queries=question+internal].",
-    ),
-]
-Model = Annotated[
-    str,
-    typer.Option(
-        help="extractive, openai:NAME, llamacpp:PATH, provider:NAME, or a trained part's folder; "
-        "settings follow ?, as in openai:NAME?base_url=URL."
-    ),
-]
-Proxy = Annotated[str | None, typer.Option(help="Model that drafts answers (proxy).")]
-Judge = Annotated[str | None, typer.Option(help="Model that judges what the model knows.")]
-Rewriter = Annotated[str | None, typer.Option(help="Model that rewrites queries.")]
-FilterModel = Annotated[str | None, typer.Option(help="Model that filters passages.")]
 Kb = Annotated[
-    str | None,
-    typer.Option(
-        "--kb",
-        metavar="KB",
-        help="Knowledge base to search: a folder, or an address: pg:URL#NAME, qdrant:…, es:….",
-    ),
-]
-Corpus = Annotated[
     str,
     typer.Option(
-        help="What to search without --kb: file (all its passages), given (each question's own), none."
+        "--kb", metavar="KB", help="Knowledge base: a folder, or an address (pg:URL#NAME, qdrant:…, es:…, chroma:…)."
     ),
 ]
-Passages = Annotated[
-    str,
+Method_ = Annotated[str, typer.Option("--method", "-m", help="The method (see `ragweave methods`).")]
+Model = Annotated[
+    list[str] | None,
     typer.Option(
-        help="searched, or given (every method gets the question's own passages, without a search)."
+        "--model",
+        metavar="[ROLE=]SPEC",
+        help="extractive, openai:NAME, llamacpp:FILE, PROVIDER:NAME, or a trained component's folder; settings follow "
+        f"?, as in openai:NAME?base_url=URL. Repeatable; roles: {', '.join(ROLES)}.  [default: extractive]",
     ),
 ]
-Gold = Annotated[
-    str, typer.Option(help="Gold passages: as_found, marked, with (added), without (removed).")
-]
-DropAnswered = Annotated[
-    Path | None,
-    typer.Option(
-        "--drop-answered",
-        help="An earlier run of direct: leave out the questions that it answered right.",
-    ),
-]
-Oracle = Annotated[
-    bool, typer.Option("--oracle", help="Give methods the gold answers (FILCO's SILVER).")
-]
+K = Annotated[int | None, typer.Option("-k", "--k", help="Passages per query.  [default: the method's]")]
 Retriever = Annotated[
     str,
     typer.Option(
-        help="auto, bm25, dense or hybrid; or any LangChain retriever by its import path, such as "
+        help="auto, bm25, dense, hybrid, or a LangChain retriever by its import path, such as "
         "langchain_community.retrievers:WikipediaRetriever?top_k_results=3."
-    ),
-]
-Filter = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--filter", metavar="KEY=VALUE", help="Search only passages with this metadata; repeatable."
     ),
 ]
 Rerank = Annotated[
     str,
     typer.Option(
-        "--rerank",
-        "--reranker",
-        help="Reranker: a cross-encoder by local path or hub name, bi-encoder:NAME (minilm, E5), or "
-        "a LangChain document compressor by its import path (module:Name).",
+        help="Reranker: a cross-encoder by path or hub name, bi-encoder:NAME, or a LangChain document compressor by "
+        "its import path."
     ),
 ]
 SecondRetriever = Annotated[
-    str,
-    typer.Option(
-        "--second-retriever",
-        help="Where crag searches again: another mode of the same knowledge base, another knowledge "
-        "base, MODE:KB, or a LangChain retriever by its import path, such as "
-        "langchain_community.retrievers:WikipediaRetriever.",
-    ),
+    str, typer.Option(help="Where crag searches again: a mode, a knowledge base, MODE:KB, or an import path.")
 ]
-Scorer = Annotated[
-    str, typer.Option(help="Model that scores for CXMI: hf:NAME, llamacpp:PATH, openai:NAME?…")
-]
-Metrics = Annotated[
-    str,
-    typer.Option(
-        help="Metrics to compute, such as em,f1,my_metric (default: all of ours that apply)."
-    ),
-]
-JudgeModel = Annotated[
-    str,
-    typer.Option(
-        help="Model that judges the answers for --metrics faithfulness, answer_relevance, "
-        "context_relevance and correctness."
-    ),
-]
-Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]
-Sample = Annotated[int | None, typer.Option(help="Use N questions, drawn at random with --seed.")]
-Seed = Annotated[
-    int, typer.Option(help="Seed of --sample and of where gold passages are inserted.")
-]
-Shard = Annotated[str, typer.Option(help="i/n: every n-th question, starting at the i-th.")]
-Concurrency = Annotated[int, typer.Option(help="Questions (times methods) in flight at once.")]
-Workers = Annotated[
-    int,
-    typer.Option(
-        help="Processes that share the questions and --concurrency; at most one per core."
-    ),
-]
-Cache = Annotated[
-    Path | None, typer.Option(help="SQLite file of model replies, shared between runs.")
-]
-BudgetTokens = Annotated[int | None, typer.Option(help="Start no question after this many tokens.")]
-BudgetUsd = Annotated[float | None, typer.Option(help="Start no question after this many dollars.")]
-Prices = Annotated[
-    str,
-    typer.Option(
-        "--price",
-        "--prices",
-        help="INPUT,OUTPUT in dollars per million tokens, or a JSON file by role.",
-    ),
-]
-SAME_COMMAND = "the same command (what is answered is kept, and paid for once)"
-"""How several runs under one budget are resumed."""
-RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Retry failed questions.")]
-MovedServer = Annotated[
-    bool,
-    typer.Option(
-        "--moved-server",
-        help="With --resume: OPENAI_BASE_URL is the new address of the server that the run began "
-        "with.",
-    ),
-]
-OptionTexts = Annotated[
+Filter = Annotated[
     list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        help="name=value, set on each method that has the option; or judge=, rewriter=, generator=, "
-        "filter= with a trained part's folder. Repeatable.",
-    ),
+    typer.Option("--filter", metavar="KEY=VALUE", help="Search only passages with this metadata. Repeatable."),
 ]
-K = Annotated[int | None, typer.Option("-k", "--k", help="Passages per query.")]
-
-NAMED = {"judge": "judge", "rewriter": "rewriter", "generator": "model"}
-"""Options that name a model, with the argument of `build_graph` that each one stands for."""
-
-DEFAULT = "extractive"
-"""The answering model where none is named."""
+Option = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method. Repeatable."),
+]
+FollowUp = Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last conversation.")]
 
 
-def with_named(
-    flags: Mapping[str, str | None], texts: Iterable[str]
-) -> tuple[dict[str, str], list[str]]:
-    """Split `--option` texts into those that name a model and the method's own.
+def models_of(texts: Iterable[str] | None, roles: Sequence[str] = ROLES, default: str = "answer") -> dict[str, str]:
+    """Return model specs by role.
 
     Args:
-        flags: Model specs by `build_graph`'s arguments; None where a flag was not given.
-        texts: `name=value` options.
-
-    Returns:
-        Model specs by `build_graph`'s arguments, and the method's own options.
+        texts: `[ROLE=]SPEC`.
+        roles: The roles that there are.
+        default: The role of a spec that names none.
 
     Raises:
-        UsageError: A flag or an option names no model, as one of an unset variable does, or a
-            model is named twice.
+        UsageError: There is no such role, a role is given twice, or a spec is empty.
     """
-    models = {name: filled(name, spec) for name, spec in flags.items() if spec is not None}
-    named: dict[str, str] = {}
-    rest: list[str] = []
-    for text in texts:
-        name, _, value = text.partition("=")
-        if name.strip() not in NAMED:
-            rest.append(text)
-            continue
-        key = NAMED[name.strip()]
-        if not value.strip():
-            raise UsageError(f"--option {name.strip()}= is empty: give a folder or a model spec")
-        if key in named or models.get(key, DEFAULT) not in (DEFAULT, value.strip()):
-            raise UsageError(f"--option {text}: {NAMED[name.strip()]} is given twice; give it once")
-        named[key] = value.strip()
-    return {**models, **named}, rest
-
-
-def filled(argument: str, spec: str) -> str:
-    """Return a flag's model spec.
-
-    Raises:
-        UsageError: It is blank.
-    """
-    if not str(spec).strip():
-        flag = argument.replace("_", "-")
-        raise UsageError(f"--{flag} is empty: name a model, or leave the option out")
-    return spec
-
-
-def read_models(
-    model: str,
-    proxy: str | None,
-    judge: str | None,
-    rewriter: str | None,
-    filter_model: str | None,
-    texts: Iterable[str] | None,
-) -> tuple[dict[str, str], list[str]]:
-    """Return the models of a command's flags and `--option` texts, and the method's own options."""
-    flags = {
-        "model": model,
-        "proxy": proxy,
-        "judge": judge,
-        "rewriter": rewriter,
-        "filter_model": filter_model,
-    }
-    return with_named(flags, texts or ())
-
-
-def load_cited(models: Mapping[str, str], texts: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the models that specs name, and a method's options: cited unless they say not to.
-
-    Raises:
-        UsageError: A model cannot be opened.
-    """
-    return opened(models), ["citations=true", *texts]
-
-
-def opened(specs: Mapping[str, str]) -> dict[str, Any]:
-    """Return the models that specs name, each opened once for all that is built from them.
-
-    Raises:
-        UsageError: A model cannot be opened.
-    """
-    from ragweave.graphs.build import opened_models
-
-    try:
-        return dict(opened_models(specs))
-    except ModelError as error:
-        raise UsageError(str(error)) from error
-
-
-def show_notice(models: Mapping[str, Any]) -> None:
-    """Say, on standard error, what a reader of the answers must know of the model that gives them."""
-    if notice := getattr(models.get("model"), "notice", ""):
-        typer.echo(notice, err=True)
-
-
-def with_k(texts: Sequence[str], k: int | None) -> list[str]:
-    """Return a method's `name=value` options with `-k` among them, where it was given.
-
-    Raises:
-        UsageError: `--option k=…` says another number.
-    """
-    for text in texts:
-        name, _, value = text.partition("=")
-        if k is not None and name.strip() == "k" and value.strip() != str(k):
-            raise UsageError(f"-k {k} and --option {text}: k is given twice; give it once")
-    return [*texts, *([] if k is None else [f"k={k}"])]
-
-
-def for_method(texts: Sequence[str], name: str, beside: Iterable[str]) -> list[str]:
-    """Return those `name=value` options that a method of several is given.
-
-    One that it lacks is left out where a method beside it has it; where none has it, it stays, and
-    the method refuses it.
-
-    Args:
-        texts: The options.
-        name: The method.
-        beside: The methods that are given the same options.
-    """
-    from ragweave.graphs.build import method_named
-
-    own, *others = (
-        method_named(one).options.__dataclass_fields__.keys() for one in (name, *beside)
-    )
-
-    def is_taken(text: str) -> bool:
-        key = text.partition("=")[0].strip().replace("-", "_")
-        return key in own or not any(key in other for other in others)
-
-    return [text for text in texts if is_taken(text)]
-
-
-def by_role(models: Mapping[str, str]) -> dict[str, str]:
-    """Return a run's models by role: what `build_graph` calls `model` plays `answer`."""
-    return {"answer" if name == "model" else name: spec for name, spec in models.items()}
-
-
-def shared_options(texts: Sequence[str], methods: str) -> dict[str, Any]:
-    """Read `name=value` texts, each as the first method that has the option reads it."""
-    from ragweave.evaluation.runs import parse_systems
-    from ragweave.graphs.build import method_named
-    from ragweave.graphs.method import parse_options
-
-    if not texts:
-        return {}
-    named = [method_named(one.method) for one in parse_systems(methods)]
-    found: dict[str, Any] = {}
-    for text in texts:
-        key = text.partition("=")[0].strip().replace("-", "_")
-        knowing = [one for one in named if key in one.options.__dataclass_fields__]
-        found |= parse_options([text], (knowing or named)[0])
+    found: dict[str, str] = {}
+    for text in texts or ():
+        role, equals, spec = text.partition("=")
+        named = bool(equals) and re.fullmatch(r"[a-z_]+", role) is not None
+        role, spec = (role, spec) if named else (default, text)
+        if role not in roles:
+            raise UsageError(f"--model {text}: no role {role!r}: {did_you_mean(role, roles)}")
+        if role in found or not spec.strip():
+            raise UsageError(f"--model {role}: {'given twice' if role in found else 'names no model'}")
+        found[role] = spec
     return found
 
 
-def with_options(systems: Sequence[System], texts: Sequence[str]) -> list[System]:
-    """Return a study's systems, with `name=value` options set on each method that has them.
-
-    Raises:
-        UsageError: No method has the option, or the study itself varies it.
-    """
-    shared = shared_options(texts, ",".join(dict.fromkeys(one.method for one in systems)))
-    made = [replace(one, options={**_known(one, shared), **one.options}) for one in systems]
-    for name in shared:
-        if any(name in one.options for one in systems):
-            raise UsageError(f"this study varies {name} itself: leave out --option {name}=…")
-        if not any(name in one.options for one in made):
-            raise UsageError(f"none of this study's methods has an option {name!r}")
-    for one in made:
-        one.resolved()
-    return made
-
-
-def _known(one: System, shared: Mapping[str, Any]) -> dict[str, Any]:
-    from ragweave.graphs.build import method_named
-
-    fields = method_named(one.method).options.__dataclass_fields__
-    return {name: value for name, value in shared.items() if name in fields}
-
-
-def open_retriever(
-    kb: str | None,
-    spec: str,
-    rerank: str | None,
-    k: int | None = None,
-    filters: Sequence[str] | None = None,
-) -> Any:
-    """Return the retriever that the options name; None where a knowledge base is missing for it.
-
-    Raises:
-        UsageError: There is no such retriever, `k` is below 1, or a filter is not `key=value`.
-        KnowledgeBaseError: The knowledge base cannot be opened.
-    """
-    from ragweave.tools.knowledge import needs_kb, open_knowledge_base, retriever_of
-
-    chosen = parse_filters(filters or ())
-    if kb is None and needs_kb(spec):
-        return None
-    base = open_knowledge_base(kb) if kb else None
-    wanted = 5 if k is None else k
-    return retriever_of(spec, base, wanted, filter=chosen, rerank=rerank or None)
-
-
-def parse_filters(texts: Sequence[str]) -> dict[str, Any]:
-    """Return metadata values by name; a name given twice has a list of which any will do.
+def parse_filters(texts: Iterable[str]) -> dict[str, list[Any]]:
+    """Return metadata values by name, of which any will do; one that may be a number or a flag is both, and text.
 
     Raises:
         UsageError: A text is not `key=value`.
@@ -389,57 +107,163 @@ def parse_filters(texts: Sequence[str]) -> dict[str, Any]:
         >>> parse_filters(["year=2024", "lang=en", "lang=de"])
         {'year': [2024, '2024'], 'lang': ['en', 'de']}
     """
-    found: dict[str, Any] = {}
+    found: dict[str, list[Any]] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise UsageError(f"--filter {text}: give key=value, such as source=handbook.md")
-        found.setdefault(name, []).extend(_either(value))
+        try:
+            typed = json.loads(value)
+        except ValueError:
+            typed = value
+        found.setdefault(name, []).extend([typed, value] if isinstance(typed, int | float) else [value])
     return found
 
 
-def _either(text: str) -> list[Any]:
-    """Return a value as it may stand in metadata: as a number, or true or false, and as text."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return [text]
-    return [value, text] if isinstance(value, int | float | bool) else [text]
-
-
-def check_retriever(graph: CompiledGraph, found: object) -> None:
-    """Check that a method which takes questions alone has something to search.
-
-    Args:
-        graph: The method.
-        found: Its retriever, as `open_retriever` returned it.
+def open_retriever(
+    kb: str, spec: str = "auto", rerank: str = "", k: int | None = None, filters: Iterable[str] | None = None
+) -> Any:
+    """Return the retriever that the options name; None if it needs a knowledge base and the default one is missing.
 
     Raises:
-        UsageError: It retrieves, for some questions at least, and has no retriever.
+        UsageError: There is no such retriever, `k` is below 1, or a filter is not `key=value`.
+        KnowledgeBaseError: The knowledge base cannot be opened.
     """
-    schema: Any = graph.builder.context_schema
-    retrieves = "retrieve" in graph.nodes and getattr(schema and schema(), "retrieve", True)
-    if found is None and retrieves:
-        raise UsageError(
-            f"{graph.get_name()} has nothing to retrieve from: name a knowledge base with --kb"
+    from ragweave.tools.knowledge import KnowledgeBase, needs_kb, open_knowledge_base, retriever_of
+
+    chosen = parse_filters(filters or ())
+    base = None
+    if needs_kb(spec):
+        if kb == DEFAULT_KB and not KnowledgeBase.exists(kb):
+            return None
+        base = open_knowledge_base(kb)
+    return retriever_of(spec, base, 5 if k is None else k, filter=chosen, rerank=rerank or None)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a command's options name, opened: models, retrievers, options. It builds graphs."""
+
+    kb: str
+    methods: Sequence[Method]
+    """The methods of the command: an option is for those of them that have it."""
+    models: Mapping[str, Any]
+    """By role."""
+    retriever: Any
+    second: Any = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls,
+        methods: Sequence[str],
+        *,
+        kb: str,
+        model: Iterable[str] | None,
+        k: int | None,
+        retriever: str,
+        rerank: str,
+        second_retriever: str,
+        option: Iterable[str] | None,
+        filters: Iterable[str] | None = None,
+        **defaults: str,
+    ) -> Setup:
+        """Open what the options name.
+
+        Args:
+            methods: The names of the methods.
+            kb: Folder or address of the knowledge base.
+            model: `[ROLE=]SPEC`.
+            k: Passages per query; None: the method's number.
+            retriever: How the knowledge base is searched, or another retriever.
+            rerank: What reorders the passages; "": nothing.
+            second_retriever: Where crag searches again; "": in the same place.
+            option: `NAME=VALUE`.
+            filters: `KEY=VALUE` of the passages' metadata.
+            defaults: Options of methods, unless the user sets them.
+
+        Raises:
+            UsageError: A name or an option is unknown, or a model cannot be opened.
+        """
+        from ragweave.graphs import METHODS
+        from ragweave.graphs.specs import read_pairs
+        from ragweave.tools.knowledge import RetrieverSpec
+        from ragweave.tools.models import chat_model
+
+        listed = [METHODS.named(one) for one in methods]
+        given = read_pairs(option or ())
+        if k is not None and given.setdefault("k", str(k)) != str(k):
+            raise UsageError(f"-k {k} and --option k={given['k']}: k is given twice")
+        if second_retriever and not any(one.second_search for one in listed):
+            raise UsageError(f"--second-retriever: {', '.join(methods)} never searches again; crag does")
+        try:
+            models = {role: chat_model(spec) for role, spec in ({"answer": "extractive"} | models_of(model)).items()}
+        except ModelError as error:
+            raise UsageError(str(error)) from error
+        return cls(
+            kb=kb,
+            methods=listed,
+            models=models,
+            retriever=open_retriever(kb, retriever, rerank, k, filters),
+            second=RetrieverSpec.read(second_retriever, kb).open() if second_retriever else None,
+            options={**defaults, **given},
         )
 
+    def graph(self, spec: str) -> MethodGraph:
+        """Return the graph of a method, `METHOD` or `METHOD[option=value,…]`.
 
-def second_retriever(spec: str, kb: str | None, methods: Iterable[str]) -> dict[str, Any]:
-    """Return the retriever that methods look again with, as an argument of `build_graph`.
+        Raises:
+            UsageError: It has no such option, or it searches and there is nothing to search.
+        """
+        from langgraph.types import RetryPolicy
 
-    Args:
-        spec: Text for `RetrieverSpec.read`; "": none.
-        kb: The knowledge base that a retriever's name alone searches.
-        methods: The methods that the command runs, or may run.
+        from ragweave.graphs import METHODS, build_graph
+        from ragweave.graphs.specs import read_system
+        from ragweave.nodes.options import make_options
 
-    Raises:
-        UsageError: None of the methods looks again, or the spec names no retriever.
-    """
-    from ragweave.graphs.registry import check_searches_again
-    from ragweave.tools.knowledge import RetrieverSpec
+        method = METHODS.named(spec.partition("[")[0].rpartition(":")[2].strip())
+        fields = method.options.model_fields
+        shared = {
+            name: text
+            for name, text in self.options.items()
+            if name in fields or not any(name in one.options.model_fields for one in self.methods)
+        }
+        context_filter = shared.pop("filter", None)  # also a trained filter's folder, which is no option's value
+        unknown: dict[str, Any] = {
+            name: shared[name] for name in shared.keys() - fields.keys()
+        }  # build_graph says what is wrong
+        method, values, by_proxy = read_system(spec, shared)
+        models = {**self.models, "answer": self.models["proxy"]} if by_proxy and "proxy" in self.models else self.models
+        if self.retriever is None and getattr(make_options(method.options, values), "retrieve", True):
+            raise UsageError(
+                f"there is no knowledge base at {self.kb!r}: make one with `ragweave index FILES --kb {self.kb}`, or name "
+                "one with --kb"
+            )
+        return build_graph(
+            method,
+            retriever=self.retriever,
+            second_retriever=self.second if method.second_search else None,
+            filter=context_filter,
+            retry_policy=RetryPolicy(max_attempts=1),  # clients try again themselves, and a dead server stays dead
+            **{ARGUMENTS[role]: one for role, one in models.items() if role in ARGUMENTS},
+            **values,
+            **unknown,
+        )
 
-    if not spec:
-        return {}
-    check_searches_again(methods)
-    return {"second_retriever": RetrieverSpec.read(spec, kb).open()}
+    def chat(self, spec: str) -> MethodGraph:
+        """Return a conversation over a method.
+
+        The answering model restates follow-ups unless another one is named; a trained generator cannot, so that the
+        proxy does.
+        """
+        from ragweave.graphs.chat import chat_over
+        from ragweave.tools.models.roles import trained_role
+
+        answer = self.models["answer"]
+        usual = self.models.get("proxy", answer) if trained_role(answer) else answer
+        return chat_over(self.graph(spec), self.models.get(RESTATER, usual))
+
+    def show_notice(self) -> None:
+        """Print, on standard error, what a reader of the answers must know of the model that gives them."""
+        if notice := getattr(self.models["answer"], "notice", ""):
+            typer.echo(notice, err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from html import escape
 
@@ -10,7 +11,7 @@ from ragweave.evaluation.report import Report, cells, legend, pair_cells, verdic
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --accent: #2563eb; --warn: #d97706; }
 @media (prefers-color-scheme: dark) { :root { --accent: #7aa2ff; } }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.1rem; font-weight: 500; overflow-wrap: anywhere; }
 h2 { font-size: 1.05rem; margin: 1.5rem 0 .3rem; }
 .verdict { font-size: 1.35rem; line-height: 1.35; font-weight: 600; margin: .4rem 0 1rem; overflow-wrap: anywhere; }
@@ -22,7 +23,7 @@ td { border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: Canvas; white-space: normal;
   min-width: 7rem; overflow-wrap: anywhere; }
 tr:hover td { background-color: var(--soft); }
-svg { width: 100%; height: auto; font: 14px system-ui, sans-serif; }
+svg { width: 100%; max-width: 48rem; height: auto; font: 14px system-ui, sans-serif; }
 svg text { fill: CanvasText; } svg .grid { stroke: var(--line); }
 svg circle { fill: var(--accent); } svg .bar { stroke: var(--accent); stroke-width: 1.5; opacity: .6; }
 summary { cursor: pointer; margin: 1rem 0; font-weight: 600; }
@@ -94,27 +95,36 @@ def scatter(report: Report) -> str:
         return _HIGH - _LOW - (_HIGH - _LOW - 10) * (y - bottom) / (top - bottom)
 
     parts = [f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="score against tokens">']
-    for step in range(5):
-        y, x = bottom + (top - bottom) * step / 4, most * step / 4
+    for y in _ticks(bottom, top):
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE}" y1="{down(y):.0f}" y2="{down(y):.0f}"/>')
-        parts.append(_text(_LEFT - 6, down(y) + 4, f"{y:.0f}", "end"))
-        parts.append(_text(across(x), _HIGH - 24, f"{x:,.0f}", "middle"))
+        parts.append(_text(_LEFT - 6, down(y) + 4, f"{y:g}", "end"))
+    parts += [_text(across(x), _HIGH - 24, f"{x:,.0f}", "middle") for x in _ticks(0, most)]
     parts.append(_text(_WIDE, _HIGH - 4, "tokens a question", "end"))
-    ends: list[float] = []
+    taken: list[tuple[float, float, float]] = []
     for name, tokens, mean, low, high in sorted(points, key=lambda one: -one[2]):
         x, y = across(tokens), down(mean)
         left = x > _WIDE * 0.6
         parts.append(f'<line class="bar" x1="{x:.1f}" x2="{x:.1f}" y1="{down(low):.1f}" y2="{down(high):.1f}"/>')
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(name)}</title></circle>')
-        parts.append(_text(x + (-9 if left else 9), _free(y + 4, ends), _short(name), "end" if left else "start"))
+        shown = _short(name)
+        start = x - 9 - 8 * len(shown) if left else x + 9
+        height = _free(start, y + 4, 8 * len(shown), taken)
+        parts.append(_text(x + (-9 if left else 9), height, shown, "end" if left else "start"))
     return "\n".join([*parts, "</svg>"])
 
 
-def _free(y: float, ends: list[float]) -> float:
-    """Return the first height from `y` down that no other label has."""
-    while any(abs(one - y) < 15 for one in ends):
+def _ticks(low: float, high: float) -> list[float]:
+    """Return a few round numbers between two."""
+    size = 10.0 ** math.floor(math.log10(high - low))
+    step = next(size * one for one in (0.1, 0.2, 0.5, 1, 2, 5) if (high - low) / (size * one) <= 6)
+    return [at * step for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _free(x: float, y: float, length: float, taken: list[tuple[float, float, float]]) -> float:
+    """Return the first height from `y` down at which a label from `x` on, so long, covers no other."""
+    while any(abs(top - y) < 15 and left < x + length and x < right for left, right, top in taken):
         y += 15
-    ends.append(y)
+    taken.append((x, x + length, y))
     return y
 
 

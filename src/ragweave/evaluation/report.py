@@ -446,7 +446,8 @@ def legend(report: Report) -> list[str]:
     for one in report.metrics:
         most = max((line.scores[one.name].n for line in report.lines if one.name in line.scores), default=0)
         over = f" Over {most} of {asked} questions." if most < asked else ""
-        found.append(f"- **{one.label}**: {one.summary}{f' {one.source}.' if one.source else ''}{over}")
+        source, lower = f" {one.source}." * bool(one.source), " Lower is better." * (not one.higher_is_better)
+        found.append(f"- **{one.label}**: {one.summary}{source}{lower}{over}")
     return found
 
 

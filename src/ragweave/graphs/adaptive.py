@@ -106,8 +106,8 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     calls=calls,
     options=AdaptiveOptions,
     state=AdaptiveState,
-    files=slimplm.slimplm.files | filco.filco.files,
     prompts={**slimplm.slimplm.prompts, **blendfilter.blendfilter.prompts, **filco.filco.prompts},
+    files=slimplm.slimplm.files | filco.filco.files,
 )
 def adaptive(graph: Graph, parts: Parts) -> None:
     """Wire the proxy, the blended search, the filters, the answer and its fallback."""

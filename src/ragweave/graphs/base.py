@@ -35,7 +35,7 @@ from ragweave.nodes.ask import Parts, Prompts
 from ragweave.nodes.options import Options, make_options
 from ragweave.state import RAGState
 from ragweave.state.passages import QUESTION
-from ragweave.tools.drawing import draw_svg, shape_of
+from ragweave.tools.drawing import draw_svg
 
 Graph: TypeAlias = StateGraph[Any, Any, Any, Any]
 Calls = Callable[[Any], tuple[int, int]]
@@ -144,7 +144,7 @@ class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """Show the graph in a notebook; LangGraph's own picture is drawn by a server far away."""
-        picture = draw_svg(shape_of(self.get_graph()), title=f"The graph of {self.get_name()}")
+        picture = draw_svg(self.get_graph(), title=f"The graph of {self.get_name()}")
         return {"text/plain": repr(self), "image/svg+xml": picture}
 
 

@@ -75,8 +75,6 @@ PROMPTS = {
 }
 
 
-
-
 def last_turn(branch: Branch, options: Options) -> dict[str, Any]:
     """Return the values of the turn that reads the answer off a reasoning."""
     verdict = ". The final answer to a question should always be either Yes or No, and NOTHING ELSE."
@@ -153,7 +151,7 @@ def to_first_search(state: RAGState, runtime: Runtime[BlendFilterOptions]) -> Ro
 
 
 def to_augmentation(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> str | list[str]:
-    """Route: the parallel calls before the blended search; the filter's topic, but in StrategyQA's form."""
+    """Route: the parallel calls before the blended search; the filter's topic, except in StrategyQA's form."""
     o = runtime.context
     plain = state["given"] or one_round(state)
     asked: list[str] = [] if plain else [one for one in o.queries if one != "question"]

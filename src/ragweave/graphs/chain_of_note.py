@@ -137,6 +137,18 @@ def otherwise(_branch: Branch, options: ChainOfNoteOptions) -> dict[str, Any]:
     return {"otherwise": "".join(f" {one}" for one in (own, clause) if one)}
 
 
+def form_of(branch: Branch) -> type[Notes] | None:
+    """Return the form of a branch's reply; a long answer has none."""
+    kind = branch["answer_type"]
+    return None if kind == "long" else notes_form(len(branch["passages"]), kind)
+
+
+def reply_tokens(branch: Branch, options: Options) -> int:
+    """Return how many tokens the notes and the answer may take."""
+    answer = options.reply_tokens if branch["answer_type"] == "long" else SHORT_TOKENS
+    return NOTE_TOKENS * len(branch["passages"]) + answer
+
+
 def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:
     """Route: notes and answer, or the answer alone; without passages only what the model knows can answer."""
     options, passages = runtime.context, state["passages"]
@@ -165,13 +177,8 @@ def chain_of_note(graph: Graph, parts: Parts) -> None:
         reasoning=True,
         values=otherwise,
         copies="1891",
-        form=lambda branch: (
-            None if branch["answer_type"] == "long" else notes_form(len(branch["passages"]), branch["answer_type"])
-        ),
-        max_tokens=lambda branch, o: (
-            NOTE_TOKENS * len(branch["passages"])
-            + (o.reply_tokens if branch["answer_type"] == "long" else SHORT_TOKENS)
-        ),
+        form=form_of,
+        max_tokens=reply_tokens,
         read_reply=read_noted,
     )
     graph.add_node("retrieve", retrieve_node(parts.retriever))

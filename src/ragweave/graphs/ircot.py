@@ -32,7 +32,7 @@ from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import QUERY_TOKENS, Parts, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, OURS, SALT_ROAD, STYLES, Paper
+from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, Paper, show_of
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import vote_node
 from ragweave.state import UNKNOWN, AnswerType, RAGState, by_query
@@ -147,8 +147,7 @@ def reasoning(state: IrcotState, options: IrcotOptions) -> Prompt[Any]:
     chain = " ".join(map(one_line, state["chain"]))
     shown = f" {chain}".rstrip() if options.paper == "ircot" else chain or _NOTHING
     values = {"question": state["question"], "answer_type": state["answer_type"], "chain": shown}
-    show = STYLES.get(options.paper, OURS).show
-    return Prompt("ircot", values, state["passages"], show, max_tokens=QUERY_TOKENS, task="step")
+    return Prompt("ircot", values, state["passages"], show_of(options.paper), max_tokens=QUERY_TOKENS, task="step")
 
 
 @model_node("answer", reasoning)

@@ -4,7 +4,7 @@ Source: Shao et al. 2023 (Enhancing Retrieval-Augmented Large Language Models wi
 Retrieval-Generation Synergy), section 3: `y_t = M(q, R(y_{t-1} ⊕ q))`. As a baseline in SlimPLM
 (appendix B: three rounds) and BlendFilter (appendix C: the retriever is not trained).
 
-Where we differ, but under a paper's profile: sentences that say "unknown" stay out of the query, which is
+Where we differ, except under a paper's profile: sentences that say "unknown" stay out of the query, which is
 cut at 2,000 characters of text. If a round finds the last one's passages, a model at temperature 0 would
 say the same again: the run ends.
 """

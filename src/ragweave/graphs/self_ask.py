@@ -5,8 +5,8 @@ the format; SlimPLM, appendix B and table 10, for three rounds and a call that r
 Models go on after their follow-up and make up its answer: only the first thing said counts.
 
 Where we differ: with `second_look` an answer before any follow-up is looked up first, and Concat
-answers where the limit brings none. A follow-up that was asked before makes the model conclude, but in
-the papers' tables. The last call's prompt itself says "So the final answer is:", also under
+answers where the limit brings none. A follow-up that was asked before makes the model conclude, except
+under a paper's profile. The last call's prompt itself says "So the final answer is:", also under
 `profile="slimplm"`, where the released code takes the third reply as it is. Under
 `profile="blendfilter"` what is found stands before the question, and the model writes the intermediate
 answers itself (appendix C, after Yoran et al. 2023); the paper prints no prompt for that: it is ours.
@@ -223,7 +223,8 @@ def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> S
     if not options.paper and asked_before(asked, hops):
         return {"must_conclude": True, "notes": [note("search_repeated")]}
     answer = reading.answer(step.answer, state["answer_type"]) if not asked else UNKNOWN
-    if not options.paper and copies_example(answer, FOLLOW_UPS, state, [hop["result"] for hop in hops]):
+    copied = not options.paper and copies_example(answer, FOLLOW_UPS, state, [hop["result"] for hop in hops])
+    if copied or answer.endswith("?"):
         answer = UNKNOWN
     doubts = options.second_look or (answer == UNKNOWN and not options.paper)
     if not asked and not hops and not last and doubts:

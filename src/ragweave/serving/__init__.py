@@ -1,3 +1,1 @@
-"""The methods as LangGraph Studio and the Agent Server serve them (see `langgraph.json`)."""
-
-from __future__ import annotations
+"""Methods behind OpenAI's protocol, the Model Context Protocol, LangGraph Studio and the Agent Server."""

@@ -1,7 +1,7 @@
 """A method and its knowledge base as tools of the Model Context Protocol: `ask` and `search`.
 
-By the protocol's own SDK, version 2. Packages that pin `mcp<2` (LangChain's adapters among them)
-can't stand beside it in one environment, but talk to this server from theirs.
+By version 2 of the protocol's own SDK. Packages that pin `mcp<2` (LangChain's adapters among them) can't be installed
+beside it, but talk to this server from an environment of their own.
 """
 
 from __future__ import annotations
@@ -15,32 +15,29 @@ from langchain_core.exceptions import ContextOverflowError
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from ragweave.errors import PromptTooLongError
-from ragweave.graphs import CompiledGraph
-from ragweave.nodes.retrieve import Retriever
-from ragweave.serving.keys import Keys
-from ragweave.tools.footnotes import footnotes, label, with_marks
+from ragweave.graphs import MethodGraph
+from ragweave.nodes.ask import Retriever
+from ragweave.serving.guard import Guard, Limits
+from ragweave.tools.footnotes import footnotes, label_of, with_marks
 from ragweave.tools.retrieval.base import takes_k
-from ragweave.tools.text.untrusted import one_line, render_passages
+from ragweave.tools.text.untrusted import one_line, untrusted
 
 _LOG = logging.getLogger("ragweave.serving")
 
-Question = Annotated[
-    str, Field(description="The question, understandable by itself.", max_length=4_000)
-]
+Question = Annotated[str, Field(description="The question, understandable by itself.", max_length=4_000)]
 Query = Annotated[str, Field(description="What to look for.", max_length=4_000)]
 Count = Annotated[int, Field(description="Most passages to return.", ge=1, le=20)]
 
 
-def create_server(graph: CompiledGraph, retriever: Retriever | None) -> MCPServer:
+def create_server(graph: MethodGraph, retriever: Retriever | None) -> MCPServer:
     """Return an MCP server over a method.
 
     Args:
         graph: The method, built with `citations=True`.
-        retriever: What `search` looks into; None: there is no such tool.
+        retriever: What `search` searches; None: there is no such tool.
     """
     server = MCPServer("ragweave", instructions="Answers from one knowledge base, with quotes.")
 
@@ -55,7 +52,7 @@ def create_server(graph: CompiledGraph, retriever: Retriever | None) -> MCPServe
 
         @server.tool(structured_output=False)
         async def search(query: Query, k: Count = 5) -> str:
-            """Return the passages of the knowledge base that match a query best."""
+            """Return the passages of the knowledge base that match a query best, each with its source."""
             if not query.strip():
                 raise ToolError("the query is empty")
             settings: dict[str, Any] = {"k": k} if takes_k(retriever) else {}
@@ -65,25 +62,24 @@ def create_server(graph: CompiledGraph, retriever: Retriever | None) -> MCPServe
 
 
 def answer_text(output: dict[str, Any]) -> str:
-    """Return a method's output as a model reads it: the answer with its numbered quotes."""
-    cited, passages = output["citations"], output["passages"]
-    lines = [with_marks(output["answer"], cited, "[unsupported]")]
-    quotes = [
-        f"[{one.number}] {one_line(label(one))}: “{one_line(one.quote['text'])}”"
-        for one in footnotes(cited, passages)
-    ]
-    return "\n".join([*lines, *quotes])
+    """Return a method's output as a model reads it: the answer with its numbered quotes and their sources."""
+    cited = output["citations"]
+    notes = footnotes(cited, output["passages"])
+    quotes = [f"[{one.number}] {one_line(one.label)}: “{one_line(one.quote['text'])}”" for one in notes]
+    return "\n".join([with_marks(output["answer"], cited, "[unsupported]"), *quotes])
 
 
 def passages_text(passages: Sequence[Document]) -> str:
-    """Return passages as a model reads them: numbered blocks, which no passage can forge."""
-    return render_passages(passages) or "No passage matches."
+    """Return passages as a model reads them: numbered blocks with their sources, which no passage can forge."""
+    blocks = (
+        f'<passage {number} source="{one_line(label_of(doc))}">\n{untrusted(doc.page_content).strip()}\n</passage>'
+        for number, doc in enumerate(passages, start=1)
+    )
+    return "\n".join(blocks) or "No passage matches."
 
 
 async def _safely(work: Awaitable[Any]) -> Any:
-    """Await a run; what goes wrong in it is logged here, and said to the caller in general terms.
-
-    What the caller can mend is said: that the question is too long.
+    """Await a run; the log says what goes wrong in it, and the caller is told in general terms.
 
     Raises:
         ToolError: It failed.
@@ -92,80 +88,22 @@ async def _safely(work: Awaitable[Any]) -> Any:
         return await work
     except (PromptTooLongError, ContextOverflowError) as error:
         _LOG.warning("a tool call was refused: %s", error)
-        said = "the question is too long for the model: ask a shorter one"
-        raise ToolError(said) from error
+        raise ToolError("the question is too long for the model: ask a shorter one") from error
     except Exception as error:
         _LOG.error("a tool call failed", exc_info=error)
         raise ToolError("it failed: the operator's log says why") from error
 
 
-class NeedsKey:
-    """An ASGI app that lets only callers with a key through."""
-
-    def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
-        """Guard `app`; without keys anyone may call.
-
-        Raises:
-            UsageError: A key is empty.
-        """
-        self._app = app
-        self._keys = Keys(keys)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a call through, or answer 401."""
-        given = dict(scope.get("headers") or ()).get(b"authorization", b"")
-        if scope["type"] != "http" or self._keys.admit(given):
-            await self._app(scope, receive, send)
-            return
-        refusal = JSONResponse({"error": "a valid key is needed: Authorization: Bearer KEY"}, 401)
-        await refusal(scope, receive, send)
-
-
-class AtOnce:
-    """An ASGI app that answers so many requests at once.
-
-    Idle connections count for nothing, nor do streams that a client opens by GET to listen.
-    """
-
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        """Let `most` requests at once into `app`."""
-        self._app = app
-        self._free = most
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a call through, or answer 503."""
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        if not self._free:
-            said = {"error": "too many requests at once: try again"}
-            await JSONResponse(said, 503, {"retry-after": "1"})(scope, receive, send)
-            return
-        self._free -= 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._free += 1
-
-
-def http_app(
-    server: MCPServer,
-    *,
-    host: str,
-    keys: Sequence[str] = (),
-    request_bytes: int = 1_000_000,
-    concurrency: int = 8,
-) -> ASGIApp:
+def http_app(server: MCPServer, *, host: str, limits: Limits | None = None) -> ASGIApp:
     """Return the server as an app of streamable HTTP, under `/mcp`, without sessions.
 
     Args:
         server: The server.
         host: The address that it listens on; on this machine's own, other host names are refused.
-        keys: Keys, one of which every call must bring; none: anyone may call.
-        request_bytes: Most bytes of a request.
-        concurrency: Requests in flight at once; what comes on top is answered with 503.
+        limits: Keys, sizes, concurrency; None: the defaults, without a key.
     """
+    limits = limits or Limits()
     app = server.streamable_http_app(
-        stateless_http=True, json_response=True, host=host, max_request_body_size=request_bytes
+        stateless_http=True, json_response=True, host=host, max_request_body_size=limits.request_bytes
     )
-    return NeedsKey(AtOnce(app, concurrency), keys)
+    return Guard(app, limits)

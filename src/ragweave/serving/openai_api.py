@@ -2,177 +2,172 @@
 
     app = create_app({"concat_pf": build_chat("concat_pf", model=…, retriever=…)})
 
-Each conversation is a model of the endpoint, by its method's name. A caller chooses messages and one
-of these models, nothing else: `temperature` and the like are read and passed over. Citations are
-annotations of the message.
-
-FastAPI and the `openai` package's own types, no third library. Two were read for this:
-fastapi-openai-compat 1.4 ends a stream without `[DONE]`, counts no usage and answers errors in a
-form of its own; langgraph-openai-serve 0.31 takes a citation's quote for a part of the answer, and
-so refuses LangChain's annotations. Either would have left us most of what stands here to write.
+Each conversation is a model of the endpoint, by its method's name. A caller chooses messages and one of these models;
+`temperature` and the like are passed over. Citations are annotations of the message. The model `plain` is the
+answering model itself, without a method: for the titles and tags that chat clients ask for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from langchain_core.exceptions import ContextOverflowError
-from openai.types import CompletionUsage, Model
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from pydantic import ValidationError
-from starlette.types import Receive, Scope, Send
+from pydantic import BaseModel, Field, ValidationError
 
-from ragweave.errors import PromptTooLongError, RunTimeoutError, UsageError
-from ragweave.graphs import ChatGraph
-from ragweave.serving.keys import Keys
-from ragweave.serving.openai_forms import (
-    ApiError,
-    ChatRequest,
-    Chunks,
-    cited,
-    completion,
-    messages_of,
-)
-from ragweave.tools.models.errors import is_transient, status_of
+from ragweave.errors import PromptTooLongError, RunTimeoutError
+from ragweave.graphs import MethodGraph
+from ragweave.serving.guard import Guard, Limits, error_body
+from ragweave.tools.footnotes import UNSUPPORTED
+from ragweave.tools.models import ChatModel, is_transient, status_of
 
 _LOG = logging.getLogger("ragweave.serving")
+PLAIN = "plain"
+"""The name of the answering model itself, as a model of the endpoint."""
+BEAT = 5.0
+"""Seconds between two comments that a stream sends while a method works."""
 
-T = TypeVar("T")
+
+class Message(BaseModel):
+    """A message of the conversation."""
+
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+    tool_calls: list[Any] | None = None
+    """An agent's calls of tools: what it says beside them is no answer."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Who may call the endpoint, and how much."""
+class StreamOptions(BaseModel):
+    """What a stream ends with."""
 
-    api_keys: Sequence[str] = ()
-    """Keys, one of which every call must bring as a bearer token; none: anyone may call."""
-    origins: Sequence[str] | str = ()
-    """Origins of web pages that may call (CORS); a text is one origin."""
-    request_bytes: int = 1_000_000
-    """Most bytes of a request."""
-    concurrency: int = 8
-    """Requests in flight at once; what comes on top is answered with 429."""
+    include_usage: bool | None = None
 
-    def __post_init__(self) -> None:
-        """Check the keys and the numbers; take a text as one origin.
 
-        Raises:
-            UsageError: A key is empty, or a number below 1.
-        """
-        Keys(self.api_keys)
-        if isinstance(self.origins, str):
-            object.__setattr__(self, "origins", (self.origins,) if self.origins else ())
-        for name in ("request_bytes", "concurrency"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+class ChatRequest(BaseModel):
+    """What a caller asks; OpenAI's other settings are passed over."""
+
+    model: str
+    messages: list[Message] = Field(min_length=1)
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    response_format: dict[str, Any] | None = None
+    tool_choice: Any = None
+
+
+class ApiError(Exception):
+    """What a caller is told, with an HTTP status."""
+
+    def __init__(self, status: int, message: str, *, code: str | None = None, **headers: str) -> None:
+        """Say `message`."""
+        super().__init__(message)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.body = error_body(status, message, code)
 
 
 class Endpoint:
     """The conversations that are served, and what the metrics count."""
 
-    def __init__(self, chats: Mapping[str, ChatGraph], limits: Limits) -> None:
-        """Serve `chats` by their names."""
-        self.chats = chats
-        self.limits = limits
-        self._keys = Keys(limits.api_keys)
+    def __init__(self, chats: Mapping[str, MethodGraph], limits: Limits, plain: ChatModel | None) -> None:
+        """Serve `chats` by their names, and `plain` as `PLAIN`."""
+        self._chats, self._plain, self._limits = chats, plain, limits
+        self.names = [*chats, *([PLAIN] if plain is not None else [])]
         self.started = int(time.time())
-        self.registry = CollectorRegistry()
-        labels = ("model", "status")
-        self.requests = Counter(
-            "ragweave_requests", "Chat completions asked for.", labels, registry=self.registry
-        )
-        self.seconds = Histogram(
-            "ragweave_request_seconds",
-            "Seconds an answer took.",
-            ("model",),
-            registry=self.registry,
-        )
-        self.tokens = Counter(
-            "ragweave_tokens", "Tokens of model calls.", ("model", "kind"), registry=self.registry
-        )
-        self.in_flight = Gauge(
-            "ragweave_in_flight", "Requests being answered.", registry=self.registry
-        )
-        self._free = limits.concurrency
-
-    def check_key(self, request: Request) -> None:
-        """Refuse a caller without a key.
-
-        Raises:
-            ApiError: There are keys, and this caller has none of them.
-        """
-        if not self._keys.admit(request.headers.get("authorization", "").encode("latin-1")):
-            raise ApiError(401, "a valid API key is needed: Authorization: Bearer KEY")
+        self.registry = registry = CollectorRegistry()
+        self._requests = Counter("ragweave_requests", "Completions.", ("model", "status"), registry=registry)
+        self._seconds = Histogram("ragweave_request_seconds", "Seconds of an answer.", ("model",), registry=registry)
+        self._tokens = Counter("ragweave_tokens", "Tokens of model calls.", ("model", "kind"), registry=registry)
+        self._in_flight = Gauge("ragweave_in_flight", "Requests being answered.", registry=registry)
 
     async def read(self, request: Request) -> ChatRequest:
-        """Read a request, as far as the limit.
+        """Read a request.
 
         Raises:
-            ApiError: It is too large, is no chat completion, or names no served model.
+            ApiError: It is too large, is no chat completion, names no served model, or wants what is not offered.
         """
         body = b""
         async for piece in request.stream():
             body += piece
-            if len(body) > self.limits.request_bytes:
-                raise ApiError(413, f"a request has at most {self.limits.request_bytes} bytes")
+            if len(body) > self._limits.request_bytes:
+                raise ApiError(413, f"a request has at most {self._limits.request_bytes} bytes")
         try:
             asked = ChatRequest.model_validate_json(body)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"])) or "the body"
             raise ApiError(400, f"{where}: {first['msg']}") from error
-        if asked.model not in self.chats:
-            names = ", ".join(self.chats)
-            raise ApiError(
-                404, f"there is no model {asked.model!r}: {names}", code="model_not_found"
-            )
+        if asked.model not in self.names:
+            raise self.unknown(asked.model)
+        if asked.n not in (None, 1):
+            raise ApiError(400, "n: there is one answer to a question; leave n out, or set it to 1")
+        if (asked.response_format or {}).get("type", "text") != "text":
+            raise ApiError(400, "response_format: answers are text; leave response_format out")
+        if asked.tool_choice not in (None, "none", "auto"):
+            raise ApiError(400, "tool_choice: no tools are called here; leave tool_choice out, or set it to none")
         return asked
 
-    @asynccontextmanager
-    async def slot(self, model: str) -> AsyncIterator[None]:
-        """Count a request in and out.
+    def unknown(self, model: str) -> ApiError:
+        """Return the error of a model that is not served."""
+        return ApiError(404, f"there is no model {model!r}: {', '.join(self.names)}", code="model_not_found")
+
+    async def answer(self, model: str, messages: Sequence[BaseMessage]) -> tuple[AIMessage, dict[str, int]]:
+        """Return the answer, and the tokens of all model calls behind it.
 
         Raises:
-            ApiError: As many as allowed are in flight.
+            ApiError: It failed; the log says why, and the caller is told in general terms.
         """
-        if not self._free:
-            self.requests.labels(model, "429").inc()
-            raise ApiError(429, "too many requests at once: try again", retry_after="1")
-        self._free -= 1
-        self.in_flight.inc()
+        async with self._counted(model):
+            try:
+                message, given, made = await self._run(model, messages)
+            except Exception as error:
+                raise _told(error) from error
+        self._tokens.labels(model, "input").inc(given)
+        self._tokens.labels(model, "output").inc(made)
+        return message, {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
+
+    async def _run(self, model: str, messages: Sequence[BaseMessage]) -> tuple[AIMessage, int, int]:
+        if model in self._chats:
+            out = await self._chats[model].ainvoke({"messages": list(messages)})
+            return out["messages"][-1], out["usage"]["input_tokens"], out["usage"]["output_tokens"]
+        assert self._plain is not None  # noqa: S101 - or `read` would have refused the name
+        message = await self._plain.ainvoke(list(messages))
+        usage = message.usage_metadata or {"input_tokens": 0, "output_tokens": 0}
+        return AIMessage(str(message.text)), usage["input_tokens"], usage["output_tokens"]
+
+    @asynccontextmanager
+    async def _counted(self, model: str) -> AsyncIterator[None]:
         started, status = time.perf_counter(), "500"
+        self._in_flight.inc()
         try:
             yield
             status = "200"
         except ApiError as error:
             status = str(error.status)
             raise
-        except (asyncio.CancelledError, GeneratorExit):  # the caller has gone away
+        except asyncio.CancelledError:  # the caller has gone away
             status = "499"
             raise
         finally:
-            self._free += 1
-            self.in_flight.dec()
-            self.requests.labels(model, status).inc()
-            self.seconds.labels(model).observe(time.perf_counter() - started)
-
-    def count_tokens(self, model: str, out: Mapping[str, Any]) -> None:
-        """Count the tokens of an answer's model calls; a run that came to none counts for nothing."""
-        if out.get("answer"):
-            self.tokens.labels(model, "input").inc(out["usage"]["input_tokens"])
-            self.tokens.labels(model, "output").inc(out["usage"]["output_tokens"])
+            self._in_flight.dec()
+            self._requests.labels(model, status).inc()
+            self._seconds.labels(model).observe(time.perf_counter() - started)
 
 
-def create_app(chats: Mapping[str, ChatGraph], limits: Limits | None = None) -> FastAPI:
+def create_app(
+    chats: Mapping[str, MethodGraph], limits: Limits | None = None, plain: ChatModel | None = None
+) -> FastAPI:
     """Return the app that serves conversations, each as a model of the endpoint.
 
     Paths: `/v1/chat/completions`, `/v1/models`, `/health`, and `/metrics` in Prometheus' form.
@@ -180,10 +175,12 @@ def create_app(chats: Mapping[str, ChatGraph], limits: Limits | None = None) -> 
     Args:
         chats: Conversations by the name of their method, without a checkpointer.
         limits: Keys, origins, sizes; None: the defaults, without a key.
+        plain: A chat model to serve as it is, under the name `plain`; None: there is no such model.
     """
     limits = limits or Limits()
-    endpoint = Endpoint(chats, limits)
+    endpoint = Endpoint(chats, limits, plain)
     app = FastAPI(title="ragweave", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(Guard, limits=limits)
     if limits.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -202,8 +199,7 @@ def create_app(chats: Mapping[str, ChatGraph], limits: Limits | None = None) -> 
         return {"status": "ok"}
 
     @app.get("/metrics")
-    async def metrics(request: Request) -> Response:
-        endpoint.check_key(request)
+    async def metrics() -> Response:
         return Response(generate_latest(endpoint.registry), media_type="text/plain; version=0.0.4")
 
     _add_completions(app, endpoint)
@@ -212,164 +208,131 @@ def create_app(chats: Mapping[str, ChatGraph], limits: Limits | None = None) -> 
 
 def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
     """Add the paths of OpenAI's protocol."""
-    chats = endpoint.chats
 
     @app.get("/v1/models")
-    async def models(request: Request) -> dict[str, Any]:
-        endpoint.check_key(request)
-        return {"object": "list", "data": [_model(endpoint, name) for name in chats]}
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [_model(endpoint, name) for name in endpoint.names]}
 
     @app.get("/v1/models/{name}")
-    async def model(request: Request, name: str) -> dict[str, Any]:
-        endpoint.check_key(request)
-        if name not in chats:
-            raise ApiError(404, f"there is no model {name!r}", code="model_not_found")
+    async def model(name: str) -> dict[str, Any]:
+        if name not in endpoint.names:
+            raise endpoint.unknown(name)
         return _model(endpoint, name)
 
     @app.post("/v1/chat/completions")
     async def complete(request: Request) -> Response:
-        endpoint.check_key(request)
         asked = await endpoint.read(request)
-        given = {"messages": list(messages_of(asked.messages))}
+        work = asyncio.create_task(endpoint.answer(asked.model, messages_of(asked.messages)))
         if asked.stream:
-            return await _streamed(endpoint, request, asked, given)
-        return JSONResponse(await _while_there(request, _answered(endpoint, asked, given)))
+            return StreamingResponse(_events(asked, work), media_type="text/event-stream")
+        async for _ in _beats(work):
+            if await request.is_disconnected():
+                work.cancel()  # or its model calls would go on
+                raise ApiError(499, "the caller went away")
+        message, usage = await work
+        said = {"role": "assistant", "content": message.text, "refusal": None, **annotated(message)}
+        choice = {"index": 0, "message": said, "finish_reason": "stop", "logprobs": None}
+        return JSONResponse(_object(asked, "chat.completion", choices=[choice], usage=usage))
 
 
 def _model(endpoint: Endpoint, name: str) -> dict[str, Any]:
-    return Model(
-        id=name, object="model", created=endpoint.started, owned_by="ragweave"
-    ).model_dump()
+    return {"id": name, "object": "model", "created": endpoint.started, "owned_by": "ragweave"}
 
 
-async def _safely(work: Awaitable[Any]) -> Any:
-    """Await a run; what goes wrong in it is logged here, and said to the caller in general terms.
+def _object(asked: ChatRequest, kind: str, **more: Any) -> dict[str, Any]:
+    made = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": asked.model}
+    return {**made, **more}
 
-    Raises:
-        ApiError: It failed.
-    """
+
+async def _beats(work: asyncio.Task[Any]) -> AsyncIterator[None]:
+    """Yield now and then, until work is done."""
+    while not work.done():
+        yield
+        await asyncio.wait({work}, timeout=BEAT)
+
+
+async def _events(asked: ChatRequest, work: asyncio.Task[tuple[AIMessage, dict[str, int]]]) -> AsyncIterator[str]:
+    """Yield comments while the method works, then the answer, its citations, and what it cost."""
     try:
-        return await work
-    except StopAsyncIteration:
-        raise
-    except Exception as error:
-        raise _told(error) from error
+        async for _ in _beats(work):
+            yield ": working\n\n"
+        message, usage = await work
+    except ApiError as error:
+        yield f"data: {json.dumps(error.body)}\n\n"
+        return
+    finally:
+        work.cancel()  # the caller may have left midway
+    head = _object(asked, "chat.completion.chunk")
+    deltas = [({"role": "assistant", "content": message.text}, None), (annotated(message), "stop")]
+    for delta, end in deltas:
+        # In ASCII: clients that read line by line take U+2028 or U+0085 for the end of one.
+        yield f"data: {json.dumps({**head, 'choices': [{'index': 0, 'delta': delta, 'finish_reason': end}]})}\n\n"
+    if asked.stream_options is not None and asked.stream_options.include_usage:
+        yield f"data: {json.dumps({**head, 'choices': [], 'usage': usage})}\n\n"
+    yield "data: [DONE]\n\n"
 
 
 def _told(error: Exception) -> ApiError:
-    """Return what a caller is told, so that clients try again where that may help, and only there."""
+    """Return what a caller is told, so that clients try again if that may help, and only then."""
     if isinstance(error, PromptTooLongError | ContextOverflowError):
         _LOG.warning("a request was refused: %s", error)
-        return ApiError(400, TOO_LONG, code="context_length_exceeded")
+        said = "the question does not fit into the model's context: ask a shorter one"
+        return ApiError(400, said, code="context_length_exceeded")
     _LOG.error("a request failed", exc_info=error)
     if isinstance(error, RunTimeoutError):
-        said = "the answer took longer than the operator allows"
-        return ApiError(504, said, x_should_retry="false")
+        return ApiError(504, "the answer took longer than the operator allows", x_should_retry="false")
     if is_transient(error) or status_of(error) is not None:
         return ApiError(502, "the model behind this endpoint failed: try again later")
     return ApiError(500, "the method failed: the operator's log says why")
 
 
-TOO_LONG = "the question does not fit into the model's context: ask a shorter one"
+_KINDS = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage, "developer": SystemMessage}
 
 
-async def _while_there(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Await work, and cancel it where the caller goes away first.
-
-    Servers do not cancel a request whose connection is closed: its model calls would go on.
+def messages_of(given: Sequence[Message]) -> list[BaseMessage]:
+    """Return a request's messages, without what tools said, and without the pictures and files of earlier turns.
 
     Raises:
-        ApiError: The caller went away, so nobody reads this.
+        ApiError: The last message of the user is no text, or an answer stands behind it.
     """
-    running, leaving = asyncio.create_task(work), asyncio.create_task(_gone(request))
-    try:
-        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            return running.result()
-        raise ApiError(499, "the caller went away")
-    finally:
-        running.cancel()
-        leaving.cancel()
-        await asyncio.gather(running, leaving, return_exceptions=True)
+    said = [one for one in given if one.role in _KINDS and not one.tool_calls]
+    last = max((at for at, one in enumerate(said) if one.role == "user"), default=-1)
+    if last < 0 or any(one.role == "assistant" and _text(one).strip() for one in said[last:]):
+        raise ApiError(400, "messages: the last one must be a question of the user")
+    parts = said[last].content if isinstance(said[last].content, list) else []
+    if other := next((part.get("type") for part in parts or () if part.get("type") != "text"), None):
+        raise ApiError(400, f"messages: a question is text alone here, without {other}")
+    if not _text(said[last]).strip():
+        raise ApiError(400, "messages: the question is empty")
+    return [_KINDS[one.role](_text(one)) for one in said]
 
 
-async def _gone(request: Request) -> None:
-    """Return when the caller of a request that has been read closes the connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def _text(message: Message) -> str:
+    parts: Sequence[Mapping[str, Any]]
+    parts = message.content if isinstance(message.content, list) else [{"text": message.content}]
+    return "\n".join(text for part in parts if isinstance(text := part.get("text"), str))
 
 
-async def _answered(
-    endpoint: Endpoint, asked: ChatRequest, given: Mapping[str, Any]
-) -> dict[str, Any]:
-    async with endpoint.slot(asked.model):
-        out = await _safely(endpoint.chats[asked.model].ainvoke(given))
-    endpoint.count_tokens(asked.model, out)
-    return completion(asked.model, out["messages"][-1], _usage(out))
+def annotated(message: AIMessage) -> dict[str, Any]:
+    """Return a message's citations in OpenAI's form, and which parts of the answer no passage supports."""
+    notes: list[Any] = [
+        note for block in message.content_blocks if block["type"] == "text" for note in block.get("annotations", [])
+    ]
+    cited = [_annotation(note) for note in notes if note["type"] == "citation"]
+    spans = [note["value"] for note in notes if note["type"] == "non_standard_annotation"]
+    bare = [{name: one[name] for name in ("start_index", "end_index")} for one in spans if one["kind"] == UNSUPPORTED]
+    return {name: values for name, values in (("annotations", cited), (UNSUPPORTED, bare)) if values}
 
 
-def _usage(out: Mapping[str, Any]) -> CompletionUsage:
-    """Return what an answer cost: the tokens of all its model calls."""
-    given, made = out["usage"]["input_tokens"], out["usage"]["output_tokens"]
-    return CompletionUsage(prompt_tokens=given, completion_tokens=made, total_tokens=given + made)
-
-
-class _Stream(StreamingResponse):
-    """A stream of events that ends what writes them, also where the caller leaves midway."""
-
-    def __init__(self, first: str, events: AsyncGenerator[str, None]) -> None:
-        """Send `first`, then `events`."""
-        self._first, self._events = first, events
-        super().__init__(self._body(), media_type="text/event-stream")
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
-        async with aclosing(self._events):
-            await super().__call__(scope, receive, send)
-
-    async def _body(self) -> AsyncIterator[str]:
-        yield self._first
-        async for event in self._events:
-            yield event
-
-
-async def _streamed(
-    endpoint: Endpoint, request: Request, asked: ChatRequest, given: Mapping[str, Any]
-) -> StreamingResponse:
-    """Return a stream whose first event is there, so that a failed run is an HTTP error.
-
-    The method is done by then; from there on it is the response that notices a caller's leaving.
-    """
-    events = _events(endpoint, asked, given)
-
-    async def next_event() -> str:
-        return await anext(events)
-
-    return _Stream(await _while_there(request, next_event()), events)
-
-
-async def _events(
-    endpoint: Endpoint, asked: ChatRequest, given: Mapping[str, Any]
-) -> AsyncGenerator[str, None]:
-    stream = Chunks(asked.model)
-    out: Mapping[str, Any] = {}
-    parts = endpoint.chats[asked.model].astream(given, stream_mode=["messages", "values"])
-    try:
-        async with endpoint.slot(asked.model), aclosing(cast("AsyncGenerator[Any, None]", parts)):
-            role: dict[str, str] = {"role": "assistant"}
-            while True:
-                try:
-                    mode, part = await _safely(anext(parts))
-                except StopAsyncIteration:
-                    break
-                if mode == "values":
-                    out = part
-                elif part[0].text:
-                    yield stream.event({**role, "content": part[0].text})
-                    role = {}
-    finally:
-        endpoint.count_tokens(asked.model, out)  # also those of an answer whose reader has left
-    yield stream.event(cited(out["messages"][-1]), end="stop")
-    if asked.stream_options is not None and asked.stream_options.include_usage:
-        yield stream.usage(_usage(out))
-    yield "data: [DONE]\n\n"
+def _annotation(note: Mapping[str, Any]) -> dict[str, Any]:
+    extras = note["extras"]
+    cited = {
+        "url": note.get("url") or f"urn:ragweave:passage:{extras['passage']}",
+        "title": note["title"],
+        "start_index": note["start_index"],
+        "end_index": note["end_index"],
+        "cited_text": note["cited_text"],
+        "file": extras["file"],
+        "page": extras["page"],
+    }
+    return {"type": "url_citation", "url_citation": cited}

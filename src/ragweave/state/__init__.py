@@ -64,6 +64,3 @@ __all__ = [
     "unique",
     "with_id",
 ]
-
-UNKNOWN = "Unknown"
-"""The answer of a run that found none."""

@@ -26,6 +26,22 @@ def heading_of(metadata: Mapping[str, Any]) -> str:
     return " › ".join(str(name) for name in names if name)
 
 
+def place_at(document: Document, offset: int) -> dict[str, Any]:
+    """Return `page` and `heading_path` of the character at `offset` of a passage.
+
+    Example:
+        >>> doc = Document("a b", metadata={"page": 1, "breaks": [[2, {"page": 2}]]})
+        >>> place_at(doc, 0), place_at(doc, 2)
+        ({'page': 1}, {'page': 2})
+    """
+    meta = document.metadata
+    place = {name: meta[name] for name in ("page", "heading_path") if name in meta}
+    for at, there in meta.get("breaks", ()):
+        if at <= offset:
+            place = dict(there)
+    return place
+
+
 def whole(text: str) -> str:
     """Return a text with `?` for each lone surrogate, which no encoding can write."""
     return text.encode("utf-8", "replace").decode()

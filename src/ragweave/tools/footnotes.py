@@ -1,4 +1,4 @@
-"""Citations as readers meet them: numbered footnotes, and a message's annotations."""
+"""Citations for readers: numbered footnotes, and a message's annotations."""
 
 from __future__ import annotations
 
@@ -13,34 +13,65 @@ from langchain_core.messages.content import Annotation, TextContentBlock
 from langchain_core.messages.content import Citation as Annotated
 
 from ragweave.state import Citation, Quote
-from ragweave.state.passages import heading_of
+from ragweave.state.passages import heading_of, place_at
 
 UNSUPPORTED = "unsupported"
-"""What the annotation of a part without a quote says of it (`value["kind"]`)."""
+"""`value["kind"]` of the annotation of a part that no passage supports."""
 
 
 class Footnote(NamedTuple):
-    """A quote with its number."""
+    """A quote with its number, and where it stands."""
 
     number: int
-    """From 1, in the order in which the answer rests on them."""
+    """From 1, in the order of the answer."""
     quote: Quote
-    title: str
-    """The passage's title and the headings above it; empty: it has none."""
+    heading: str
+    """Title and headings above the quote; empty if it has none."""
     source: str
-    """Where the passage comes from, such as a path or an address; empty: unknown."""
+    """Path or address of the file; empty if unknown."""
+    page: int | None
+    """Page of the quote, from 1."""
+
+    @property
+    def file(self) -> str:
+        """The file's name without its folders, or the address."""
+        return file_of(self.source)
+
+    @property
+    def label(self) -> str:
+        """Heading, file and page; the passage's id if it has none of them."""
+        return described(self.heading, self.file, self.page) or self.quote["passage"]
+
+
+def described(heading: str, file: str, page: int | None) -> str:
+    """Return a place on one line: `Refunds — handbook.pdf, page 3`."""
+    where = f"{file}, page {page}" if file and page else file or (f"page {page}" if page else "")
+    return " — ".join(filter(None, ["" if heading == file else heading, where]))
+
+
+def file_of(source: str) -> str:
+    """Return a path's last name, also of a Windows path; an address as it is."""
+    return source if source.startswith(("https://", "http://")) else PureWindowsPath(PurePath(source).name).name
+
+
+def label_of(document: Document) -> str:
+    """Return a passage's heading, file and page on one line; its id if it has none of them."""
+    meta = document.metadata
+    return described(heading_of(meta), file_of(str(meta.get("source") or "")), meta.get("page")) or str(document.id)
 
 
 def footnotes(citations: Iterable[Citation], passages: Iterable[Document]) -> list[Footnote]:
     """Return each quoted sentence once, numbered."""
-    known = {doc.id or "": doc.metadata for doc in passages}
+    known = {doc.id or "": doc for doc in passages}
     quotes = {key_of(quote): quote for one in citations for quote in one["quotes"]}
-    made = []
-    for number, quote in enumerate(quotes.values(), start=1):
-        metadata = known.get(quote["passage"], {})
-        source = str(metadata.get("source") or "")
-        made.append(Footnote(number, quote, heading_of(metadata), source))
-    return made
+    return [_footnote(number, quote, known) for number, quote in enumerate(quotes.values(), start=1)]
+
+
+def _footnote(number: int, quote: Quote, known: Mapping[str, Document]) -> Footnote:
+    document = known.get(quote["passage"], Document(""))
+    place = place_at(document, quote["start"])
+    heading = heading_of({"title": document.metadata.get("title"), "heading_path": place.get("heading_path")})
+    return Footnote(number, quote, heading, str(document.metadata.get("source") or ""), place.get("page"))
 
 
 def with_marks(answer: str, citations: Sequence[Citation], unsupported: str = "[?]") -> str:
@@ -55,13 +86,11 @@ def with_marks(answer: str, citations: Sequence[Citation], unsupported: str = "[
     return "".join([*pieces, answer[done:]])
 
 
-def cited_message(
-    answer: str, passages: Sequence[Document], citations: Sequence[Citation], **more: Any
-) -> AIMessage:
+def cited_message(answer: str, passages: Sequence[Document], citations: Sequence[Citation], **more: Any) -> AIMessage:
     """Return an answer as a message of standard content, its citations as annotations.
 
-    The annotations are LangChain's: `cited_text` is the quote, `start_index` and `end_index` say
-    which part of the answer it supports, `extras` where it stands in which passage.
+    The annotations are LangChain's: `cited_text` is the quote, `start_index` and `end_index` say which part
+    of the answer it supports, `extras` where it stands: passage, offsets, file, page.
 
     Args:
         answer: The answer.
@@ -76,9 +105,7 @@ def cited_message(
     return AIMessage(content_blocks=[block], response_metadata={"output_version": "v1"}, **more)
 
 
-def annotations_of(
-    citations: Sequence[Citation], passages: Sequence[Document]
-) -> Iterator[Annotation]:
+def annotations_of(citations: Sequence[Citation], passages: Sequence[Document]) -> Iterator[Annotation]:
     """Yield LangChain's annotation for each quote of each part, and for each part without any."""
     noted = {key_of(one.quote): one for one in footnotes(citations, passages)}
     for one in citations:
@@ -90,24 +117,16 @@ def annotations_of(
             yield {"type": "non_standard_annotation", "value": value}
 
 
-def label(note: Footnote) -> str:
-    """Return what a source is called: its title, else its file's name, else the passage's id."""
-    name = PureWindowsPath(PurePath(note.source).name).name  # it may have been indexed on Windows
-    return note.title or name or note.quote["passage"]
-
-
 def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:
+    where = {name: note.quote[name] for name in ("passage", "start", "end", "score")}
     made: Annotated = {
         "type": "citation",
         "id": f"lc_{uuid.uuid5(uuid.NAMESPACE_OID, f'{key_of(note.quote)} {span}')}",
-        "title": label(note),
+        "title": note.label,
         "start_index": span["start_index"],
         "end_index": span["end_index"],
         "cited_text": note.quote["text"],
-        "extras": {
-            "number": note.number,
-            **{name: note.quote[name] for name in ("passage", "start", "end", "score")},
-        },
+        "extras": {"number": note.number, **where, "file": note.file, "page": note.page},
     }
     if note.source.startswith(("https://", "http://")):
         made["url"] = note.source

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.evaluation.runs.plan import open_scorer, scores_itself
 from ragweave.tools.scorers import HuggingFaceScorer, ServerScorer
 from ragweave.tools.scorers.specs import absolute_scorer, scorer_of_spec
 
@@ -43,12 +42,11 @@ def test_the_packaged_model_scores_by_its_name() -> None:
     paris, soup = scorer.score([("The capital of France is", t) for t in (" Paris", " soup")])
     assert 0 > paris > soup
     assert absolute_scorer(spec) == spec
-    assert scores_itself(spec)
 
 
 @pytest.mark.parametrize("spec", ["smollm2:m", "extractive", "hf:", "hf", "gpt:m?api_key=sk-1"])
 def test_what_is_no_scorer_is_told_without_its_key(spec: str) -> None:
-    for read in (scorer_of_spec, absolute_scorer, open_scorer):
+    for read in (scorer_of_spec, absolute_scorer):
         with pytest.raises(UsageError, match=r"unknown scorer .*: use hf:NAME") as told:
             read(spec)
         assert "sk-1" not in str(told.value)

@@ -1,7 +1,7 @@
 """The knowledge base: files in, passages out; in a folder, or behind an address."""
 
+from ragweave.state.passages import place_at
 from ragweave.tools.knowledge.base import KnowledgeBase
-from ragweave.tools.knowledge.passages import place_at
 from ragweave.tools.knowledge.retrievers import RetrieverSpec, needs_kb, retriever_of
 from ragweave.tools.knowledge.servers import ServedKnowledgeBase, open_knowledge_base
 from ragweave.tools.knowledge.settings import IndexReport, Notice, Settings

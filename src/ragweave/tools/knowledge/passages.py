@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from langchain_core.documents import Document
-
 from ragweave.state.passages import heading_of
 
 LONGEST_TITLE = 400
@@ -141,19 +139,3 @@ def passage_of(loaded: Loaded, start: int, end: int, lead: str, number: int, par
     if loaded.id:
         name = loaded.id if parts == 1 else f"{loaded.id}#{number}"
     return Passage(name, loaded.id, content, text, meta)
-
-
-def place_at(document: Document, offset: int) -> dict[str, Any]:
-    """Return `page` and `heading_path` of the character at `offset` of a passage.
-
-    Example:
-        >>> doc = Document("a b", metadata={"page": 1, "breaks": [[2, {"page": 2}]]})
-        >>> place_at(doc, 0), place_at(doc, 2)
-        ({'page': 1}, {'page': 2})
-    """
-    meta = document.metadata
-    place = {name: meta[name] for name in ("page", "heading_path") if name in meta}
-    for at, there in meta.get("breaks", ()):
-        if at <= offset:
-            place = dict(there)
-    return place

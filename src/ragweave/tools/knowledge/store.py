@@ -111,14 +111,17 @@ class Snapshot:
         return {row[0]: Source(*row) for row in rows}
 
     def passages(self, rowids: Iterable[int]) -> dict[int, tuple[str, str, dict[str, Any]]]:
-        """Return name, text and metadata of passages by row id; `source` is in the metadata."""
+        """Return name, text and metadata of passages by row id.
+
+        The metadata has `source`, and `position`: a number that grows within a source.
+        """
         rows = self.db.execute(
             "SELECT p.id, p.name, p.text, p.metadata, s.name FROM passages p "
             "JOIN sources s ON s.id = p.source WHERE p.id IN (SELECT value FROM json_each(?))",
             (json.dumps([int(one) for one in rowids]),),
         )
         return {
-            row: (name, text, {**json.loads(meta), "source": source})
+            row: (name, text, {"position": row, **json.loads(meta), "source": source})
             for row, name, text, meta, source in rows
         }
 

@@ -176,7 +176,7 @@ def _parts() -> _Parts:
         for at, name in enumerate(node.input):
             if name == lookup.output[0]:
                 node.input[at] = "words"
-    shape = ["batch", "sequence", DIMENSION]
+    shape: list[str | int | None] = ["batch", "sequence", DIMENSION]
     model.graph.input.append(helper.make_tensor_value_info("words", TensorProto.FLOAT, shape))
     return _Parts(model.SerializeToString(), weights, words, scales)
 

@@ -6,7 +6,8 @@ from langchain_core.documents import Document
 from tests.tools.knowledge.loaders.made import passages, pdf, read, shown
 
 from ragweave.tools.knowledge.loaders import ocr
-from ragweave.tools.knowledge.passages import UnreadableError, place_at
+from ragweave.state.passages import place_at
+from ragweave.tools.knowledge.passages import UnreadableError
 
 PICTURE = (
     b"<< /Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray "

@@ -1,0 +1,92 @@
+"""Systems as text: `METHOD`, or `METHOD[option=value,…]`; several are separated by commas.
+
+Several values of one option are joined by `+` or, outside brackets, by commas: `queries=question,internal`.
+`proxy:METHOD` is answered by the proxy in the place of the answering model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from ragweave.errors import UsageError
+from ragweave.graphs.base import Method
+from ragweave.graphs.registry import METHODS
+from ragweave.nodes.options import Options, make_options
+
+_SPEC = re.compile(r"(proxy:)?([\w.]+)(?:\[(.*)\])?", re.DOTALL)
+
+
+def split_systems(text: str) -> list[str]:
+    """Split at the commas that are not within brackets."""
+    parts, depth = [""], 0
+    for sign in text:
+        depth += (sign == "[") - (sign == "]")
+        if sign == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [one.strip() for one in parts if one.strip()]
+
+
+def read_system(spec: str, shared: Mapping[str, str] | None = None) -> tuple[Method, dict[str, Any], bool]:
+    """Return a system's method, its options, and whether the proxy answers.
+
+    Args:
+        spec: `METHOD[option=value,…]`.
+        shared: Options as text, for each method that has them.
+
+    Raises:
+        UsageError: There is no such method or option, or a value is out of its range.
+    """
+    found = _SPEC.fullmatch(spec.strip())
+    if not found:
+        raise UsageError(f"a system is METHOD or METHOD[option=value,…], not {spec!r}")
+    method = METHODS.named(found[2])
+    fields = method.options.model_fields
+    own = read_pairs(one for one in (found[3] or "").split(",") if one.strip())
+    texts = {**{name: text for name, text in (shared or {}).items() if name in fields}, **own}
+    trained = {"filter": texts.pop("filter")} if _is_folder(method, texts.get("filter", "")) else {}
+    return method, {**read_options(method.options, texts), **trained}, bool(found[1])
+
+
+def _is_folder(method: Method, text: str) -> bool:
+    """Say whether a filter is a trained one's folder, which `build_graph` opens."""
+    return "filter" in method.options.model_fields and ("/" in text or (Path(text).is_dir() and bool(text)))
+
+
+def read_pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Read `name=value` texts.
+
+    Raises:
+        UsageError: One has no `=`.
+    """
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"an option is name=value, not {text!r}")
+        pairs[name.strip().replace("-", "_")] = value.strip()
+    return pairs
+
+
+def read_options(options: type[Options], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return a method's options from text, each with its own type; they are those that the text names.
+
+    Raises:
+        UsageError: There is no such option, or a value is out of its range; the text names it.
+    """
+    given = {name: _value(options, name, text) for name, text in texts.items()}
+    made = make_options(options, given)
+    return {name: getattr(made, name) for name in given}
+
+
+def _value(options: type[Options], name: str, text: str) -> Any:
+    kind = options.model_fields[name].annotation if name in options.model_fields else None
+    kinds = (kind, *get_args(kind))
+    if text == "none" and type(None) in kinds and not any("none" in get_args(one) for one in kinds):
+        return None
+    many = any((get_origin(one) or one) in (tuple, list, set, frozenset) for one in kinds)
+    return re.split(r"[+,]", text) if many else text

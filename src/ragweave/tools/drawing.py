@@ -1,0 +1,279 @@
+"""A graph as one SVG picture that needs no script, font or network.
+
+The layout is Sugiyama, Tagawa and Toda 1981 (Methods for Visual Understanding of Hierarchical System
+Structures): break cycles, layer by longest paths, split long edges at dummy vertices, order each layer by
+barycentres, then place its vertices as close to their neighbours as their widths allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import pairwise
+from typing import NamedTuple
+
+from langchain_core.runnables.graph import Graph
+
+START, END = "__start__", "__end__"
+
+_HEIGHT, _LAYER, _GAP, _MARGIN, _DUMMY, _BOW = 34.0, 36.0, 22.0, 14.0, 10.0, 24.0
+_LETTER, _SMALL = 7.4, 6.2
+"""Width in pixels of a letter of a node's name, and of an edge's label."""
+_SWEEPS, _PASSES = 12, 24
+
+_STYLE = """\
+.rw text{font:13px system-ui,sans-serif;fill:#1d2433;text-anchor:middle;dominant-baseline:central}
+.rw .box rect{fill:#eef1fb;stroke:#6b7db8}.rw .end rect{fill:#dfe6d8;stroke:#6f8a5a}
+.rw .line{fill:none;stroke:#5b6478;stroke-width:1.3}.rw .choice{stroke-dasharray:5 4}
+.rw .head{fill:#5b6478}.rw .label{font-size:11px;fill:#49506a;stroke:#fff;stroke-width:4px;paint-order:stroke}
+.rw .off{opacity:.34}.rw .on rect{fill:#ffe3b8;stroke:#b86a00;stroke-width:2}
+.rw .line.on{stroke:#b86a00;stroke-width:2.6}.rw a{cursor:pointer}"""
+
+
+class Edge(NamedTuple):
+    """An edge; dashed in the picture if it is conditional."""
+
+    source: str
+    target: str
+    label: str
+    conditional: bool
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a run took of a graph."""
+
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    """How often each node ran."""
+    edges: frozenset[tuple[str, str]] = frozenset()
+    """The edges taken, by source and target."""
+
+    def mark(self, on: bool) -> str:
+        """Return the CSS class of what was taken, or was not."""
+        return " on" if on else " off"
+
+
+Point = tuple[float, float]
+
+
+def draw_svg(graph: Graph, *, title: str, taken: Taken | None = None, links: Mapping[str, str] | None = None) -> str:
+    """Draw a graph as one `<svg>` element.
+
+    Args:
+        graph: The graph, as `compiled.get_graph()` returns it.
+        title: What the picture shows, for those who cannot see it.
+        taken: What a run took of it: marked, the rest faint.
+        links: Where a click on a node leads, by its name.
+    """
+    nodes, edges = list(graph.nodes), edges_of(graph)
+    names = {node: _name(node, taken) for node in nodes}
+    widths = {node: len(name) * _LETTER + 26 for node, name in names.items()}
+    loops = [edge for edge in edges if edge.source == edge.target]
+    straight = [edge for edge in edges if edge.source != edge.target]
+    layers, chains, back = _layered(nodes, straight)
+    labelled = {chain[-2 if edge in back else 1]: edge for edge, chain in chains.items() if edge.label}
+    sizes = {vertex: widths.get(vertex, _DUMMY) for layer in layers for vertex in layer}
+    sizes |= {vertex: len(edge.label) * _SMALL + _DUMMY for vertex, edge in labelled.items()}
+    for edge in loops:  # the bow stands beside the node
+        sizes[edge.source] = widths[edge.source] + 2 * (_BOW + len(edge.label) * _SMALL)
+    layers = _ordered(layers, list(chains.values()))
+    xs = _placed(layers, list(chains.values()), sizes)
+    left = min(xs[one] - sizes[one] / 2 for one in xs) - _MARGIN
+    width = round(max(xs[one] + sizes[one] / 2 for one in xs) + _MARGIN - left)
+    height = round(2 * _MARGIN + _HEIGHT + (len(layers) - 1) * _LAYER)
+    at = {
+        one: (xs[one] - left, _MARGIN + _HEIGHT / 2 + depth * _LAYER)
+        for depth, layer in enumerate(layers)
+        for one in layer
+    }
+    parts = [_curve(edge, _points(chain, at, edge in back), taken) for edge, chain in chains.items()]
+    parts += [_label(edge, at[vertex], taken) for vertex, edge in labelled.items()]
+    parts += [
+        _linked(_box(node, names[node], at[node], widths[node], taken), (links or {}).get(node)) for node in nodes
+    ]
+    parts += [_loop(edge, at[edge.source], widths[edge.source], taken) for edge in loops]
+    return (
+        f'<svg class="rw" xmlns="http://www.w3.org/2000/svg" role="img" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}"><title>{escape(title)}</title><style>{_STYLE}</style><defs>'
+        '<marker id="rw-head" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" markerWidth="9" '
+        'markerHeight="9" orient="auto"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>'
+        f'<rect width="{width}" height="{height}" fill="#fff"/>{"".join(parts)}</svg>'
+    )
+
+
+def edges_of(graph: Graph) -> list[Edge]:
+    """Return a graph's edges; several between the same two nodes are one, with all their labels."""
+    joined: dict[tuple[str, str], Edge] = {}
+    for one in graph.edges:
+        key, label = (one.source, one.target), "" if one.data is None else str(one.data)
+        if key in joined:
+            label = " / ".join(filter(None, [joined[key].label, label]))
+        joined[key] = Edge(*key, label, one.conditional)
+    return list(joined.values())
+
+
+def _layered(nodes: list[str], edges: list[Edge]) -> tuple[list[list[str]], dict[Edge, list[str]], set[Edge]]:
+    """Return the layers, nodes on even ones; each edge's vertices from top to bottom; the edges that run upwards."""
+    back = _closing_cycles(nodes, edges)
+    ends = {edge: (edge.target, edge.source) if edge in back else (edge.source, edge.target) for edge in edges}
+    depth = dict.fromkeys(nodes, 0)
+    for _ in nodes:
+        for top, bottom in ends.values():
+            depth[bottom] = max(depth[bottom], depth[top] + 1)
+    layers: list[list[str]] = [[] for _ in range(2 * max(depth.values(), default=0) + 1)]
+    for node in nodes:
+        layers[2 * depth[node]].append(node)
+    chains = {}
+    for number, (edge, (top, bottom)) in enumerate(ends.items()):
+        between = {layer: f"{number}:{layer}" for layer in range(2 * depth[top] + 1, 2 * depth[bottom])}
+        for layer, dummy in between.items():
+            layers[layer].append(dummy)
+        chains[edge] = [top, *between.values(), bottom]
+    return layers, chains, back
+
+
+def _closing_cycles(nodes: list[str], edges: list[Edge]) -> set[Edge]:
+    back, done = set[Edge](), set[str]()
+
+    def visit(node: str, path: frozenset[str]) -> None:
+        for edge in sorted((one for one in edges if one.source == node), key=lambda one: nodes.index(one.target)):
+            if edge.target in path:
+                back.add(edge)
+            elif edge.target not in done:
+                visit(edge.target, path | {edge.target})
+        done.add(node)
+
+    for node in nodes:
+        if node not in done:
+            visit(node, frozenset({node}))
+    return back
+
+
+def _neighbours(chains: Sequence[Sequence[str]]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    above, below = dict[str, list[str]](), dict[str, list[str]]()
+    for top, bottom in (pair for chain in chains for pair in pairwise(chain)):
+        below.setdefault(top, []).append(bottom)
+        above.setdefault(bottom, []).append(top)
+    return above, below
+
+
+def _ordered(layers: list[list[str]], chains: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the order with the fewest crossings that sweeps by barycentres find."""
+    above, below = _neighbours(chains)
+    tried = [layers]
+    for sweep in range(_SWEEPS):
+        now = tried[-1]
+        tried.append(_swept(now, above) if sweep % 2 == 0 else _swept(now[::-1], below)[::-1])
+    return min(tried, key=lambda one: _crossings(one, below))
+
+
+def _swept(layers: Sequence[Sequence[str]], before: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    swept: list[list[str]] = []
+    place: dict[str, int] = {}
+    for layer in layers:
+        seen = {one: [place[near] for near in before.get(one, ()) if near in place] for one in layer}
+        at = {one: sum(near) / len(near) if (near := seen[one]) else i for i, one in enumerate(layer)}
+        swept.append(sorted(layer, key=at.__getitem__))
+        place = {one: i for i, one in enumerate(swept[-1])}
+    return swept
+
+
+def _crossings(layers: Sequence[Sequence[str]], below: Mapping[str, Sequence[str]]) -> int:
+    total = 0
+    for upper, lower in pairwise(layers):
+        place = {one: i for i, one in enumerate(lower)}
+        ends = [(i, place[near]) for i, one in enumerate(upper) for near in below.get(one, ())]
+        total += sum(a < c and b > d for a, b in ends for c, d in ends)
+    return total
+
+
+def _placed(
+    layers: Sequence[Sequence[str]], chains: Sequence[Sequence[str]], sizes: Mapping[str, float]
+) -> dict[str, float]:
+    """Pull every vertex towards its neighbours, layer by layer, down and up again."""
+    above, below = _neighbours(chains)
+    xs: dict[str, float] = {}
+    for layer in layers:
+        xs |= _spread(layer, [0.0] * len(layer), sizes)
+    for turn in range(_PASSES):
+        sides = [above, below] if turn >= _PASSES - 2 else [below if turn % 2 else above]
+        for layer in reversed(layers) if turn % 2 else layers:
+            near = [[xs[other] for side in sides for other in side.get(one, ())] or [xs[one]] for one in layer]
+            xs |= _spread(layer, [sum(some) / len(some) for some in near], sizes)
+    return xs
+
+
+def _spread(layer: Sequence[str], wanted: Sequence[float], sizes: Mapping[str, float]) -> dict[str, float]:
+    """Return the places nearest to those wanted (least squares) that keep order and distance.
+
+    With the distances taken off, this is isotonic regression: pool adjacent violators.
+    """
+    offsets = [0.0]
+    for one, other in pairwise(layer):
+        offsets.append(offsets[-1] + (sizes[one] + sizes[other]) / 2 + _GAP)
+    blocks: list[tuple[float, int]] = []
+    for want, offset in zip(wanted, offsets, strict=False):
+        mean, count = want - offset, 1
+        while blocks and blocks[-1][0] > mean:
+            earlier, many = blocks.pop()
+            mean, count = (earlier * many + mean * count) / (many + count), many + count
+        blocks.append((mean, count))
+    means = [mean for mean, count in blocks for _ in range(count)]
+    return {one: mean + offset for one, mean, offset in zip(layer, means, offsets, strict=False)}
+
+
+def _points(chain: Sequence[str], at: Mapping[str, Point], upwards: bool) -> list[Point]:
+    (x, y), *middle, (to_x, to_y) = (at[one] for one in chain)
+    points = [(x, y + _HEIGHT / 2), *middle, (to_x, to_y - _HEIGHT / 2)]
+    return points[::-1] if upwards else points
+
+
+def _curve(edge: Edge, points: Sequence[Point], taken: Taken | None) -> str:
+    """Draw a smooth curve through the points that leaves and arrives upright."""
+    steep = 9.0 if points[-1][1] > points[0][1] else -9.0
+    slopes = [((c[0] - a[0]) / 6, (c[1] - a[1]) / 6) for a, _, c in zip(points, points[1:], points[2:], strict=False)]
+    slopes = [(0.0, steep), *slopes, (0.0, steep)]
+    path = "M{:.1f} {:.1f}".format(*points[0])
+    for (a, b), (out, into) in zip(pairwise(points), pairwise(slopes), strict=True):
+        path += (
+            f"C{a[0] + out[0]:.1f} {a[1] + out[1]:.1f} {b[0] - into[0]:.1f} {b[1] - into[1]:.1f} {b[0]:.1f} {b[1]:.1f}"
+        )
+    return _line(edge, path, taken)
+
+
+def _loop(edge: Edge, centre: Point, width: float, taken: Taken | None) -> str:
+    right, y = centre[0] + width / 2, centre[1]
+    label = _label(edge, (right + _BOW + len(edge.label) * _SMALL / 2, y), taken) if edge.label else ""
+    return _line(edge, f"M{right:.1f} {y - 7:.1f}c26 -10 26 24 0 14", taken) + label
+
+
+def _line(edge: Edge, path: str, taken: Taken | None) -> str:
+    kind = "line choice" if edge.conditional else "line"
+    mark = taken.mark((edge.source, edge.target) in taken.edges) if taken else ""
+    return f'<path class="{kind}{mark}" d="{path}" marker-end="url(#rw-head)"/>'
+
+
+def _label(edge: Edge, centre: Point, taken: Taken | None) -> str:
+    mark = " off" if taken and (edge.source, edge.target) not in taken.edges else ""
+    return f'<text class="label{mark}" x="{centre[0]:.1f}" y="{centre[1]:.1f}">{escape(edge.label)}</text>'
+
+
+def _name(node: str, taken: Taken | None) -> str:
+    name = node.strip("_") if node in (START, END) else node
+    times = taken.nodes.get(node, 0) if taken else 0
+    return f"{name} ×{times}" if times > 1 else name
+
+
+def _box(node: str, name: str, centre: Point, width: float, taken: Taken | None) -> str:
+    (x, y), is_end = centre, node in (START, END)
+    kind = ("end" if is_end else "box") + (taken.mark(node in taken.nodes) if taken else "")
+    return (
+        f'<g class="{kind}"><rect x="{x - width / 2:.1f}" y="{y - _HEIGHT / 2:.1f}" width="{width:.1f}" '
+        f'height="{_HEIGHT:.0f}" rx="{_HEIGHT / 2 if is_end else 7:.0f}"/><text x="{x:.1f}" y="{y:.1f}">'
+        f"{escape(name)}</text></g>"
+    )
+
+
+def _linked(drawn: str, link: str | None) -> str:
+    return f'<a href="{escape(link)}">{drawn}</a>' if link else drawn
