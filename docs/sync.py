@@ -94,7 +94,9 @@ def with_names(text: str) -> str:
     """Return `names.py` with the names of our methods and metrics."""
     for kind, names in {"MethodName": METHODS.ours(), "MetricName": METRICS.ours()}.items():
         listed = "".join(f'    "{one.name}",\n' for one in names)
-        text = re.sub(rf"{kind} = Literal\[\n.*?\n\]", lambda _, k=kind, n=listed: f"{k} = Literal[\n{n}]", text, flags=re.S)
+        text = re.sub(
+            rf"{kind} = Literal\[\n.*?\n\]", lambda _, k=kind, n=listed: f"{k} = Literal[\n{n}]", text, flags=re.S
+        )
     return text
 
 

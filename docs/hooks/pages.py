@@ -43,7 +43,7 @@ def method_page(one: Method) -> str:
             f"Model calls per question with the default options: **{cost}**. [What we measured](../results.md).",
             f"![The graph of {one.name}]({one.name}.svg)",
             f'```py\ngraph = build_graph("{one.name}", model="openai:gpt-4o-mini", retriever=retriever)\n```',
-            f"```\nragweave ask \"…\" --kb kb --method {one.name} --model openai:gpt-4o-mini\n```",
+            f'```\nragweave ask "…" --kb kb --method {one.name} --model openai:gpt-4o-mini\n```',
             "## Source",
             inspect.getdoc(inspect.getmodule(one.wire)) or "",
             "## Options",

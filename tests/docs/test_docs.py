@@ -19,7 +19,9 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"\]\((?!https?:|\.\./\.\./)([^)#\s]+)")
 
 
-@pytest.mark.parametrize("page", [one for one in PAGES if BLOCK.search(one.read_text("utf-8"))], ids=lambda one: one.name)
+@pytest.mark.parametrize(
+    "page", [one for one in PAGES if BLOCK.search(one.read_text("utf-8"))], ids=lambda one: one.name
+)
 def test_the_code_of_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,7 +63,9 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    loaded = re.compile(r"""<(?:script|img|iframe)[^>]*\ssrc=["']?(?:https?:)?//|<link rel=["']?(?:stylesheet|preload)["']? href=["']?(?:https?:)?//""")
+    loaded = re.compile(
+        r"""<(?:script|img|iframe)[^>]*\ssrc=["']?(?:https?:)?//|<link rel=["']?(?:stylesheet|preload)["']? href=["']?(?:https?:)?//"""
+    )
     assert [str(page) for page in tmp_path.rglob("*.html") if loaded.search(page.read_text("utf-8"))] == []
     for one in METHODS.ours():
         page = (tmp_path / "methods" / one.name / "index.html").read_text("utf-8")
