@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from filco_filters import DATA, RESULTS, rows, shared
 from langchain_core.documents import Document
 from rich.console import Console
 from rich.table import Table

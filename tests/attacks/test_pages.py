@@ -60,9 +60,7 @@ def record(text: str) -> dict[str, Any]:
         "found": text,
         "asked": [{**call, "reply": text, "error": ""}, {**call, "reply": "", "error": text}],
         "searched": [{"query": text, "found": 1, "error": text}],
-        "passages": {
-            text: [{"id": text, "text": text, "metadata": {"title": text, "source": text}}]
-        },
+        "passages": {text: [{"id": text, "text": text, "metadata": {"title": text, "source": text}}]},
         "notes": [{"event": text, "detail": {text: text}}],
         "error": text,
     }

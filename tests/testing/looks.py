@@ -108,9 +108,7 @@ class Looks:
         graph.add_conditional_edges("begin", Route(first, options), ["retrieve", "collect"])
         graph.add_edge("retrieve", "collect")
         graph.add_conditional_edges("collect", Route(to_answer, options), ["answer"])
-        graph.add_conditional_edges(
-            "answer", Route(next_one, options), {"again": "again", "done": "vote"}
-        )
+        graph.add_conditional_edges("answer", Route(next_one, options), {"again": "again", "done": "vote"})
         graph.add_conditional_edges("again", Route(to_answer, options), ["answer"])
         graph.add_edge("vote", END)
         return finish(graph, "looks", parts)

@@ -165,9 +165,7 @@ def instrument(
     with _lock:
         if _provider is not None:
             raise UsageError("tracing is on already: call ragweave.tools.tracing.shutdown() first")
-        named = Resource.create(
-            {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "ragweave"}
-        )
+        named = Resource.create({} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "ragweave"})
         provider = TracerProvider(resource=named)
         config = TraceConfig(hide_inputs=True, hide_outputs=True) if hide_text else TraceConfig()
         out = exporter or _exporter(endpoint)
