@@ -140,15 +140,6 @@ def test_offsets_count_if_the_tokens_spell_another_text():
     assert scored("who café", " b", tokens, [0, 3, 7, 7, 8]) == -1
 
 
-<<<<<<< HEAD
-def test_offsets_that_count_a_begin_of_text_token_as_text_are_not_taken_as_they_are():
-    tokens = ["<s>", "who", " caf", "\ufffd", "\ufffd", " \ufffd", "\ufffd"]
-    with pytest.raises(ModelError, match="don't spell the text"):
-        scored("who café", " é", tokens, [0, 3, 6, 10, 10, 11, 12])
-
-
-=======
->>>>>>> train
 @pytest.mark.parametrize("offsets", [None, [0, 3, 7, 8, 9, 30], [0, 7, 3, 8, 9, 9], [3, 6, 10, 10, 11, 12], [0, 3]])
 def test_tokens_that_cannot_be_placed_are_an_error(offsets):
     tokens = ["who", " caf", "\ufffd", "\ufffd", " \ufffd", "\ufffd"]
@@ -156,33 +147,6 @@ def test_tokens_that_cannot_be_placed_are_an_error(offsets):
         scored("who café", " é", tokens, offsets)
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("tokens", [["Q", ":", " Bob", " \ufffd"], ["Q", ":", " \ufffd", " was"], ["Q", ":", " Ada"]])
-def test_pieces_that_spell_another_continuation_are_an_error(tokens):
-    with pytest.raises(ModelError, match="don't spell the text"):
-        scored("Q:", " Ada 😀", tokens)
-
-
-UNCUT = ["Q", ":", " Ada", " ", "é", "日本", " 😀", "!", "\n"]
-
-
-@given(st.lists(st.sampled_from(UNCUT), min_size=1, max_size=5), st.booleans())
-def test_a_continuation_in_any_pieces_is_scored_behind_a_plain_prompt(parts, spaced):
-    """Each character beyond ASCII comes as one token a byte; spaces may be lost."""
-    tokens = ["Who", " ?"]
-    for part in parts:
-        head = part.rstrip("é日本😀")
-        tail = ["\ufffd"] * len(part[len(head) :].encode())
-        tokens += [one for one in [head, *tail] if one]
-    sent = tokens if spaced else [one.lstrip(" ") for one in tokens]
-    text = "".join(parts)
-    assume(not text.isspace() and (spaced or "" not in sent))
-    values = [10.0**place for place in range(len(tokens) - 3, -1, -1)]
-    assert scored("Who ?", text, sent) == -sum(values)
-
-
-=======
->>>>>>> train
 def test_choices_come_back_in_any_order():
     scorer, _ = make(change=lambda choices: choices[::-1])
     scores = scorer.score([("x", " a"), ("x", " dddd")])

@@ -99,23 +99,11 @@ class ServerScorer:
             reply = completions.create(
                 model=self.model, prompt=texts, max_tokens=0, echo=True, logprobs=1, temperature=0
             )
-<<<<<<< HEAD
-        except (
-            openai.BadRequestError,
-            openai.AuthenticationError,
-            openai.PermissionDeniedError,
-            openai.NotFoundError,
-            openai.UnprocessableEntityError,
-        ) as error:
-            raise ModelError(f"the server rejected the scoring request for {self.model}: {_line(error)}") from error
-        choices = sorted(reply.choices, key=lambda choice: choice.index)
-=======
         except openai.APIStatusError as error:
             if error.status_code not in _REFUSALS:
                 raise
             raise ModelError(f"the server refused the scoring request for {self.model}: {error}") from error
         choices = sorted(reply.choices, key=lambda one: one.index)
->>>>>>> train
         if len(choices) != len(texts):
             raise ModelError(f"the server scored only {len(choices)} of {len(texts)} texts")
         return choices
@@ -163,28 +151,10 @@ def _by_spelling(tokens: Sequence[str], text: str, border: int) -> int | None:
     return None
 
 
-<<<<<<< HEAD
-def _spelt_in_pieces(tokens: Sequence[str], text: str) -> bool:
-    """Say whether tokens spell a text but for spaces, and for characters that stand in pieces."""
-    joined = "".join(tokens).replace(" ", "")
-    parts = [escape(part) for part in re.split(f"{_PIECE}+", joined)]
-    return len(parts) > 1 and fnmatchcase(text.replace(" ", ""), "?*".join(parts))
-
-
-def _by_offsets(offsets: Sequence[int] | None, tokens: Sequence[str], text: str, border: int) -> int | None:
-    """Return the same by the tokens' places in the text; None where these can't be right.
-
-    Offsets that only add up the lengths of tokens know no more than the tokens do. A token of no
-    width is part of a character that the next one ends.
-    """
-    lengths = accumulate((len(token) for token in tokens[:-1]), initial=0)
-    if offsets is None or len(offsets) != len(tokens) or list(offsets) == list(lengths):
-=======
 def _by_offsets(offsets: Sequence[int] | None, tokens: Sequence[str], text: str, border: int) -> int | None:
     """Return the same by the tokens' places in the text; None if they only add up the tokens' lengths."""
     lengths = list(accumulate(map(len, tokens[:-1]), initial=0))
     if offsets is None or len(offsets) != len(tokens) or list(offsets) == lengths:
->>>>>>> train
         return None
     if offsets[0] != 0 or offsets[-1] > len(text) or list(offsets) != sorted(offsets):
         return None

@@ -81,41 +81,6 @@ def scored(scorer: LogprobScorer, pairs: Pairs) -> list[float]:
     return scores
 
 
-<<<<<<< HEAD
-async def ascore(scorer: LogprobScorer, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    """Run `scorer.score(pairs)` in a worker thread, so that the event loop stays free."""
-    return await asyncio.to_thread(scorer.score, pairs)
-
-
-KINDS = "hf:NAME (or a folder), llamacpp:FILE.gguf, smollm2, openai:NAME?base_url=http://host:8000/v1"
-"""The specs, for an error's text and the command line's help."""
-
-_SERVER = ("openai", "server")
-"""`server:` is the older name of `openai:`; run directories hold it."""
-
-
-class _Settings(BaseModel):
-    """Settings of a spec: those of scorers by type, and others as they are."""
-
-    model_config = ConfigDict(extra="allow")
-    batch_size: int = 0
-    end_token: bool = True
-    max_tokens: int | None = None
-    timeout: float | None = None
-
-    def given(self) -> dict[str, Any]:
-        """Return the settings that the spec names."""
-        return {name: getattr(self, name) for name in self.model_fields_set}
-
-
-class _Spec(NamedTuple):
-    kind: str
-    name: str
-    query: str
-
-
-=======
->>>>>>> train
 def scorer_of_spec(spec: str) -> LogprobScorer:
     """Return a scorer for a spec string; its model loads at the first call.
 
