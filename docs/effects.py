@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragweave.evaluation.metrics import Comparison, compare
 from ragweave.evaluation.report.pairs import holm
+
+from ragweave.evaluation.metrics import Comparison, compare
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "real_models.json"
 TABLES = (

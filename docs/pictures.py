@@ -29,7 +29,7 @@ from cast import animated
 ASSETS = Path(__file__).parent / "assets"
 COLUMNS, ROWS = 118, 23
 QUESTION = "What does BlendFilter blend?"
-ASK = '--kb kb --model "extractive?similarity=lexical" --citations -k 2'
+ASK = '--kb kb --model "extractive?similarity=lexical" -k 2'
 SESSION = (
     "ragweave index articles --kb kb --embedding none",
     f'ragweave ask "{QUESTION}" {ASK}',
@@ -118,17 +118,15 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def trace_page(folder: Path) -> Path:
-    """Record a run, and write its page."""
-    ask = ["ask", QUESTION, "--kb", "kb", "--model", "extractive?similarity=lexical"]
-    ask += ["--citations", "--trace-file", "run.json"]
-    for words in (ask, ["trace", "run.json", "--html", "run.html"]):
-        subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "ragweave", *words],
-            cwd=folder,
-            env=environment(folder),
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
+    """Write the page of a run."""
+    ask = ["ask", QUESTION, "--kb", "kb", "--model", "extractive?similarity=lexical", "--trace-html", "run.html"]
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "ragweave", *ask],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
     return folder / "run.html"
 
 

@@ -1,12 +1,10 @@
 """Write what is generated from the registries into the repository, or check that it is current.
 
     python docs/sync.py            # what `make sync` runs
-    python docs/sync.py --check    # what `make lint` runs: fails where a file is stale, and names it
+    python docs/sync.py --check    # what `make lint` runs: fails if a file is stale, and names it
 
-Generated are `langgraph.json`, the diagrams in `docs/diagrams`, README's badges, the names and
-signatures that type checkers see, and the blocks between `<!-- NAME: begin -->` and
-`<!-- NAME: end -->` in README and docs. The site's own pages (a page a
-method, metrics, formats, glossary) are made when it is built, so that they can't be stale.
+Generated are `langgraph.json`, the diagrams in `docs/diagrams` and README, README's badges, the names that type
+checkers see, and the blocks between `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
 """
 
 from __future__ import annotations
@@ -16,25 +14,24 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from pathlib import Path
+from typing import Any
 
-from ragweave.cli.methods import diagrams, passages_by_default, stale, write
-from ragweave.datasets.dataset import FORMATS
-from ragweave.errors import UsageError
-from ragweave.evaluation.metrics import METRICS
-from ragweave.evaluation.published import PaperTable, data_of, paper_tables
-from ragweave.graphs import METHODS, Method
+from langchain_core.runnables import RunnableLambda
+
+from ragweave import METHODS, build_graph
+from ragweave.datasets import FORMATS
+from ragweave.evaluation import METRICS, reproduce
+from ragweave.graphs import Method
+from ragweave.nodes.options import make_options
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge.chunking import CHUNKERS
+from ragweave.tools.knowledge.retrievers import MODES
 from ragweave.tools.models import MODELS
 
-sys.path.append(str(Path(__file__).parent))
-
-import effects
-from signatures import typed_files
-
 ROOT = Path(__file__).parents[1]
+README_METHOD = "concat_pf"
+CHAT = "A conversation over a method: follow-ups are restated, answers quote their sources."
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -45,104 +42,43 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join([shown[0], "|" + "---|" * len(heads), *shown[1:]])
 
 
+def named(registry: Any, *head: str, form: str = "name") -> str:
+    """Return the table of a registry's names and summaries."""
+    return table(head, [[f"`{getattr(one, form)}`", one.summary] for one in registry.ours()])
+
+
 def calls(method: Method) -> str:
-    """Return a method's model calls, best to worst."""
-    return method.best if method.best == method.worst else f"{method.best} to {method.worst}"
+    """Return a method's model calls with its default options, best to worst."""
+    best, worst = method.calls(make_options(method.options, {}))
+    return str(best) if best == worst else f"{best} to {worst}"
 
 
-def methods_table() -> str:
-    """Return the README's table of the methods, and what its letters mean."""
-    rows = table(
-        ["name", "what it does", "model calls, best to worst", "paper"],
-        [[f"`{one.name}`", one.summary, calls(one), one.paper] for one in METHODS.ours()],
-    )
-    samples = "p: self-consistency samples (default 1; more are drawn at temperature 0.7); second_look: 1 (0 where it is off, or there is nothing to search)."
-    return f"{rows}\n\n{passages_by_default()}; {samples}"
+def methods() -> str:
+    """Return README's table of the methods."""
+    rows = [[f"`{one.name}`", one.summary, calls(one), one.paper] for one in METHODS.ours()]
+    about = "Model calls are those of one question with the default options, at best and at worst."
+    return f"{table(['name', 'what it does', 'model calls', 'paper'], rows)}\n\n{about}"
 
 
-def metrics_table() -> str:
+def metrics() -> str:
     """Return the table of the metrics."""
-    return table(
-        ["name", "label", "what it says", "better", "source"],
-        [
-            [
-                f"`{one.name}`",
-                one.label + (" (primary)" if one.primary else ""),
-                one.summary,
-                "higher" if one.higher_is_better else "lower",
-                one.source,
-            ]
-            for one in METRICS.ours()
-        ],
-    )
+    rows = [
+        [f"`{one.name}`", one.label, one.summary, "higher" if one.higher_is_better else "lower", one.source]
+        for one in METRICS.ours()
+    ]
+    return table(["name", "label", "what it says", "better", "source"], rows)
 
 
-def formats_table() -> str:
-    """Return the table of the data set formats."""
-    return table(
-        ["format", "what comes in it", "data sets", "fields"],
-        [
-            [
-                f"`{one.name}`",
-                one.summary,
-                ", ".join(f"`{name}`" for name in one.names),
-                one.expects,
-            ]
-            for one in FORMATS.ours()
-        ],
-    )
-
-
-def models_table() -> str:
+def models() -> str:
     """Return the table of the model providers."""
-    rows = [[f"`{one.spec}`", one.summary] for one in MODELS.ours()]
-    rows.append(
-        ["`provider:NAME`", "whatever LangChain's `init_chat_model` knows, where it is installed"]
-    )
-    return table(["text", "model"], rows)
-
-
-def filters_table() -> str:
-    """Return the table of the context filters."""
-    return table(["name", "what it keeps"], [[f"`{o.name}`", o.summary] for o in FILTERS.ours()])
-
-
-def chunkers_table() -> str:
-    """Return the table of the chunkers."""
-    return table(
-        ["name", "where passages begin and end"],
-        [[f"`{one.name}`", one.summary] for one in CHUNKERS.ours()],
-    )
+    rest = ["`PROVIDER:NAME`", "any other that LangChain's `init_chat_model` knows, where it is installed"]
+    return "\n".join([named(MODELS, "text", "model", form="spec"), f"| {' | '.join(rest)} |"])
 
 
 def reproductions() -> str:
-    """Return every table and figure of the papers, a list a paper."""
-    parts = []
-    for paper, tables in paper_tables().items():
-        rows = [[f"`{one.name}`", one.title, *_reproduction(one)] for one in tables]
-        head = ["name", "what it shows", "rows", "data sets", "the paper's model and passages"]
-        parts += [f"### {tables[0].source}", "", f"`ragweave reproduce {paper} NAME`", ""]
-        parts += [table(head, rows), ""]
-        parts += [f"`{one.name}`: {note}.  " for one in tables for note in one.notes] + [""]
-    return "\n".join(parts).strip()
-
-
-def _reproduction(one: PaperTable) -> list[str]:
-    if one.listed:
-        return [f"not run: {one.listed}", "", ""]
-    names = dict.fromkeys(row.row for row in one.rows)
-    about = dict.fromkeys([*one.models, *(row.corpus for row in one.rows)])
-    return ["; ".join(names), ", ".join(f"`{name}`" for name in one.datasets), "; ".join(about)]
-
-
-def reproduction_data() -> str:
-    """Return which questions each paper asked, and where their files are published."""
-    rows = []
-    for paper, tables in paper_tables().items():
-        for dataset in dict.fromkeys(name for one in tables for name in one.datasets):
-            data = data_of(paper, dataset)
-            rows.append([f"`{paper}`", f"`{dataset}`", data.about, f"`{data.file}`", data.where])
-    return table(["paper", "data set", "questions", "file", "where"], rows)
+    """Return the papers' tables."""
+    rows = [[f"`{paper}`", f"`{name}`", *more] for paper, name, *more in reproduce.listing()]
+    return table(["paper", "table", "what it shows", "data sets"], rows)
 
 
 def comparison() -> str:
@@ -151,55 +87,65 @@ def comparison() -> str:
     return text.replace("| METHODS |", f"| {len(METHODS.ours())} |")
 
 
-def effect(name: str) -> str:
-    """Return a table of what the methods buy with real models."""
-    head, *rows = effects.rows(name)
-    return f"{effects.caption(name)}\n\n{table(head, rows)}"
-
-
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "README.md": {"methods": methods_table, "comparison": comparison},
+    "README.md": {"methods": methods, "comparison": comparison},
     "docs/index.md": {"comparison": comparison},
-    "docs/evaluation.md": {"metrics": metrics_table, "formats": formats_table},
-    "docs/effects.md": {name: partial(effect, name) for name in effects.TABLES},
-    "docs/models.md": {"models": models_table},
-    "docs/reproduce.md": {
-        "reproductions": reproductions,
-        "reproduction-data": reproduction_data,
-    },
-    "docs/howto/documents.md": {"chunkers": chunkers_table},
-    "docs/howto/retriever.md": {"filters": filters_table},
+    "docs/evaluation.md": {"metrics": metrics, "formats": lambda: named(FORMATS, "format", "what comes in it")},
+    "docs/models.md": {"models": models},
+    "docs/reproduce.md": {"reproductions": reproductions},
+    "docs/howto/documents.md": {"chunkers": lambda: named(CHUNKERS, "name", "where passages begin and end")},
+    "docs/howto/retriever.md": {"filters": lambda: named(FILTERS, "name", "what it keeps")},
 }
-"""Files with generated blocks: what stands between `<!-- NAME: begin -->` and its end."""
+"""Files with generated blocks."""
 
 
-CHAT = "A conversation over a method: follow-ups are restated, answers quote their sources."
+def mermaid(name: str) -> str:
+    """Return a method's graph as mermaid text."""
+    model: Any = RunnableLambda(lambda asked: asked)
+    return build_graph(name, model=model).get_graph().draw_mermaid()
+
+
+def diagrams(root: Path) -> dict[Path, str]:
+    """Return the diagrams of the methods, and README with the diagram of one."""
+    files = {root / "docs" / "diagrams" / f"{one.name}.mmd": mermaid(one.name) for one in METHODS.ours()}
+    picture = mermaid(README_METHOD).rstrip() + "\n"
+    block = re.compile(r"(?<=```mermaid\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
+    readme = root / "README.md"
+    return files | {readme: block.sub(lambda _: picture, readme.read_text("utf-8"), count=1)}
 
 
 def langgraph_json(text: str) -> str:
     """Return `langgraph.json` with the conversation and our methods as its graphs; all else stays."""
-    settings = json.loads(text)
-    settings["graphs"] = {"chat": {"path": "ragweave.serving.studio:chat", "description": CHAT}} | {
-        one.name: {"path": f"ragweave.serving.studio:{one.name}", "description": one.summary}
-        for one in METHODS.ours()
+    settings, place = json.loads(text), "ragweave.serving.studio"
+    settings["graphs"] = {"chat": {"path": f"{place}:chat", "description": CHAT}} | {
+        one.name: {"path": f"{place}:{one.name}", "description": one.summary} for one in METHODS.ours()
     }
     return json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
+
+
+def names() -> str:
+    """Return the module of the names that type checkers know."""
+    head = (
+        '"""The names of ragweave\'s own methods, retrievers and metrics, as types.\n\nWritten by `make sync` from the '
+        'registries. Other packages\' go by their declarations:\n`build_graph(METHODS["draft_check"])`.\n"""\n\n'
+        "from typing import Literal\n"
+    )
+    listed = {
+        "MethodName": [one.name for one in METHODS.ours()],
+        "RetrieverName": [*MODES],
+        "MetricName": [one.name for one in METRICS.ours()],
+    }
+    return head + "".join(
+        f"\n{kind} = Literal[\n" + "".join(f'    "{one}",\n' for one in some) + "]\n" for kind, some in listed.items()
+    )
 
 
 def badges(root: Path) -> dict[Path, str]:
     """Return README's badges, from `pyproject.toml`: pictures of our own, so that none can break."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    versions = [
-        one.rpartition(" ")[2]
-        for one in project["classifiers"]
-        if one.startswith("Programming Language :: Python :: 3.")
-    ]
-    facts = {
-        "python": f"{versions[0]} – {versions[-1]}",
-        "licence": project["license"],
-        "typed": "mypy, pyright",
-    }
-    return {root / "docs" / "assets" / f"{k}.svg": badge(k, value) for k, value in facts.items()}
+    versions = [one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one]
+    facts = {"python": f"{versions[0]} – {versions[-1]}", "licence": project["license"], "typed": "mypy, pyright"}
+    return {root / "docs" / "assets" / f"{name}.svg": badge(name, value) for name, value in facts.items()}
 
 
 def badge(name: str, value: str) -> str:
@@ -219,17 +165,9 @@ def badge(name: str, value: str) -> str:
     )
 
 
-def with_block(text: str, name: str, content: str, where: str) -> str:
-    """Return `text` with a block's content replaced.
-
-    Raises:
-        UsageError: It has no such block, or several.
-    """
+def with_block(text: str, name: str, content: str) -> str:
+    """Return `text` with a block's content replaced."""
     block = re.compile(f"(?<=<!-- {name}: begin -->\n).*?(?=<!-- {name}: end -->)", re.DOTALL)
-    if len(block.findall(text)) != 1:
-        raise UsageError(
-            f"{where}: must have one block <!-- {name}: begin --> … <!-- {name}: end -->"
-        )
     return block.sub(lambda _: f"\n{content}\n\n", text)
 
 
@@ -239,25 +177,28 @@ def generated(root: Path) -> dict[Path, str]:
     for path, blocks in BLOCKS.items():
         text = files.get(root / path) or (root / path).read_text("utf-8")
         for name, content in blocks.items():
-            text = with_block(text, name, content(), path)
+            text = with_block(text, name, content())
         files[root / path] = text
-    settings = root / "langgraph.json"
-    files[settings] = langgraph_json(settings.read_text("utf-8"))
-    return files | typed_files(root)
+    files[root / "src/ragweave/names.py"] = names()
+    files[root / "langgraph.json"] = langgraph_json((root / "langgraph.json").read_text("utf-8"))
+    return files
 
 
 def main(arguments: list[str]) -> int:
     """Do what the command line asks for; return the exit code."""
-    if arguments not in ([], ["--check"]):
-        sys.stderr.write("usage: python docs/sync.py [--check]\n")
-        return 2
-    check, wanted = bool(arguments), generated(ROOT)
-    changed = stale(ROOT, wanted) if check else write(ROOT, wanted)
-    files = [str(path.relative_to(ROOT)) for path in changed]
-    if check and files:
-        sys.stderr.write(f"stale: {', '.join(files)}: run `make sync` and commit the result\n")
-        return 1
-    sys.stderr.write("\n".join(files) + "\n" if files else "everything generated is current\n")
+    wanted = generated(ROOT)
+    changed = [path for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text]
+    changed += [path for path in (ROOT / "docs/diagrams").glob("*.mmd") if path not in wanted]
+    listed = ", ".join(str(path.relative_to(ROOT)) for path in changed)
+    if arguments == ["--check"]:
+        sys.stderr.write(f"stale: {listed}: run `make sync` and commit the result\n" if listed else "")
+        return 1 if listed else 0
+    for path in changed:
+        if path in wanted:
+            path.write_text(wanted[path], "utf-8")
+        else:
+            path.unlink()
+    sys.stderr.write(f"wrote {listed}\n" if listed else "everything generated is current\n")
     return 0
 
 

@@ -13,9 +13,8 @@ from types import ModuleType
 import pytest
 
 from ragweave import METHODS
-from ragweave.cli.methods import KINDS, passages_by_default, registries
+from ragweave.cli.methods import KINDS
 from ragweave.corpus import corpus_documents
-from ragweave.serving.studio import OPERATOR
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -28,9 +27,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_code_of_a_page_runs_from_top_to_bottom(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_code_of_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
@@ -93,9 +90,7 @@ def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
 
 def test_the_home_has_a_picture_a_result_and_the_comparison(site: Path) -> None:
     home = Page(site / "index.html")
-    pictures = [
-        one for one in home.loaded if one.startswith("assets/") and "javascripts" not in one
-    ]
+    pictures = [one for one in home.loaded if one.startswith("assets/") and "javascripts" not in one]
     names = {one.partition("#")[0] for one in pictures}
     assert names >= {"assets/session.svg", "assets/trace.png", "assets/query_blending.png"}
     assert all((site / name).is_file() for name in names)
@@ -106,8 +101,6 @@ def test_the_home_has_a_picture_a_result_and_the_comparison(site: Path) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_page_a_method(site: Path, name: str) -> None:
-    import dataclasses
-
     method = METHODS[name]
     page = Page(site / "methods" / name / "index.html")
     assert method.summary in page.text
@@ -115,8 +108,8 @@ def test_a_page_a_method(site: Path, name: str) -> None:
     assert "When to use it" in page.text
     assert any(one.endswith(f"{name}.svg") for one in page.loaded)
     assert (site / "methods" / f"{name}.svg").read_text("utf-8").startswith("<svg")
-    for field in dataclasses.fields(method.options):
-        assert field.name in page.text
+    for option in method.options.model_fields:
+        assert option in page.text
     for prompt in method.prompts:
         assert prompt in page.text
 
@@ -129,26 +122,6 @@ def test_glossary_and_api_are_there(site: Path) -> None:
         assert name in api
 
 
-def test_the_page_on_studio_names_what_a_run_may_not_change() -> None:
-    page = (DOCS / "studio.md").read_text("utf-8")
-    rows = [row.split("|")[1:3] for row in page.splitlines() if row.startswith("| `RAGWEAVE_")]
-    fixed = {
-        name
-        for names, changed in rows
-        for name in re.findall("RAGWEAVE_([A-Z_]+)", names)
-        if changed.strip() == "no"
-    }
-    assert fixed == {name.upper() for name in OPERATOR}
-
-
 def test_every_entry_point_group_can_be_listed() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    assert set(re.findall(r"\| `ragweave\.([a-z]+)` \|", page)) == set(KINDS) == {*registries()}
-
-
-def test_the_default_of_k_is_each_methods_own() -> None:
-    said = passages_by_default()
-    for one in METHODS.ours():
-        k = one.options.__dataclass_fields__["k"].default
-        group = next((part for part in said.split(";") if re.search(rf"\b{one.name}\b", part)), "")
-        assert group.split(" in ")[0].strip() == str(k) if group else k == 5
+    assert set(re.findall(r"\| `ragweave\.([a-z]+)` \|", page)) == set(KINDS)

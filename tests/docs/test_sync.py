@@ -11,7 +11,6 @@ from types import ModuleType
 import pytest
 
 from ragweave import METHODS
-from ragweave.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +28,7 @@ def script() -> ModuleType:
 @pytest.fixture
 def copy(tmp_path: Path, script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with the generated files alone, into which the script writes."""
-    for name in [*script.BLOCKS, "langgraph.json", *map(str, script.typed_files(Path()))]:
+    for name in [*script.BLOCKS, "langgraph.json", "src/ragweave/names.py"]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     for name in ("docs/diagrams", "docs/assets"):
@@ -61,11 +60,11 @@ def test_what_is_stale_is_named_with_the_command_and_then_mended(
     readme.write_text(good.replace("| `react` |", "| `reactt` |"), "utf-8")
     (copy / "langgraph.json").write_text('{"dependencies": ["./mine"], "graphs": {}}', "utf-8")
     (copy / "docs/diagrams/react.mmd").write_text("old", "utf-8")
-    (copy / "src/ragweave/graphs/face.pyi").write_text("", "utf-8")
+    (copy / "src/ragweave/names.py").write_text("", "utf-8")
     (copy / "docs/diagrams/gone.mmd").write_text("a method that is no more", "utf-8")
     assert script.main(["--check"]) == 1
     said = capsys.readouterr().err
-    for name in ("README.md", "langgraph.json", "docs/diagrams/react.mmd", "gone.mmd", "face.pyi"):
+    for name in ("README.md", "langgraph.json", "docs/diagrams/react.mmd", "gone.mmd", "names.py"):
         assert name in said
     assert "docs/models.md" not in said
     assert "make sync" in said
@@ -76,9 +75,3 @@ def test_what_is_stale_is_named_with_the_command_and_then_mended(
     settings = json.loads((copy / "langgraph.json").read_text("utf-8"))
     assert settings["dependencies"] == ["./mine"]
     assert list(settings["graphs"]) == ["chat", *(one.name for one in METHODS.ours())]
-
-
-def test_a_file_without_its_block_is_a_clear_error(script: ModuleType, copy: Path) -> None:
-    (copy / "docs/models.md").write_text("# Models\n", "utf-8")
-    with pytest.raises(UsageError, match=r"docs/models.md: must have one block <!-- models: begin"):
-        script.generated(copy)

@@ -18,7 +18,7 @@ from ragweave.tools.citations import (
     check_citations,
     cite,
 )
-from ragweave.tools.footnotes import Footnote, cited_message, footnotes, with_marks
+from ragweave.tools.footnotes import cited_message, footnotes, with_marks
 from ragweave.tools.text.sentences import Sentence
 
 BRIDGE = Document(
@@ -136,6 +136,7 @@ ANSWER = "It was opened in 1932. Elephants danced in Patagonia. It was painted g
 )
 def test_a_title_shows_no_path_of_any_system(source: str) -> None:
     (quote,) = cite("Who?", "Ada Brenner", PASSAGES)[0]["quotes"]
+    assert Footnote(1, quote, "", source, 3).label == "people.txt, page 3"
 
 
 def test_marks_and_footnotes_have_the_same_numbers() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import BaseTool
 from tests.openai_server import OpenAIServer
+
 from ragweave.testing import ScriptedModel
 
 pytest.importorskip("langchain_tests")

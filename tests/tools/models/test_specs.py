@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import FakeListLLM
+from tests.openai_server import OpenAIServer
 
 from ragweave import build_graph, chat_model
 from ragweave.errors import MissingExtraError, ModelError, UsageError
@@ -14,7 +15,6 @@ from ragweave.testing import ScriptedModel
 from ragweave.tools.models import MODELS, ModelProvider
 from ragweave.tools.models.extractive import ExtractiveChat
 from ragweave.tools.models.specs import read_settings
-from tests.openai_server import OpenAIServer
 
 SECRET = "sk-very-secret"
 
@@ -35,8 +35,8 @@ def test_what_is_no_chat_model_is_refused() -> None:
 
 def test_settings_are_typed() -> None:
     assert read_settings("a=1&b=1.5&c=true&d=text&f=null&h=x%20y&stop=a&stop=b&api_key=1") == {
-        **{"a": 1, "b": 1.5, "c": True, "d": "text", "f": None, "h": "x y"},
-        **{"stop": ["a", "b"], "api_key": "1"},
+        "a": 1, "b": 1.5, "c": True, "d": "text", "f": None, "h": "x y",
+        "stop": ["a", "b"], "api_key": "1",
     }
     assert read_settings("chat_template_kwargs.enable_thinking=false") == {
         "chat_template_kwargs": {"enable_thinking": False}

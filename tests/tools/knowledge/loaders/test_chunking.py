@@ -3,8 +3,8 @@ from langchain_core.documents import Document
 from tests.tools.knowledge.loaders.made import passages, read
 
 from ragweave.errors import UsageError
-from ragweave.tools.knowledge.chunking import CHUNKERS, chunks
 from ragweave.state.passages import place_at
+from ragweave.tools.knowledge.chunking import CHUNKERS, chunks
 from ragweave.tools.knowledge.passages import Loaded
 from ragweave.tools.knowledge.settings import Settings
 

@@ -5,8 +5,8 @@ import pytest
 from langchain_core.documents import Document
 from tests.tools.knowledge.loaders.made import passages, pdf, read, shown
 
-from ragweave.tools.knowledge.loaders import ocr
 from ragweave.state.passages import place_at
+from ragweave.tools.knowledge.loaders import ocr
 from ragweave.tools.knowledge.passages import UnreadableError
 
 PICTURE = (
