@@ -18,7 +18,7 @@ help:
 	@echo "make test       set up, run all tests (WORKERS=2: in two processes)"
 	@echo "make attack     set up, run the long forms of the attacks (hours on a slow machine)"
 	@echo "make lint       set up, check style, types, import layers and generated files"
-	@echo "make sync       set up, write the generated files: README's table, docs, diagrams, langgraph.json"
+	@echo "make sync       set up, write the generated files: tables in the docs, langgraph.json"
 	@echo "make bench      set up, run every benchmark"
 	@echo "make notebooks  set up, execute every notebook and write its outputs into it"
 	@echo "make studio     set up, start LangGraph Studio's server (PORT=2024)"
@@ -59,7 +59,6 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks docs examples
 	$(BIN)/ruff format --check src tests benchmarks docs examples
 	$(BIN)/mypy
-	$(BIN)/mypy tests/typing_check.py
 	$(BIN)/lint-imports
 	$(BIN)/python docs/sync.py --check
 
@@ -86,7 +85,6 @@ studio: $(VENV)/dev
 	$(BIN)/langgraph dev --no-browser --port $(PORT)
 
 pictures: $(VENV)/demo
-	$(BIN)/pip install --quiet --editable ".[pictures]"
 	$(BIN)/python docs/pictures.py
 
 docs: $(VENV)/dev

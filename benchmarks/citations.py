@@ -21,21 +21,24 @@ Baselines: the best sentence for the question alone, and each passage's first se
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
 from rich.console import Console
 from rich.table import Table
 
-from filco_filters import DATA, RESULTS, rows, shared
 from ragweave.state import AnswerType, Citation
 from ragweave.tools.citations import cite
 from ragweave.tools.text.sentences import split_sentences
 
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT.parent / "shared" / "data" / "filter"
+RESULTS = ROOT / "benchmarks" / "results"
 COLUMNS = ("precision", "recall", "f1", "supported", "foreign", "swapped")
 OTHERS = 4
 
@@ -47,6 +50,16 @@ class Case(NamedTuple):
     passage: Document
     gold: list[tuple[int, int]]
     """Offsets of the sentences that people marked."""
+
+
+def rows(name: str) -> Iterator[dict[str, Any]]:
+    with gzip.open(DATA / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def shared(one: tuple[int, int], other: tuple[int, int]) -> int:
+    """Return how many characters two spans share."""
+    return max(0, min(one[1], other[1]) - max(one[0], other[0]))
 
 
 def qed() -> Iterator[Case]:

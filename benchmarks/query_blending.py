@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ragweave import build_graph
-from ragweave.graphs import CompiledGraph
+from ragweave.graphs import MethodGraph
 from ragweave.state import by_query, interleave, unique
 from ragweave.state.passages import content_id
 from ragweave.tools.models.tasks import TaskName, task_of
@@ -123,7 +123,7 @@ def model_of(rows: Sequence[Row]) -> Recorded:
     )
 
 
-def searched(graph: CompiledGraph, row: Row) -> dict[str, list[Document]]:
+def searched(graph: MethodGraph, row: Row) -> dict[str, list[Document]]:
     """Run the graph on a question and return what each of its queries found."""
     found: dict[str, list[Document]] = {}
     for update in graph.stream({"question": row.question}, stream_mode="updates"):

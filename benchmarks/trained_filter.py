@@ -32,7 +32,7 @@ from ragweave.training.rows import FilterRow, question_key, read_rows, sentences
 def rows_of(path: Path) -> list[FilterRow]:
     """Return the rows in which there is something to choose."""
     rows = [row for row in read_rows(path, "filter") if isinstance(row, FilterRow)]
-    return [row for row in rows if len(set(sentences_of(row, whole=False).keep)) == 2]
+    return [row for row in rows if len(set(sentences_of(row).keep)) == 2]
 
 
 def folds_of(rows: Sequence[FilterRow], count: int) -> list[int]:
@@ -63,7 +63,7 @@ def scores_of(kind: FilterKind, row: FilterRow) -> list[float]:
 
 def show(name: str, found: Sequence[tuple[FilterRow, list[float]]]) -> None:
     """Print the measures of some rows."""
-    labelled = [sentences_of(row, whole=False) for row, _ in found]
+    labelled = [sentences_of(row) for row, _ in found]
     sizes = [[len(text.split()) for one in each.passages for text in one.sentences] for each in labelled]
     measures = filtered([one for _, one in found], [each.keep for each in labelled], sizes, 0.5)
     print(

@@ -39,9 +39,7 @@ def main(names: list[str]) -> None:
                 folder.mkdir()
                 text = nbformat.writes(executed(path, folder, kernel)) + "\n"
                 if len(text) > MOST:
-                    raise SystemExit(
-                        f"{path.name}: {len(text):,} bytes with outputs, most {MOST:,}"
-                    )
+                    raise SystemExit(f"{path.name}: {len(text):,} bytes with outputs, most {MOST:,}")
                 path.write_text(text, "utf-8")
                 sys.stderr.write(f"{path.name}: {len(text):,} bytes\n")
         finally:

@@ -1,10 +1,11 @@
-"""Write what is generated from the registries into the repository, or check that it is current.
+"""Write what is generated into the repository, or check that it is current.
 
     python docs/sync.py            # what `make sync` runs
-    python docs/sync.py --check    # what `make lint` runs: fails if a file is stale, and names it
+    python docs/sync.py --check    # what `make lint` runs: fails where a file is stale, and names it
 
-Generated are `langgraph.json`, the diagrams in `docs/diagrams` and README, README's badges, the names that type
-checkers see, and the blocks between `<!-- NAME: begin -->` and `<!-- NAME: end -->`.
+Generated are `langgraph.json`'s graphs, the names that type checkers see, and the blocks between
+`<!-- NAME: begin -->` and `<!-- NAME: end -->` in the docs. The site's own pages (`hooks/pages.py`) are made when it
+is built.
 """
 
 from __future__ import annotations
@@ -12,193 +13,128 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-from langchain_core.runnables import RunnableLambda
-
-from ragweave import METHODS, build_graph
 from ragweave.datasets import FORMATS
-from ragweave.evaluation import METRICS, reproduce
-from ragweave.graphs import Method
-from ragweave.nodes.options import make_options
+from ragweave.evaluation import METRICS
+from ragweave.evaluation.reproduce import listing
+from ragweave.graphs import METHODS, Method
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge.chunking import CHUNKERS
-from ragweave.tools.knowledge.retrievers import MODES
 from ragweave.tools.models import MODELS
 
 ROOT = Path(__file__).parents[1]
-README_METHOD = "concat_pf"
 CHAT = "A conversation over a method: follow-ups are restated, answers quote their sources."
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a Markdown table; a bar in a cell doesn't end it."""
-    heads = list(head)
-    lines = [heads, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    shown = ["| " + " | ".join(cells) + " |" for cells in lines]
-    return "\n".join([shown[0], "|" + "---|" * len(heads), *shown[1:]])
-
-
-def named(registry: Any, *head: str, form: str = "name") -> str:
-    """Return the table of a registry's names and summaries."""
-    return table(head, [[f"`{getattr(one, form)}`", one.summary] for one in registry.ours()])
+def table(head: str, rows: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table; `head` separates its columns by bars."""
+    cells = [[one.strip() for one in head.split("|")], *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    lines = ["| " + " | ".join(row) + " |" for row in cells]
+    return "\n".join([lines[0], "|" + "---|" * len(cells[0]), *lines[1:]])
 
 
 def calls(method: Method) -> str:
-    """Return a method's model calls with its default options, best to worst."""
-    best, worst = method.calls(make_options(method.options, {}))
-    return str(best) if best == worst else f"{best} to {worst}"
+    """Return a method's model calls with its default options."""
+    fewest, most = method.calls(method.options())
+    return str(fewest) if fewest == most else f"{fewest} to {most}"
 
 
 def methods() -> str:
-    """Return README's table of the methods."""
+    """Return the table of the methods."""
     rows = [[f"`{one.name}`", one.summary, calls(one), one.paper] for one in METHODS.ours()]
-    about = "Model calls are those of one question with the default options, at best and at worst."
-    return f"{table(['name', 'what it does', 'model calls', 'paper'], rows)}\n\n{about}"
+    return table("method | what it does | calls | paper", rows)
+
+
+def models() -> str:
+    """Return the table of the model specs."""
+    rows = [[f"`{one.spec}`", one.summary] for one in MODELS.ours()]
+    return table("spec | model", [*rows, ["`PROVIDER:NAME`", "any other provider of LangChain's `init_chat_model`"]])
 
 
 def metrics() -> str:
     """Return the table of the metrics."""
-    rows = [
-        [f"`{one.name}`", one.label, one.summary, "higher" if one.higher_is_better else "lower", one.source]
-        for one in METRICS.ours()
-    ]
-    return table(["name", "label", "what it says", "better", "source"], rows)
+    rows = [[f"`{one.name}`", one.summary, one.source] for one in METRICS.ours()]
+    return table("metric | what it says | source", rows)
 
 
-def models() -> str:
-    """Return the table of the model providers."""
-    rest = ["`PROVIDER:NAME`", "any other that LangChain's `init_chat_model` knows, where it is installed"]
-    return "\n".join([named(MODELS, "text", "model", form="spec"), f"| {' | '.join(rest)} |"])
+def formats() -> str:
+    """Return the table of the data set formats."""
+    return table("format | data", [[f"`{one.name}`", one.summary] for one in FORMATS.ours()])
 
 
 def reproductions() -> str:
-    """Return the papers' tables."""
-    rows = [[f"`{paper}`", f"`{name}`", *more] for paper, name, *more in reproduce.listing()]
-    return table(["paper", "table", "what it shows", "data sets"], rows)
-
-
-def comparison() -> str:
-    """Return the comparison with other projects, which stands in a file of its own."""
-    text = (ROOT / "docs" / "comparison.md").read_text("utf-8").strip()
-    return text.replace("| METHODS |", f"| {len(METHODS.ours())} |")
+    """Return the table of the papers' tables."""
+    return table("paper | table | shows | data sets", listing())
 
 
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
-    "README.md": {"methods": methods, "comparison": comparison},
-    "docs/index.md": {"comparison": comparison},
-    "docs/evaluation.md": {"metrics": metrics, "formats": lambda: named(FORMATS, "format", "what comes in it")},
+    "docs/choose.md": {"methods": methods},
     "docs/models.md": {"models": models},
+    "docs/documents.md": {
+        "chunkers": lambda: table("chunker | passages", [[f"`{one.name}`", one.summary] for one in CHUNKERS.ours()])
+    },
+    "docs/extend.md": {
+        "filters": lambda: table("filter | what it keeps", [[f"`{one.name}`", one.summary] for one in FILTERS.ours()])
+    },
+    "docs/evaluate.md": {"formats": formats, "metrics": metrics},
     "docs/reproduce.md": {"reproductions": reproductions},
-    "docs/howto/documents.md": {"chunkers": lambda: named(CHUNKERS, "name", "where passages begin and end")},
-    "docs/howto/retriever.md": {"filters": lambda: named(FILTERS, "name", "what it keeps")},
 }
-"""Files with generated blocks."""
 
 
-def mermaid(name: str) -> str:
-    """Return a method's graph as mermaid text."""
-    model: Any = RunnableLambda(lambda asked: asked)
-    return build_graph(name, model=model).get_graph().draw_mermaid()
+def with_block(text: str, name: str, content: str) -> str:
+    """Return a page with one of its blocks replaced."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, after = text[: text.index(begin)], text[text.index(end) :]
+    return f"{before}{begin}\n\n{content}\n\n{after}"
 
 
-def diagrams(root: Path) -> dict[Path, str]:
-    """Return the diagrams of the methods, and README with the diagram of one."""
-    files = {root / "docs" / "diagrams" / f"{one.name}.mmd": mermaid(one.name) for one in METHODS.ours()}
-    picture = mermaid(README_METHOD).rstrip() + "\n"
-    block = re.compile(r"(?<=```mermaid\n).*?(?=^```$)", re.DOTALL | re.MULTILINE)
-    readme = root / "README.md"
-    return files | {readme: block.sub(lambda _: picture, readme.read_text("utf-8"), count=1)}
+def with_names(text: str) -> str:
+    """Return `names.py` with the names of our methods and metrics."""
+    for kind, names in {"MethodName": METHODS.ours(), "MetricName": METRICS.ours()}.items():
+        listed = "".join(f'    "{one.name}",\n' for one in names)
+        text = re.sub(
+            rf"{kind} = Literal\[\n.*?\n\]", lambda _, k=kind, n=listed: f"{k} = Literal[\n{n}]", text, flags=re.S
+        )
+    return text
 
 
 def langgraph_json(text: str) -> str:
     """Return `langgraph.json` with the conversation and our methods as its graphs; all else stays."""
-    settings, place = json.loads(text), "ragweave.serving.studio"
-    settings["graphs"] = {"chat": {"path": f"{place}:chat", "description": CHAT}} | {
-        one.name: {"path": f"{place}:{one.name}", "description": one.summary} for one in METHODS.ours()
+    settings = json.loads(text)
+    listed = {"chat": CHAT, **{one.name: one.summary for one in METHODS.ours()}}
+    settings["graphs"] = {
+        name: {"path": f"ragweave.serving.studio:{name}", "description": about} for name, about in listed.items()
     }
     return json.dumps(settings, ensure_ascii=False, indent=2) + "\n"
 
 
-def names() -> str:
-    """Return the module of the names that type checkers know."""
-    head = (
-        '"""The names of ragweave\'s own methods, retrievers and metrics, as types.\n\nWritten by `make sync` from the '
-        'registries. Other packages\' go by their declarations:\n`build_graph(METHODS["draft_check"])`.\n"""\n\n'
-        "from typing import Literal\n"
-    )
-    listed = {
-        "MethodName": [one.name for one in METHODS.ours()],
-        "RetrieverName": [*MODES],
-        "MetricName": [one.name for one in METRICS.ours()],
-    }
-    return head + "".join(
-        f"\n{kind} = Literal[\n" + "".join(f'    "{one}",\n' for one in some) + "]\n" for kind, some in listed.items()
-    )
-
-
-def badges(root: Path) -> dict[Path, str]:
-    """Return README's badges, from `pyproject.toml`: pictures of our own, so that none can break."""
-    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    versions = [one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one]
-    facts = {"python": f"{versions[0]} – {versions[-1]}", "licence": project["license"], "typed": "mypy, pyright"}
-    return {root / "docs" / "assets" / f"{name}.svg": badge(name, value) for name, value in facts.items()}
-
-
-def badge(name: str, value: str) -> str:
-    """Draw a badge."""
-    left, right = 12 + 6.6 * len(name), 14 + 6.6 * len(value)
-    width = left + right
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="20" role="img">'
-        f"<title>{name}: {value}</title>"
-        f'<clipPath id="r"><rect width="{width:.0f}" height="20" rx="3"/></clipPath>'
-        f'<g clip-path="url(#r)"><rect width="{left:.0f}" height="20" fill="#555"/>'
-        f'<rect x="{left:.0f}" width="{right:.0f}" height="20" fill="#2c53c0"/></g>'
-        '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" '
-        f'text-anchor="middle"><text x="{left / 2:.1f}" y="14" textLength="{left - 12:.0f}">{name}'
-        f'</text><text x="{left + right / 2:.1f}" y="14" textLength="{right - 14:.0f}">{value}'
-        "</text></g></svg>\n"
-    )
-
-
-def with_block(text: str, name: str, content: str) -> str:
-    """Return `text` with a block's content replaced."""
-    block = re.compile(f"(?<=<!-- {name}: begin -->\n).*?(?=<!-- {name}: end -->)", re.DOTALL)
-    return block.sub(lambda _: f"\n{content}\n\n", text)
-
-
-def generated(root: Path) -> dict[Path, str]:
+def generated() -> dict[Path, str]:
     """Return every generated file, as it should be."""
-    files = diagrams(root) | badges(root)
-    for path, blocks in BLOCKS.items():
-        text = files.get(root / path) or (root / path).read_text("utf-8")
+    names, settings = ROOT / "src/ragweave/names.py", ROOT / "langgraph.json"
+    files = {
+        names: with_names(names.read_text("utf-8")),
+        settings: langgraph_json(settings.read_text("utf-8")),
+    }
+    for page, blocks in BLOCKS.items():
+        text = (ROOT / page).read_text("utf-8")
         for name, content in blocks.items():
             text = with_block(text, name, content())
-        files[root / path] = text
-    files[root / "src/ragweave/names.py"] = names()
-    files[root / "langgraph.json"] = langgraph_json((root / "langgraph.json").read_text("utf-8"))
+        files[ROOT / page] = text
     return files
 
 
 def main(arguments: list[str]) -> int:
     """Do what the command line asks for; return the exit code."""
-    wanted = generated(ROOT)
-    changed = [path for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text]
-    changed += [path for path in (ROOT / "docs/diagrams").glob("*.mmd") if path not in wanted]
-    listed = ", ".join(str(path.relative_to(ROOT)) for path in changed)
-    if arguments == ["--check"]:
-        sys.stderr.write(f"stale: {listed}: run `make sync` and commit the result\n" if listed else "")
-        return 1 if listed else 0
-    for path in changed:
-        if path in wanted:
-            path.write_text(wanted[path], "utf-8")
-        else:
-            path.unlink()
-    sys.stderr.write(f"wrote {listed}\n" if listed else "everything generated is current\n")
+    changed = {path: text for path, text in generated().items() if path.read_text("utf-8") != text}
+    names = ", ".join(str(path.relative_to(ROOT)) for path in changed)
+    if "--check" in arguments and changed:
+        sys.stderr.write(f"stale: {names}: run `make sync` and commit the result\n")
+        return 1
+    for path, text in changed.items():
+        path.write_text(text, "utf-8")
+    sys.stderr.write(f"{names or 'everything generated is current'}\n")
     return 0
 
 

@@ -54,9 +54,7 @@ def chat_from_environment() -> Chat:
     """Build the chat that the environment asks for."""
     folder = os.environ.get("RAGWEAVE_KB")
     retriever: BaseRetriever = (
-        KnowledgeBase.open(folder).as_retriever()
-        if folder
-        else Bm25Retriever.from_documents(corpus_documents())
+        KnowledgeBase.open(folder).as_retriever() if folder else Bm25Retriever.from_documents(corpus_documents())
     )
     return build_chat(
         os.environ.get("RAGWEAVE_METHOD", "concat_pf"),
@@ -76,9 +74,7 @@ def create_app(chat: Chat | None = None) -> FastAPI:
     @app.get("/", response_class=HTMLResponse)
     async def page() -> HTMLResponse:
         policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-        return HTMLResponse(
-            shown_page, headers={"Content-Security-Policy": policy + "connect-src 'self'"}
-        )
+        return HTMLResponse(shown_page, headers={"Content-Security-Policy": policy + "connect-src 'self'"})
 
     @app.post("/chat")
     async def ask(turn: Turn) -> StreamingResponse:
@@ -101,9 +97,7 @@ async def events(chat: Chat, turn: Turn) -> AsyncIterator[str]:
     given = {"messages": [HumanMessage(turn.question)]}
     modes, last = ["tasks", "messages", "values"], {}
     try:
-        async for path, mode, data in chat.astream(
-            given, config, stream_mode=modes, subgraphs=True
-        ):
+        async for path, mode, data in chat.astream(given, config, stream_mode=modes, subgraphs=True):
             if mode == "tasks" and "triggers" in data:
                 yield sent("step", {"node": data["name"]})
             elif mode == "messages" and data[0].text:
@@ -133,9 +127,7 @@ def shown(message: BaseMessage, passages: Sequence[Document] = ()) -> dict[str, 
     conversation taken up again, is shown as far as it is quoted.
     """
     text = message.text
-    notes: list[Any] = [
-        note for block in message.content_blocks for note in block.get("annotations", ())
-    ]
+    notes: list[Any] = [note for block in message.content_blocks for note in block.get("annotations", ())]
     spans: dict[tuple[int, int], list[int]] = {}
     quoted: dict[str, list[Any]] = {}
     for note in notes:

@@ -149,8 +149,7 @@ def _serve() -> None:
         if facts.exists():
             return
         server = subprocess.Popen(
-            [sys.executable, str(_HERE / "fork_server.py"), str(_ADDRESS)]
-            + (["eager"] if _SHARED else []),
+            [sys.executable, str(_HERE / "fork_server.py"), str(_ADDRESS)] + (["eager"] if _SHARED else []),
             stdin=subprocess.PIPE,
             cwd=_HERE.parent,
             start_new_session=True,

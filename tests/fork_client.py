@@ -58,9 +58,7 @@ def main() -> None:
     except OSError:
         anew(target, args)
     taken = {server.fileno()}
-    files = sorted(
-        n for n in map(int, os.listdir("/proc/self/fd")) if n not in taken and is_open(n)
-    )
+    files = sorted(n for n in map(int, os.listdir("/proc/self/fd")) if n not in taken and is_open(n))
     request = {
         "target": target,
         "args": args,

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-
 Usage = tuple[int, int]
 
 
@@ -110,9 +109,7 @@ class OpenAIServer:
         self.closing = threading.Event()
         handler = type("Handler", (_Handler,), {"owner": self})
         self._http = _Server(("127.0.0.1", 0), handler)
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        )
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         self._thread.start()
         return self
 
@@ -276,8 +273,7 @@ def _logprobs(reply: Reply, tokens: Sequence[str], body: Mapping[str, Any]) -> d
     if not body.get("logprobs"):
         return {"logprobs": None}
     listed = [
-        {"token": one, "logprob": reply.logprob, "bytes": list(one.encode()), "top_logprobs": []}
-        for one in tokens
+        {"token": one, "logprob": reply.logprob, "bytes": list(one.encode()), "top_logprobs": []} for one in tokens
     ]
     return {"logprobs": {"content": listed, "refusal": None}}
 
@@ -300,9 +296,7 @@ def _chunks(reply: Reply, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     head = _head(body, "chat.completion.chunk")
     yield {
         **head,
-        "choices": [
-            {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
-        ],
+        "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}],
     }
     for token in _tokens(reply.text):
         said = {"index": 0, "delta": {"content": token}, "finish_reason": None}

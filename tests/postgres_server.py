@@ -34,9 +34,7 @@ def binaries() -> Path | None:
 def _has_vector(place: Path) -> bool:
     if not (place / "pg_config").exists():
         return False
-    told = subprocess.run(
-        [place / "pg_config", "--sharedir"], capture_output=True, text=True, check=False
-    )
+    told = subprocess.run([place / "pg_config", "--sharedir"], capture_output=True, text=True, check=False)
     return (Path(told.stdout.strip()) / "extension" / "vector.control").exists()
 
 
@@ -65,9 +63,7 @@ def _running(place: Path, folder: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    settings = (
-        f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
-    )
+    settings = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
     start = [place / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", settings, "start"]
     _run(start, user)
     try:

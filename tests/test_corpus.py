@@ -45,8 +45,7 @@ def holds(text: str, phrase: str) -> bool:
 
 ARTICLES = {path.name: read(path) for path in sorted(corpus_path().glob("*.md"))}
 QUESTIONS = [
-    json.loads(line)
-    for line in (Path(__file__).parent / "corpus_questions.jsonl").read_text("utf-8").splitlines()
+    json.loads(line) for line in (Path(__file__).parent / "corpus_questions.jsonl").read_text("utf-8").splitlines()
 ]
 each_article = pytest.mark.parametrize("article", ARTICLES.values(), ids=list(ARTICLES))
 

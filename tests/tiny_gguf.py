@@ -248,10 +248,7 @@ def _add_tokenizer(writer: Any, tokens: list[str], template: str | None) -> None
     writer.add_token_list(tokens)
     control, normal, unused = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL, gguf.TokenType.UNUSED
     writer.add_token_types(
-        [
-            control if token in SPECIAL else unused if token.startswith("[unused") else normal
-            for token in tokens
-        ]
+        [control if token in SPECIAL else unused if token.startswith("[unused") else normal for token in tokens]
     )
     writer.add_token_merges([" ".join(pair) for pair in merges()])
     writer.add_bos_token_id(tokens.index(SPECIAL[0]))
@@ -269,9 +266,7 @@ def _written(writer: Any, path: Path) -> Path:
     return path
 
 
-def _gemma2(
-    drawn: dict[str, np.ndarray[Any, Any]], shape: Shape
-) -> dict[str, np.ndarray[Any, Any]]:
+def _gemma2(drawn: dict[str, np.ndarray[Any, Any]], shape: Shape) -> dict[str, np.ndarray[Any, Any]]:
     """Return weights as Gemma 2 has them: no biases, tied embeddings, two more norms a layer."""
     kept = {name: one for name, one in drawn.items() if not name.endswith(".bias")}
     del kept["output.weight"]
@@ -335,12 +330,8 @@ def transformers_tokenizer() -> Any:
     import transformers
 
     tokens = vocabulary()
-    core = tokenizers.Tokenizer(
-        tokenizers.models.BPE({token: i for i, token in enumerate(tokens)}, list(merges()))
-    )
+    core = tokenizers.Tokenizer(tokenizers.models.BPE({token: i for i, token in enumerate(tokens)}, list(merges())))
     core.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = tokenizers.decoders.ByteLevel()
     core.add_special_tokens(list(SPECIAL))
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=core, bos_token=SPECIAL[0], eos_token=SPECIAL[2]
-    )
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=core, bos_token=SPECIAL[0], eos_token=SPECIAL[2])

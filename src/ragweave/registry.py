@@ -51,9 +51,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
     imports every package, and skips one that can't be loaded with a warning.
     """
 
-    def __init__(
-        self, group: str, kind: type[ThingT], word: str, ours: Callable[[], Iterable[ThingT]]
-    ) -> None:
+    def __init__(self, group: str, kind: type[ThingT], word: str, ours: Callable[[], Iterable[ThingT]]) -> None:
         """Describe the registry; nothing is loaded yet.
 
         Args:
@@ -158,9 +156,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         if name in self:
             return self[name]
         names = self.names()
-        raise UsageError(
-            f"unknown {self.word} {name!r}{closest(name, names)}; {self.word}s: {', '.join(names)}"
-        )
+        raise UsageError(f"unknown {self.word} {name!r}{closest(name, names)}; {self.word}s: {', '.join(names)}")
 
     def register(self, thing: ThingT) -> ThingT:
         """Add a declaration for this process only, and return it: for notebooks and scripts.
@@ -228,8 +224,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
             except Exception as error:  # noqa: BLE001 - anything may be wrong in another's package
                 text = " ".join(str(error).split()) or "no message"
                 self._broken[name] = (
-                    f"{name!r} of the package {_where(point)} can't be loaded: "
-                    f"{type(error).__name__}: {text}"
+                    f"{name!r} of the package {_where(point)} can't be loaded: {type(error).__name__}: {text}"
                 )
             else:
                 self._loaded[name] = thing
@@ -237,9 +232,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
 
     def _check_kind(self, thing: object) -> None:
         if not isinstance(thing, self._kind):
-            raise UsageError(
-                f"a {self.word} must be declared as a {self._kind.__name__}, not {type(thing).__name__}"
-            )
+            raise UsageError(f"a {self.word} must be declared as a {self._kind.__name__}, not {type(thing).__name__}")
 
 
 def closest(name: str, known: Iterable[str]) -> str:

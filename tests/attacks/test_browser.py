@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langgraph.checkpoint.memory import InMemorySaver
+from ragweave.evaluation.runs import claim_directory, parse_systems, plan
 from tests.evaluation.files import write_lines
 from tests.evaluation.towns import run, towns
 from tests.scripted import ListRetriever, ScriptedChat, Seen
@@ -27,7 +28,6 @@ from attacks.test_pages import found, page
 from ragweave import build_chat
 from ragweave.errors import ModelError
 from ragweave.evaluation.report import read_runs, write_report
-from ragweave.evaluation.runs import claim_directory, parse_systems, plan
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
@@ -84,8 +84,7 @@ def report(folder: Path, text: str) -> list[Path]:
     for line in towns(folder, 3).read_text("utf-8").splitlines():
         row = json.loads(line)
         passages = [
-            {**one, "title": f"{one['title']} {text}", "text": f"{one['text']} {text}"}
-            for one in row["passages"]
+            {**one, "title": f"{one['title']} {text}", "text": f"{one['text']} {text}"} for one in row["passages"]
         ]
         given = {"question": f"{row['question']} {text}", "passages": passages}
         rows.append({**row, **given, "id": f"{row['id']} {text}", "answers": [text]})
@@ -98,9 +97,7 @@ def report(folder: Path, text: str) -> list[Path]:
     return sorted(out.rglob("*.html"))
 
 
-def test_a_report_holds_no_part_of_the_attack(
-    tmp_path: Path, trials: Callable[[int], None]
-) -> None:
+def test_a_report_holds_no_part_of_the_attack(tmp_path: Path, trials: Callable[[int], None]) -> None:
     plain, attacked = report(tmp_path / "plain", "plain"), report(tmp_path / "bad", PLANTED)
     assert len(plain) == len(attacked) == 4
     for calm, bad in zip(plain, attacked, strict=True):
@@ -185,7 +182,5 @@ def test_no_script_planted_in_a_chat_runs(tmp_path: Path, monkeypatch: pytest.Mo
     with served(app) as address:
         seen = shown(f"{address}/driven", tmp_path, wait=20_000)
     assert "all was said" in seen
-    assert (
-        seen.count(f"&lt;script&gt;{RUNS}") >= 9
-    )  # three in each of four texts, but what an answer loses
+    assert seen.count(f"&lt;script&gt;{RUNS}") >= 9  # three in each of four texts, but what an answer loses
     assert f'title="{RAN}"' not in seen

@@ -55,9 +55,7 @@ def with_password(server: OpenAIServer) -> str:
 REPLIES: dict[str, Any] = {
     "answers": "So the answer is 1932",
     "refuses": HttpFault(401, message=f"Incorrect API key provided: {KEY}"),
-    "quotes": HttpFault(
-        400, message=f"no route http://user:{PASSWORD}@host/v1?api_key={KEY} Bearer {KEY}"
-    ),
+    "quotes": HttpFault(400, message=f"no route http://user:{PASSWORD}@host/v1?api_key={KEY} Bearer {KEY}"),
     "fails": HttpFault(500, message=f"Authorization: Bearer {KEY}"),
 }
 

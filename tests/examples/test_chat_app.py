@@ -148,9 +148,7 @@ async def test_a_run_that_fails_says_why(example: ModuleType) -> None:
     assert "time limit" in data["text"]
 
 
-async def test_a_model_server_that_is_not_there_is_said(
-    example: ModuleType, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_model_server_that_is_not_there_is_said(example: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
     def gone(_seen: Any) -> str:
         raise ConnectionError("secret.host refused the connection")
 
@@ -160,9 +158,7 @@ async def test_a_model_server_that_is_not_there_is_said(
     assert "secret.host" in caplog.text
 
 
-async def test_the_default_runs_on_the_bundled_articles(
-    example: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_default_runs_on_the_bundled_articles(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGWEAVE_MODEL", "extractive?similarity=lexical")
     async with open_client(example.create_app()) as client:
         page = await client.get("/")

@@ -19,9 +19,7 @@ collect_ignore = ["draft_check"]  # the outside package's own tests run where it
 def python() -> Run:
     """Run Python with `folder` on the path: the code, or the command line's arguments."""
 
-    def run(
-        folder: Path, *args: str, cwd: Path | None = None, code: str = ""
-    ) -> subprocess.CompletedProcess[str]:
+    def run(folder: Path, *args: str, cwd: Path | None = None, code: str = "") -> subprocess.CompletedProcess[str]:
         if not code:
             return command.run(*args, cwd=cwd, site=folder, timeout=180)
         path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))

@@ -51,9 +51,7 @@ POINTS = {
 }
 
 
-def test_all_work_together_on_the_command_line(
-    distribution: Any, python: Any, tmp_path: Path
-) -> None:
+def test_all_work_together_on_the_command_line(distribution: Any, python: Any, tmp_path: Path) -> None:
     site = distribution("others", OTHERS, POINTS)
     rows = [{"riddle": f"Where is the school? ({n})", "solution": "Norhaven"} for n in range(3)]
     (tmp_path / "qa.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
@@ -89,9 +87,7 @@ def test_they_are_listed_with_their_package(distribution: Any, python: Any) -> N
 
 
 def test_a_broken_package_is_one_warning_and_no_more(distribution: Any, python: Any) -> None:
-    site = distribution(
-        "shaky", "import nothing_of_this_name", {"ragweave.methods": {"shaky": "shaky:METHOD"}}
-    )
+    site = distribution("shaky", "import nothing_of_this_name", {"ragweave.methods": {"shaky": "shaky:METHOD"}})
     done = python(site, "methods")
     assert done.returncode == 0
     assert "concat_pf" in done.stdout
@@ -112,7 +108,5 @@ def test_a_name_taken_twice_names_both(distribution: Any, python: Any) -> None:
     for command in (("methods",), ("draw", "concat")):
         done = python(site, *command)
         assert done.returncode == 2
-        assert (
-            "the method name 'concat' is taken twice, by ragweave and by thief 0.2" in done.stderr
-        )
+        assert "the method name 'concat' is taken twice, by ragweave and by thief 0.2" in done.stderr
     assert python(site, "draw", "direct").returncode == 0

@@ -28,9 +28,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = folder / "site"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
     command += ["--no-build-isolation", "--disable-pip-version-check", "--target", str(target)]
-    done = subprocess.run(
-        [*command, str(copy)], capture_output=True, text=True, timeout=180, check=False
-    )
+    done = subprocess.run([*command, str(copy)], capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     return target
 

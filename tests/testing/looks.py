@@ -9,16 +9,16 @@ from typing import Any, Literal
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import END, START
 from langgraph.types import Overwrite
+from ragweave.graphs.frame import draft, finish
+from ragweave.graphs.method import answer_prompts
+from ragweave.nodes.rounds import RoundOptions
+from ragweave.nodes.step import Route, Step, pure
 
 from ragweave.errors import ModelError
 from ragweave.graphs import CompiledGraph, Method, Parts
-from ragweave.graphs.frame import draft, finish
-from ragweave.graphs.method import answer_prompts
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.begin import begin_step
 from ragweave.nodes.retrieve import collect_step, retrieve_step, searches, to_retrieval
-from ragweave.nodes.rounds import RoundOptions
-from ragweave.nodes.step import Route, Step, pure
 from ragweave.nodes.vote import vote_step
 
 Update = dict[str, Any]
@@ -108,9 +108,7 @@ class Looks:
         graph.add_conditional_edges("begin", Route(first, options), ["retrieve", "collect"])
         graph.add_edge("retrieve", "collect")
         graph.add_conditional_edges("collect", Route(to_answer, options), ["answer"])
-        graph.add_conditional_edges(
-            "answer", Route(next_one, options), {"again": "again", "done": "vote"}
-        )
+        graph.add_conditional_edges("answer", Route(next_one, options), {"again": "again", "done": "vote"})
         graph.add_conditional_edges("again", Route(to_answer, options), ["answer"])
         graph.add_edge("vote", END)
         return finish(graph, "looks", parts)

@@ -130,15 +130,6 @@ def test_an_invented_quote_is_found_out(field: str) -> None:
 ANSWER = "It was opened in 1932. Elephants danced in Patagonia. It was painted grey."
 
 
-@pytest.mark.parametrize(
-    "source",
-    [r"C:\Users\ada\people.txt", r"\\server\share\people.txt", "/srv/people.txt", "people.txt"],
-)
-def test_a_title_shows_no_path_of_any_system(source: str) -> None:
-    (quote,) = cite("Who?", "Ada Brenner", PASSAGES)[0]["quotes"]
-    assert Footnote(1, quote, "", source, 3).label == "people.txt, page 3"
-
-
 def test_marks_and_footnotes_have_the_same_numbers() -> None:
     citations = cite("Tell me of the bridge.", ANSWER, PASSAGES, "long")
     assert with_marks(ANSWER, citations) == (

@@ -104,7 +104,7 @@ def test_a_filter_scores_as_it_was_measured(kind: Any, tmp_path: Path) -> None:
         passages = [Document(one.text, id=one.id, metadata={"title": one.title}) for one in row.passages]
         segments = split_passages(passages)
         scores.append(list(kind_of_filter.scores(row.question, segments, [], FilterSettings())))
-        keep.append(sentences_of(row, whole=False).keep)
+        keep.append(sentences_of(row).keep)
         sizes.append([len(one.page_content.split()) for one in segments])
     assert filtered(scores, keep, sizes, card.threshold or 0) == pytest.approx(card.metrics)
     assert card.metrics["first"] == 1.0

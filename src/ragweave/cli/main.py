@@ -161,7 +161,7 @@ def main(args: Sequence[str] | None = None) -> int:
     with suppress(OSError):
         sys.stdout.flush()
         sys.stderr.write(f"ragweave: {plain(line)}\n")
-    return code
+    return int(code)
 
 
 def _explained(error: Exception) -> tuple[str, int]:

@@ -190,7 +190,7 @@ def build_chat(
         UsageError: As `build_graph`.
         MissingExtraError: A model's packages are not installed.
 
-    Example:
+    Examples:
         >>> chat = build_chat("concat", model=model, retriever=retriever)
         >>> chat.invoke({"messages": [("user", "How many moons has Mars?")]})["messages"][-1].text
         'two'

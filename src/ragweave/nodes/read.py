@@ -33,7 +33,44 @@ _LABEL = re.compile(r"\A[\W_]{0,12}(?:the |my )?(?:final |short )?answer[*_ ]*:\
 _VERDICT = r"(yes|no|true|false|supports|refutes)\b"
 _BEHIND = re.compile(r"</answer>.*|\}\s*\Z", re.S | re.I)
 _WORDS = frozenset(
-    ["unknown", "unkown", "n/a", "not applicable", "unanswerable", "undetermined", "unspecified", "unclear", "no answer", "no idea", "idk", "not mentioned", "not stated", "not specified", "not known", "none mentioned", "none", "not found in context", "don't know", "insufficient information", "i don't know", "i do not know", "unbekannt", "inconnu", "desconocido", "sconosciuto", "desconhecido", "onbekend", "неизвестно", "不明", "未知", "不知道", "わからない", "알 수 없음", "未提及", "无法确定"]
+    [
+        "unknown",
+        "unkown",
+        "n/a",
+        "not applicable",
+        "unanswerable",
+        "undetermined",
+        "unspecified",
+        "unclear",
+        "no answer",
+        "no idea",
+        "idk",
+        "not mentioned",
+        "not stated",
+        "not specified",
+        "not known",
+        "none mentioned",
+        "none",
+        "not found in context",
+        "don't know",
+        "insufficient information",
+        "i don't know",
+        "i do not know",
+        "unbekannt",
+        "inconnu",
+        "desconocido",
+        "sconosciuto",
+        "desconhecido",
+        "onbekend",
+        "неизвестно",
+        "不明",
+        "未知",
+        "不知道",
+        "わからない",
+        "알 수 없음",
+        "未提及",
+        "无法确定",
+    ]
 )
 _SOURCE = r"(?:passages?|contexts?|texts?|documents?|information|input|articles?|sources?|details?)"
 _DECLINES = re.compile(

@@ -20,9 +20,9 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.state import UNKNOWN, AnswerType, Citation, Quote
-from ragweave.tools.text.words import terms
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import Sentence, split_sentences
+from ragweave.tools.text.words import terms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +93,7 @@ def cite(
     return made
 
 
-def check_citations(
-    answer: str, passages: Iterable[Document], citations: Iterable[Citation]
-) -> None:
+def check_citations(answer: str, passages: Iterable[Document], citations: Iterable[Citation]) -> None:
     """Check that citations say of answer and passages what stands there, word for word.
 
     Raises:
@@ -108,9 +106,7 @@ def check_citations(
         for quote in citation["quotes"]:
             text = texts.get(quote["passage"])
             if text is None or text[quote["start"] : quote["end"]] != quote["text"]:
-                raise ValueError(
-                    f"the passage {quote['passage']!r} does not say {quote['text']!r} at its offsets"
-                )
+                raise ValueError(f"the passage {quote['passage']!r} does not say {quote['text']!r} at its offsets")
 
 
 def still_hold(
@@ -210,9 +206,7 @@ def _quotes(
     return [_quote(hit.line, weights.of(hit.around) / whole) for hit in chosen]
 
 
-def _hits(
-    wanted: frozenset[str], near: Iterable[tuple[_Line, float]], alignment: Alignment
-) -> list[_Hit]:
+def _hits(wanted: frozenset[str], near: Iterable[tuple[_Line, float]], alignment: Alignment) -> list[_Hit]:
     """Return the lines that hold wanted words: of those that hold the same, the one to quote first.
 
     However many lines there are, few hold different ones, so that all can be looked at.

@@ -56,9 +56,7 @@ def parse_json(text: str | bytes) -> Any:
         raise json.JSONDecodeError("nested too deeply", "", 0) from None
 
 
-def write_atomic(
-    path: Path, content: str | bytes, *, sync: bool = True, alone: bool = False
-) -> None:
+def write_atomic(path: Path, content: str | bytes, *, sync: bool = True, alone: bool = False) -> None:
     """Write a file whole or not at all, with the permissions of the one that it replaces.
 
     Args:

@@ -48,9 +48,7 @@ def imported(path: str, *arguments: Any) -> Any:
         return found(*arguments, **settings)
     except (TypeError, ValueError, ImportError) as error:
         said = " ".join(str(error).split())
-        raise UsageError(
-            f"{place}: cannot be made ({said}); give settings as ?name=value"
-        ) from error
+        raise UsageError(f"{place}: cannot be made ({said}); give settings as ?name=value") from error
 
 
 def _value(text: str) -> Any:

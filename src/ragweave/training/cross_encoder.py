@@ -20,7 +20,7 @@ from ragweave.tools.trained.cross_encoder import CrossEncoderScorer, sentence_pa
 from ragweave.tools.trained.loading import model_folder
 from ragweave.training.job import Job, NeuralSettings, Trained
 from ragweave.training.measures import best_balanced, filtered, judged, recall_threshold
-from ragweave.training.rows import FilterRow, JudgeRow, Row, sentences_of
+from ragweave.training.rows import FilterRow, JudgeRow, Row, sentences_of, unit_of
 from ragweave.training.trainer import arguments, one_gpu, run
 
 
@@ -45,13 +45,13 @@ class Group(NamedTuple):
     """Words of each second text."""
 
 
-def read_groups(rows: Sequence[Row], *, whole: bool = False) -> Iterator[Group]:
+def read_groups(rows: Sequence[Row]) -> Iterator[Group]:
     """Yield the pairs of each row: a judge's one, or one for each of a filter's sentences."""
     for row in rows:
         if isinstance(row, JudgeRow):
             yield Group([(row.question, row.draft)], [row.known], [len(row.draft.split())])
             continue
-        passages, keep = sentences_of(cast("FilterRow", row), whole=whole)
+        passages, keep = sentences_of(cast("FilterRow", row))
         sizes = [len(text.split()) for one in passages for text in one.sentences]
         yield Group(sentence_pairs(row.question, passages), keep, sizes)
 
@@ -60,8 +60,7 @@ def fit(job: Job) -> Trained:
     """Train a cross-encoder, choose its threshold and measure it."""
     settings = cast("PairSettings", job.settings)
     set_seed(settings.seed)
-    whole = job.role == "filter" and all(cast("FilterRow", row).whole() for row in job.train)
-    train = list(read_groups(job.train, whole=whole))
+    train = list(read_groups(job.train))
     labels = [one for each in train for one in each.labels]
     if all(labels) or not any(labels):
         raise UsageError("all rows have the same label, and a cross-encoder learns from both")
@@ -84,11 +83,11 @@ def fit(job: Job) -> Trained:
     )
     run(trainer, job)
     scorer = CrossEncoderScorer(model.tokenizer, model.model, settings.max_input)
-    metrics, threshold = _measured(scorer, list(read_groups(job.held_out, whole=whole)), job.role, settings.recall)
+    metrics, threshold = _measured(scorer, list(read_groups(job.held_out)), job.role, settings.recall)
     if main := trainer.is_world_process_zero():
         model.model.save_pretrained(job.folder)
         model.tokenizer.save_pretrained(job.folder)
-    fields = {"threshold": threshold, "unit": "passage" if whole else "sentence", "max_input": settings.max_input}
+    fields = {"threshold": threshold, "unit": unit_of(job.train), "max_input": settings.max_input}
     return Trained(metrics=metrics, fields=fields, main=main)
 
 

@@ -9,7 +9,7 @@ import gzip
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -96,10 +96,10 @@ class FilterRow(Row):
                 raise ValueError(f"{one.start} to {one.end} is no span of a passage {one.passage_id!r}")
         return self
 
+    @property
     def whole(self) -> bool:
-        """Say whether passages were kept or dropped whole (the paper's PSG)."""
-        sizes = {one.id: len(one.text) for one in self.passages}
-        return all(one.start == 0 and one.end == sizes[one.passage_id] for one in self.spans)
+        """Whether passages were kept or dropped whole (the paper's PSG)."""
+        return self.source.get("unit") == "passage"
 
     def kept(self) -> list[str]:
         """Return the kept texts of each passage that any is kept of, passages in order."""
@@ -188,7 +188,7 @@ class Sentences(NamedTuple):
     """Of all sentences in order."""
 
 
-def sentences_of(row: FilterRow, *, whole: bool) -> Sentences:
+def sentences_of(row: FilterRow) -> Sentences:
     """Return the sentences of a row, or its passages if they are kept or dropped whole.
 
     A sentence is kept if a kept span covers half of it or has half of itself in it: spans may come from another
@@ -196,12 +196,17 @@ def sentences_of(row: FilterRow, *, whole: bool) -> Sentences:
     """
     passages, keep = [], []
     for one in row.passages:
-        cut = [] if whole else split_sentences(one.text)
+        cut = [] if row.whole else split_sentences(one.text)
         pieces = [(each.text, each.start, each.end) for each in cut] or [(one.text, 0, len(one.text))]
         spans = [(span.start, span.end) for span in row.spans if span.passage_id == one.id]
         passages.append(Passage(one.title, [text for text, _, _ in pieces]))
         keep += [any(_overlap(start, end, *span) for span in spans) for _, start, end in pieces]
     return Sentences(passages, keep)
+
+
+def unit_of(rows: Sequence[Row]) -> Literal["sentence", "passage"]:
+    """Return what a filter that is trained on these rows keeps or drops."""
+    return "passage" if all(isinstance(row, FilterRow) and row.whole for row in rows) else "sentence"
 
 
 def _overlap(start: int, end: int, first: int, last: int) -> bool:

@@ -35,7 +35,7 @@ from ragweave.tools.trained.span_encoder import (
 )
 from ragweave.training.job import Job, NeuralSettings, Trained
 from ragweave.training.measures import filtered, recall_threshold
-from ragweave.training.rows import FilterRow, sentences_of
+from ragweave.training.rows import FilterRow, sentences_of, unit_of
 from ragweave.training.trainer import arguments, one_gpu, run
 
 _HEAD_RATE = 5e-4
@@ -86,10 +86,10 @@ class Example(NamedTuple):
     """Which tokens of each window are an answer's, in a sentence to keep."""
 
 
-def read_examples(rows: Sequence[FilterRow], reader: Reader, *, whole: bool = False) -> Iterator[Example]:
+def read_examples(rows: Sequence[FilterRow], reader: Reader) -> Iterator[Example]:
     """Yield the rows that have both sentences to keep and sentences to drop; others teach nothing."""
     for row in rows:
-        passages, keep = sentences_of(row, whole=whole)
+        passages, keep = sentences_of(row)
         if all(keep) or not any(keep):
             continue
         sheet = reader.read(row.question, passages)
@@ -186,10 +186,7 @@ def fit(job: Job) -> Trained:
     limit = min(settings.max_input, tokenizer.model_max_length, model.encoder.config.max_position_embeddings)
     reader = Reader(tokenizer, limit)
     train, held_out = cast("list[FilterRow]", job.train), cast("list[FilterRow]", job.held_out)
-    whole = all(row.whole() for row in train)
-    items = [
-        {"example": one, "input_ids": range(one.sheet.length)} for one in read_examples(train, reader, whole=whole)
-    ]
+    items = [{"example": one, "input_ids": range(one.sheet.length)} for one in read_examples(train, reader)]
     if not items:
         raise UsageError("no row has both sentences to keep and sentences to drop, and a filter learns from both")
     values = arguments(settings, job.folder, train_sampling_strategy="group_by_length")
@@ -201,10 +198,10 @@ def fit(job: Job) -> Trained:
         optimizers=(torch.optim.AdamW(rates(model, settings), lr=settings.learning_rate), None),
     )
     run(trainer, job)
-    metrics, threshold = _measured(SpanScorer(tokenizer, model, limit), held_out, settings, whole=whole)
+    metrics, threshold = _measured(SpanScorer(tokenizer, model, limit), held_out, settings)
     if main := trainer.is_world_process_zero():
         write_span_encoder(job.folder, model, tokenizer)
-    fields = {"threshold": threshold, "unit": "passage" if whole else "sentence", "max_input": limit}
+    fields = {"threshold": threshold, "unit": unit_of(train), "max_input": limit}
     return Trained(metrics=metrics, fields=fields, main=main)
 
 
@@ -218,10 +215,8 @@ def _start(base: str) -> tuple[Path, SpanEncoder]:
     return path, read_span_encoder(path, _DROPOUT)
 
 
-def _measured(
-    scorer: SpanScorer, rows: Sequence[FilterRow], settings: SpanSettings, *, whole: bool
-) -> tuple[dict[str, float], float]:
-    examples = list(read_examples(rows, scorer.reader, whole=whole))
+def _measured(scorer: SpanScorer, rows: Sequence[FilterRow], settings: SpanSettings) -> tuple[dict[str, float], float]:
+    examples = list(read_examples(rows, scorer.reader))
     scores = [relative(one) for one in scorer.logits([one.sheet for one in examples])]
     keep = [one.keep for one in examples]
     threshold = recall_threshold(scores, keep, settings.recall)

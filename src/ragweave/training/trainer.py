@@ -51,7 +51,7 @@ def has_bfloat16() -> bool:
     import torch
 
     if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
     found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.10 and later
     return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
 

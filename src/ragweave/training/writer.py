@@ -29,7 +29,7 @@ from ragweave.tools.trained.forms import (
 from ragweave.tools.trained.loading import model_folder, model_of, tokenizer_of
 from ragweave.tools.trained.writer import Writer
 from ragweave.training.job import Job, NeuralSettings, Trained
-from ragweave.training.rows import FilterRow, JudgeRow, RewriteRow, Row
+from ragweave.training.rows import FilterRow, JudgeRow, RewriteRow, Row, unit_of
 from ragweave.training.trainer import arguments, has_bfloat16, one_gpu, run
 
 _MAX_OUTPUT: Mapping[Role, int] = {"judge": 16, "rewriter": 512, "filter": 512, "generator": 128}
@@ -87,7 +87,7 @@ def example(role: Role, row: Row) -> tuple[Input, str]:
     if role == "filter":
         return filter_input(row.question, [one.text for one in silver.passages]), " ".join(map(one_line, silver.kept()))
     # without anything kept the released code shows the full passages, and PSG none
-    texts = silver.kept() or ([] if silver.source.get("unit") == "passage" else [one.text for one in silver.passages])
+    texts = silver.kept() or ([] if silver.whole else [one.text for one in silver.passages])
     return generator_input(row.question, texts), silver.answers[0]
 
 
@@ -195,8 +195,7 @@ def _finished(job: Job, trainer: Any, model: Any, tokenizer: Any, max_input: int
     fields: dict[str, Any] = {"max_input": max_input, "max_output": settings.max_output}
     if job.role in ("filter", "generator"):
         silver = cast("list[FilterRow]", job.train)
-        whole = all(row.whole() for row in silver)
-        fields |= {"unit": "passage" if whole else "sentence", "alone": all(len(row.passages) == 1 for row in silver)}
+        fields |= {"unit": unit_of(job.train), "alone": all(len(row.passages) == 1 for row in silver)}
     metrics = {"exact_match": sum(right) / len(right), "measured_rows": float(len(right))} if right else {}
     return Trained(metrics=metrics, fields=fields, main=main)
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from langgraph.graph import END, START
+from ragweave.nodes.step import Goto, Route
 
 from ragweave.graphs import CompiledGraph, Method, Parts, answer_prompts, draft, finish
 from ragweave.nodes.answer import AnswerStep, branches
 from ragweave.nodes.begin import begin_step
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import collect_step, join_step, retrieve_step, to_retrieval
-from ragweave.nodes.step import Goto, Route
 from ragweave.nodes.vote import vote_step
 from ragweave.state import RAGState
 

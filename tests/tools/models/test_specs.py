@@ -35,8 +35,14 @@ def test_what_is_no_chat_model_is_refused() -> None:
 
 def test_settings_are_typed() -> None:
     assert read_settings("a=1&b=1.5&c=true&d=text&f=null&h=x%20y&stop=a&stop=b&api_key=1") == {
-        "a": 1, "b": 1.5, "c": True, "d": "text", "f": None, "h": "x y",
-        "stop": ["a", "b"], "api_key": "1",
+        "a": 1,
+        "b": 1.5,
+        "c": True,
+        "d": "text",
+        "f": None,
+        "h": "x y",
+        "stop": ["a", "b"],
+        "api_key": "1",
     }
     assert read_settings("chat_template_kwargs.enable_thinking=false") == {
         "chat_template_kwargs": {"enable_thinking": False}

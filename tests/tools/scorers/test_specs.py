@@ -100,4 +100,4 @@ def test_a_wrong_setting_of_a_gguf_file_is_one_line(tmp_path: Path, setting: str
 
 
 def test_no_scorer_is_none() -> None:
-    assert (absolute_scorer(""), open_scorer("")) == ("", None)
+    assert absolute_scorer("") == ""

@@ -160,9 +160,7 @@ class KnowledgeBase:
         with self._store.snapshot() as now:
             return list(now.sources().values())
 
-    def index_paths(
-        self, paths: str | Path | Iterable[str | Path], progress: Progress | None = None
-    ) -> IndexReport:
+    def index_paths(self, paths: str | Path | Iterable[str | Path], progress: Progress | None = None) -> IndexReport:
         """Bring the index up to date with files and folders.
 
         New and changed files are read, files that are gone from `paths` leave the index, moved ones
@@ -245,9 +243,7 @@ class KnowledgeBase:
             take(ingest)
             embedded = self._commit(writer, report)
         counts = {name: ingest.counts[name] for name in COUNTED}
-        return IndexReport(
-            **counts, notices=tuple(ingest.notices), passages=len(self), embedded=embedded
-        )
+        return IndexReport(**counts, notices=tuple(ingest.notices), passages=len(self), embedded=embedded)
 
     def add(
         self,
@@ -323,9 +319,7 @@ class KnowledgeBase:
         with self._store.writing() as db:
             yield Writer(self.path, db)
 
-    def _commit(
-        self, writer: Writer, progress: Progress | None = None, *, anew: bool = False
-    ) -> int:
+    def _commit(self, writer: Writer, progress: Progress | None = None, *, anew: bool = False) -> int:
         """Embed what is new, then make the write the current state; return how many were embedded."""
         embedded = 0
         if self.settings.embedding is not None:
@@ -379,8 +373,7 @@ class KnowledgeBase:
             raise UsageError(f"unknown mode {name!r}; choose one of: auto, bm25, dense, hybrid")
         if self.settings.embedding is None:
             raise KnowledgeBaseError(
-                f"{self.path} has no embeddings: use mode 'bm25', or make another one with an "
-                "embedding model"
+                f"{self.path} has no embeddings: use mode 'bm25', or make another one with an embedding model"
             )
         if self._embeddings is None:
             raise self._needs_object()
@@ -388,9 +381,7 @@ class KnowledgeBase:
 
     def _needs_object(self) -> KnowledgeBaseError:
         name = str(self.settings.embedding).removeprefix(OBJECT)
-        return KnowledgeBaseError(
-            f"{self.path} was created with an embeddings object ({name}): pass one to open()"
-        )
+        return KnowledgeBaseError(f"{self.path} was created with an embeddings object ({name}): pass one to open()")
 
     def _warm_up(self) -> None:
         self._search.warm_up()
@@ -465,9 +456,7 @@ def checked(settings: Settings, embeddings: Embeddings | None) -> Settings:
     return settings
 
 
-def embeddings_of(
-    path: str | Path, name: str | None, given: Embeddings | None
-) -> Embeddings | None:
+def embeddings_of(path: str | Path, name: str | None, given: Embeddings | None) -> Embeddings | None:
     """Return the embeddings to use: the caller's object, the named model, or None."""
     if given is None:
         return None if name is None or name.startswith(OBJECT) else named_embeddings(name)
@@ -503,9 +492,7 @@ def loaded_of(document: Document) -> Loaded:
     return Loaded(document.page_content, title, document.id, own_fields(meta) | place)
 
 
-def fetched(
-    urls: Iterable[str], *, allow_private: bool
-) -> list[tuple[str, tuple[bytes, str] | Notice]]:
+def fetched(urls: Iterable[str], *, allow_private: bool) -> list[tuple[str, tuple[bytes, str] | Notice]]:
     """Return the bytes and suffixes of web pages by address, or why one cannot be had.
 
     Raises:

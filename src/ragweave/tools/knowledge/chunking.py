@@ -69,11 +69,7 @@ def _each(pattern: re.Pattern[str], text: str) -> list[Span]:
     found = [match.span() for match in pattern.finditer(text)]
     if not text.isascii():
         found = [span for one in found for span in apart(text, *one)]
-    return [
-        (at, min(at + _LONGEST_WORD, end))
-        for start, end in found
-        for at in range(start, end, _LONGEST_WORD)
-    ]
+    return [(at, min(at + _LONGEST_WORD, end)) for start, end in found for at in range(start, end, _LONGEST_WORD)]
 
 
 def simple_tokens(text: str) -> list[Span]:
@@ -100,9 +96,7 @@ def windows(spans: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span
         yield window[0][0], window[-1][1]
 
 
-def pack(
-    pieces: Sequence[Span], counted: Sequence[Span], size: int, overlap: int
-) -> Iterator[Span]:
+def pack(pieces: Sequence[Span], counted: Sequence[Span], size: int, overlap: int) -> Iterator[Span]:
     """Join whole pieces, as many as fit into `size`; a longer piece is cut into windows.
 
     Args:
@@ -176,9 +170,7 @@ def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
     from ragweave.tools.retrieval.embedding import named_embeddings
 
     if not settings.embedding or settings.embedding.startswith("object:"):
-        raise UsageError(
-            "the chunker 'semantic' needs a named embedding model (--embedding minilm)"
-        )
+        raise UsageError("the chunker 'semantic' needs a named embedding model (--embedding minilm)")
     embeddings = named_embeddings(settings.embedding)
 
     def cut(loaded: Loaded) -> list[Span]:
@@ -189,9 +181,7 @@ def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
         if len(sentences) > 2:
             # Before the first boundary stands one sentence, as behind the last.
             pairs = pairwise([sentences[0], *sentences, sentences[-1]])
-            rows = np.array(
-                embeddings.embed_documents([loaded.text[a[0] : b[1]] for a, b in pairs])
-            )
+            rows = np.array(embeddings.embed_documents([loaded.text[a[0] : b[1]] for a, b in pairs]))
             rows /= np.linalg.norm(rows, axis=1, keepdims=True)
             distances = 1 - (rows[:-2] * rows[2:]).sum(axis=1)
             breaks = np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1
@@ -314,9 +304,7 @@ def chunks(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -
 
 def _prose(loaded: Loaded, start: int, end: int, chunker: Chunker) -> Iterator[Chunk]:
     """Yield the passages between two offsets, without the white space around them."""
-    heads = (
-        one._replace(start=one.start - start) for one in loaded.headings if start <= one.start < end
-    )
+    heads = (one._replace(start=one.start - start) for one in loaded.headings if start <= one.start < end)
     between = Loaded(loaded.text[start:end], loaded.title, headings=tuple(heads))
     for a, b in chunker(between):
         text = between.text[a:b]

@@ -146,9 +146,7 @@ class Ingest:
         if before and before.hash == source.hash:
             self._unchanged(before)
             return
-        self.writer.put(
-            source, (p for one in loaded for p in passages_of(one, self.settings, self.tokens))
-        )
+        self.writer.put(source, (p for one in loaded for p in passages_of(one, self.settings, self.tokens)))
         self.counts["changed" if before else "added"] += 1
 
     def _unchanged(self, before: Source) -> None:
@@ -219,12 +217,8 @@ def walk(root: str, leave_out: Path | None, report: Callable[[Notice], object]) 
         report(Notice(absolute(error.filename), error.strerror or str(error)))
 
     for folder, names, files in os.walk(root, onerror=deny):
-        names[:] = sorted(
-            one for one in names if one[0] != "." and Path(folder, one).resolve() != leave_out
-        )
-        yield from (
-            f"{folder.rstrip(os.sep)}{os.sep}{one}" for one in sorted(files) if one[0] != "."
-        )
+        names[:] = sorted(one for one in names if one[0] != "." and Path(folder, one).resolve() != leave_out)
+        yield from (f"{folder.rstrip(os.sep)}{os.sep}{one}" for one in sorted(files) if one[0] != ".")
 
 
 def _under(key: str, root: str) -> bool:

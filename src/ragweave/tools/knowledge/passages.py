@@ -78,9 +78,7 @@ class Loaded:
     def breaks(self, start: int, end: int) -> list[int]:
         """Return the offsets between `start` and `end` at which page or headings change."""
         pages = self.pages[bisect_right(self.pages, start) : bisect_right(self.pages, end - 1)]
-        heads = self._starts[
-            bisect_right(self._starts, start) : bisect_right(self._starts, end - 1)
-        ]
+        heads = self._starts[bisect_right(self._starts, start) : bisect_right(self._starts, end - 1)]
         return sorted({*pages, *heads})
 
     @cached_property

@@ -45,9 +45,7 @@ class Records(RecordManager):
             f"CREATE TABLE IF NOT EXISTS {_TABLE} (namespace TEXT, key TEXT, source TEXT, "
             "updated DOUBLE PRECISION, PRIMARY KEY (namespace, key))"
         )
-        self._do(
-            "CREATE TABLE IF NOT EXISTS ragweave_settings (namespace TEXT PRIMARY KEY, value TEXT)"
-        )
+        self._do("CREATE TABLE IF NOT EXISTS ragweave_settings (namespace TEXT PRIMARY KEY, value TEXT)")
 
     def settings(self) -> str | None:
         """Return the settings as they were noted; None: nothing was."""

@@ -76,9 +76,7 @@ def retriever_of(
     """
     if spec in MODES:
         if kb is None:
-            raise UsageError(
-                f"the retriever {spec!r} searches a knowledge base: name one with --kb"
-            )
+            raise UsageError(f"the retriever {spec!r} searches a knowledge base: name one with --kb")
         mode = cast("RetrieverName", spec)
         return kb.as_retriever(k, mode, filter=filter, rerank=rerank)
     if not is_path(spec):

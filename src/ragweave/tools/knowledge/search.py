@@ -206,9 +206,7 @@ class Search:
                 self._indexes.popitem(last=False)
         return index
 
-    def _allowed(
-        self, now: Snapshot, index: _Index, chosen: dict[str, Any]
-    ) -> NDArray[np.bool_] | None:
+    def _allowed(self, now: Snapshot, index: _Index, chosen: dict[str, Any]) -> NDArray[np.bool_] | None:
         """Return which passages pass the filter; None: all do."""
         if not chosen:
             return None

@@ -144,9 +144,7 @@ class ServedKnowledgeBase:
         """Return what was indexed."""
         return [Source(one, one, "added") for one in self._records.sources()]
 
-    def index_paths(
-        self, paths: str | Path | Iterable[str | Path], progress: Progress | None = None
-    ) -> IndexReport:
+    def index_paths(self, paths: str | Path | Iterable[str | Path], progress: Progress | None = None) -> IndexReport:
         """Bring the collection up to date with files and folders, as a folder's `index_paths`."""
         roots = [absolute(one) for one in listed(paths)]
         if missing := [one for one in roots if not os.path.lexists(one)]:
@@ -225,9 +223,7 @@ class ServedKnowledgeBase:
         self._records.forget()
         return count
 
-    def _index(
-        self, documents: Iterable[Document], sources: list[str], notices: list[Notice]
-    ) -> IndexReport:
+    def _index(self, documents: Iterable[Document], sources: list[str], notices: list[Notice]) -> IndexReport:
         known = set(self._records.sources())
         done = index(
             documents,
@@ -249,9 +245,7 @@ class ServedKnowledgeBase:
             embedded=done["num_added"],
         )
 
-    def _read(
-        self, source: str, path: Path, data: bytes, notices: list[Notice]
-    ) -> Iterator[Document]:
+    def _read(self, source: str, path: Path, data: bytes, notices: list[Notice]) -> Iterator[Document]:
         try:
             for one in load(path, data, self.settings):
                 if isinstance(one, Notice):
@@ -297,9 +291,7 @@ class ServedKnowledgeBase:
         if "bm25" in modes:
             words = Bm25Retriever(search=partial(search, mode="bm25"), k=check_k(k))
         load = getattr(self._embeddings, "warm_up", None)
-        found = SearchRetriever(
-            search=partial(search, mode=mode), k=check_k(k), words=words, load=load
-        )
+        found = SearchRetriever(search=partial(search, mode=mode), k=check_k(k), words=words, load=load)
         return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
 
     def close(self) -> None:
@@ -326,16 +318,12 @@ def _records(kind: str, url: str, name: str, given: str | Path | None) -> Record
             raise UsageError(f"{kind}: name a file for the records: there is no home folder")
         file = Path(given) if given is not None else Path(str(folder)) / "records.sqlite3"
         file.parent.mkdir(parents=True, exist_ok=True)
-        made = Records(
-            f"{without_secrets(url)}#{name}", lambda: sqlite3.connect(file, check_same_thread=False)
-        )
+        made = Records(f"{without_secrets(url)}#{name}", lambda: sqlite3.connect(file, check_same_thread=False))
     made.create_schema()
     return made
 
 
-def _settings(
-    records: Records, path: str, given: Settings | None, embeddings: Embeddings | None
-) -> Settings:
+def _settings(records: Records, path: str, given: Settings | None, embeddings: Embeddings | None) -> Settings:
     """Return the settings that are noted, or note those given."""
     noted = records.settings()
     if noted is not None:

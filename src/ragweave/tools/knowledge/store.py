@@ -134,9 +134,7 @@ class Snapshot:
         sql = "SELECT text, metadata FROM passages WHERE id > ? ORDER BY id"
         return ((text, json.loads(meta)) for text, meta in self.db.execute(sql, (after,)))
 
-    def vectors(
-        self, after: int = 0, rowids: Iterable[int] | None = None
-    ) -> Iterator[tuple[int, str, bytes]]:
+    def vectors(self, after: int = 0, rowids: Iterable[int] | None = None) -> Iterator[tuple[int, str, bytes]]:
         """Yield row id, content and vector of passages (above `after`, or those named), in order."""
         where, value = "p.id > ?", str(after)
         if rowids is not None:
@@ -196,9 +194,7 @@ class Snapshot:
             "WHERE p.document = ? AND s.key = ? ORDER BY p.id",
             (passages[0].document, key),
         )
-        return rows.fetchall() == [
-            (one.name, one.content, json.dumps(one.metadata, default=str)) for one in passages
-        ]
+        return rows.fetchall() == [(one.name, one.content, json.dumps(one.metadata, default=str)) for one in passages]
 
     def without_vector(self) -> int:
         """Return how many passages have no vector."""
@@ -219,15 +215,11 @@ class Store:
         self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         self._process = os.getpid()
         if not (folder / FILE).exists():
-            raise KnowledgeBaseError(
-                f"no knowledge base at {folder}: index some documents into it first"
-            )
+            raise KnowledgeBaseError(f"no knowledge base at {folder}: index some documents into it first")
         with self.snapshot() as now:
             version, text = now.meta("version"), now.meta("settings")
         if version != _VERSION:
-            raise KnowledgeBaseError(
-                f"{folder} is of format {version}; this version of ragweave reads {_VERSION}"
-            )
+            raise KnowledgeBaseError(f"{folder} is of format {version}; this version of ragweave reads {_VERSION}")
         self.settings = Settings(**json.loads(text or "{}"))
 
     @classmethod

@@ -83,9 +83,7 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings) ->
     table = '"{}"'.format(name.replace('"', '""'))
     columns = "langchain_id::text, content, langchain_metadata"
     order = "ORDER BY score DESC, langchain_id LIMIT %(k)s"
-    query_words = (
-        "replace(plainto_tsquery(%(language)s::regconfig, %(query)s)::text, '&', '|')::tsquery"
-    )
+    query_words = "replace(plainto_tsquery(%(language)s::regconfig, %(query)s)::text, '&', '|')::tsquery"
     parts = {
         "bm25": (f"ts_rank_cd(content_tsv, {query_words})", f"content_tsv @@ {query_words}"),
         "dense": ("1 - (embedding <=> %(vector)s::vector)", "true"),
@@ -128,9 +126,7 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings) -> C
         """BM25's term weights; Qdrant multiplies them by the inverse document frequency."""
 
         def embed_documents(self, texts: list[str]) -> list[SparseVector]:
-            return [
-                self._vector(text, lambda tf, n: tf * 2.5 / (tf + 0.4 + n / 100)) for text in texts
-            ]
+            return [self._vector(text, lambda tf, n: tf * 2.5 / (tf + 0.4 + n / 100)) for text in texts]
 
         def embed_query(self, text: str) -> SparseVector:
             return self._vector(text, lambda tf, _: tf)
@@ -163,9 +159,7 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings) -> C
             must=[
                 models.Filter(
                     should=[
-                        models.FieldCondition(
-                            key=f"metadata.{field}", match=models.MatchValue(value=one)
-                        )
+                        models.FieldCondition(key=f"metadata.{field}", match=models.MatchValue(value=one))
                         for one in _any_of(value)
                     ]
                 )
@@ -219,10 +213,7 @@ def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings) -> 
     def native(chosen: Filter) -> dict[str, Any]:
         return _joined(
             "$and",
-            [
-                _joined("$or", [{field: one} for one in _any_of(value)])
-                for field, value in chosen.items()
-            ],
+            [_joined("$or", [{field: one} for one in _any_of(value)]) for field, value in chosen.items()],
         )
 
     inner = _by_store(store, native)

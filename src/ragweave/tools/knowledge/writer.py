@@ -48,15 +48,12 @@ class Writer:
         self.remove(source.key)
         return self.extend(source, passages)
 
-    def extend(
-        self, source: Source, passages: Iterable[Passage], instead: Sequence[str] = ()
-    ) -> int:
+    def extend(self, source: Source, passages: Iterable[Passage], instead: Sequence[str] = ()) -> int:
         """Stage passages that join those of a source, instead of those of the documents named."""
         number = -1 - len(self._sources)
         for document in instead:
             self._change(
-                "DELETE FROM passages WHERE document = ? AND source = "
-                "(SELECT id FROM sources WHERE key = ?)",
+                "DELETE FROM passages WHERE document = ? AND source = (SELECT id FROM sources WHERE key = ?)",
                 (document, source.key),
             )
         rows = ((number, *p[:4], json.dumps(p.metadata, default=str)) for p in passages)
@@ -80,9 +77,7 @@ class Writer:
 
     def remove(self, key: str) -> None:
         """Delete a source and its passages."""
-        self._change(
-            "DELETE FROM passages WHERE source = (SELECT id FROM sources WHERE key = ?)", (key,)
-        )
+        self._change("DELETE FROM passages WHERE source = (SELECT id FROM sources WHERE key = ?)", (key,))
         self._change("DELETE FROM sources WHERE key = ?", (key,))
 
     def remove_passages(self, names: Sequence[str]) -> int:
@@ -104,9 +99,7 @@ class Writer:
 
     def set_settings(self, settings: Settings) -> None:
         """Change the settings of an empty store, at once."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO meta VALUES ('settings', ?)", (json.dumps(asdict(settings)),)
-        )
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES ('settings', ?)", (json.dumps(asdict(settings)),))
 
     def update(self, key: str, source: Source) -> None:
         """Give a source another key, name, time or notices; its passages stay."""
@@ -166,13 +159,8 @@ class Writer:
                 db.execute(*change)
             self._insert()
             if self.changed:
-                db.execute(
-                    "DELETE FROM sources WHERE kind = 'added' "
-                    "AND id NOT IN (SELECT source FROM passages)"
-                )
-                db.execute(
-                    "DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)"
-                )
+                db.execute("DELETE FROM sources WHERE kind = 'added' AND id NOT IN (SELECT source FROM passages)")
+                db.execute("DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)")
                 folder = self._folder / f"index-{secrets.token_hex(8)}"
                 folder.mkdir()
                 build(Snapshot(db), folder)
@@ -197,9 +185,7 @@ class Writer:
                 f"VALUES (?{', ?' * (len(values) - 1)})",
                 tuple(values.values()),
             )
-            db.execute(
-                "INSERT INTO numbers SELECT ?, id FROM sources WHERE key = ?", (-number, source.key)
-            )
+            db.execute("INSERT INTO numbers SELECT ?, id FROM sources WHERE key = ?", (-number, source.key))
         columns = "n.source, t.name, t.document, t.content, t.text, t.metadata"
         db.execute(
             f"INSERT INTO passages ({_COLUMNS}) SELECT {columns} FROM staged t "  # noqa: S608

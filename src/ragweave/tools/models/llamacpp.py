@@ -125,9 +125,7 @@ class LlamaCppChat(BaseChatModel):
         if self._header.embeds:
             raise UnusableModelError(f"{self.path} is an embedding model and writes no text")
         if self.profile is None:
-            self.profile = ModelProfile(
-                max_input_tokens=self.context, structured_output=True, tool_calling=False
-            )
+            self.profile = ModelProfile(max_input_tokens=self.context, structured_output=True, tool_calling=False)
 
     @property
     def header(self) -> Header:

@@ -68,9 +68,7 @@ class Analyzer:
             words += [f"{one}{two}".lower() for one, two in _BROKEN.findall(text)]
         if not hasattr(self._local, "stemmer"):  # a Stemmer holds state while it works
             self._local.stemmer = Stemmer.Stemmer(self.language)
-        terms: list[str] = self._local.stemmer.stemWords(
-            [word for word in words if word not in self._stop]
-        )
+        terms: list[str] = self._local.stemmer.stemWords([word for word in words if word not in self._stop])
         return terms
 
 

@@ -64,10 +64,7 @@ class PassageRetriever(BaseRetriever):
         wanted = check_k(self.k if k is None else k)
         found = self._find(whole(query), wanted)[:wanted] if query.strip() else []
         named = [with_id(as_document(doc)) for doc in found]
-        return [
-            doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}})
-            for rank, doc in enumerate(named)
-        ]
+        return [doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}}) for rank, doc in enumerate(named)]
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None

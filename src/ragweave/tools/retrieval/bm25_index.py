@@ -202,9 +202,7 @@ class _Counted:
         """Read the postings, passages numbered from `first`."""
         self._spill.seek(0)
         for length in self._blocks:
-            terms, passages, counts = (
-                np.frombuffer(self._spill.read(4 * length), dtype=np.int32) for _ in range(3)
-            )
+            terms, passages, counts = (np.frombuffer(self._spill.read(4 * length), dtype=np.int32) for _ in range(3))
             yield terms, passages + first, counts
 
 
@@ -223,9 +221,7 @@ def _staying(base: Bm25Index, keep: NDArray[np.bool_]) -> Iterator[Block]:
         first = last
 
 
-def _merged(
-    base: Bm25Index, keep: NDArray[np.bool_], new: _Counted, folder: Path | None
-) -> Bm25Index:
+def _merged(base: Bm25Index, keep: NDArray[np.bool_], new: _Counted, folder: Path | None) -> Bm25Index:
     """Write the index of the passages of `base` that stay and of the new ones behind them."""
     base_df = np.zeros(len(base.terms), dtype=np.int64)
     for terms, _, _ in _staying(base, keep):
@@ -291,6 +287,4 @@ def _fill(
         made.passages[at] = passages
         made.counts[at] = np.minimum(counts, _MOST)
         tf = np.minimum(counts, _MOST).astype(np.float32)
-        made.scores[at] = idf[terms] * (
-            tf / (K1 * ((1 - B) + B * made.lengths[passages] / mean) + tf)
-        )
+        made.scores[at] = idf[terms] * (tf / (K1 * ((1 - B) + B * made.lengths[passages] / mean) + tf))

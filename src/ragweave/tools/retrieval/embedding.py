@@ -114,9 +114,7 @@ class SentenceTransformerEmbeddings(Embeddings):
             name = Path(self.model).name.lower()
             bare_e5 = _E5.search(name) and "instruct" not in name
             prompt = {"prompt": prefix} if bare_e5 and not any(model.prompts.values()) else {}
-            vectors = getattr(model, method)(
-                texts, show_progress_bar=False, normalize_embeddings=True, **prompt
-            )
+            vectors = getattr(model, method)(texts, show_progress_bar=False, normalize_embeddings=True, **prompt)
         rows: list[list[float]] = vectors.tolist()
         return rows
 

@@ -151,9 +151,7 @@ class RerankRetriever(PassageRetriever):
     _loaded: Any = PrivateAttr(default=None)
 
     @classmethod
-    def over(
-        cls, base: BaseRetriever, model: Reranker, *, k: int = 5, depth: int = DEPTH
-    ) -> RerankRetriever:
+    def over(cls, base: BaseRetriever, model: Reranker, *, k: int = 5, depth: int = DEPTH) -> RerankRetriever:
         """Rerank what `base` finds; a named model is loaded at the first query.
 
         Raises:
@@ -185,15 +183,11 @@ class RerankRetriever(PassageRetriever):
         return sorted(judged, key=lambda doc: -doc.metadata["score"])[:k]
 
 
-def _compressed(
-    compressor: BaseDocumentCompressor, query: str, found: list[Document]
-) -> list[Document]:
+def _compressed(compressor: BaseDocumentCompressor, query: str, found: list[Document]) -> list[Document]:
     """Return what a compressor makes of passages, in its order; their scores are 1 / rank."""
     ids = {doc.page_content: doc.id for doc in found}
     return [
-        with_score(
-            doc.model_copy(update={"id": ids.get(doc.page_content, doc.id)}), 1 / (1 + place)
-        )
+        with_score(doc.model_copy(update={"id": ids.get(doc.page_content, doc.id)}), 1 / (1 + place))
         for place, doc in enumerate(compressor.compress_documents(found, query))
     ]
 

@@ -38,9 +38,7 @@ def full_text(document: Document) -> str:
     return f"{heading}\n{document.page_content}" if heading else document.page_content
 
 
-def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[Item]], *, k: int = 60
-) -> list[tuple[Item, float]]:
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]], *, k: int = 60) -> list[tuple[Item, float]]:
     """Merge rankings: the score of an item is the sum of 1 / (k + rank), ranks from 1.
 
     Source: Cormack, Clarke and Büttcher 2009, "Reciprocal rank fusion outperforms Condorcet and
@@ -64,9 +62,7 @@ def reciprocal_rank_fusion(
         for rank, item in enumerate(dict.fromkeys(ranking), 1):
             ranks.setdefault(item, []).append((rank, which))
     # Sorted, so that the sum does not depend on the order of the rankings.
-    scores = {
-        item: sum(1 / (k + rank) for rank, _ in sorted(places)) for item, places in ranks.items()
-    }
+    scores = {item: sum(1 / (k + rank) for rank, _ in sorted(places)) for item, places in ranks.items()}
     return sorted(scores.items(), key=lambda pair: (-pair[1], min(ranks[pair[0]])))
 
 

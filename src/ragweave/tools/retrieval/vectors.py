@@ -94,8 +94,7 @@ class Chroma:
                 include=["distances"],
             )
         return [
-            (content, 1 - distance)
-            for content, distance in zip(found["ids"][0], found["distances"][0], strict=True)
+            (content, 1 - distance) for content, distance in zip(found["ids"][0], found["distances"][0], strict=True)
         ]
 
     def _open(self, state: str) -> None:
@@ -106,9 +105,7 @@ class Chroma:
 
         self.close()
         try:
-            self._client = chromadb.PersistentClient(
-                str(self._folder), settings=Settings(anonymized_telemetry=False)
-            )
+            self._client = chromadb.PersistentClient(str(self._folder), settings=Settings(anonymized_telemetry=False))
             self._collection = self._client.get_or_create_collection(
                 "ragweave",
                 embedding_function=None,

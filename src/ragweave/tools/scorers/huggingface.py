@@ -51,9 +51,7 @@ def find_base_model(name: str, near: Path | None = None) -> Path:
 
 def _missing(name: str, cache: Path) -> ModelError:
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
-        return ModelError(
-            f"base model {name} not found: there is no such folder with a config.json"
-        )
+        return ModelError(f"base model {name} not found: there is no such folder with a config.json")
     return ModelError(
         f"the base model {name} is not on this machine: `hf download {name}` puts it into {cache} "
         f"(HF_HOME moves that), or give the path of a folder with its config.json, tokenizer and "
@@ -103,9 +101,7 @@ def start_token(model: Any, tokenizer: Any, *, causal: bool) -> int | None:
         if found is not None:
             return int(found)
     if tokenizer.bos_token_id is None:
-        raise ModelError(
-            f"{type(model).__name__} has no decoder start token, so it can't be used for scoring"
-        )
+        raise ModelError(f"{type(model).__name__} has no decoder start token, so it can't be used for scoring")
     return int(tokenizer.bos_token_id)
 
 
@@ -148,9 +144,7 @@ def encode(
     if limit is not None:
         head = _cut(head, tokenizer.bos_token_id, limit - (len(tail) if causal else 0))
         if len(tail) > limit or not head:
-            raise UsageError(
-                f"the text to score has {len(tail)} tokens, but the model takes {limit}: shorten it"
-            )
+            raise UsageError(f"the text to score has {len(tail)} tokens, but the model takes {limit}: shorten it")
     return Encoded(head, tail)
 
 
@@ -293,11 +287,7 @@ class HuggingFaceScorer:
             try:
                 config = transformers.AutoConfig.from_pretrained(model)
                 seq2seq = self._is_seq2seq(config)
-                auto: Any = (
-                    transformers.AutoModelForSeq2SeqLM
-                    if seq2seq
-                    else transformers.AutoModelForCausalLM
-                )
+                auto: Any = transformers.AutoModelForSeq2SeqLM if seq2seq else transformers.AutoModelForCausalLM
                 if self._tokenizer is None:
                     self._tokenizer = transformers.AutoTokenizer.from_pretrained(model)
                 with quiet():
@@ -348,10 +338,7 @@ class HuggingFaceScorer:
         known = "logits_to_keep" in inspect.signature(self._model.forward).parameters
         extra = {"logits_to_keep": keep} if known else {}
         logits = self._model(input_ids=ids, attention_mask=mask, **extra).logits[:, -keep:]
-        return [
-            self._sum(logits[i, len(row.prompt) - 1 - first :], row.continuation)
-            for i, row in enumerate(rows)
-        ]
+        return [self._sum(logits[i, len(row.prompt) - 1 - first :], row.continuation) for i, row in enumerate(rows)]
 
     def _seq2seq(self, rows: Sequence[Encoded], start: int) -> list[float]:
         """Score one batch with an encoder-decoder model."""

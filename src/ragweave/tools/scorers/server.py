@@ -98,9 +98,7 @@ class ServerScorer:
             openai.NotFoundError,
             openai.UnprocessableEntityError,
         ) as error:
-            raise ModelError(
-                f"the server rejected the scoring request for {self.model}: {_line(error)}"
-            ) from error
+            raise ModelError(f"the server rejected the scoring request for {self.model}: {_line(error)}") from error
         choices = sorted(reply.choices, key=lambda choice: choice.index)
         if len(choices) != len(texts):
             raise ModelError(f"the server scored only {len(choices)} of {len(texts)} texts")
@@ -211,9 +209,7 @@ def _spelt_in_pieces(tokens: Sequence[str], text: str) -> bool:
     return len(parts) > 1 and fnmatchcase(text.replace(" ", ""), "?*".join(parts))
 
 
-def _by_offsets(
-    offsets: Sequence[int] | None, tokens: Sequence[str], text: str, border: int
-) -> int | None:
+def _by_offsets(offsets: Sequence[int] | None, tokens: Sequence[str], text: str, border: int) -> int | None:
     """Return the same by the tokens' places in the text; None where these can't be right.
 
     Offsets that only add up the lengths of tokens know no more than the tokens do. A token of no

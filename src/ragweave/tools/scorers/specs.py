@@ -91,9 +91,7 @@ async def ascore(scorer: LogprobScorer, pairs: Sequence[tuple[str, str]]) -> lis
     return await asyncio.to_thread(scorer.score, pairs)
 
 
-KINDS = (
-    "hf:NAME (or a folder), llamacpp:FILE.gguf, smollm2, openai:NAME?base_url=http://host:8000/v1"
-)
+KINDS = "hf:NAME (or a folder), llamacpp:FILE.gguf, smollm2, openai:NAME?base_url=http://host:8000/v1"
 """The specs, for an error's text and the command line's help."""
 
 _SERVER = ("openai", "server")

@@ -11,9 +11,5 @@ def plain(text: str) -> str:
     Models, documents and file names are untrusted. Line ends and tabs stay; a lone surrogate,
     which no terminal can show, becomes `?`.
     """
-    kept = (
-        char
-        for char in text
-        if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Co")
-    )
+    kept = (char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Co"))
     return "".join(kept).encode("utf-8", "replace").decode("utf-8")

@@ -43,10 +43,7 @@ def redacted(spec: str) -> str:
     head, mark, query = spec.partition("?")
     if not mark:
         return _address(head) if "://" in head else head
-    kept = [
-        f"{name}={'***' if _is_secret(name) else _value(value)}"
-        for name, value in spec_settings(query)
-    ]
+    kept = [f"{name}={'***' if _is_secret(name) else _value(value)}" for name, value in spec_settings(query)]
     return f"{_address(head) if '://' in head else head}?{'&'.join(kept)}"
 
 

@@ -11,9 +11,7 @@ import sentencex
 _WINDOW = 4_000
 """Characters that sentencex sees at once: its time grows with the square of the quotes in them."""
 _BLANKS = {
-    ord(one): "\n" if one in "\x85\u2028\u2029" else " "
-    for one in map(chr, range(0x80, 0x3001))
-    if one.isspace()
+    ord(one): "\n" if one in "\x85\u2028\u2029" else " " for one in map(chr, range(0x80, 0x3001)) if one.isspace()
 }
 """White space beyond ASCII to ASCII's: sentencex 1.0.32 panics over a capital between two such."""
 _TITLE = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Lt|Col|Gen|Capt|Rev|Vol)\.\Z")
@@ -71,10 +69,8 @@ def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:
         for start, end in found[:-1]:
             yield min(begin, start), end
             begin = end
-        if len(found) > 1 and found[-1][0] - offset >= _WINDOW // 2:
-            offset = found[-1][0]
-        else:
-            offset = _cut(text, offset)
+        ends = len(found) > 1 and found[-1][0] - offset >= _WINDOW // 2
+        offset = found[-1][0] if ends else _cut(text, offset)
     for start, end in _segments(text[offset:], offset, language):
         yield min(begin, start), end
         begin = end

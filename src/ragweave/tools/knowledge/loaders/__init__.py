@@ -146,9 +146,6 @@ def clean(loaded: Loaded) -> tuple[Loaded, int]:
         loaded,
         text=_UNREAD.sub(lambda _: next(marked), text),
         pages=tuple(map(moved, loaded.pages)),
-        headings=tuple(
-            Heading(moved(one.start), one.level, one.text[:LONGEST_TITLE])
-            for one in loaded.headings
-        ),
+        headings=tuple(Heading(moved(one.start), one.level, one.text[:LONGEST_TITLE]) for one in loaded.headings),
         tables=tuple(Table(*map(moved, one)) for one in loaded.tables),
     ), sum(end - start for start, end in runs)

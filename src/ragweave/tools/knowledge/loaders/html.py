@@ -18,8 +18,7 @@ from ragweave.tools.knowledge.settings import Notice
 
 _DROP = re.findall(
     r"\w+",
-    "title nav footer script style noscript template svg button select iframe object canvas audio "
-    "video dialog",
+    "title nav footer script style noscript template svg button select iframe object canvas audio video dialog",
 )
 _AROUND = re.compile(
     r"(?:^|[-_ ])(?:cookies?|consent|breadcrumbs?|sidebar|navbar|site-header|skip-link|headerlink"
@@ -71,9 +70,7 @@ def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
     """
     from lxml import etree, html
 
-    parser = html.HTMLParser(
-        encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
-    )
+    parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     try:
         page = html.document_fromstring(source.encode("utf-8", "replace"), parser)
     except (etree.ParserError, ValueError) as error:
@@ -104,12 +101,9 @@ def _prune(page: Any) -> None:
     around = [
         one
         for one in page.xpath("//body//*[@class or @id]")
-        if one.tag not in ("main", "article", "body")
-        and _AROUND.search(f"{one.get('class', '')} {one.get('id', '')}")
+        if one.tag not in ("main", "article", "body") and _AROUND.search(f"{one.get('class', '')} {one.get('id', '')}")
     ]
-    links = page.xpath(
-        "//*[self::h1 or self::h2 or self::h3 or self::h4 or self::h5 or self::h6]//a"
-    )
+    links = page.xpath("//*[self::h1 or self::h2 or self::h3 or self::h4 or self::h5 or self::h6]//a")
     permalinks = [one for one in links if _PERMALINK.fullmatch(one.text_content())]
     for one in (*page.xpath(_HIDDEN), *around, *permalinks):
         if one.getparent() is not None:

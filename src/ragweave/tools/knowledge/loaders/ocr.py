@@ -42,9 +42,7 @@ def load_image(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
         try:
             pages.extend(recognised(frame) for frame in ImageSequence.Iterator(image))
         except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises on a broken frame
-            yield Notice(
-                str(path), f"damaged from picture {len(pages) + 1} on ({error})", partly=True
-            )
+            yield Notice(str(path), f"damaged from picture {len(pages) + 1} on ({error})", partly=True)
     if not any(pages):
         raise UnreadableError("a picture without text")
     starts = tuple(accumulate((len(page) + 1 for page in pages[:-1]), initial=0))

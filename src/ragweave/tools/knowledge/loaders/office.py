@@ -58,9 +58,7 @@ _MATH = {
     "sSubSup": "{e}_{sub}^{sup}",
     "rad": "√({e})",
 }
-_WORD_PARTS = frozenset(
-    ("styles", "numbering", "header", "footer", "footnotes", "endnotes", "comments")
-)
+_WORD_PARTS = frozenset(("styles", "numbering", "header", "footer", "footnotes", "endnotes", "comments"))
 _APART = frozenset(("txbxContent", "chart", "relIds"))
 """What stands within a paragraph and is none of its text: text boxes, charts, diagrams."""
 
@@ -212,9 +210,7 @@ class _Reader:
             if number := next(filter(None, found), None):
                 levels = [attribute(child(one, "ilvl"), "val") for one in lists[:1]]
                 text = self.numbers.next(number, int(levels[0] or 0), style) + text
-        outline = next(
-            filter(None, (attribute(child(one, "outlineLvl"), "val") for one in chain)), None
-        )
+        outline = next(filter(None, (attribute(child(one, "outlineLvl"), "val") for one in chain)), None)
         named = re.match(r"heading (\d)", " ".join(names)) or re.match(r"Heading(\d)", style or "")
         level = int(named[1]) if named else int(outline or 9) + 1
         level = 1 if names[:1] == ["title"] else level
@@ -234,9 +230,7 @@ class _Reader:
             for cell in row:
                 text = " ".join(" ".join(self.blocks(cell)).split()).replace("|", "\\|")
                 merged = child(cell, "tcPr", "vMerge")
-                if attribute(cell, "vMerge") == "1" or (
-                    merged is not None and attribute(merged, "val") != "restart"
-                ):
+                if attribute(cell, "vMerge") == "1" or (merged is not None and attribute(merged, "val") != "restart"):
                     text = above.get(len(cells), "")
                 above[len(cells)] = text
                 span = int(attribute(child(cell, "tcPr", "gridSpan"), "val") or 1)
@@ -358,9 +352,7 @@ def load_pptx(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
     if not text.strip():
         raise UnreadableError("presentation without text")
     title = _property(package, "docProps/core.xml") or path.stem
-    yield Loaded(
-        text, title, pages=tuple(pages), headings=tuple(headings), tables=structure(text)[1]
-    )
+    yield Loaded(text, title, pages=tuple(pages), headings=tuple(headings), tables=structure(text)[1])
 
 
 def _slide_title(slide: Any) -> str:

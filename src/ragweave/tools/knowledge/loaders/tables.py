@@ -140,9 +140,7 @@ def load_json(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | 
             names = row if isinstance(row, dict) else names
     if bad:
         which = ", ".join(map(str, bad[:_MOST_NOTICES])) + (", …" if bad[_MOST_NOTICES:] else "")
-        reason = f"{len(bad)} lines are no JSON objects" + (
-            f" with {settings.text_field}" * bool(names)
-        )
+        reason = f"{len(bad)} lines are no JSON objects" + (f" with {settings.text_field}" * bool(names))
         reason += f"; --text-field may be one of: {', '.join(names)[:200]}" if names else ""
         yield Notice(str(path), f"{reason} (lines {which})", partly=True)
 
@@ -154,9 +152,7 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _object(
-    row: dict[str, Any], line: int, settings: Settings, metadata: dict[str, Any]
-) -> Iterator[Loaded]:
+def _object(row: dict[str, Any], line: int, settings: Settings, metadata: dict[str, Any]) -> Iterator[Loaded]:
     """Yield the text of a row: that of the text field, else a line for each field."""
     text, title = row.get(settings.text_field), row.get(settings.title_field)
     given = row.get(settings.id_field)
@@ -196,9 +192,7 @@ def load_workbook(path: Path, data: bytes, settings: Settings) -> Iterator[Loade
     try:
         import openpyxl
     except ImportError:
-        raise UnreadableError(
-            str(MissingExtraError("Reading workbooks", "documents")), passing=True
-        ) from None
+        raise UnreadableError(str(MissingExtraError("Reading workbooks", "documents")), passing=True) from None
     package = open_package(data, max_markup=_MAX_SHEETS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and the like, which are not read
@@ -216,9 +210,7 @@ def load_workbook(path: Path, data: bytes, settings: Settings) -> Iterator[Loade
                     yield Notice(str(path), reason, partly=True)
 
 
-def _sheet(
-    path: Path, package: zipfile.ZipFile, sheet: Any, settings: Settings
-) -> Iterator[Loaded | Notice]:
+def _sheet(path: Path, package: zipfile.ZipFile, sheet: Any, settings: Settings) -> Iterator[Loaded | Notice]:
     part = str(getattr(sheet, "_worksheet_path", "")).lstrip("/")
     source = package.read(part) if part in package.NameToInfo else b""
     if unsaved := len(_UNSAVED.findall(source)):
@@ -262,9 +254,7 @@ def _filled(sheet: Any, merged: list[tuple[bytes, ...]]) -> Iterator[_Row]:
         yield _Row(line, texts, line in wide)
 
 
-def _block(
-    path: Path, block: Iterable[_Row], settings: Settings, place: dict[str, Any]
-) -> Iterator[Loaded]:
+def _block(path: Path, block: Iterable[_Row], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded]:
     """Yield the rows of a table; titles above its header are a text of their own."""
     rows = iter(block)
     above = []

@@ -13,9 +13,7 @@ from typing import Any
 from ragweave.tools.knowledge.passages import Heading, Loaded, Table, UnreadableError
 from ragweave.tools.knowledge.settings import Notice
 
-RESERVED = frozenset(
-    re.findall(r"\w+", "source title start end page line heading_path rank score breaks lead query")
-)
+RESERVED = frozenset(re.findall(r"\w+", "source title start end page line heading_path rank score breaks lead query"))
 """Metadata that a knowledge base itself gives a passage."""
 _SAMPLE = 1_000_000
 """Bytes from which the encoding is guessed."""
@@ -149,10 +147,7 @@ def _plain(value: Any) -> Any:
 
 def own_fields(fields: Mapping[Any, Any]) -> dict[str, Any]:
     """Return a file's own fields as metadata: `page_` for `page`, and so on for all `RESERVED`."""
-    return {
-        f"{name}_" if name in RESERVED else str(name): _plain(value)
-        for name, value in fields.items()
-    }
+    return {f"{name}_" if name in RESERVED else str(name): _plain(value) for name, value in fields.items()}
 
 
 @cache
