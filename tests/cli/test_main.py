@@ -74,7 +74,7 @@ def test_each_graph_is_drawn(name: str, tmp_path: Path) -> None:
     assert "http" not in picture.replace("http://www.w3.org/2000/svg", "")
 
 
-@pytest.mark.parametrize("kind", ["metrics", "formats", "models", "filters", "chunkers"])
+@pytest.mark.parametrize("kind", ["metrics", "datasets", "models", "filters", "chunkers"])
 def test_what_else_has_a_name_is_listed(kind: str) -> None:
     assert len(run("methods", "--kind", kind).stdout.splitlines()) > 5
     assert run("methods", "x", "--kind", kind).returncode == 2

@@ -18,7 +18,7 @@ from ragweave.tools.citations import (
     check_citations,
     cite,
 )
-from ragweave.tools.footnotes import cited_message, footnotes, with_marks
+from ragweave.tools.footnotes import Footnote, cited_message, footnotes, with_marks
 from ragweave.tools.text.sentences import Sentence
 
 BRIDGE = Document(
@@ -128,6 +128,13 @@ def test_an_invented_quote_is_found_out(field: str) -> None:
 
 
 ANSWER = "It was opened in 1932. Elephants danced in Patagonia. It was painted grey."
+
+
+@pytest.mark.parametrize("source", [r"C:\Users\ada\people.txt", r"\\server\share\people.txt", "/srv/people.txt"])
+def test_a_label_has_file_and_page_and_no_path(source: str) -> None:
+    (quote,) = cite("Who?", "Ada Brenner", PASSAGES)[0]["quotes"]
+    assert Footnote(1, quote, "Staff", source, 3).label == "Staff — people.txt, page 3"
+    assert Footnote(1, quote, "", source, None).label == "people.txt"
 
 
 def test_marks_and_footnotes_have_the_same_numbers() -> None:

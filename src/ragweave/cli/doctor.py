@@ -106,11 +106,12 @@ def llama_cpp_build() -> Finding:
     return Finding("llama.cpp", "note", f"no GPU; builds for one: {_BUILDS} ({built})")
 
 
-def inspect_model(model: str) -> list[Finding]:
+def inspect_model(model: str, *, speed: bool = True) -> list[Finding]:
     """Return what a model file says of itself, and how fast it runs.
 
     Args:
         model: The file's path or spec, with settings behind `?`.
+        speed: Whether to load and time it.
 
     Raises:
         UsageError: A setting is unknown or out of range.
@@ -121,7 +122,7 @@ def inspect_model(model: str) -> list[Finding]:
     spec = model if head == "smollm2" or head.startswith("llamacpp:") else f"llamacpp:{model}"
     try:
         made = cast("LlamaCppChat", chat_model(spec))
-        return [*_facts(made), *_speed(made)]
+        return [*_facts(made), *(_speed(made) if speed else ())]
     except (ModelError, MissingExtraError) as error:
         return [Finding("model", "problem", str(error))]
 

@@ -22,7 +22,6 @@ def label(
         list[str] | None,
         typer.Option(
             "--model",
-            "-m",
             help="[ROLE=]SPEC, repeatable: proxy (the default role) drafts, teacher annotates, answer answers, scorer "
             "scores.",
         ),

@@ -144,11 +144,11 @@ def main(args: Sequence[str] | None = None) -> int:
     0: success, 1: a failure outside (no server, a timeout), 2: the caller's mistake, 130: interrupted.
     """
     try:
-        code: Any = app(args, prog_name="ragweave", standalone_mode=False)
+        ended = app(args, prog_name="ragweave", standalone_mode=False)
         sys.stdout.flush()
-        if code != _INTERRUPTED:  # typer's code for Ctrl-C
-            return code if isinstance(code, int) else 0
-        line = "stopped"
+        if ended != _INTERRUPTED:  # typer's code for Ctrl-C
+            return ended if isinstance(ended, int) else 0
+        line, code = "stopped", _INTERRUPTED
     except (typer.Abort, KeyboardInterrupt):
         line, code = "stopped", _INTERRUPTED
     except BrokenPipeError:  # nobody reads on, as in `ragweave … | head`

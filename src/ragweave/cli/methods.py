@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 KINDS = {
     "methods": "ragweave.graphs:METHODS",
     "metrics": "ragweave.evaluation.metrics:METRICS",
-    "formats": "ragweave.datasets:FORMATS",
+    "datasets": "ragweave.datasets:FORMATS",
     "models": "ragweave.tools.models:MODELS",
     "filters": "ragweave.tools.filters:FILTERS",
     "chunkers": "ragweave.tools.knowledge.chunking:CHUNKERS",

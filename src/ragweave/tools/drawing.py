@@ -18,8 +18,7 @@ from langchain_core.runnables.graph import Graph
 START, END = "__start__", "__end__"
 
 _HEIGHT, _LAYER, _GAP, _MARGIN, _DUMMY, _BOW = 34.0, 36.0, 22.0, 14.0, 10.0, 24.0
-_LETTER, _SMALL = 7.4, 6.2
-"""Width in pixels of a letter of a node's name, and of an edge's label."""
+_LETTER, _SMALL = 7.4, 6.2  # width of a letter of a node's name, and of an edge's label
 _SWEEPS, _PASSES = 11, 24
 
 _STYLE = """\
@@ -184,10 +183,7 @@ def _placed(
 
 
 def _spread(layer: Sequence[str], wanted: Sequence[float], sizes: Mapping[str, float]) -> dict[str, float]:
-    """Return the places nearest to those wanted (least squares) that keep order and distance.
-
-    With the distances taken off, this is isotonic regression: pool adjacent violators.
-    """
+    """Return the places nearest to those wanted that keep order and distance, by pooling adjacent violators."""
     offsets = [0.0]
     for one, other in pairwise(layer):
         offsets.append(offsets[-1] + (sizes[one] + sizes[other]) / 2 + _GAP)

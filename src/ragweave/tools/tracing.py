@@ -34,20 +34,6 @@ _LOCAL = "http://localhost:4318"
 _PATIENCE = 5_000
 """Milliseconds that spans may take to leave at the end."""
 
-_HIDING = (
-    "hide_inputs",
-    "hide_outputs",
-    "hide_input_messages",
-    "hide_output_messages",
-    "hide_input_text",
-    "hide_output_text",
-    "hide_prompts",
-    "hide_choices",
-    "hide_retrieval_documents",
-    "hide_embeddings_text",
-)
-"""Settings of OpenInference that hide texts; earlier versions lack some of them."""
-
 _KIND = "exception.type"
 """OpenTelemetry's name of an exception's class in a span's event."""
 
@@ -56,16 +42,16 @@ _EXPORTER_LOG = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_
 
 
 class _Once(logging.Filter):
-    """Tells the exporter's failures in one line of ours, where it tells each of its tries."""
+    """Logs the exporter's first failure on one line of ours; the exporter logs each of its tries."""
 
-    told = False
+    logged = False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep what is no failure; of failures, log the first."""
+        """Let through what is no failure."""
         if record.levelno < logging.WARNING:
             return True
-        if not self.told:
-            self.told = True
+        if not self.logged:
+            self.logged = True
             said = " ".join(record.getMessage().split())
             _LOGGER.warning("traces cannot be sent: is a collector running there? %s", said[:300])
         return False
@@ -118,16 +104,6 @@ def _without_message(event: Event) -> Event:
 _once = _Once()
 _lock = threading.Lock()
 _provider: TracerProvider | None = None
-_asked: dict[str, Any] | None = None
-"""What the tracing was asked for, if it goes to a collector."""
-
-
-def asked() -> dict[str, Any] | None:
-    """Return the arguments of `instrument` with which another process traces as this one does.
-
-    None: there is no tracing here, or it goes to an exporter of the caller's own.
-    """
-    return _asked
 
 
 def instrument(
@@ -161,7 +137,7 @@ def instrument(
     except ModuleNotFoundError as error:
         raise MissingExtraError("Tracing by OpenTelemetry", "otel") from error
 
-    global _provider, _asked
+    global _provider
     with _lock:
         if _provider is not None:
             raise UsageError("tracing is on already: call ragweave.tools.tracing.shutdown() first")
@@ -169,19 +145,18 @@ def instrument(
         provider = TracerProvider(resource=named)
         config = TraceConfig(hide_inputs=True, hide_outputs=True) if hide_text else TraceConfig()
         out = exporter or _exporter(endpoint)
-        if any(getattr(config, name, None) for name in _HIDING):
+        if any(hidden for name, hidden in vars(config).items() if name.startswith("hide_")):
             out = cast("SpanExporter", _WithoutErrorTexts(out))
         provider.add_span_processor(BatchSpanProcessor(out))
         LangChainInstrumentor().instrument(tracer_provider=provider, config=config)
         _EXPORTER_LOG.addFilter(_once)
         _provider = provider
-        _asked = {"endpoint": endpoint, "hide_text": hide_text} if exporter is None else None
     return provider
 
 
 def shutdown() -> None:
     """Send what is left and end the tracing; without any, do nothing."""
-    global _provider, _asked
+    global _provider
     with _lock:
         if _provider is None:
             return
@@ -190,9 +165,9 @@ def shutdown() -> None:
         LangChainInstrumentor().uninstrument()
         _provider.force_flush(_PATIENCE)
         _provider.shutdown()
-        _provider = _asked = None
+        _provider = None
         _EXPORTER_LOG.removeFilter(_once)
-        _once.told = False
+        _once.logged = False
 
 
 def _exporter(endpoint: str) -> SpanExporter:
