@@ -26,7 +26,7 @@ from ragweave.tools.trained.forms import (
     one_line,
     verdict,
 )
-from ragweave.tools.trained.loading import model_folder, model_of, tokenizer_of
+from ragweave.tools.models.weights import model_folder, model_of, tokenizer_of
 from ragweave.tools.trained.writer import Writer
 from ragweave.training.job import Job, NeuralSettings, Trained
 from ragweave.training.rows import FilterRow, JudgeRow, RewriteRow, Row, unit_of

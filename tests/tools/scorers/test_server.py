@@ -9,7 +9,7 @@ from itertools import accumulate
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ragweave.errors import ModelError, UsageError
@@ -121,7 +121,6 @@ def scored(prompt, continuation, tokens, offsets=None):
     ("prompt", "continuation", "tokens", "score"),
     [
         ("It’s", " Ada", ["It", "\ufffd", "\ufffd", "\ufffd", "s", " Ada"], -1),
-        ("Caf€", " Ada", ["Caf", "\ufffd", "\ufffd", "\ufffd", "Ada"], -1),
         ("who", " é a", ["who", " ", "", "é", " a"], -1111),
         ("who", " Ada", ["who", "", "Ada"], -11),
         ("who ", "Ada", ["who", "Ada"], -1),
@@ -129,60 +128,23 @@ def scored(prompt, continuation, tokens, offsets=None):
         ("Q:", " Ada was", ["Q", ":", "ĠAda", "Ġwas"], -11),
         ("Q:", " Ada was", ["▁Q", ":", "▁Ada", "▁was"], -11),
         ("Q:\n", "Ada was", ["Q", ":", "Ċ", "Ada", "Ġwas"], -11),
-        ("Q:", " Ada 😀", ["Q", ":", " Ada", " \ufffd", "\ufffd"], -111),
-        ("Q:", " Ada 😀", ["<s>", "Q", ":", "Ada", "\ufffd", "\ufffd"], -111),
-        ("Q:", " Ada 😀", ["Q", ":", "ĠAda", "Ġ\ufffd", "\ufffd"], -111),
-        ("Q: ", "😀 Ada", ["Q", ":", " \ufffd", "\ufffd", " Ada"], -111),
-        ("Q: ", "😀 Ada", ["Q", ":", "\ufffd", "\ufffd", "Ada"], -111),
-        ("who caf", "é b", ["who", " caf", "\ufffd", "\ufffd", " b"], -111),
-        ("who", " é a", ["who", "", " \ufffd", "", "a"], -1111),
     ],
 )
-def test_tokens_in_pieces_count_where_they_stand(prompt, continuation, tokens, score):
+def test_tokens_count_by_what_they_spell(prompt, continuation, tokens, score):
     assert scored(prompt, continuation, tokens) == score
 
 
-def test_offsets_count_where_a_servers_tokens_spell_another_text():
+def test_offsets_count_if_the_tokens_spell_another_text():
     tokens = ["who", " caf", "bytes:\\xc3", "bytes:\\xa9", " b"]
     assert scored("who caf", "é b", tokens, [0, 3, 7, 7, 8]) == -111
     assert scored("who café", " b", tokens, [0, 3, 7, 7, 8]) == -1
 
 
-def test_offsets_that_count_a_begin_of_text_token_as_text_are_not_taken_as_they_are():
-    tokens = ["<s>", "who", " caf", "\ufffd", "\ufffd", " \ufffd", "\ufffd"]
-    with pytest.raises(ModelError, match="don't spell the text"):
-        scored("who café", " é", tokens, [0, 3, 6, 10, 10, 11, 12])
-
-
 @pytest.mark.parametrize("offsets", [None, [0, 3, 7, 8, 9, 30], [0, 7, 3, 8, 9, 9], [3, 6, 10, 10, 11, 12], [0, 3]])
 def test_tokens_that_cannot_be_placed_are_an_error(offsets):
     tokens = ["who", " caf", "\ufffd", "\ufffd", " \ufffd", "\ufffd"]
-    with pytest.raises(ModelError, match=r"don't spell the text .* 'who café é' it sent \['who'"):
+    with pytest.raises(ModelError, match=r"neither spell .* 'who café é' it sent \['who'"):
         scored("who café", " é", tokens, offsets)
-
-
-@pytest.mark.parametrize("tokens", [["Q", ":", " Bob", " \ufffd"], ["Q", ":", " \ufffd", " was"], ["Q", ":", " Ada"]])
-def test_pieces_that_spell_another_continuation_are_an_error(tokens):
-    with pytest.raises(ModelError, match="don't spell the text"):
-        scored("Q:", " Ada 😀", tokens)
-
-
-UNCUT = ["Q", ":", " Ada", " ", "é", "日本", " 😀", "!", "\n"]
-
-
-@given(st.lists(st.sampled_from(UNCUT), min_size=1, max_size=5), st.booleans())
-def test_a_continuation_in_any_pieces_is_scored_behind_a_plain_prompt(parts, spaced):
-    """Each character beyond ASCII comes as one token a byte; spaces may be lost."""
-    tokens = ["Who", " ?"]
-    for part in parts:
-        head = part.rstrip("é日本😀")
-        tail = ["\ufffd"] * len(part[len(head) :].encode())
-        tokens += [one for one in [head, *tail] if one]
-    sent = tokens if spaced else [one.lstrip(" ") for one in tokens]
-    text = "".join(parts)
-    assume(not text.isspace() and (spaced or "" not in sent))
-    values = [10.0**place for place in range(len(tokens) - 3, -1, -1)]
-    assert scored("Who ?", text, sent) == -sum(values)
 
 
 def test_choices_come_back_in_any_order():
@@ -201,7 +163,7 @@ def test_nothing_to_score_asks_nothing():
 
 def test_a_refusal_is_one_clear_line():
     scorer, _ = make(status=400)
-    with pytest.raises(ModelError, match=r"rejected the scoring request for m: .*no echo here"):
+    with pytest.raises(ModelError, match=r"refused the scoring request for m: .*no echo here"):
         scorer.score([("a", " b")])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.tools.models.roles import ChatModel
+from ragweave.tools.models.weights import model_folder, model_of, tokenizer_of
 
 _GENERATION = ("temperature", "top_p", "top_k", "repetition_penalty")
 
@@ -29,11 +30,14 @@ def huggingface_chat(name: str, settings: Mapping[str, Any]) -> ChatModel:
     if unknown := sorted(settings.keys() - set(known)):
         raise UsageError(f"'hf' has no setting {unknown[0]!r}; it has {', '.join(known)}")
     from langchain_huggingface import ChatHuggingFace, HuggingFacePipeline
-    from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+    from transformers import pipeline
 
     drawn = {one: settings[one] for one in _GENERATION if one in settings}
-    model = AutoModelForCausalLM.from_pretrained(name, dtype=settings.get("dtype", "auto"), use_safetensors=True)
-    tokenizer = AutoTokenizer.from_pretrained(name)
+    folder = model_folder(name)
+    model, tokenizer = (
+        model_of(folder, "AutoModelForCausalLM", dtype=settings.get("dtype", "auto")),
+        tokenizer_of(folder),
+    )
     made = pipeline(
         "text-generation",
         model=model,

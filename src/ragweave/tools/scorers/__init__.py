@@ -2,13 +2,12 @@
 
 from ragweave.tools.scorers.huggingface import HuggingFaceScorer
 from ragweave.tools.scorers.server import ServerScorer
-from ragweave.tools.scorers.specs import SCORER_ROLE, LogprobScorer, ascore, counting, scored
+from ragweave.tools.scorers.specs import SCORER_ROLE, LogprobScorer, counting, scored
 
 __all__ = [
     "LogprobScorer",
     "HuggingFaceScorer",
     "ServerScorer",
-    "ascore",
     # what a run's usage counts
     "SCORER_ROLE",
     "counting",

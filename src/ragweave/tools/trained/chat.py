@@ -16,10 +16,10 @@ from ragweave.errors import UsageError
 from ragweave.tools.models.roles import ChatModel
 from ragweave.tools.models.specs import ModelProvider, check_settings, checked_model
 from ragweave.tools.models.tasks import Task, task_of
+from ragweave.tools.models.weights import need
 from ragweave.tools.text.normalize import estimate_tokens
 from ragweave.tools.trained.card import Card, Role, read_card, safe_folder
 from ragweave.tools.trained.forms import TASKS, task_input, verdict
-from ragweave.tools.trained.loading import need
 
 
 class _Reply(NamedTuple):

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from ragweave.tools.models.weights import device, model_of, tokenizer_of
 from ragweave.tools.trained.card import loaded_once, read_card
 from ragweave.tools.trained.forms import Passage
-from ragweave.tools.trained.loading import device, model_of, tokenizer_of
 
 _BATCH = 32
 _ROUND = str.maketrans("[]", "()")

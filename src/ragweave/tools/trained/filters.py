@@ -12,9 +12,9 @@ from langchain_core.documents import Document
 from ragweave.errors import UsageError
 from ragweave.tools.filters import FilterKind, quoted
 from ragweave.tools.models.specs import trained_spec
+from ragweave.tools.models.weights import need
 from ragweave.tools.trained.card import Card, Kind, read_card
 from ragweave.tools.trained.forms import Passage, by_passage, filter_input
-from ragweave.tools.trained.loading import need
 
 _LOGGER = logging.getLogger("ragweave")
 

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from ragweave.errors import UsageError
+from ragweave.tools.models.weights import SAFELY, device, tokenizer_of
 from ragweave.tools.trained.card import loaded_once, read_card
 from ragweave.tools.trained.forms import Passage
-from ragweave.tools.trained.loading import SAFELY, device, tokenizer_of
 
 WEIGHTS = "model.safetensors"
 NOBODY, ASKED = -1, -2

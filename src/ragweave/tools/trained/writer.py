@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ragweave.tools.models.weights import device, model_folder, model_of, need, tokenizer_of
 from ragweave.tools.trained.card import Role, loaded_once, read_card
 from ragweave.tools.trained.forms import Input, fitted, lead
-from ragweave.tools.trained.loading import device, model_folder, model_of, need, tokenizer_of
 
 
 class Written(NamedTuple):
