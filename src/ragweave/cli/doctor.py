@@ -1,4 +1,4 @@
-"""`ragweave doctor`: what is installed, what a model file says of itself, and how fast it runs."""
+"""`ragweave doctor`: what is installed, how a model runs, whether a knowledge base is sound."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Finding:
     """One fact."""
 
     topic: str
-    """What it is about: `package`, `machine`, `llama.cpp`, `model` or `speed`."""
+    """What it is about: `package`, `machine`, `llama.cpp`, `model`, `speed` or `knowledge base`."""
     level: Level
     """`problem`: something asked for will not work; `note`: worth knowing."""
     text: str
@@ -56,8 +56,10 @@ def doctor(
         str | None,
         typer.Option("--model", help="Model to load, describe and time: a GGUF file, llamacpp:PATH, or smollm2."),
     ] = None,
+    kb: Annotated[str | None, typer.Option("--kb", metavar="KB", help="Knowledge base to check: its folder.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="With --kb: rebuild its index from its passages.")] = False,
 ) -> None:
-    """Check the installation and, with --model, a model file.
+    """Check the installation and, if they are named, a model file and a knowledge base.
 
     Exits with code 1 if it finds a problem.
     """
@@ -66,6 +68,8 @@ def doctor(
     findings = [*installed(), llama_cpp_build()]
     if model is not None:
         findings += inspect_model(model)
+    if kb is not None:
+        findings += inspect_kb(kb, repair=repair)
     topic = ""
     for finding in findings:
         if finding.topic != topic:
@@ -125,6 +129,29 @@ def inspect_model(model: str, *, speed: bool = True) -> list[Finding]:
         return [*_facts(made), *(_speed(made) if speed else ())]
     except (ModelError, MissingExtraError) as error:
         return [Finding("model", "problem", str(error))]
+
+
+def inspect_kb(kb: str, *, repair: bool = False) -> list[Finding]:
+    """Return what is wrong with a knowledge base.
+
+    Args:
+        kb: Its folder.
+        repair: Whether to rebuild its index first, if anything is wrong.
+
+    Raises:
+        KnowledgeBaseError: It cannot be opened.
+    """
+    from ragweave.cli.screen import progress_bar
+    from ragweave.tools.knowledge import KnowledgeBase
+
+    with KnowledgeBase.open(kb) as base:
+        if repair and base.check():
+            with progress_bar():
+                base.rebuild()
+        found = [Finding("knowledge base", "problem", line) for line in base.check()]
+        gone = [f"{path}: the file is gone; its passages are still here" for path in base.missing_files()]
+        sound = [] if found else [Finding("knowledge base", "ok", f"{kb}: {len(base)} passages, no problems found")]
+        return [*found, *sound, *(Finding("knowledge base", "note", line) for line in gone)]
 
 
 def _facts(model: LlamaCppChat) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""`ragweave index` and `ragweave kb`: build a knowledge base from files, and look after it."""
+"""`ragweave index`: build a knowledge base from files, folders, web pages and loaders."""
 
 from __future__ import annotations
 
@@ -14,68 +14,6 @@ if TYPE_CHECKING:
 
     from ragweave.tools.knowledge import IndexReport, KnowledgeBase, ServedKnowledgeBase
     from ragweave.tools.knowledge.settings import Progress
-
-
-app = typer.Typer(
-    help="Look after a knowledge base.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-
-
-@app.callback()
-def root() -> None:
-    """Look after a knowledge base."""
-
-
-@app.command("check")
-def check(
-    kb: Annotated[str, typer.Argument(metavar="KB", help="The knowledge base's folder.")],
-    repair: Annotated[bool, typer.Option("--repair", help="Repair it: make the index anew from its passages.")] = False,
-) -> None:
-    """Verify the database and the index. Exits with 1 if anything is wrong.
-
-    Indexed files that no longer exist are named, too; that is no fault of the index.
-    """
-    from ragweave.cli.screen import marked_up, progress_bar
-    from ragweave.tools.knowledge import KnowledgeBase
-
-    with KnowledgeBase.open(kb) as base:
-        found = base.check()
-        for line in found:
-            typer.echo(marked_up(line))
-        if repair and found:
-            with progress_bar():
-                base.rebuild()
-            found = base.check()
-            for line in found:
-                typer.echo(f"not repaired: {marked_up(line)}")
-            if not found:
-                typer.echo(f"{kb}: repaired")
-        elif not found:
-            typer.echo(f"{kb}: no problems found")
-        for path in base.missing_files():
-            typer.echo(f"{marked_up(path)}: the file is gone; its passages are still here")
-    if found:
-        raise typer.Exit(1)
-
-
-@app.command("drop")
-def drop(
-    kb: Annotated[str, typer.Argument(metavar="KB", help="The knowledge base's address.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Don't ask first.")] = False,
-) -> None:
-    """Delete a knowledge base from its server, with all its passages."""
-    from ragweave.tools.knowledge import ServedKnowledgeBase, open_knowledge_base
-
-    base = open_knowledge_base(kb)
-    if not isinstance(base, ServedKnowledgeBase):
-        raise UsageError(f"{kb} is a folder: delete it as you would any other")
-    with base:
-        if not yes:
-            typer.confirm(f"Delete {base.path} with all its passages?", abort=True)
-        typer.echo(f"{base.path}: deleted ({base.drop()} passages)")
-
 
 _SHOWN = 20
 

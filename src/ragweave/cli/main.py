@@ -36,8 +36,7 @@ _COMMANDS = {
         "train": ("train:train", "Train a judge, rewriter, filter, generator or router."),
     },
     "Help": {
-        "kb": ("index:app", "Check a knowledge base, or drop one from its server."),
-        "doctor": ("doctor:doctor", "Check the installation and model files."),
+        "doctor": ("doctor:doctor", "Check the installation, a model, a knowledge base."),
     },
 }
 """By section: the module and function of each command, and what it does."""
@@ -62,8 +61,6 @@ class Commands(TyperGroup):
             return None
         module, _, name = place.partition(":")
         found = getattr(import_module(f"ragweave.cli.{module}"), name)
-        if isinstance(found, typer.Typer):
-            return typer.main.get_group(found)
         one = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         kind = import_module("ragweave.cli.runs").RayCommand if cmd_name in _WITH_RAY else None
         one.command(cmd_name, cls=kind)(found)

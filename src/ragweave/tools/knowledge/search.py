@@ -169,7 +169,7 @@ class Search:
                     failure = error
         raise KnowledgeBaseError(
             f"{self.store.folder}: its index cannot be read ({failure}); make it again with "
-            f"ragweave kb check --repair {self.store.folder}"
+            f"ragweave doctor --repair --kb {self.store.folder}"
         ) from failure
 
     def warm_up(self) -> None:
