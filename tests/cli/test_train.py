@@ -24,8 +24,8 @@ def run(*words: str) -> tuple[int, str]:
 
 
 def test_a_judge_is_trained_from_labels_and_shown(tmp_path: Path) -> None:
-    labels = write_rows(tmp_path / "labels.jsonl", map(judge_row, range(40)))
-    code, said = run("judge", str(labels), str(tmp_path / "judge"), "--set", "folds=4", "--set", "held-out=0.2")
+    write_rows(tmp_path / "labels.jsonl", map(judge_row, range(40)))
+    code, said = run("judge", str(tmp_path), str(tmp_path / "judge"), "--set", "folds=4", "--set", "held-out=0.2")
     assert code == 0
     assert "a judge (linear) from minilm" in said
     assert "auc: 1.000" in said

@@ -70,6 +70,7 @@ def test_samples_are_samples_again(
     for name in ("first", "second"):
         evaluate(run, tmp_path / name, cache=tmp_path / "r.sqlite", quiet=True)
     first, second = ([one["candidates"] for one in read_results(tmp_path / name)] for name in ("first", "second"))
-    assert first == second
-    assert len({one["answer"] for one in first[0].values()}) == 3
+    said = [[sorted(one["answer"] for one in row.values()) for row in rows] for rows in (first, second)]
+    assert said[0] == said[1], "each sample is one of the replies, whichever asked first"
+    assert len(set(said[0][0])) == 3
     assert server.count == 6

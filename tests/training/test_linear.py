@@ -12,6 +12,7 @@ from langchain_core.messages import HumanMessage
 from tests.training.labels import judge_row, router_row, write_rows
 
 from ragweave.errors import ModelError, UsageError
+from ragweave.graphs import build_graph
 from ragweave.tools.models.specs import chat_model
 from ragweave.tools.models.tasks import attach
 from ragweave.tools.trained.features import FEATURES, draft_features, hashed_words, look_features, look_queries
@@ -31,6 +32,10 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert card.metrics["auc"] == 1.0
     assert card.kind == "linear"
     return folder / "judge"
+
+
+def _notes(update: dict[str, Any]) -> list[dict[str, Any]]:
+    return [note for node in update.values() for note in ((node or {}).get("notes") or [])]
 
 
 def asked(model: Any, draft: str, task: Any = "judge") -> Any:
@@ -83,6 +88,10 @@ def test_a_router_chooses_the_route_that_was_right(tmp_path: Path) -> None:
     assert router.choose(rows[2]["question"], rows[2]["draft"], 1.0).route == "none"
     with pytest.raises(UsageError, match="trained as a router"):
         chat_model(f"{tmp_path}/router/")
+    graph = build_graph("slimplm", route="classifier", router=f"{tmp_path}/router")
+    asked = {"question": "Where is Phobos?", "passages": ["Phobos is a moon of Mars."]}
+    notes = [one for update in graph.stream(asked, stream_mode="updates") for one in _notes(update)]
+    assert "routed" in {one["event"] for one in notes}
 
 
 def test_a_router_of_questions_alone_reads_no_draft(tmp_path: Path) -> None:
@@ -91,6 +100,10 @@ def test_a_router_of_questions_alone_reads_no_draft(tmp_path: Path) -> None:
     router = load_router(tmp_path / "router")
     assert not router.drafts
     assert router.choose("Who wrote it? 1", "both") == router.choose("Who wrote it? 1", "")
+    graph = build_graph("adaptive_rag", router=f"{tmp_path}/router")
+    asked = {"question": "Who wrote Hamlet?", "passages": ["Hamlet was written by William Shakespeare."]}
+    notes = [one for update in graph.stream(asked, stream_mode="updates") for one in _notes(update)]
+    assert "routed" in {one["event"] for one in notes}
 
 
 def test_a_judge_learns_from_both_labels(tmp_path: Path) -> None:

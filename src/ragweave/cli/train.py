@@ -13,7 +13,7 @@ from ragweave.tools.text.plain import plain
 
 def train(
     role: Annotated[str, typer.Argument(help="judge, rewriter, filter, generator or router.")],
-    labels: Annotated[Path, typer.Argument(help="Labelled rows, from `ragweave label`.")],
+    labels: Annotated[Path, typer.Argument(help="The folder that `ragweave label` made, or a file of rows.")],
     out: Annotated[Path, typer.Argument(help="Folder of the component.")],
     kind: Annotated[
         str | None,

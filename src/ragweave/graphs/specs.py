@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Method
 from ragweave.graphs.registry import METHODS
 from ragweave.nodes.options import Options, make_options
+from ragweave.tools.filters import FILTERS, FilterName
+from ragweave.tools.models.specs import trained_spec
 
 _SPEC = re.compile(r"(proxy:)?([\w.]+)(?:\[(.*)\])?", re.DOTALL)
 
@@ -48,13 +49,15 @@ def read_system(spec: str, shared: Mapping[str, str] | None = None) -> tuple[Met
     fields = method.options.model_fields
     own = read_pairs(one for one in (found[3] or "").split(",") if one.strip())
     texts = {**{name: text for name, text in (shared or {}).items() if name in fields}, **own}
-    trained = {"filter": texts.pop("filter")} if _is_folder(method, texts.get("filter", "")) else {}
-    return method, {**read_options(method.options, texts), **trained}, bool(found[1])
+    own_filter = {"filter": texts.pop("filter")} if _is_own_filter(method, texts.get("filter", "")) else {}
+    return method, {**read_options(method.options, texts), **own_filter}, bool(found[1])
 
 
-def _is_folder(method: Method, text: str) -> bool:
-    """Say whether a filter is a trained one's folder, which `build_graph` opens."""
-    return "filter" in method.options.model_fields and ("/" in text or (Path(text).is_dir() and bool(text)))
+def _is_own_filter(method: Method, text: str) -> bool:
+    """Say whether a filter is a trained one's folder or a package's, which `build_graph` opens."""
+    if "filter" not in method.options.model_fields or text in get_args(FilterName):
+        return False
+    return text in FILTERS or trained_spec(text) is not None
 
 
 def read_pairs(texts: Iterable[str]) -> dict[str, str]:

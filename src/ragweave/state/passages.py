@@ -56,11 +56,17 @@ def with_id(document: Document) -> Document:
 
 
 def as_document(value: object) -> Document:
-    """Return the document of a document, its JSON form (`page_content` or `text`, `metadata`, `id`) or a text."""
+    """Return the document of a document, its JSON form (`page_content` or `text`, `metadata`, `id`) or a text.
+
+    Lone surrogates, which no encoding can write, become `?`.
+
+    Raises:
+        UsageError: It is none of these.
+    """
     if isinstance(value, Document):
-        return value
+        return _encodable(value)
     if isinstance(value, str):
-        return Document(value)
+        return Document(whole(value))
     fields: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
     text = fields.get("page_content", fields.get("text"))
     if not isinstance(text, str):
@@ -68,7 +74,18 @@ def as_document(value: object) -> Document:
             "a passage must be a LangChain Document, a mapping with page_content, or a string, "
             f"not {type(value).__name__}"
         )
-    return Document(text, metadata=dict(fields.get("metadata") or {}), id=fields.get("id"))
+    return _encodable(Document(text, metadata=dict(fields.get("metadata") or {}), id=fields.get("id")))
+
+
+def _encodable(document: Document) -> Document:
+    texts = {name: one for name, one in document.metadata.items() if isinstance(one, str)}
+    update = {
+        "page_content": whole(document.page_content),
+        "id": document.id and whole(document.id),
+        "metadata": {**document.metadata, **{name: whole(one) for name, one in texts.items()}},
+    }
+    same = all(getattr(document, name) == one for name, one in update.items())
+    return document if same else document.model_copy(update=update)
 
 
 def ranked(documents: Iterable[Document], query: str) -> list[Document]:

@@ -104,3 +104,26 @@ def _filtered(scores: Array, keep: Flags, sizes: NDArray[np.int_], threshold: fl
         hits / max(taken.sum(), 1),
         sizes[taken].sum() / sizes.sum(),
     ]
+
+
+def gate_threshold(
+    uncertainties: Sequence[float], right: Sequence[tuple[float, float]], retrieve_at_most: float = 0.6
+) -> float:
+    """Return the uncertainty above which to retrieve: the option `threshold` of a gate on your own questions.
+
+    The one with the most right answers within the share that is retrieved for; the highest of equals.
+
+    Args:
+        uncertainties: Of each question's answer without retrieval; infinite if it is retrieved for in any case.
+        right: Whether that answer is right, and whether the one after retrieval is; or scores.
+        retrieve_at_most: Greatest share of the questions retrieved for.
+    """
+    values, scores = np.asarray(uncertainties, np.float64), np.asarray(right, np.float64)
+    finite = np.unique(values[np.isfinite(values)])
+    cuts = [*finite[::-1], min(-1.0, finite.min(initial=0.0) - 1.0)]  # below all: always retrieve
+    best, most = float(cuts[0]), -1.0
+    for cut in cuts:
+        reached = float(np.where(values > cut, scores[:, 1], scores[:, 0]).mean())
+        if (values > cut).mean() <= retrieve_at_most and reached > most + 1e-12:
+            best, most = float(cut), reached
+    return best

@@ -18,8 +18,8 @@ from torch import Tensor
 from transformers import Trainer, TrainingArguments, set_seed
 
 from ragweave.errors import UsageError
-from ragweave.tools.trained.card import Role, read_card
 from ragweave.tools.models.weights import model_folder, model_of, tokenizer_of
+from ragweave.tools.trained.card import Role, read_card
 from ragweave.tools.trained.span_encoder import (
     OUTSIDE,
     Reader,

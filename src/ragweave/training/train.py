@@ -71,10 +71,10 @@ def train(
 
     Args:
         role: What the component will do.
-        labels: File of rows, from `ragweave label`.
+        labels: File of rows, or the folder that `ragweave label` made.
         out: Folder of the component.
         kind: How it works; None: the smallest kind that does the role well.
-        held_out: File of rows to choose the threshold on and to measure; None: a tenth of the questions of `labels`.
+        held_out: File or folder of rows to choose the threshold on and to measure; None: a tenth of the questions of `labels`.
         resume: Whether to resume the unfinished training in `out`.
         settings: Settings by name, in place of the kind's defaults.
 
@@ -92,7 +92,7 @@ def train(
     chosen, folder = kind or DEFAULT_KIND.get(role, "linear"), Path(out).expanduser()
     recipe = _recipe(chosen, role)
     own = _settings(recipe, role, chosen, settings or {})
-    files = [Path(one) for one in (labels, held_out) if one is not None]
+    files = [_labels(one) for one in (labels, held_out) if one is not None]
     rows, held = _rows(role, files, own.held_out)
     _begin(folder, resume=resume)
     job = Job(role=role, train=rows, held_out=held, settings=own, folder=folder, resume=resume)
@@ -138,6 +138,11 @@ def _settings(recipe: _Recipe, role: Role, kind: Kind, given: dict[str, Any]) ->
         first = error.errors(include_url=False)[0]
         raise UsageError(f"setting {first['loc'][0]} of a {kind} {role}: {first['msg']}") from error
     return made
+
+
+def _labels(given: str | Path) -> Path:
+    path = Path(given).expanduser()
+    return path / "labels.jsonl" if path.is_dir() else path
 
 
 def _rows(role: Role, files: list[Path], share: float) -> tuple[list[Row], list[Row]]:

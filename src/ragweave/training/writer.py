@@ -14,6 +14,7 @@ import torch
 from pydantic import Field
 from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments, set_seed
 
+from ragweave.tools.models.weights import model_folder, model_of, tokenizer_of
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.trained.card import Role
 from ragweave.tools.trained.forms import (
@@ -26,7 +27,6 @@ from ragweave.tools.trained.forms import (
     one_line,
     verdict,
 )
-from ragweave.tools.models.weights import model_folder, model_of, tokenizer_of
 from ragweave.tools.trained.writer import Writer
 from ragweave.training.job import Job, NeuralSettings, Trained
 from ragweave.training.rows import FilterRow, JudgeRow, RewriteRow, Row, unit_of

@@ -61,7 +61,7 @@ def test_settings_are_typed() -> None:
         ("openai:m?colour=blue&api_key=x", "has no setting 'colour'"),
         ("gpt-4o-mini", "openai:gpt-4o-mini"),
         ("gtp", "unknown model 'gtp'"),
-        ("./no-such-folder", "no such folder"),
+        ("./no-such-folder", "no-such-folder: is no folder"),
         ("llamacpp:no-such.gguf", "no-such.gguf"),
     ],
 )
@@ -127,10 +127,10 @@ def test_a_hugging_face_model_on_this_machine(tmp_path: Path) -> None:
     transformers: Any = pytest.importorskip("transformers")
     pytest.importorskip("langchain_huggingface")
     torch: Any = pytest.importorskip("torch")
-    from tests.tiny_parts import byte_tokenizer
+    from tests.tiny_models import byte_tokenizer
 
     torch.manual_seed(5)
-    tokenizer: Any = byte_tokenizer()
+    tokenizer: Any = byte_tokenizer(ends=False)
     tokenizer.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
     config = transformers.LlamaConfig(
         vocab_size=len(tokenizer),
