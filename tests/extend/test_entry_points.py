@@ -76,14 +76,10 @@ def test_all_work_together_on_the_command_line(distribution: Any, python: Any, t
 
 def test_they_are_listed_with_their_package(distribution: Any, python: Any) -> None:
     site = distribution("others", OTHERS, POINTS)
-    said = python(site, "methods").stdout
-    for group, points in POINTS.items():
-        kind = group.partition(".")[2]
-        (name,) = points
-        assert f"{kind} from other packages: {name} (others 0.2)" in said
-    facts = json.loads(python(site, "methods", "--kind", "metrics", "--json").stdout)
-    assert facts[0]["name"] == "em"
-    assert facts[-1] == {"name": "brief", "summary": "Few words.", "package": "others 0.2"}
+    for kind, name in {"metrics": "brief", "datasets": "riddles", "models": "echo", "filters": "first"}.items():
+        facts = {one["name"]: one for one in json.loads(python(site, "methods", "--kind", kind, "--json").stdout)}
+        assert facts[name]["package"] == "others 0.2"
+        assert "others 0.2" in python(site, "methods", "--kind", kind).stdout
 
 
 def test_a_broken_package_is_one_warning_and_no_more(distribution: Any, python: Any) -> None:
@@ -94,19 +90,19 @@ def test_a_broken_package_is_one_warning_and_no_more(distribution: Any, python: 
     (line,) = done.stderr.splitlines()
     assert "'shaky' of the package shaky 0.2 (shaky:METHOD) can't be loaded" in line
     assert "nothing_of_this_name" in line
-    done = python(site, "draw", "shaky")
+    done = python(site, "methods", "shaky")
     assert done.returncode == 2
     assert "the package shaky 0.2" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    done = python(site, "draw", "concat")
+    done = python(site, "methods", "concat")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_name_taken_twice_names_both(distribution: Any, python: Any) -> None:
     source = "from ragweave.graphs.concat import METHOD"
     site = distribution("thief", source, {"ragweave.methods": {"concat": "thief:METHOD"}})
-    for command in (("methods",), ("draw", "concat")):
+    for command in (("methods",), ("methods", "concat")):
         done = python(site, *command)
         assert done.returncode == 2
         assert "the method name 'concat' is taken twice, by ragweave and by thief 0.2" in done.stderr
-    assert python(site, "draw", "direct").returncode == 0
+    assert python(site, "methods", "direct").returncode == 0
