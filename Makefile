@@ -11,12 +11,11 @@ PORT ?= 2024
 WORKERS ?= logical
 QUESTION ?= What does BlendFilter blend?
 
-.PHONY: help demo test attack lint format sync bench notebooks studio pictures docs clean
+.PHONY: help demo test lint format sync bench notebooks studio pictures docs clean
 
 help:
 	@echo "make demo       set up, index the bundled articles, answer a question (QUESTION=…)"
 	@echo "make test       set up, run all tests (WORKERS=2: in two processes)"
-	@echo "make attack     set up, run the long forms of the attacks (hours on a slow machine)"
 	@echo "make lint       set up, check style, types, import layers and generated files"
 	@echo "make sync       set up, write the generated files: tables in the docs, langgraph.json"
 	@echo "make bench      set up, run every benchmark"
@@ -51,9 +50,6 @@ demo: $(VENV)/demo
 # the environment forbids to keep what was compiled.
 test: $(VENV)/dev
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-
-attack: $(VENV)/dev
-	$(BIN)/python -m pytest tests/attacks --long
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks docs examples

@@ -23,7 +23,11 @@ def executed(path: Path, folder: Path) -> Any:
     """Return a notebook with its outputs, run in a folder."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
-        notebook, kernel_name="python3", timeout=3600, record_timing=False, resources={"metadata": {"path": str(folder)}}
+        notebook,
+        kernel_name="python3",
+        timeout=3600,
+        record_timing=False,
+        resources={"metadata": {"path": str(folder)}},
     )
     client.execute()
     for cell in notebook.cells:

@@ -22,21 +22,7 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 with suppress(ImportError):
     import uvloop  # noqa: F401 - keeps the socket class of its import: not the one that blocks
 LOOPBACK = ["127.0.0.1"]
-SLOW = (
-    "test_typing.py",
-    "test_ray.py",
-    "notebooks",
-    "cli/test_eval.py",
-    "cli/test_label.py",
-    "training",
-    "cli",
-    "serving",
-    "docs",
-    "attacks",
-    "nodes/test_reply_growth.py",
-    "evaluation",
-    "extend",
-)
+SLOW = ("evaluation/test_ray.py", "notebooks", "training", "cli", "serving", "docs", "evaluation", "extend")
 """What takes longest, first: with several workers, what begins last should end soon."""
 
 settings.register_profile("usual", deadline=None, max_examples=60)
@@ -45,8 +31,8 @@ settings.load_profile(os.environ.get("RAGWEAVE_EXAMPLES", "usual"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let `make attack` ask for the long forms."""
-    parser.addoption("--long", action="store_true", help="run the long forms of the attacks")
+    """Let `--long` ask for the tests that take hours."""
+    parser.addoption("--long", action="store_true", help="run the tests that take hours too")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -62,13 +48,13 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the core tier, let `loopback` tests connect to 127.0.0.1, leave out the attacks' long forms."""
+    """Mark the core tier, let `loopback` tests connect to 127.0.0.1, leave out the long ones."""
     if not config.getoption("--long"):
-        long = [one for one in items if one.get_closest_marker("attack")]
+        long = [one for one in items if one.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
-        items[:] = [one for one in items if not one.get_closest_marker("attack")]
+        items[:] = [one for one in items if not one.get_closest_marker("long")]
     for item in items:
-        if item.get_closest_marker("attack"):
+        if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.timeout(0))
         if is_core(item.path, Path(__file__).parent):
             item.add_marker(pytest.mark.core)

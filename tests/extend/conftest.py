@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from tests import command
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -20,11 +20,9 @@ def python() -> Run:
     """Run Python with `folder` on the path: the code, or the command line's arguments."""
 
     def run(folder: Path, *args: str, cwd: Path | None = None, code: str = "") -> subprocess.CompletedProcess[str]:
-        if not code:
-            return command.run(*args, cwd=cwd, site=folder, timeout=180)
         path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))
         return subprocess.run(
-            [*command.CODE, code, *args],
+            [sys.executable, *(("-c", code) if code else ("-m", "ragweave")), *args],
             cwd=cwd,
             env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
             capture_output=True,

@@ -76,10 +76,12 @@ def test_all_work_together_on_the_command_line(distribution: Any, python: Any, t
 
 def test_they_are_listed_with_their_package(distribution: Any, python: Any) -> None:
     site = distribution("others", OTHERS, POINTS)
-    for kind, name in {"metrics": "brief", "datasets": "riddles", "models": "echo", "filters": "first"}.items():
-        facts = {one["name"]: one for one in json.loads(python(site, "methods", "--kind", kind, "--json").stdout)}
-        assert facts[name]["package"] == "others 0.2"
-        assert "others 0.2" in python(site, "methods", "--kind", kind).stdout
+    for group, points in POINTS.items():
+        (name,) = points
+        facts = json.loads(python(site, "methods", "--kind", group.partition(".")[2], "--json").stdout)
+        assert (facts[-1]["name"], facts[-1]["package"]) == (name, "others 0.2")
+        assert facts[0]["package"] == "ragweave"
+    assert "others 0.2" in python(site, "methods", "--kind", "metrics").stdout
 
 
 def test_a_broken_package_is_one_warning_and_no_more(distribution: Any, python: Any) -> None:

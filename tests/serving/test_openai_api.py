@@ -49,7 +49,7 @@ def web(served: Any = None, plain: Any = None, **limits: Any) -> httpx.AsyncClie
 
 
 def client(served: Any = None, key: str = "none", plain: Any = None, **limits: Any) -> AsyncOpenAI:
-    http = web(served, plain, **limits)
+    http: Any = web(served, plain, **limits)
     return AsyncOpenAI(base_url="http://test/v1", api_key=key, max_retries=0, http_client=http)
 
 
@@ -187,9 +187,8 @@ async def test_the_answering_model_itself_is_served_for_titles() -> None:
 
 
 async def test_langchains_client_reads_the_citations() -> None:
-    served: Any = ChatOpenAI(
-        model="concat", base_url="http://test/v1", api_key="none", max_retries=0, http_async_client=web()
-    )
+    given: Any = {"base_url": "http://test/v1", "api_key": "none", "max_retries": 0, "http_async_client": web()}
+    served = ChatOpenAI(model="concat", **given)
     message = await served.ainvoke("Who built the bridge at Alden?")
     assert message.text == ANSWER
 

@@ -129,7 +129,7 @@ def test_the_server_shows_forms_and_runs_methods(client: SyncLangGraphClient) ->
 def test_the_server_runs_a_conversation(client: SyncLangGraphClient) -> None:
     thread = client.threads.create()["thread_id"]
     for turn, question in enumerate(("What does BlendFilter blend?", "How many calls does it take?"), start=1):
-        asked = {"messages": [{"role": "user", "content": question}]}
+        asked: Any = {"messages": [{"role": "user", "content": question}]}
         out: Any = client.runs.wait(thread, "chat", input=asked)
         assert len(out["messages"]) == 2 * turn
         assert out["structured_response"]["answer"] == out["answer"]

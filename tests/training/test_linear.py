@@ -13,8 +13,11 @@ from tests.training.labels import judge_row, router_row, write_rows
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.graphs import build_graph
+from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.models.specs import chat_model
 from ragweave.tools.models.tasks import attach
+from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.trained.features import FEATURES, draft_features, hashed_words, look_features, look_queries
 from ragweave.tools.trained.linear import Linear, read_linear, read_rows, write_linear
 from ragweave.tools.trained.router import load_router
@@ -22,6 +25,9 @@ from ragweave.training import train
 
 pytest.importorskip("sklearn")
 pytest.importorskip("safetensors")
+
+
+SHELF = Bm25Retriever.from_documents([Document("Phobos is a moon of Mars."), Document("Paris is in France.")])
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +94,12 @@ def test_a_router_chooses_the_route_that_was_right(tmp_path: Path) -> None:
     assert router.choose(rows[2]["question"], rows[2]["draft"], 1.0).route == "none"
     with pytest.raises(UsageError, match="trained as a router"):
         chat_model(f"{tmp_path}/router/")
-    graph = build_graph("slimplm", route="classifier", router=f"{tmp_path}/router")
-    asked = {"question": "Where is Phobos?", "passages": ["Phobos is a moon of Mars."]}
-    notes = [one for update in graph.stream(asked, stream_mode="updates") for one in _notes(update)]
+    graph = build_graph("slimplm", route="classifier", router=f"{tmp_path}/router", retriever=SHELF)
+    notes = [
+        one
+        for update in graph.stream({"question": "Where is Phobos?"}, stream_mode="updates")
+        for one in _notes(update)
+    ]
     assert "routed" in {one["event"] for one in notes}
 
 
@@ -100,10 +109,33 @@ def test_a_router_of_questions_alone_reads_no_draft(tmp_path: Path) -> None:
     router = load_router(tmp_path / "router")
     assert not router.drafts
     assert router.choose("Who wrote it? 1", "both") == router.choose("Who wrote it? 1", "")
-    graph = build_graph("adaptive_rag", router=f"{tmp_path}/router")
-    asked = {"question": "Who wrote Hamlet?", "passages": ["Hamlet was written by William Shakespeare."]}
-    notes = [one for update in graph.stream(asked, stream_mode="updates") for one in _notes(update)]
+    graph = build_graph("adaptive_rag", router=f"{tmp_path}/router", retriever=SHELF)
+    notes = [
+        one
+        for update in graph.stream({"question": "Where is Phobos?"}, stream_mode="updates")
+        for one in _notes(update)
+    ]
     assert "routed" in {one["event"] for one in notes}
+
+
+def test_a_router_may_search_before_it_chooses(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "play.txt").write_text("The play was written by Paris Moreno in 7 days.", "utf-8")
+    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as base:
+        base.index_paths([tmp_path / "docs"])
+    labels = write_rows(tmp_path / "rows.jsonl", map(router_row, range(30)))
+    card = train("router", labels, tmp_path / "router", settings={"kb": str(tmp_path / "kb"), "held_out": 0})
+    router = load_router(tmp_path / "router")
+    assert card.looks
+    assert list(router.searches("Who?", "Ada.")) == ["Who?", "Who? Ada"]
+    with pytest.raises(UsageError, match="search for each"):
+        router.choose("Who?", "Ada.")
+    with KnowledgeBase.open(tmp_path / "kb") as base:
+        retriever = base.as_retriever(1, "bm25")
+        graph = build_graph("slimplm", route="classifier", router=f"{tmp_path}/router", retriever=retriever)
+        updates = graph.stream({"question": "Who wrote the play?"}, stream_mode="updates")
+        (routed,) = (one for update in updates for one in _notes(update) if one["event"] == "routed")
+        assert routed["detail"]["searches"] >= 1
 
 
 def test_a_judge_learns_from_both_labels(tmp_path: Path) -> None:
