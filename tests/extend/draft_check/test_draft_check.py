@@ -1,10 +1,10 @@
 """What an outside package writes to test its method: one class."""
 
-from draft_check import METHOD
+from draft_check import draft_check
 
 from ragweave.testing import MethodTests
 
 
 class TestDraftCheck(MethodTests):
-    method = METHOD
+    method = draft_check
     replies = ("Ada Brenner", "Ada Brenner")
