@@ -81,6 +81,13 @@ def test_reproduce_lists_the_tables(run: Run) -> None:
     assert isinstance(run("reproduce", "nobody").exception, UsageError)
 
 
+def test_reproduce_shows_its_plan(run: Run, tmp_path: Path) -> None:
+    shown = run("reproduce", "slimplm", "1", "--plan").output
+    assert "self_ask[k=10,profile=slimplm" in shown
+    assert "The paper searched KILT Wikipedia 2019" in shown
+    assert not (tmp_path / "runs").exists()
+
+
 def test_label_writes_rows_and_says_what_was_left_out(run: Run, tmp_path: Path) -> None:
     found = run("label", "filter", "q.jsonl", "--out", "silver", "--measure", "strinc")
     assert found.exit_code == 0, found.output

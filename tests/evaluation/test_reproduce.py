@@ -20,7 +20,7 @@ def test_every_row_can_be_run(paper: str) -> None:
         assert table.listed or table.rows
         for dataset in () if table.listed else table.datasets:
             for model in table.models or [""]:
-                found = plan(paper, table.name, dataset, model=model, variant=table.variant, filters={"": "part/"})
+                found = plan(paper, table.name, dataset, model=model, filters={"": "part/"})
                 assert len(found.systems) == len({*found.names})
                 assert {*found.metrics} <= {*METRICS}
                 for spec in found.systems:
@@ -67,7 +67,7 @@ def test_what_is_not_there_is_named() -> None:
         with pytest.raises(UsageError, match=said):
             call()
     assert len(list(listing())) > 20
-    assert table_of("post-fusion", "1").name == "table1"
+    assert table_of("post-fusion", "1").name == "table1 with gold"
     assert table_of("filco", "Fig. 4").name == "figure4"
 
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ragweave.cli import options, runs
 from ragweave.cli.eval import run
 
+if TYPE_CHECKING:
+    from ragweave.evaluation.reproduce import Plan
+
 
 def reproduce(
     paper: Annotated[str, typer.Argument(help="blendfilter, slimplm, filco or post-fusion.")] = "",
-    table: Annotated[str, typer.Argument(help="1, table2, figure3.")] = "",
+    table: Annotated[str, typer.Argument(help="1, table2, figure3, '1 with gold'.")] = "",
     data: Annotated[str | None, typer.Argument(help="NAME:FILE of one of its data sets.")] = None,
     model: runs.Model = None,
     paper_model: Annotated[str, typer.Option(help="The paper's model whose numbers stand beside.")] = "",
-    variant: Annotated[str, typer.Option(help="Which of two tables of one number: 'with gold'.")] = "",
+    show_plan: Annotated[
+        bool, typer.Option("--plan", help="Print what would run for each row, and what differs from the paper.")
+    ] = False,
     row: Annotated[str, typer.Option(help="Only the rows whose label has this in it.")] = "",
     filter_: Annotated[
         list[str] | None, typer.Option("--filter", help="[ROW=]FOLDER of a trained filter (FILCO); repeatable.")
@@ -39,12 +44,15 @@ def reproduce(
     from ragweave.evaluation import reproduce as papers
     from ragweave.graphs.specs import read_pairs
 
-    if data is None:
+    if data is None and not (show_plan and table):
         _list(paper)
         return
-    dataset = open_dataset(data).name
+    dataset = open_dataset(data).name if data else papers.table_of(paper, table).datasets[0]
     filters = {name: folder for name, _, folder in (one.rpartition("=") for one in filter_ or ())}
-    plan = papers.plan(paper, table, dataset, model=paper_model, variant=variant, only=row, filters=filters)
+    plan = papers.plan(paper, table, dataset, model=paper_model, only=row, filters=filters)
+    if show_plan or data is None:
+        _show(plan)
+        return
     folder = out or Path("runs") / f"{paper}-{table}-{dataset}".replace(" ", "")
     settings = Settings(
         data=data,
@@ -65,6 +73,23 @@ def reproduce(
     summary, folder = run(settings, folder, **more)
     plan.write(folder)
     runs.finish(summary, folder)
+
+
+def _show(plan: Plan) -> None:
+    """Print each row's system, or why it is not run, and what differs from the paper."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("Row", "Runs", box=None, padding=(0, 2, 0, 0), title=Text(plan.paper.title))
+    systems = dict(zip(plan.names, plan.systems, strict=True))
+    for label in dict.fromkeys(label for label, _, _ in plan.paper.values):
+        table.add_row(
+            Text(label), Text(systems.get(label) or f"not run: {plan.paper.empty.get(label, 'best of others')}")
+        )
+    Console().print(table)
+    for note in plan.paper.notes:
+        Console().print(f"- {note}", markup=False)
 
 
 def _list(paper: str) -> None:

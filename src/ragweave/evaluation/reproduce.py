@@ -13,6 +13,7 @@ ours. A value is null if the paper draws it and prints none. Values are in perce
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -70,8 +71,6 @@ class Table:
     listed: str = ""
     """Why it is no result; "": it is one."""
     x: str = ""
-    variant: str = ""
-    """What tells it from another table of the same number: `with gold`."""
 
     @property
     def datasets(self) -> list[str]:
@@ -116,19 +115,19 @@ def tables(paper: str) -> tuple[Table, ...]:
     return tuple(Table(**{**one, "rows": [Row(**row) for row in one["rows"]]}) for one in read)
 
 
-def table_of(paper: str, name: str, variant: str = "") -> Table:
-    """Return a table by name: `1`, `table1` or `figure 2`; some papers have two of one number.
+def table_of(paper: str, name: str) -> Table:
+    """Return a table by name: `1`, `table1`, `figure 2`; of two of one number, `1 with gold`.
 
     Raises:
         UsageError: There is none, or it holds no result.
     """
-    wanted = "".join(one for one in name.lower() if one.isalnum())
-    wanted = f"figure{wanted.removeprefix('figure').removeprefix('fig')}" if wanted.startswith("fig") else wanted
-    wanted = f"table{wanted}" if wanted.isdigit() else wanted
-    found = [one for one in tables(paper) if one.name == wanted and variant in one.variant]
+    wanted = re.sub(
+        r"^(fig(ure)?|table)?[ .]*", lambda kind: "figure" if kind[1] in ("fig", "figure") else "table", name.lower()
+    )
+    found = [one for one in tables(paper) if wanted in (one.name, one.name.partition(" ")[0])]
     if not found:
-        names = ", ".join(f"{one.name} {one.variant}".strip() for one in tables(paper))
-        raise UsageError(f"{paper} has no {name!r}{f' {variant!r}' * bool(variant)}; choose one of: {names}")
+        names = ", ".join(one.name for one in tables(paper))
+        raise UsageError(f"{paper} has no {name!r}; choose one of: {names}")
     if found[0].listed:
         raise UsageError(f"{paper} {found[0].name}: {found[0].listed}")
     return found[0]
@@ -140,7 +139,6 @@ def plan(
     dataset: str,
     *,
     model: str = "",
-    variant: str = "",
     only: str = "",
     filters: Mapping[str, str] | None = None,
 ) -> Plan:
@@ -151,14 +149,13 @@ def plan(
         name: The table's.
         dataset: The data set's name.
         model: Which of the paper's models the printed values are of; "": the first.
-        variant: Which of two tables of one number; "": the first.
         only: A part of the labels of the rows that are run; "": all that can be run.
         filters: Folders of trained filters, by label; "" is for all others.
 
     Raises:
         UsageError: The table has no result on this data set or with this model, or no row can be run.
     """
-    table = table_of(paper, name, variant)
+    table = table_of(paper, name)
     _check("data set", dataset, table.datasets, f"{paper} {table.name}")
     _check("model", model, ["", *table.models], f"{paper} {table.name}")
     chosen = model or next(iter(table.models), "")
@@ -263,4 +260,4 @@ def listing() -> Iterator[tuple[str, str, str, str]]:
     for paper in PAPERS:
         for table in tables(paper):
             if not table.listed:
-                yield paper, f"{table.name} {table.variant}".strip(), table.title, ", ".join(table.datasets)
+                yield paper, table.name, table.title, ", ".join(table.datasets)
