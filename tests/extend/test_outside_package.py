@@ -60,7 +60,9 @@ def test_it_is_evaluated(installed: Path, python: Any, tmp_path: Path) -> None:
 
 def test_its_own_tests_pass(installed: Path, python: Any, tmp_path: Path) -> None:
     shutil.copy(PACKAGE / "test_draft_check.py", tmp_path)
-    options = "['-q', '-p', 'no:cacheprovider', '-o', 'asyncio_default_fixture_loop_scope=function', 'test_draft_check.py']"
+    options = (
+        "['-q', '-p', 'no:cacheprovider', '-o', 'asyncio_default_fixture_loop_scope=function', 'test_draft_check.py']"
+    )
     done = python(installed, code=f"import sys, pytest\nsys.exit(pytest.main({options}))", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
