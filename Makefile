@@ -11,11 +11,12 @@ PORT ?= 2024
 WORKERS ?= logical
 QUESTION ?= What does BlendFilter blend?
 
-.PHONY: help demo test lint format sync bench notebooks studio pictures docs clean
+.PHONY: help demo test test-all nightly lint format sync bench notebooks studio pictures docs clean
 
 help:
 	@echo "make demo       set up, index the bundled articles, answer a question (QUESTION=…)"
-	@echo "make test       set up, run all tests (WORKERS=2: in two processes)"
+	@echo "make test       set up, run the tests (WORKERS=2: in two processes)"
+	@echo "make test-all   set up, run the slow tests too: notebooks, a Ray cluster, sixty kills, the site"
 	@echo "make lint       set up, check style, types, import layers and generated files"
 	@echo "make sync       set up, write the generated files: tables in the docs, langgraph.json"
 	@echo "make bench      set up, run every benchmark"
@@ -46,10 +47,13 @@ demo: $(VENV)/demo
 	$(BIN)/ragweave index --bundled --kb .demo/kb
 	$(BIN)/ragweave ask "$(QUESTION)" --kb .demo/kb --method concat_pf --trace
 
-# Many tests start a Python of their own: each would compile the package and the tests anew where
-# the environment forbids to keep what was compiled.
 test: $(VENV)/dev
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+nightly: $(VENV)/dev
+	$(BIN)/python -m pytest --nightly -m nightly
+
+test-all: test nightly
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks docs examples

@@ -31,8 +31,8 @@ settings.load_profile(os.environ.get("RAGWEAVE_EXAMPLES", "usual"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let `--long` ask for the tests that take hours."""
-    parser.addoption("--long", action="store_true", help="run the tests that take hours too")
+    """Let `--nightly` ask for the slow tests."""
+    parser.addoption("--nightly", action="store_true", help="run the slow tests too")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -48,14 +48,11 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the core tier, let `loopback` tests connect to 127.0.0.1, leave out the long ones."""
-    if not config.getoption("--long"):
-        long = [one for one in items if one.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=long)
-        items[:] = [one for one in items if not one.get_closest_marker("long")]
+    """Mark the core tier, let `loopback` tests connect to 127.0.0.1, leave out the slow ones."""
+    if not config.getoption("--nightly"):
+        config.hook.pytest_deselected(items=[one for one in items if one.get_closest_marker("nightly")])
+        items[:] = [one for one in items if not one.get_closest_marker("nightly")]
     for item in items:
-        if item.get_closest_marker("long"):
-            item.add_marker(pytest.mark.timeout(0))
         if is_core(item.path, Path(__file__).parent):
             item.add_marker(pytest.mark.core)
         if item.get_closest_marker("loopback"):

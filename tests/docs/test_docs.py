@@ -59,6 +59,7 @@ def test_what_is_generated_is_current() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly
 def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     if importlib.util.find_spec("mkdocs") is None:
         pytest.skip('the site needs: pip install "ragweave[docs]"')

@@ -119,7 +119,7 @@ def test_a_killed_run_pays_no_call_twice(tmp_path: Path, many: Callable[[int], s
         check(killed, 40)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_sixty_kills(tmp_path: Path, many: Callable[[int], str]) -> None:
     drawn = random.Random(1)
     with OpenAIServer(said) as server:

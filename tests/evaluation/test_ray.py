@@ -20,6 +20,7 @@ from ragweave.evaluation import Settings, evaluate, read_report
 from ragweave.evaluation.on_ray import run_on_ray
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.loopback,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
