@@ -51,7 +51,6 @@ EXTRAS = {
     "peft": "train",
     "pptx": "documents",
     "prometheus_client": "serve",
-    "pyte": "pictures",
     "psycopg": "postgres",
     "qdrant_client": "qdrant",
     "rank_bm25": "test",

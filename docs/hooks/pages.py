@@ -78,10 +78,14 @@ def prompts(one: Method) -> list[str]:
 def llms(files: Files) -> str:
     """Return `llms.txt`: what this is, and its pages, for language models."""
     pages = [one for one in files.documentation_pages() if "/" not in one.src_uri and one.content_string]
-    lines = [f"- [{one.content_string.splitlines()[0].lstrip('# ')}]({one.src_uri})" for one in pages]
+    lines = [f"- [{_title(one)}]({one.url})" for one in pages]
     methods = [f"- [{one.name}](methods/{one.name}/): {one.summary} ({one.paper})" for one in METHODS.ours()]
     about = (
         "> Published retrieval-augmented-generation methods as LangGraph graphs: `build_graph(name, model=…, "
         'retriever=…)`, then `graph.invoke({"question": …})["answer"]`.'
     )
     return "\n".join(["# ragweave", "", about, "", "## Pages", "", *lines, "", "## Methods", "", *methods, ""])
+
+
+def _title(page: File) -> str:
+    return next(line[2:] for line in page.content_string.splitlines() if line.startswith("# "))

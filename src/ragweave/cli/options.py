@@ -103,7 +103,7 @@ def parse_filters(texts: Iterable[str]) -> dict[str, list[Any]]:
     Raises:
         UsageError: A text is not `key=value`.
 
-    Example:
+    Examples:
         >>> parse_filters(["year=2024", "lang=en", "lang=de"])
         {'year': [2024, '2024'], 'lang': ['en', 'de']}
     """

@@ -90,7 +90,7 @@ def build_graph(
         UsageError: There is no such method, prompt, option or model, or a value is out of its range.
         MissingExtraError: A model's packages are not installed.
 
-    Example:
+    Examples:
         >>> graph = build_graph("concat")
         >>> out = graph.invoke({"question": "How many moons has Mars?",
         ...                     "passages": ["Mars has two moons, Phobos and Deimos."]})

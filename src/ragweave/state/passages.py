@@ -29,7 +29,7 @@ def heading_of(metadata: Mapping[str, Any]) -> str:
 def place_at(document: Document, offset: int) -> dict[str, Any]:
     """Return `page` and `heading_path` of the character at `offset` of a passage.
 
-    Example:
+    Examples:
         >>> doc = Document("a b", metadata={"page": 1, "breaks": [[2, {"page": 2}]]})
         >>> place_at(doc, 0), place_at(doc, 2)
         ({'page': 1}, {'page': 2})

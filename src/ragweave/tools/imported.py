@@ -29,7 +29,7 @@ def imported(path: str, *arguments: Any) -> Any:
     Raises:
         UsageError: There is no such module or name, or it does not take these arguments.
 
-    Example:
+    Examples:
         >>> imported("datetime:timedelta?hours=2")
         datetime.timedelta(seconds=7200)
     """

@@ -14,7 +14,7 @@ _ALONE = (str, bytes, os.PathLike, Mapping, Document)
 def listed(given: object) -> list[Any]:
     """Return what was given as a list; a text, path, mapping or document alone is the only item.
 
-    Example:
+    Examples:
         >>> listed("12"), listed(["1", "2"])
         (['12'], ['1', '2'])
     """

@@ -39,7 +39,7 @@ class KnowledgeBase:
     A write is all or nothing, and there is one writer at a time. Each query reads a snapshot: the
     newest committed state. Safe to use from threads and after a fork.
 
-    Example:
+    Examples:
         >>> with KnowledgeBase.open_or_create("kb") as kb:  # doctest: +SKIP
         ...     kb.index_paths(["docs"])
         ...     kb.as_retriever(k=5).invoke("Who wrote it?")

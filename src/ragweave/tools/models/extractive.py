@@ -290,7 +290,7 @@ class ExtractiveChat(BaseChatModel):
     judge, or write from memory. The same messages always get the same reply. Tokens in
     `usage_metadata` are words. `stop` is honoured; settings of language models have no effect.
 
-    Example:
+    Examples:
         >>> text = "The Eiffel Tower was finished in 1889. It is made of iron."
         >>> model = ExtractiveChat(similarity="lexical")
         >>> model.invoke(f"{text}\n\nWhen was the Eiffel Tower finished?").content

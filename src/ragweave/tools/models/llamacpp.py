@@ -65,7 +65,7 @@ class LlamaCppChat(BaseChatModel):
         UnusableModelError: The file is missing, is not GGUF, is cut short, is not the first of a
             split model's files, or makes embeddings.
 
-    Example:
+    Examples:
         >>> model = LlamaCppChat(path="model.gguf", n_ctx=4096)  # doctest: +SKIP
         >>> model.invoke("Name a colour.", max_tokens=8).text  # doctest: +SKIP
     """

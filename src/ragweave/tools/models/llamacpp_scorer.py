@@ -19,7 +19,7 @@ class LlamaCppScorer:
     does. What prompts share at their beginning is computed once, and only the logits that predict
     a continuation are. Safe under threads, which take turns.
 
-    Example:
+    Examples:
         >>> scorer = LlamaCppScorer("model.gguf", n_ctx=4096)  # doctest: +SKIP
         >>> scorer.score([("The capital of France is", " Paris")])  # doctest: +SKIP
     """

@@ -43,7 +43,7 @@ def stop_words(language: str) -> frozenset[str]:
 class Analyzer:
     """Terms of a text in a language; safe to use from threads.
 
-    Example:
+    Examples:
         >>> Analyzer("english").terms("The cats sat. 图书馆")
         ['cat', 'sat', '图书', '书馆']
     """

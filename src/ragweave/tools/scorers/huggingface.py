@@ -24,7 +24,7 @@ class HuggingFaceScorer:
     Prompt and continuation are tokenised apart and joined as ids, so that a pair's score is one forward pass over
     exactly those ids; batching changes it by floating-point noise only (below 1e-4 in float32). Threads take turns.
 
-    Example:
+    Examples:
         >>> scorer = HuggingFaceScorer("google/flan-t5-base")  # doctest: +SKIP
         >>> scorer.score([("question: capital of France?", "Paris")])  # doctest: +SKIP
     """

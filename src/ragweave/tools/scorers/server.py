@@ -24,7 +24,7 @@ class ServerScorer:
     continuation's. The end token is not scored: the interface can't ask for it. The client retries transient errors;
     those that persist are raised unchanged.
 
-    Example:
+    Examples:
         >>> scorer = ServerScorer("my-model", "http://localhost:8000/v1")
         >>> scorer.score([])
         []

@@ -37,7 +37,7 @@ class TrainedChat(BaseChatModel):
     A judge that scores says its probability in `response_metadata`. The same task always gets the same reply. No code
     in the folder is run. Safe under threads.
 
-    Example:
+    Examples:
         >>> judge = TrainedChat("judge/", threshold=0.6)  # doctest: +SKIP
         >>> graph = build_graph("slimplm", judge=judge, retriever=retriever)  # doctest: +SKIP
     """

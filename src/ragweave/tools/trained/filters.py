@@ -30,7 +30,7 @@ def trained_filter(spec: str) -> FilterKind:
 
     Source: FILCO, section 2.3.
 
-    Example:
+    Examples:
         >>> graph = build_graph("filco", filter="filter/", top=2)  # doctest: +SKIP
 
     Raises:
