@@ -83,8 +83,9 @@ def test_reproduce_lists_the_tables(run: Run) -> None:
 
 def test_reproduce_shows_its_plan(run: Run, tmp_path: Path) -> None:
     shown = run("reproduce", "slimplm", "1", "--plan").output
-    assert "self_ask[k=10,profile=slimplm" in shown
+    assert "self_ask[k=20,profile=slimplm" in shown
     assert "The paper searched KILT Wikipedia 2019" in shown
+    assert "flare: Where we differ" in shown
     assert not (tmp_path / "runs").exists()
 
 

@@ -1,9 +1,13 @@
 """The papers' tables as plans of runs, and their derived columns."""
 
+import math
+from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.hash_embeddings import HashEmbeddings
 
+from ragweave import build_graph
 from ragweave.errors import UsageError
 from ragweave.evaluation.derived import best_of, measured
 from ragweave.evaluation.metrics import METRICS
@@ -11,6 +15,9 @@ from ragweave.evaluation.reproduce import PAPERS, listing, plan, table_of, table
 from ragweave.graphs import METHODS
 from ragweave.graphs.specs import read_options, read_system, split_systems
 from ragweave.nodes.options import Options
+from ragweave.testing import RecordingRetriever, ScriptedModel
+
+ROLES = ("answer", "proxy")
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -34,6 +41,29 @@ def test_a_table_as_a_plan() -> None:
     assert found.paper.printed("BlendFilter", "squad_em") == 50.8
     assert "blendfilter[k=5,shots=3,profile=blendfilter]" in found.systems
     assert any("subset=blendfilter" in note for note in found.paper.notes)
+
+
+def test_the_large_model_is_called_as_often_as_printed(tmp_path: Path) -> None:
+    """SlimPLM, table 1, #API: exactly, where it is whole; where it is a mean, the rounds allow it."""
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text('{"question": "Who built the dam?", "needed": true}\n', "utf-8")
+    more = {"skr_knn": {"training": str(labels), "embeddings": HashEmbeddings(), "neighbours": 1}}
+    replies = {"self_ask": "Follow up: Who built the bridge?"}
+    for row in table_of("slimplm", "1").rows:
+        method, options, _ = read_system(row.spec("nq"))
+        models = {role: ScriptedModel(script=lambda call: replies.get(call.node, "Ada."), role=role) for role in ROLES}
+        graph = build_graph(
+            method,
+            model=models["answer"],
+            proxy=models["proxy"],
+            retriever=RecordingRetriever(),
+            **options,
+            **more.get(method.name, {}),
+        )
+        graph.invoke({"question": "Who built the bridge?"})
+        printed = row.values["nq"]["api_calls"]
+        called = len([call for call in models["answer"].calls if call.node != "read"])
+        assert called == printed or printed % 1 and called <= math.ceil(printed), row.label
 
 
 def test_a_row_whose_filter_is_trained_is_empty_without_one() -> None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import resources
@@ -24,6 +25,7 @@ from ragweave.datasets import SUBSETS
 from ragweave.errors import UsageError
 from ragweave.evaluation.derived import base_of
 from ragweave.evaluation.report import Paper
+from ragweave.graphs import METHODS
 
 PAPERS = ("blendfilter", "slimplm", "filco", "post-fusion")
 
@@ -189,7 +191,12 @@ def plan(
                 if value is not None
             ],
             columns=list(columns),
-            notes=[*table.notes, *table.stated, *_about(paper, dataset, next(iter(run.values())))],
+            notes=[
+                *table.notes,
+                *table.stated,
+                *_about(paper, dataset, next(iter(run.values()))),
+                *_differences(row.spec(dataset) for row in run.values()),
+            ],
             best={
                 label: [other for other, one in run.items() if one.spec(dataset).startswith(row.run["best_of"])]
                 for label, row in named.items()
@@ -253,6 +260,15 @@ def _about(paper: str, dataset: str, row: Row) -> Iterator[str]:
         yield f"The paper asked {subset}: {dataset}:FILE?subset={paper}."
     if left := row.about.get("dropped"):
         yield f"The paper left out {left}: --drop-answered RUN."
+
+
+def _differences(systems: Iterable[str]) -> Iterator[str]:
+    """Yield what each method's documentation says under "Where we differ"."""
+    for name in dict.fromkeys(system.removeprefix("proxy:").partition("[")[0] for system in systems):
+        documented = sys.modules[METHODS[name].options.__module__].__doc__ or ""
+        for paragraph in documented.split("\n\n"):
+            if paragraph.startswith("Where we differ"):
+                yield f"{name}: {' '.join(paragraph.split())}"
 
 
 def listing() -> Iterator[tuple[str, str, str, str]]:
