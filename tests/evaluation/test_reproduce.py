@@ -63,7 +63,7 @@ def test_the_large_model_is_called_as_often_as_printed(tmp_path: Path) -> None:
         graph.invoke({"question": "Who built the bridge?"})
         printed = row.values["nq"]["api_calls"]
         called = len([call for call in models["answer"].calls if call.node != "read"])
-        assert called == printed or printed % 1 and called <= math.ceil(printed), row.label
+        assert called == printed or (printed % 1 and called <= math.ceil(printed)), row.label
 
 
 def test_a_row_whose_filter_is_trained_is_empty_without_one() -> None:

@@ -81,12 +81,12 @@ def _show(plan: Plan) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("Row", "Runs", box=None, padding=(0, 2, 0, 0), title=Text(plan.paper.title))
-    systems = dict(zip(plan.names, plan.systems, strict=True))
-    for label in dict.fromkeys(label for label, _, _ in plan.paper.values):
-        table.add_row(
-            Text(label), Text(systems.get(label) or f"not run: {plan.paper.empty.get(label, 'best of others')}")
-        )
+    table = Table("Row", "Runs", box=None, padding=(0, 2, 0, 0))
+    for label, system in zip(plan.names, plan.systems, strict=True):
+        table.add_row(Text(label), Text(system))
+    for label, reason in plan.paper.empty.items():
+        table.add_row(Text(label), Text(f"not run: {reason}"))
+    Console().print(plan.paper.title, markup=False)
     Console().print(table)
     for note in plan.paper.notes:
         Console().print(f"- {note}", markup=False)
