@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ def place_line(doc: Document) -> str:
     meta = doc.metadata
     where = described(heading_of(meta), _near(str(meta.get("source") or "")), meta.get("page"))
     line = f"line {meta['line']}" if meta.get("line") else ""
-    text = " ".join(doc.page_content.split())
+    text = " ".join(re.sub(r"\A(#+ .*\n+)+", "", doc.page_content).split())
     start = text if len(text) <= 80 else text[:79] + "…"
     return " — ".join(filter(None, [", ".join(filter(None, [where, line])), start]))
 
