@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from ragweave.errors import KnowledgeBaseError
@@ -81,6 +82,7 @@ class Ingest:
             before: What is known of it.
             gone: Indexed files that no longer exist; the one that was moved here is taken out.
         """
+        before = _to_read_again(before)
         try:
             source, data = _bytes_of(key, before)
         except (OSError, UnreadableError) as error:
@@ -104,6 +106,7 @@ class Ingest:
     def page(self, url: str, data: bytes, suffix: str, before: Source | None) -> None:
         """Take a web page, unless its bytes are as before."""
         digest = hashlib.sha256(data).hexdigest()
+        before = _to_read_again(before)
         if before and before.hash == digest:
             self._unchanged(before)
             return
@@ -114,9 +117,11 @@ class Ingest:
     def take(self, source: Source, path: Path, data: bytes, before: Source | None) -> None:
         """Read a file's bytes and stage its passages, one by one.
 
-        Of a file that cannot be read the hash is stored: it is read again when it changes.
+        The hash is stored even if the file cannot be read: it is read again when it changes, or when
+        the package that it needs is installed.
         """
         found: list[Notice] = []
+        needs = ""
 
         def passages() -> Iterator[Passage]:
             for one in load(path, data, self.settings):
@@ -129,13 +134,10 @@ class Ingest:
             count = self.writer.put(source, passages())
             reason = "" if count or found else "empty"
         except UnreadableError as error:
-            if error.passing:  # it is read again by the next run; what was indexed of it stays
-                self.notices.append(Notice(source.key, str(error)))
-                return
-            count, reason = self.writer.put(source, ()), str(error)
+            count, reason, needs = self.writer.put(source, ()), str(error), error.needs
         if reason:
-            found = [Notice(source.key, reason)]
-        notices = json.dumps([[one.reason, one.partly] for one in found])
+            found = [Notice(source.key, reason, needs=needs)]
+        notices = json.dumps([[one.reason, one.partly, one.needs] for one in found])
         self.writer.set_notices(notices)
         self._repeat(source.key, notices)
         if count:
@@ -150,12 +152,19 @@ class Ingest:
         self.counts["changed" if before else "added"] += 1
 
     def _unchanged(self, before: Source) -> None:
-        skipped = any(not partly for _, partly in json.loads(before.notices))
+        skipped = any(not partly for _, partly, _ in json.loads(before.notices))
         self.counts["unchanged"] += not skipped
         self._repeat(before.key, before.notices)
 
     def _repeat(self, key: str, notices: str) -> None:
-        self.notices += [Notice(key, reason, partly) for reason, partly in json.loads(notices)]
+        self.notices += [Notice(key, *one) for one in json.loads(notices)]
+
+
+def _to_read_again(before: Source | None) -> Source | None:
+    """Return what is known of a source, without its hash if a package that it lacked is installed now."""
+    if before and any(needs and find_spec(needs) for _, _, needs in json.loads(before.notices)):
+        return replace(before, hash="", checked=0)
+    return before
 
 
 def _bytes_of(key: str, before: Source | None) -> tuple[Source, bytes | None]:

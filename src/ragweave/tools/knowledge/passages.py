@@ -20,15 +20,10 @@ LONGEST_FIELD = 1_000
 class UnreadableError(Exception):
     """A file without text that we can read; the message is the reason, on one line."""
 
-    def __init__(self, reason: str, *, passing: bool = False) -> None:
-        """Give the reason.
-
-        Args:
-            reason: One line.
-            passing: Whether the same file may be read later, as when an extra is not installed yet.
-        """
+    def __init__(self, reason: str, needs: str = "") -> None:
+        """Give the reason, and the package that would read the file if it were installed."""
         super().__init__(reason)
-        self.passing = passing
+        self.needs = needs
 
 
 class Heading(NamedTuple):

@@ -82,6 +82,8 @@ class Notice:
     reason: str
     partly: bool = False
     """Whether the rest of the file was indexed."""
+    needs: str = ""
+    """The package that is missing: once it is installed, the file is read again."""
 
     def __str__(self) -> str:
         """Render as `path: reason`."""

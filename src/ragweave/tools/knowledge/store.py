@@ -80,7 +80,7 @@ class Source:
     checked: int = 0
     """When its bytes were last read, nanoseconds."""
     notices: str = "[]"
-    """JSON list of what was not read of it: [reason, partly]."""
+    """JSON list of what was not read of it: [reason, partly, needed package]."""
 
 
 class Snapshot:

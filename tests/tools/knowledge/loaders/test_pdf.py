@@ -1,4 +1,7 @@
+import importlib.util
 import io
+import sys
+from importlib.machinery import ModuleSpec
 
 import pypdf
 import pytest
@@ -6,6 +9,7 @@ from langchain_core.documents import Document
 from tests.tools.knowledge.loaders.made import passages, pdf, read, shown
 
 from ragweave.state.passages import place_at
+from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.knowledge.loaders import ocr
 from ragweave.tools.knowledge.passages import UnreadableError
 
@@ -139,4 +143,22 @@ def test_each_frame_of_a_picture_is_a_page(monkeypatch):
 def test_pictures_need_an_extra(no_ocr):
     with pytest.raises(UnreadableError, match=r"ragweave\[ocr\]") as caught:
         read("a.png", b"\x89PNG")
-    assert caught.value.passing
+    assert caught.value.needs == "rapidocr"
+
+
+def test_a_scan_is_read_again_once_the_extra_is_installed(tmp_path, monkeypatch):
+    (tmp_path / "all.pdf").write_bytes(pdf(("q 600 0 0 700 0 50 cm /Im Do Q", ""), objects=[PICTURE]))
+    (tmp_path / "half.pdf").write_bytes(pdf((shown("Page one."), ""), ("q 600 0 0 700 0 50 cm /Im Do Q", ""), objects=[PICTURE]))
+    kb = KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None))
+    for name in ("rapidocr", "pypdfium2"):
+        monkeypatch.setitem(sys.modules, name, None)  # an import fails
+    assert kb.index_paths(tmp_path).added == 1
+    assert kb.index_paths(tmp_path).unchanged == 1
+
+    for name in ("rapidocr", "pypdfium2"):
+        monkeypatch.setitem(sys.modules, name, importlib.util.module_from_spec(ModuleSpec(name, None)))
+    monkeypatch.setattr(ocr, "recognised_page", lambda _data, _index: "The rent is due.")
+    report = kb.index_paths(tmp_path)
+    assert (report.changed, report.notices) == (2, ())
+    assert len(kb.as_retriever(mode="bm25").invoke("rent")) == 2
+    assert kb.index_paths(tmp_path).unchanged == 2

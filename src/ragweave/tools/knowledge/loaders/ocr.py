@@ -15,6 +15,8 @@ from ragweave.errors import MissingExtraError
 from ragweave.tools.knowledge.passages import Loaded, UnreadableError
 from ragweave.tools.knowledge.settings import Notice
 
+NEEDS = "rapidocr"
+"""The package that recognises text."""
 _LOCK = threading.Lock()
 """Neither RapidOCR nor PDFium is safe under threads."""
 _DPI = 150
@@ -24,7 +26,7 @@ _LONGEST_SIDE = 4000
 
 def available() -> bool:
     """Say whether the packages of the extra `ocr` are installed."""
-    return find_spec("rapidocr") is not None and find_spec("pypdfium2") is not None
+    return find_spec(NEEDS) is not None and find_spec("pypdfium2") is not None
 
 
 def load_image(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
@@ -34,7 +36,7 @@ def load_image(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
         UnreadableError: The extra is not installed; or the picture is damaged, or shows no text.
     """
     if not available():
-        raise UnreadableError(str(MissingExtraError("Reading pictures", "ocr")), passing=True)
+        raise UnreadableError(str(MissingExtraError("Reading pictures", "ocr")), NEEDS)
     from PIL import Image, ImageSequence
 
     pages: list[str] = []

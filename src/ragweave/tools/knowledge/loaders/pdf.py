@@ -48,10 +48,15 @@ def load_pdf(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
         texts.append(text)
         if trouble:
             troubles[trouble].append(number + 1)
-    notes = [f"{_named(on)}: {what}" for what, on in troubles.items()]
+    notes = [
+        Notice(str(path), f"{_named(on)}: {what}", partly=True, needs=ocr.NEEDS if what.endswith(_NEED_OCR) else "")
+        for what, on in troubles.items()
+    ]
     if not any(text.strip() for text in texts):
-        raise UnreadableError(": ".join(filter(None, ["PDF without text", "; ".join(notes)])))
-    yield from (Notice(str(path), one, partly=True) for one in notes)
+        reasons = "; ".join(one.reason for one in notes)
+        needs = max((one.needs for one in notes), default="")
+        raise UnreadableError(": ".join(filter(None, ["PDF without text", reasons])), needs)
+    yield from notes
     starts = accumulate((len(text) + 1 for text in texts[:-1]), initial=0)
     yield Loaded("\n".join(texts), _title(reader) or path.stem, pages=tuple(starts))
 

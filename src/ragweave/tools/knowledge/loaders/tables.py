@@ -192,7 +192,7 @@ def load_workbook(path: Path, data: bytes, settings: Settings) -> Iterator[Loade
     try:
         import openpyxl
     except ImportError:
-        raise UnreadableError(str(MissingExtraError("Reading workbooks", "documents")), passing=True) from None
+        raise UnreadableError(str(MissingExtraError("Reading workbooks", "documents")), "openpyxl") from None
     package = open_package(data, max_markup=_MAX_SHEETS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and the like, which are not read
