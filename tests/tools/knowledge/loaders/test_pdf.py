@@ -148,7 +148,9 @@ def test_pictures_need_an_extra(no_ocr):
 
 def test_a_scan_is_read_again_once_the_extra_is_installed(tmp_path, monkeypatch):
     (tmp_path / "all.pdf").write_bytes(pdf(("q 600 0 0 700 0 50 cm /Im Do Q", ""), objects=[PICTURE]))
-    (tmp_path / "half.pdf").write_bytes(pdf((shown("Page one."), ""), ("q 600 0 0 700 0 50 cm /Im Do Q", ""), objects=[PICTURE]))
+    (tmp_path / "half.pdf").write_bytes(
+        pdf((shown("Page one."), ""), ("q 600 0 0 700 0 50 cm /Im Do Q", ""), objects=[PICTURE])
+    )
     kb = KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None))
     for name in ("rapidocr", "pypdfium2"):
         monkeypatch.setitem(sys.modules, name, None)  # an import fails
