@@ -1,4 +1,4 @@
-"""Adaptive-RAG: each route, who chooses it, and the second look."""
+"""Adaptive-RAG: each route, who chooses it, and the fallback retrieval."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_strategy_for_all_questions_asks_no_classifier(strategy: str, searches
 def test_what_was_to_take_no_search_and_is_unknown_is_searched_for_once() -> None:
     out, asked, searched = run("none", "So the answer is Unknown.", ADA)
     assert (out["answer"], len(asked), searched) == ("Ada Brenner", 3, [QUESTION])
-    out, asked, searched = run("none", "So the answer is Unknown.", second_look=False)
+    out, asked, searched = run("none", "So the answer is Unknown.", fallback_retrieval=False)
     assert (out["status"], len(asked), searched) == ("unknown", 2, [])
 
 

@@ -52,7 +52,7 @@ def test_a_reply_without_a_new_search_is_asked_again_with_a_reminder(reply: str,
 def test_what_is_said_before_anything_was_read_is_looked_up(first: str) -> None:
     out, _, searches = run(first, FINISH)
     assert (out["answer"], searches) == ("Ada Brenner", [QUESTION])
-    assert run(FINISH, second_look=False)[2] == []
+    assert run(FINISH, fallback_retrieval=False)[2] == []
 
 
 def test_the_last_step_must_finish_and_concat_answers_if_it_does_not() -> None:

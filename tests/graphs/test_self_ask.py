@@ -50,7 +50,7 @@ def test_the_reader_says_unknown_only_if_the_prompts_do() -> None:
 def test_an_answer_before_any_follow_up_is_looked_up_first(first: str) -> None:
     out, _, searches = run(first, FINAL)
     assert (out["answer"], searches) == ("Norhaven", [QUESTION])
-    assert run(FINAL, second_look=False)[2] == []
+    assert run(FINAL, fallback_retrieval=False)[2] == []
 
 
 def test_a_follow_up_asked_twice_makes_the_model_conclude() -> None:

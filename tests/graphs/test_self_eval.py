@@ -1,4 +1,4 @@
-"""Self-Eval: the model decides, then answers; the second look, which two more methods share."""
+"""Self-Eval: the model decides, then answers; the fallback retrieval, which two more methods share."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def test_what_was_said_to_be_known_and_is_not_is_searched_for_once() -> None:
 
 @pytest.mark.parametrize(
     ("more", "searched"),
-    [({"documents": []}, 1), ({"retriever": None}, 0), ({"second_look": False}, 0), ({"profile": "paper"}, 0)],
+    [({"documents": []}, 1), ({"retriever": None}, 0), ({"fallback_retrieval": False}, 0), ({"profile": "paper"}, 0)],
 )
-def test_no_second_look_asks_the_same_again(more: dict[str, Any], searched: int) -> None:
+def test_no_prompt_is_sent_twice_if_the_fallback_finds_nothing(more: dict[str, Any], searched: int) -> None:
     out, calls, searches = run("No", "Unknown", **more)
     assert (out["status"], len(calls), len(searches)) == ("unknown", 2, searched)
 

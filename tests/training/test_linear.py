@@ -18,7 +18,7 @@ from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.models.specs import chat_model
 from ragweave.tools.models.tasks import attach
 from ragweave.tools.retrieval import Bm25Retriever
-from ragweave.tools.trained.features import FEATURES, draft_features, hashed_words, look_features, look_queries
+from ragweave.tools.trained.features import FEATURES, draft_features, hashed_words, probe_features, probe_queries
 from ragweave.tools.trained.linear import Linear, read_linear, read_rows, write_linear
 from ragweave.tools.trained.router import load_router
 from ragweave.training import train
@@ -126,7 +126,7 @@ def test_a_router_may_search_before_it_chooses(tmp_path: Path) -> None:
     labels = write_rows(tmp_path / "rows.jsonl", map(router_row, range(30)))
     card = train("router", labels, tmp_path / "router", settings={"kb": str(tmp_path / "kb"), "held_out": 0})
     router = load_router(tmp_path / "router")
-    assert card.looks
+    assert card.probes
     assert list(router.searches("Who?", "Ada.")) == ["Who?", "Who? Ada"]
     with pytest.raises(UsageError, match="search for each"):
         router.choose("Who?", "Ada.")
@@ -156,11 +156,11 @@ def test_features_are_of_question_answer_and_reasoning() -> None:
     assert len(hashed_words("Who built it?", "").columns) == 5
 
 
-def test_a_first_look_tells_whether_the_passages_hold_the_answer() -> None:
-    queries = list(look_queries("Who built it?", "Ada Moreno."))
+def test_a_probe_search_shows_whether_the_passages_hold_the_answer() -> None:
+    queries = list(probe_queries("Who built it?", "Ada Moreno."))
     assert queries == ["Who built it?", "Who built it? Ada Moreno"]
     passage = Document("Ada Moreno built it.", metadata={"score": 3.0})
     found = {queries[0]: [passage], queries[1]: [passage]}
-    gap, gain, holds = look_features("Who built it?", "Ada Moreno.", found)
+    gap, gain, holds = probe_features("Who built it?", "Ada Moreno.", found)
     assert (gap, gain, holds) == (0.75, 0.0, 1.0)
-    assert look_features("Who built it?", "", {}) == [0.0, 0.0, 0.0]
+    assert probe_features("Who built it?", "", {}) == [0.0, 0.0, 0.0]

@@ -1,9 +1,9 @@
-"""Adaptive: the parts of four papers in one graph, each of which can be switched off.
+"""Adaptive: the components of four papers in one graph, each of which can be switched off.
 
 Sources: a slim proxy's draft decides whether to retrieve, and its claims widen the search (SlimPLM);
 so do texts written with and without passages, and the model filters each query's passages
 (BlendFilter); a context filter keeps the sentences that help (FILCO); Concat answers, and where it
-does not know, Post-Fusion (Liu et al. 2024). With parts off it makes the calls of each paper's graph.
+does not know, Post-Fusion (Liu et al. 2024). With components off it makes the calls of each paper's graph.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import Field
 from ragweave.graphs import blendfilter, filco, slimplm
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, one_by_one
-from ragweave.nodes.ask import Node, Parts
+from ragweave.nodes.ask import Components, Node
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.proxy import ProxyState
 from ragweave.nodes.retrieve import Route, join
@@ -52,9 +52,9 @@ class AdaptiveState(ProxyState, blendfilter.BlendFilterState, total=False):
     """The state of `adaptive`."""
 
 
-def styled_answer_node(parts: Parts) -> Node:
+def styled_answer_node(components: Components) -> Node:
     """Return the answer node, which asks in the style that the run's options name."""
-    nodes = {name: answer_node(parts, "answer", name, round=1, **style) for name, style in STYLES.items()}
+    nodes = {name: answer_node(components, "answer", name, round=1, **style) for name, style in STYLES.items()}
 
     def call(branch: Branch, config: RunnableConfig) -> Any:
         return nodes[get_runtime(AdaptiveOptions).context.answer].invoke(branch, config)
@@ -100,7 +100,7 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
 
 @method(
     "adaptive",
-    summary="All four papers' parts in one graph; each can be switched off.",
+    summary="All four papers' components in one graph; each can be switched off.",
     paper="SlimPLM, BlendFilter, FILCO, Post-fusion as Fallback",
     when="As a laboratory: start with all of it, look at the trace, switch off what does not earn its calls.",
     calls=calls,
@@ -109,23 +109,23 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     prompts={**slimplm.slimplm.prompts, **blendfilter.blendfilter.prompts, **filco.filco.prompts},
     files=slimplm.slimplm.files | filco.filco.files,
 )
-def adaptive(graph: Graph, parts: Parts) -> None:
+def adaptive(graph: Graph, components: Components) -> None:
     """Wire the proxy, the blended search, the filters, the answer and its fallback."""
-    slimplm.add_proxy(graph, parts, given="augment")
-    blendfilter.add_blending(graph, parts)
+    slimplm.add_proxy(graph, components, given="augment")
+    blendfilter.add_blending(graph, components)
     graph.add_node("trim", slimplm.trim)
-    graph.add_node("filter_context", filco.filter_node(parts))
-    graph.add_node("choose_sentences", filco.choose_sentences(parts))
+    graph.add_node("filter_context", filco.filter_node(components))
+    graph.add_node("choose_sentences", filco.choose_sentences(components))
     graph.add_node("filtered", join)
-    graph.add_node("answer", styled_answer_node(parts))
+    graph.add_node("answer", styled_answer_node(components))
     graph.add_node("reasoned", join)
     graph.add_node(
-        "short_answer", answer_node(parts, "short_answer", "short_answer", round=2, values=blendfilter.last_turn)
+        "short_answer", answer_node(components, "short_answer", "short_answer", round=2, values=blendfilter.last_turn)
     )
     graph.add_node(
         "answer_vote", vote_node("direct", "answer", "short_answer", reader="short_answer", continues=falls_back)
     )
-    graph.add_node("post_fusion", answer_node(parts, "post_fusion", "post_fusion", round=3, one_passage=True))
+    graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", round=3, one_passage=True))
     graph.add_node("vote", vote_node("post_fusion"))
     graph.add_conditional_edges(
         "plan", blendfilter.to_first_search, {"each query": "retrieve", "nothing to search": "augment"}

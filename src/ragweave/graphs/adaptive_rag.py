@@ -7,8 +7,8 @@ the model answers by itself; B, one retrieval; C, many (3.1; IRCoT, 4.2). One ro
 
 Where we differ: the paper's classifier is a T5-Large, trained on which approach was right. Here it is a linear router
 over MiniLM's vectors (`router`), for which a dearer route must add enough to the probability of a right answer;
-without one, a model is asked by our prompt how many searches the question takes. What was to take no retrieval
-and is answered Unknown is searched for once (`second_look`).
+without one, a model is asked by our prompt how many searches the question takes. If the answer without
+retrieval is Unknown, one round is retrieved (`fallback_retrieval`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pydantic import Field
 
 from ragweave.graphs import ircot
 from ragweave.graphs.base import Graph, method
-from ragweave.graphs.self_eval import second_look
+from ragweave.graphs.self_eval import fallback_retrieval
 from ragweave.nodes.answer import answer_branches, answer_node
-from ragweave.nodes.ask import VERDICT_TOKENS, Parts, Prompt, Reply, StateNode, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, StateNode, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.read import choice, plain
 from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
@@ -45,8 +45,8 @@ class AdaptiveRagOptions(ircot.IrcotOptions):
         "reasoned over step by step.",
     )
     k_one: int = Field(15, ge=1, description="Passages of a single round; `k` are those of each of many.")
-    second_look: bool = Field(
-        True, description="Whether an Unknown without passages is searched for once; the paper stops there."
+    fallback_retrieval: bool = Field(
+        True, description="Whether to retrieve once if the answer without passages is Unknown; the paper stops there."
     )
     router: str = Field("", description='Folder of a router trained on questions alone; "": a model is asked.')
     route_threshold: float | None = Field(
@@ -117,12 +117,12 @@ def classify(_state: AdaptiveRagState, reply: Reply[Complexity], _options: Adapt
     return {"route": ROUTES[reply.form.searches] if reply.form else "one"}
 
 
-def decide_node(parts: Parts) -> StateNode:
+def decide_node(components: Components) -> StateNode:
     """Return the node `decide`, where a trained router chooses."""
 
     def decide(state: AdaptiveRagState, runtime: Runtime[AdaptiveRagOptions]) -> AdaptiveRagState:
         o = runtime.context
-        route, seen = choose_route(parts, state["question"], "", o.router, o.route_threshold)
+        route, seen = choose_route(components, state["question"], "", o.router, o.route_threshold)
         return {"route": route, "notes": [seen]}
 
     return decide
@@ -146,7 +146,7 @@ def to_route(state: AdaptiveRagState, runtime: Runtime[AdaptiveRagOptions]) -> R
 
 
 def to_reader(state: AdaptiveRagState, runtime: Runtime[AdaptiveRagOptions]) -> Route:
-    """Route: the reader of one round; a second look that found nothing would ask the same again."""
+    """Route: the reader of one round; a fallback that found nothing would ask the same again."""
     looks_again = bool(state["candidates"])
     contexts = [state["passages"]] if state["passages"] or not looks_again else []
     node = _reader(runtime.context)
@@ -164,26 +164,28 @@ def _reader(options: AdaptiveRagOptions) -> str:
     when="Where easy and multi-hop questions come mixed: train a `router` on your own.",
     calls=lambda o: (
         (o.strategy == "classified" and not o.router) + o.samples,
-        (o.strategy == "classified" and not o.router) + o.max_steps + (1 + o.second_look) * o.samples,
+        (o.strategy == "classified" and not o.router) + o.max_steps + (1 + o.fallback_retrieval) * o.samples,
     ),
     options=AdaptiveRagOptions,
     state=AdaptiveRagState,
     prompts={**PROMPTS, **ircot.PROMPTS},
     files=frozenset({"router"}),
 )
-def adaptive_rag(graph: Graph, parts: Parts) -> None:
+def adaptive_rag(graph: Graph, components: Components) -> None:
     """Wire figure 2: the classifier, and what each class leads to."""
-    wanted, to_second_look = second_look(parts, "search")
+    wanted, to_fallback = fallback_retrieval(components, "search")
     readers: dict[Hashable, str] = {"direct": "answer", "step by step": "answer_cot"}
-    graph.add_node("classify", classify(parts))
-    graph.add_node("decide", decide_node(parts))
-    graph.add_node("search", retrieve_node(parts.retriever, lambda options: options.k_one))
+    graph.add_node("classify", classify(components))
+    graph.add_node("decide", decide_node(components))
+    graph.add_node("search", retrieve_node(components.retriever, lambda options: options.k_one))
     graph.add_node("collect", collect_node())
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("add_up", collect_node(ircot.found_so_far))
-    graph.add_node("reason", ircot.reason(parts))
-    graph.add_node("answer", answer_node(parts, "answer", "concat", closed_book="direct"))
-    graph.add_node("answer_cot", answer_node(parts, "answer_cot", "cot_passages", closed_book="cot", reasoning=True))
+    graph.add_node("reason", ircot.reason(components))
+    graph.add_node("answer", answer_node(components, "answer", "concat", closed_book="direct"))
+    graph.add_node(
+        "answer_cot", answer_node(components, "answer_cot", "cot_passages", closed_book="cot", reasoning=True)
+    )
     graph.add_node("vote", vote_node("answer", "answer_cot", continues=wanted))
     routes: dict[Hashable, str] = {"one": "search", "many": "retrieve", **readers}
     first: dict[Hashable, str] = {
@@ -204,4 +206,4 @@ def adaptive_rag(graph: Graph, parts: Parts) -> None:
     )
     graph.add_edge("answer", "vote")
     graph.add_edge("answer_cot", "vote")
-    graph.add_conditional_edges("vote", to_second_look, {"answered": END, "not known": "search"})
+    graph.add_conditional_edges("vote", to_fallback, {"answered": END, "not known": "search"})

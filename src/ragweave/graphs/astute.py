@@ -27,7 +27,7 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node
-from ragweave.nodes.ask import PASSAGE_TOKENS, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.expand import cut
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Style
@@ -241,16 +241,16 @@ def to_answer(state: AstuteState, runtime: Runtime[AstuteOptions]) -> str | list
     state=AstuteState,
     prompts=PROMPTS,
 )
-def astute(graph: Graph, parts: Parts) -> None:
+def astute(graph: Graph, components: Components) -> None:
     """Wire algorithm 1: a call for what is known, one for each further round, and the answer."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
-    graph.add_node("recall", recall(parts))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("recall", recall(components))
     graph.add_node("collect", collect_node())
-    graph.add_node("consolidate", consolidate(parts))
+    graph.add_node("consolidate", consolidate(components))
     graph.add_node(
         "answer",
         answer_node(
-            parts,
+            components,
             "answer",
             "astute",
             closed_book="direct",

@@ -5,8 +5,8 @@ wires them:
 
     @method("crag", summary="…", paper="…", when="…", calls=…, options=CragOptions, state=CragState,
             prompts=PROMPTS)
-    def crag(graph: Graph, parts: Parts) -> None:
-        graph.add_node("grade", grade(parts))
+    def crag(graph: Graph, components: Components) -> None:
+        graph.add_node("grade", grade(components))
         …
 
 The graph already has its node `begin`. A package lists its method as an entry point of the group
@@ -31,7 +31,7 @@ from langgraph.graph.state import CompiledStateGraph
 from ragweave.errors import RunTimeoutError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
 from ragweave.nodes import answer, sufficiency
-from ragweave.nodes.ask import Parts, Prompts
+from ragweave.nodes.ask import Components, Prompts
 from ragweave.nodes.options import Options, make_options
 from ragweave.state import RAGState
 from ragweave.state.passages import QUESTION
@@ -59,7 +59,7 @@ class Method:
     state: type[Any]
     prompts: Prompts
     """The prompt templates that a caller may replace, by name."""
-    wire: Callable[[Graph, Parts], None] = field(repr=False)
+    wire: Callable[[Graph, Components], None] = field(repr=False)
     files: frozenset[str] = frozenset()
     """The options that name a file or folder: Studio's remote callers may not set them."""
     second_search: bool = False
@@ -78,10 +78,10 @@ def method(
     prompts: Mapping[str, ChatPromptTemplate] | None = None,
     files: frozenset[str] = frozenset(),
     second_search: bool = False,
-) -> Callable[[Callable[[Graph, Parts], None]], Method]:
+) -> Callable[[Callable[[Graph, Components], None]], Method]:
     """Declare the method that the decorated function wires."""
 
-    def declare(wire: Callable[[Graph, Parts], None]) -> Method:
+    def declare(wire: Callable[[Graph, Components], None]) -> Method:
         own = {**answer.PROMPTS, **sufficiency.PROMPTS, **(prompts or {})}
         return Method(name, summary, paper, when, calls, options, state, own, wire, files, second_search)
 

@@ -24,7 +24,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import REASON, ShotOptions, examples, reasoned
 from ragweave.nodes.answer import Branch, answer_node, draft_branches, draft_shown, each_sample
-from ragweave.nodes.ask import PASSAGE_TOKENS, REASONING_TOKENS, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, REASONING_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.expand import expanded
 from ragweave.nodes.knowledge_filter import PROMPTS as FILTER_PROMPTS
 from ragweave.nodes.knowledge_filter import FilterState, check, choose, collect, filter_branches, to_choice, topic
@@ -193,19 +193,19 @@ REASONING: dict[str, Any] = {
 """How a reasoning is asked for (section 3.4)."""
 
 
-def add_blending(graph: Graph, parts: Parts) -> None:
+def add_blending(graph: Graph, components: Components) -> None:
     """Add `retrieve` to `collect`: queries are blended and each one's set is filtered."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("augment", join)
-    graph.add_node("external", external(parts))
-    graph.add_node("internal", internal(parts))
-    graph.add_node("topic", topic(parts))
+    graph.add_node("external", external(components))
+    graph.add_node("internal", internal(components))
+    graph.add_node("topic", topic(components))
     graph.add_node("blend", blend)
-    graph.add_node("search", retrieve_node(parts.retriever))
+    graph.add_node("search", retrieve_node(components.retriever))
     graph.add_node("gather", join)
-    graph.add_node("check", check(parts))
+    graph.add_node("check", check(components))
     graph.add_node("checked", join)
-    graph.add_node("choose", choose(parts))
+    graph.add_node("choose", choose(components))
     graph.add_node("collect", collect)
     graph.add_edge("retrieve", "augment")
     asked: dict[Hashable, str] = {name: name for name in ("external", "internal", "topic")}
@@ -233,12 +233,12 @@ def add_blending(graph: Graph, parts: Parts) -> None:
     state=BlendFilterState,
     prompts={**FILTER_PROMPTS, **PROMPTS},
 )
-def blendfilter(graph: Graph, parts: Parts) -> None:
+def blendfilter(graph: Graph, components: Components) -> None:
     """Wire figure 1: blend, filter, reason, read the answer."""
-    add_blending(graph, parts)
-    graph.add_node("reason", answer_node(parts, "reason", "reason", **REASONING))
+    add_blending(graph, components)
+    graph.add_node("reason", answer_node(components, "reason", "reason", **REASONING))
     graph.add_node("reasoned", join)
-    graph.add_node("short_answer", answer_node(parts, "short_answer", "short_answer", round=1, values=last_turn))
+    graph.add_node("short_answer", answer_node(components, "short_answer", "short_answer", round=1, values=last_turn))
     graph.add_node("vote", vote_node("reason", "short_answer", reader="short_answer"))
     graph.add_conditional_edges("begin", to_first_search, {"each query": "retrieve", "nothing to search": "augment"})
     graph.add_conditional_edges("collect", each_sample("reason"), {"each sample": "reason"})

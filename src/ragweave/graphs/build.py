@@ -16,7 +16,7 @@ from langgraph.types import Checkpointer, RetryPolicy
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.graphs.base import Graph, Method, MethodGraph
 from ragweave.graphs.registry import METHODS
-from ragweave.nodes.ask import Parts, Retriever
+from ragweave.nodes.ask import Components, Retriever
 from ragweave.nodes.begin import begin_node
 from ragweave.nodes.options import with_defaults
 from ragweave.state import RAGInput, RAGOutput
@@ -104,7 +104,7 @@ def build_graph(
     _check_options(chosen, options)
     if second_retriever is not None and not chosen.second_search:
         raise UsageError(f"{chosen.name} never searches again: leave out second_retriever")
-    parts = Parts(
+    components = Components(
         models=models_of(
             model,
             proxy=proxy,
@@ -126,7 +126,7 @@ def build_graph(
     graph.set_node_defaults(retry_policy=retry_policy)
     graph.add_node("begin", begin_node(schema))
     graph.add_edge(START, "begin")
-    chosen.wire(graph, parts)
+    chosen.wire(graph, components)
     made = MethodGraph(**vars(graph.compile(checkpointer=checkpointer, name=chosen.name)))
     return made.with_config({"max_concurrency": MAX_CONCURRENCY})
 

@@ -23,7 +23,7 @@ from pydantic import Field, create_model
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import Branch, answer_branches, answer_node, unknown_clause
-from ragweave.nodes.ask import SHORT_TOKENS, Parts
+from ragweave.nodes.ask import SHORT_TOKENS, Components
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper
@@ -168,10 +168,10 @@ def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:
     options=ChainOfNoteOptions,
     prompts=PROMPTS,
 )
-def chain_of_note(graph: Graph, parts: Parts) -> None:
+def chain_of_note(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → chain_of_note → vote."""
     noted = answer_node(
-        parts,
+        components,
         "chain_of_note",
         "chain_of_note",
         reasoning=True,
@@ -181,10 +181,10 @@ def chain_of_note(graph: Graph, parts: Parts) -> None:
         max_tokens=reply_tokens,
         read_reply=read_noted,
     )
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
     graph.add_node("chain_of_note", noted)
-    graph.add_node("plain", answer_node(parts, "plain", "concat", closed_book="direct"))
+    graph.add_node("plain", answer_node(components, "plain", "concat", closed_book="direct"))
     graph.add_node("vote", vote_node("chain_of_note", "plain"))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("retrieve", "collect")

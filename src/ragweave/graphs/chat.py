@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, Method, MethodGraph
 from ragweave.graphs.build import RETRY, build_graph
-from ragweave.nodes.ask import QUERY_TOKENS, Node, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.read import phrase
@@ -217,14 +217,14 @@ def chat_over(
         checkpointer: Where LangGraph keeps threads.
     """
     template = ChatPromptTemplate.from_template(prompt) if isinstance(prompt, str) else prompt
-    parts = Parts(models=Models(answer=restater), prompts={"restate": template})
+    components = Components(models=Models(answer=restater), prompts={"restate": template})
     method = graph.get_name()
     chat: Graph = StateGraph(
         ChatState, context_schema=graph.context_schema, input_schema=ChatInput, output_schema=ChatOutput
     )
     chat.set_node_defaults(retry_policy=RETRY)
     chat.add_node("turn", turn)
-    chat.add_node("restate", _silent(restate(parts)))
+    chat.add_node("restate", _silent(restate(components)))
     chat.add_node(method, _silent(graph, lambda state: {"question": state["question"]}))
     chat.add_node("reply", reply)
     chat.add_edge(START, "turn")

@@ -12,7 +12,7 @@ from langgraph.runtime import Runtime
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions, to_answer
 from ragweave.nodes.answer import answer_branches, answer_node, one_by_one
-from ragweave.nodes.ask import Parts
+from ragweave.nodes.ask import Components
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
 from ragweave.nodes.vote import is_answered, vote_node
 from ragweave.state import RAGState
@@ -33,13 +33,13 @@ def to_fallback(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
     calls=lambda o: (o.samples, (1 + o.k) * o.samples),
     options=FusionOptions,
 )
-def concat_pf(graph: Graph, parts: Parts) -> None:
+def concat_pf(graph: Graph, components: Components) -> None:
     """Wire figure 2's upper half: 1 call where Concat knows, 1 + k where it does not."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
-    graph.add_node("concat", answer_node(parts, "concat", "concat"))
+    graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_node("concat_vote", vote_node("concat", continues=lambda state, _options: bool(state["passages"])))
-    graph.add_node("post_fusion", answer_node(parts, "post_fusion", "post_fusion", round=1, one_passage=True))
+    graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", round=1, one_passage=True))
     graph.add_node("vote", vote_node("post_fusion"))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("retrieve", "collect")

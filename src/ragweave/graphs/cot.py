@@ -13,7 +13,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.direct import DirectOptions, to_search
 from ragweave.graphs.examples import PROMPTS, reasoned, with_shots
 from ragweave.nodes.answer import answer_node, each_sample
-from ragweave.nodes.ask import Parts
+from ragweave.nodes.ask import Components
 from ragweave.nodes.retrieve import collect_node, retrieve_node
 from ragweave.nodes.vote import vote_node
 
@@ -27,12 +27,12 @@ from ragweave.nodes.vote import vote_node
     options=DirectOptions,
     prompts=PROMPTS,
 )
-def cot(graph: Graph, parts: Parts) -> None:
+def cot(graph: Graph, components: Components) -> None:
     """Wire one call: begin → (retrieve →) collect → cot → vote."""
     answer = answer_node(
-        parts, "cot", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
+        components, "cot", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
     )
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
     graph.add_node("cot", answer)
     graph.add_node("vote", vote_node("cot"))

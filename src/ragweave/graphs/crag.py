@@ -27,7 +27,7 @@ from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_node, each_sample
-from ragweave.nodes.ask import QUERY_TOKENS, VERDICT_TOKENS, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, Ids, ids_form, limited
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import context_text
@@ -250,17 +250,17 @@ def to_second_search(state: CragState) -> Route:
     prompts=PROMPTS,
     second_search=True,
 )
-def crag(graph: Graph, parts: Parts) -> None:
+def crag(graph: Graph, components: Components) -> None:
     """Wire figure 2: one call per passage, one to search again, one to refine, and the answer."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
-    graph.add_node("grade", grade(parts))
+    graph.add_node("grade", grade(components))
     graph.add_node("assess", assess)
-    graph.add_node("keywords", keywords(parts))
-    graph.add_node("search", retrieve_node(parts.second_retriever))
+    graph.add_node("keywords", keywords(components))
+    graph.add_node("search", retrieve_node(components.second_retriever))
     graph.add_node("gather", gather)
-    graph.add_node("refine", refine(parts))
-    graph.add_node("answer", answer_node(parts, "answer", "concat", closed_book="direct"))
+    graph.add_node("refine", refine(components))
+    graph.add_node("answer", answer_node(components, "answer", "concat", closed_book="direct"))
     graph.add_node("vote", vote_node("answer"))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("retrieve", "collect")

@@ -13,7 +13,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import PROMPTS, ShotOptions, answered, with_shots
 from ragweave.nodes.answer import answer_node, each_sample
-from ragweave.nodes.ask import Parts
+from ragweave.nodes.ask import Components
 from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, to_retrieval
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState
@@ -39,13 +39,13 @@ def to_search(state: RAGState, runtime: Runtime[DirectOptions]) -> Route:
     options=DirectOptions,
     prompts=PROMPTS,
 )
-def direct(graph: Graph, parts: Parts) -> None:
+def direct(graph: Graph, components: Components) -> None:
     """Wire one call: begin → (retrieve →) collect → direct → vote."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
     graph.add_node(
         "direct",
-        answer_node(parts, "direct", "direct_passages", closed_book="direct", named=with_shots, values=answered),
+        answer_node(components, "direct", "direct_passages", closed_book="direct", named=with_shots, values=answered),
     )
     graph.add_node("vote", vote_node("direct"))
     graph.add_conditional_edges(

@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node, together
-from ragweave.nodes.ask import Parts
+from ragweave.nodes.ask import Components
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
@@ -122,12 +122,12 @@ def to_answer(state: RAGState, runtime: Runtime[DosRagOptions]) -> Route:
     calls=lambda o: (o.samples, o.samples),
     options=DosRagOptions,
 )
-def dos_rag(graph: Graph, parts: Parts) -> None:
+def dos_rag(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → restore → concat → vote."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
     graph.add_node("restore", restore)
-    graph.add_node("concat", answer_node(parts, "concat", "concat"))
+    graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_node("vote", vote_node("concat"))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("retrieve", "collect")

@@ -24,7 +24,7 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_node, each_sample
-from ragweave.nodes.ask import VERDICT_TOKENS, Parts, Prompt, Reply, StateNode, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, StateNode, model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import PROMPTS as PAPER_PROMPTS
@@ -112,7 +112,7 @@ class Chosen(NamedTuple):
     notes: list[Note]
 
 
-def choose_filter(parts: Parts, scorer: LogprobScorer | None, state: RAGState, o: FilterOptions) -> Chosen:
+def choose_filter(components: Components, scorer: LogprobScorer | None, state: RAGState, o: FilterOptions) -> Chosen:
     """Return the filter that can run.
 
     STRINC and CXMI need an output: a right answer, or for CXMI a proxy's draft. CXMI needs a scorer, too.
@@ -124,7 +124,7 @@ def choose_filter(parts: Parts, scorer: LogprobScorer | None, state: RAGState, o
     missing = "filter_without_answers" if not answers else "scorer_missing" if wanted == "cxmi" and not scorer else ""
     if missing and wanted in ("strinc", "cxmi"):
         return Chosen(filters.LEXICAL, gold, None, [note(missing, wanted=wanted, used="lexical")])
-    kind = parts.context_filter if wanted == "own" else filters.FILTERS[wanted]
+    kind = components.context_filter if wanted == "own" else filters.FILTERS[wanted]
     if kind is None:
         raise UsageError("filter='own' needs a filter: build_graph(…, filter=my_filter)")
     asked, by_words = filters.filco_task(state["question"]), wanted == "lexical"
@@ -136,17 +136,17 @@ def choose_filter(parts: Parts, scorer: LogprobScorer | None, state: RAGState, o
     return Chosen(kind, answers, o.threshold, oracle)
 
 
-def filter_node(parts: Parts) -> StateNode:
+def filter_node(components: Components) -> StateNode:
     """Return the node that scores the segments of the passages and keeps the best."""
-    answering = unbound(parts.models.for_role("answer"))
-    scorer = parts.scorer or (answering if isinstance(answering, LogprobScorer) else None)
+    answering = unbound(components.models.for_role("answer"))
+    scorer = components.scorer or (answering if isinstance(answering, LogprobScorer) else None)
 
     # `state: Any`, as LangGraph would leave out what RAGState lacks: a proxy's draft
     def filter_context(state: Any, runtime: Runtime[FilterOptions]) -> RAGState:
         o = runtime.context
         if not state["passages"]:
             return {}
-        chosen, calls = choose_filter(parts, scorer, state, o), list[Pairs]()
+        chosen, calls = choose_filter(components, scorer, state, o), list[Pairs]()
         segments = segments_of(state, chosen.kind.granularity or o.granularity)
         settings = filters.FilterSettings(scorer=scorer, unit=o.unit, encoder=o.encoder, lead=o.lead)
         with counting(calls.append):
@@ -233,13 +233,13 @@ def scores_by_model(o: FilterOptions) -> int:
     prompts=PROMPTS,
     files=frozenset({"encoder"}),
 )
-def filco(graph: Graph, parts: Parts) -> None:
+def filco(graph: Graph, components: Components) -> None:
     """Wire figure 1: retrieve → filter → generate."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
-    graph.add_node("filter_context", filter_node(parts))
-    graph.add_node("choose_sentences", choose_sentences(parts))
-    graph.add_node("generate", answer_node(parts, "generate", "generate", **GENERATE))
+    graph.add_node("filter_context", filter_node(components))
+    graph.add_node("choose_sentences", choose_sentences(components))
+    graph.add_node("generate", answer_node(components, "generate", "generate", **GENERATE))
     graph.add_node("vote", vote_node("generate"))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("retrieve", "collect")

@@ -26,7 +26,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import unknown_clause
-from ragweave.nodes.ask import REASONING_TOKENS, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import REASONING_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, search_results
@@ -226,10 +226,10 @@ def to_doubt(state: FlareState) -> Route:
     state=FlareState,
     prompts=PROMPTS,
 )
-def flare(graph: Graph, parts: Parts) -> None:
+def flare(graph: Graph, components: Components) -> None:
     """Wire the loop: each doubtful sentence is looked up before the model writes on."""
-    graph.add_node("flare", write(parts))
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("flare", write(components))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
     graph.add_edge("begin", "flare")
     graph.add_conditional_edges("flare", to_doubt, {"sure": END, "doubtful": "retrieve", "given": "collect"})

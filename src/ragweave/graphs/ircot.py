@@ -29,7 +29,7 @@ from pydantic import Field, model_validator
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import answer_branches, answer_node
-from ragweave.nodes.ask import QUERY_TOKENS, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, Paper, show_of
@@ -208,13 +208,15 @@ def to_next(state: IrcotState, runtime: Runtime[IrcotOptions]) -> Route:
     state=IrcotState,
     prompts=PROMPTS,
 )
-def ircot(graph: Graph, parts: Parts) -> None:
+def ircot(graph: Graph, components: Components) -> None:
     """Wire the loop: retrieve → collect → reason → retrieve; then the reader."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node(found_so_far))
-    graph.add_node("reason", reason(parts))
-    graph.add_node("answer", answer_node(parts, "answer", "concat", closed_book="direct"))
-    graph.add_node("answer_cot", answer_node(parts, "answer_cot", "cot_passages", closed_book="cot", reasoning=True))
+    graph.add_node("reason", reason(components))
+    graph.add_node("answer", answer_node(components, "answer", "concat", closed_book="direct"))
+    graph.add_node(
+        "answer_cot", answer_node(components, "answer_cot", "cot_passages", closed_book="cot", reasoning=True)
+    )
     graph.add_node("vote", vote_node("answer", "answer_cot"))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("retrieve", "collect")

@@ -20,7 +20,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import PROMPTS, ShotOptions, reasoned, with_shots
 from ragweave.nodes.answer import answer_branches, answer_node
-from ragweave.nodes.ask import Parts
+from ragweave.nodes.ask import Components
 from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.expand import LONGEST, cut, telling
 from ragweave.nodes.papers import REFERENCE
@@ -51,9 +51,9 @@ def requery(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> I
     return {"round": number, "queries": {f"round_{number}": f"{text} {state['question']}".strip()}}
 
 
-def to_answer(parts: Parts) -> Callable[[IterRetgenState, Runtime[IterRetgenOptions]], Route]:
+def to_answer(components: Components) -> Callable[[IterRetgenState, Runtime[IterRetgenOptions]], Route]:
     """Return the route to this round's answers, or to the vote if they are known to repeat the last ones."""
-    own = getattr(unbound(parts.models.for_role("answer")), "temperature", None)
+    own = getattr(unbound(components.models.for_role("answer")), "temperature", None)
 
     def to_answer(state: IterRetgenState, runtime: Runtime[IterRetgenOptions]) -> Route:
         options, found = runtime.context, [str(one.id) for one in state["passages"]]
@@ -94,19 +94,19 @@ def vote(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> RAGS
     state=IterRetgenState,
     prompts={**PROMPTS, "cot_passages@slimplm": REFERENCE},
 )
-def iter_retgen(graph: Graph, parts: Parts) -> None:
+def iter_retgen(graph: Graph, components: Components) -> None:
     """Wire the loop: retrieve → collect → answer → requery → retrieve."""
     answer = answer_node(
-        parts, "answer", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
+        components, "answer", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
     )
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
     graph.add_node("answer", answer)
     graph.add_node("requery", requery)
     graph.add_node("vote", vote)
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("retrieve", "collect")
-    graph.add_conditional_edges("collect", to_answer(parts), {"each sample": "answer", "same passages": "vote"})
+    graph.add_conditional_edges("collect", to_answer(components), {"each sample": "answer", "same passages": "vote"})
     graph.add_conditional_edges("answer", to_next_round, {"next round": "requery", "done": "vote"})
     graph.add_conditional_edges("requery", to_search, {"by the last text": "retrieve"})
     graph.add_edge("vote", END)

@@ -13,7 +13,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
 from ragweave.graphs.post_fusion import to_answers
 from ragweave.nodes.answer import answer_branches, answer_node, candidates_shown
-from ragweave.nodes.ask import Parts
+from ragweave.nodes.ask import Components
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
 from ragweave.nodes.vote import answers_of, pool_of, vote_node
 from ragweave.state import UNKNOWN, RAGState
@@ -40,13 +40,13 @@ def to_distiller(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
     calls=lambda o: (o.k * o.samples, (o.k + 1) * o.samples),
     options=FusionOptions,
 )
-def pf_concat(graph: Graph, parts: Parts) -> None:
+def pf_concat(graph: Graph, components: Components) -> None:
     """Wire figure 2's lower half: k calls, and one more where any passage gave an answer."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
-    graph.add_node("post_fusion", answer_node(parts, "post_fusion", "post_fusion", one_passage=True))
+    graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", one_passage=True))
     graph.add_node("sift", sift)
-    graph.add_node("distill", answer_node(parts, "distill", "distill", round=1, values=candidates_shown))
+    graph.add_node("distill", answer_node(components, "distill", "distill", round=1, values=candidates_shown))
     graph.add_node("vote", vote_node("post_fusion", "distill"))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("retrieve", "collect")

@@ -12,7 +12,7 @@ from langgraph.runtime import Runtime
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
 from ragweave.nodes.answer import answer_branches, answer_node, one_by_one
-from ragweave.nodes.ask import Parts
+from ragweave.nodes.ask import Components
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState
@@ -31,11 +31,11 @@ def to_answers(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
     calls=lambda o: (o.k * o.samples, o.k * o.samples),
     options=FusionOptions,
 )
-def post_fusion(graph: Graph, parts: Parts) -> None:
+def post_fusion(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → post_fusion (one branch per passage) → vote."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
-    graph.add_node("post_fusion", answer_node(parts, "post_fusion", "post_fusion", one_passage=True))
+    graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", one_passage=True))
     graph.add_node("vote", vote_node("post_fusion"))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("retrieve", "collect")

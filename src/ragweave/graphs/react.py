@@ -4,7 +4,7 @@ Source: Yao et al. 2022 (ReAct: Synergizing Reasoning and Acting in Language Mod
 steps at most; BlendFilter, appendix C: an observation is the retrieved passages.
 
 Where we differ: a reply without an action is kept as a thought and asked again; a search made before
-is not made again, and the prompt says so. The last step must finish. With `second_look` an answer before
+is not made again, and the prompt says so. The last step must finish. With `fallback_retrieval` an answer before
 anything was observed is looked up first, and Concat answers where the limit, or two replies in a row
 without a new search, bring no answer. Under `profile="blendfilter"` all of that is off: each observation
 is what was retrieved, and the answer is Unknown after seven steps without `Finish`. There the prompt is
@@ -29,7 +29,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import ACTIONS, action_turns
 from ragweave.nodes import read
 from ragweave.nodes.answer import answer_node
-from ragweave.nodes.ask import QUERY_TOKENS, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.begin import GIVEN
 from ragweave.nodes.chain import (
     LAST_ROUND,
@@ -54,7 +54,9 @@ class ReactOptions(ChainOptions):
     own_paper: ClassVar[Paper | Literal[""]] = "blendfilter"
 
     max_steps: int = Field(7, ge=1, description="Most calls; the last one must finish (Yao et al. 2022, section 3.2).")
-    second_look: bool = Field(True, description="Whether early answers are looked up, and Concat answers at the limit.")
+    fallback_retrieval: bool = Field(
+        True, description="Whether answers before any search are looked up, and Concat answers at the limit."
+    )
     stop_sequences: bool = Field(True, description="Whether to send stop sequences, which some models refuse.")
 
 
@@ -206,11 +208,11 @@ def react(state: ReactState, reply: Reply[Step | LastStep], options: ReactOption
     said = step.finish or (reply.text if last and reply.form is None and not plain else "")
     answer = read.answer(said, state["answer_type"]) if said else UNKNOWN
     early = len(hops) + 1 < options.max_steps
-    if last or (step.finish and (hops or plain or (answer != UNKNOWN and not options.second_look))):
+    if last or (step.finish and (hops or plain or (answer != UNKNOWN and not options.fallback_retrieval))):
         return end(answer, truncated=last and (early or answer == UNKNOWN))
     query = step.search or ("" if hops or plain else state["question"])  # nothing was observed yet
     repeated = not plain and asked_before(query, hops)
-    if options.second_look and hops and not hops[-1]["name"] and (repeated or not query):
+    if options.fallback_retrieval and hops and not hops[-1]["name"] and (repeated or not query):
         return end(UNKNOWN, truncated=True)
     searched = bool(query) and not repeated
     hop: Hop = {
@@ -237,17 +239,17 @@ def to_action(state: ReactState, runtime: Runtime[ReactOptions]) -> Route:
     summary="Thoughts and actions in turns: search, observe, finish.",
     paper="Yao et al. 2022, ReAct",
     when="Multi-hop questions, with a model that keeps to the Thought and Action format.",
-    calls=lambda o: (1 + o.second_look, o.max_steps + 2),
+    calls=lambda o: (1 + o.fallback_retrieval, o.max_steps + 2),
     options=ReactOptions,
     state=ReactState,
     prompts=PROMPTS,
 )
-def react_method(graph: Graph, parts: Parts) -> None:
+def react_method(graph: Graph, components: Components) -> None:
     """Wire the loop: react → retrieve → collect → react; one call per step."""
-    graph.add_node("react", react(parts))
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("react", react(components))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
-    graph.add_node("concat", answer_node(parts, "concat", "concat", round=LAST_ROUND))
+    graph.add_node("concat", answer_node(components, "concat", "concat", round=LAST_ROUND))
     graph.add_node("vote", vote_node("concat"))
     graph.add_edge("begin", "react")
     graph.add_conditional_edges(

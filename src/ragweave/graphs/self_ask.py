@@ -4,7 +4,7 @@ Source: Press et al. 2022 (Measuring and Narrowing the Compositionality Gap in L
 the format; SlimPLM, appendix B and table 10, for three rounds and a call that reads what was found.
 Models go on after their follow-up and make up its answer: only the first thing said counts.
 
-Where we differ: with `second_look` an answer before any follow-up is looked up first, and Concat
+Where we differ: with `fallback_retrieval` an answer before any follow-up is looked up first, and Concat
 answers where the limit brings none. A follow-up that was asked before makes the model conclude, except
 under a paper's profile. The last call's prompt itself says "So the final answer is:", also under
 `profile="slimplm"`, where the released code takes the third reply as it is. Under
@@ -29,7 +29,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import FOLLOW_UPS, PRESS, PRESS_PAIRS
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import READER, answer_node
-from ragweave.nodes.ask import QUERY_TOKENS, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import (
     LAST_ROUND,
     LAST_STEPS,
@@ -56,7 +56,9 @@ class SelfAskOptions(ChainOptions):
     rounds: int = Field(
         3, ge=1, description="Most follow-ups; two in SlimPLM's tables, whose chain takes three calls (appendix B)."
     )
-    second_look: bool = Field(True, description="Whether early answers are looked up, and Concat answers at the limit.")
+    fallback_retrieval: bool = Field(
+        True, description="Whether answers before any search are looked up, and Concat answers at the limit."
+    )
     reader: bool = Field(True, description="Whether a call reads what is found (SlimPLM), or it is shown as it is.")
     stop_sequences: bool = Field(True, description="Whether to send stop sequences, which some models refuse.")
 
@@ -226,7 +228,7 @@ def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> S
     copied = not options.paper and copies_example(answer, FOLLOW_UPS, state, [hop["result"] for hop in hops])
     if copied or answer.endswith("?"):
         answer = UNKNOWN
-    doubts = options.second_look or (answer == UNKNOWN and not options.paper)
+    doubts = options.fallback_retrieval or (answer == UNKNOWN and not options.paper)
     if not asked and not hops and not last and doubts:
         asked = state["question"]  # nothing was looked up yet
     if asked:
@@ -294,18 +296,18 @@ def to_follow_up(state: SelfAskState, runtime: Runtime[SelfAskOptions]) -> Route
     summary="The model asks follow-up questions, reads what each finds, then answers.",
     paper="Press et al. 2022, Self-Ask",
     when="Multi-hop questions, with a model that asks good follow-up questions.",
-    calls=lambda o: (1 + o.second_look * (1 + o.reader), 2 * o.rounds + 3),
+    calls=lambda o: (1 + o.fallback_retrieval * (1 + o.reader), 2 * o.rounds + 3),
     options=SelfAskOptions,
     state=SelfAskState,
     prompts=PROMPTS,
 )
-def self_ask(graph: Graph, parts: Parts) -> None:
+def self_ask(graph: Graph, components: Components) -> None:
     """Wire the loop: each follow-up is looked up and read before the chain goes on."""
-    graph.add_node("self_ask", chain(parts))
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("self_ask", chain(components))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
-    graph.add_node("read", read(parts))
-    graph.add_node("concat", answer_node(parts, "concat", "concat", round=LAST_ROUND))
+    graph.add_node("read", read(components))
+    graph.add_node("concat", answer_node(components, "concat", "concat", round=LAST_ROUND))
     graph.add_node("vote", vote_node("concat"))
     graph.add_edge("begin", "self_ask")
     graph.add_conditional_edges(

@@ -3,8 +3,8 @@
 Source: Kadavath et al. 2022 (Language Models (Mostly) Know What They Know), as SlimPLM's baseline (section
 4.3). `self_eval@slimplm` is the released code's, with its examples.
 
-Where we differ: with `second_look`, what the model said to know and then answered Unknown is searched for after
-all. The examples of our own prompt are ours.
+Where we differ: with `fallback_retrieval`, the method retrieves after all if the model said it knew and then answered
+Unknown. The examples of our own prompt are ours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node
-from ragweave.nodes.ask import VERDICT_TOKENS, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper
@@ -33,8 +33,9 @@ class DecisionOptions(Options):
 
     own_paper: ClassVar[Paper | Literal[""]] = "slimplm"
 
-    second_look: bool = Field(
-        True, description="Whether an Unknown without passages is searched for after all; the papers stop there."
+    fallback_retrieval: bool = Field(
+        True,
+        description="Whether to retrieve after all if the answer without passages is Unknown; the papers stop there.",
     )
 
 
@@ -128,46 +129,51 @@ def to_search(state: DecisionState, runtime: Runtime[DecisionOptions]) -> Route:
 
 
 def to_answer(state: DecisionState, runtime: Runtime[DecisionOptions]) -> Route:
-    """Route: one branch per sample; a second look that found nothing would ask the same again."""
+    """Route: one branch per sample; a fallback that found nothing would ask the same again."""
     if not state["known"]:
         return answer_branches(state, "answer", runtime.context, [state["passages"]])
     contexts = [state["passages"]] if state["passages"] else []
     return answer_branches(state, "answer", runtime.context, contexts, round=1) or "nothing found"
 
 
-def second_look(
-    parts: Parts, node: str = "retrieve"
+def fallback_retrieval(
+    components: Components, node: str = "retrieve"
 ) -> tuple[Callable[[RAGState, Any], bool], Callable[[RAGState, Runtime[Any]], Route]]:
     """Return whether an Unknown without passages is searched for, and the route after the vote that does so.
 
     Args:
-        parts: Without a retriever the run ends Unknown.
+        components: Without a retriever the run ends Unknown.
         node: The retrieval node.
     """
 
     def wanted(state: RAGState, options: Any) -> bool:
-        return parts.retriever is not None and options.second_look and not state["given"] and not state["retrieved"]
+        return (
+            components.retriever is not None
+            and options.fallback_retrieval
+            and not state["given"]
+            and not state["retrieved"]
+        )
 
-    def to_second_look(state: RAGState, runtime: Runtime[Any]) -> Route:
+    def to_fallback(state: RAGState, runtime: Runtime[Any]) -> Route:
         if is_answered(state) or not wanted(state, runtime.context):
             return "answered"
         return search_branches(state["queries"], node)
 
-    return wanted, to_second_look
+    return wanted, to_fallback
 
 
-def add_decision(graph: Graph, parts: Parts, decision: str) -> None:
+def add_decision(graph: Graph, components: Components, decision: str) -> None:
     """Add retrieval and the answer after the node `decision`, which sets `known`."""
-    wanted, to_second_look = second_look(parts)
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    wanted, to_fallback = fallback_retrieval(components)
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
-    graph.add_node("answer", answer_node(parts, "answer", "direct_passages", closed_book="direct"))
+    graph.add_node("answer", answer_node(components, "answer", "direct_passages", closed_book="direct"))
     graph.add_node("vote", vote_node("answer", continues=wanted))
     graph.add_conditional_edges(decision, to_search, {"known": "answer", "needed": "retrieve"})
     graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_answer, {"each sample": "answer", "nothing found": "vote"})
     graph.add_edge("answer", "vote")
-    graph.add_conditional_edges("vote", to_second_look, {"answered": END, "not known": "retrieve"})
+    graph.add_conditional_edges("vote", to_fallback, {"answered": END, "not known": "retrieve"})
 
 
 @method(
@@ -175,13 +181,13 @@ def add_decision(graph: Graph, parts: Parts, decision: str) -> None:
     summary="The model itself says first whether it needs to retrieve.",
     paper="Kadavath et al. 2022, Self-Eval",
     when="Where some questions need no retrieval and the model can tell which.",
-    calls=lambda o: (1 + o.samples, 1 + (1 + o.second_look) * o.samples),
+    calls=lambda o: (1 + o.samples, 1 + (1 + o.fallback_retrieval) * o.samples),
     options=SelfEvalOptions,
     state=DecisionState,
     prompts=PROMPTS,
 )
-def self_eval(graph: Graph, parts: Parts) -> None:
+def self_eval(graph: Graph, components: Components) -> None:
     """Wire one call to decide and one to answer."""
-    graph.add_node("need", need(parts))
+    graph.add_node("need", need(components))
     graph.add_conditional_edges("begin", to_decision, {"decide": "need", "passages given": "collect"})
-    add_decision(graph, parts, "need")
+    add_decision(graph, components, "need")

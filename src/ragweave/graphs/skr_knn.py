@@ -4,7 +4,7 @@ Source: Wang et al. 2023 (Self-Knowledge Guided Retrieval Augmentation for Large
 baseline (section 4.3): eight neighbours by unsupervised SimCSE, labelled as SlimPLM's judge data (released code).
 
 Where we differ: sentence-transformers averages SimCSE's token vectors, the released code takes its pooler's; with
-`second_look`, what is answered Unknown without passages is searched for after all.
+`fallback_retrieval`, the method retrieves after all if the answer without passages is Unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import DecisionOptions, DecisionState, add_decision, to_decision
-from ragweave.nodes.ask import Parts, StateNode
+from ragweave.nodes.ask import Components, StateNode
 from ragweave.state import RAGState, note
 from ragweave.tools.neighbours import TrainingIndex, read_training
 from ragweave.tools.retrieval.embedding import named_embeddings
@@ -76,13 +76,13 @@ def neighbours_node(embeddings: Embeddings | None) -> StateNode:
     summary="Retrieve where most of the nearest training questions needed it.",
     paper="Wang et al. 2023, SKR",
     when="Where you have training questions labelled with whether retrieval helped (`ragweave label needed`).",
-    calls=lambda o: (o.samples, (1 + o.second_look) * o.samples),
+    calls=lambda o: (o.samples, (1 + o.fallback_retrieval) * o.samples),
     options=SkrKnnOptions,
     state=DecisionState,
     files=frozenset({"training", "embedding"}),
 )
-def skr_knn(graph: Graph, parts: Parts) -> None:
+def skr_knn(graph: Graph, components: Components) -> None:
     """Wire the neighbours, who decide, and one call to answer."""
-    graph.add_node("neighbours", neighbours_node(parts.embeddings))
+    graph.add_node("neighbours", neighbours_node(components.embeddings))
     graph.add_conditional_edges("begin", to_decision, {"decide": "neighbours", "passages given": "collect"})
-    add_decision(graph, parts, "neighbours")
+    add_decision(graph, components, "neighbours")

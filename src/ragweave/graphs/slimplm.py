@@ -9,8 +9,8 @@ answers over what the question and the other queries find, interleaved (appendix
 The proxy's uncertainty (`route="uncertainty"`) or a router trained on outcomes (`route="classifier"`) may decide
 instead of the judge.
 
-Where we differ: a draft that says it does not know is not judged; with `second_look` an Unknown to
-what was judged known is searched for after all; if the proxy is down, the question alone is searched.
+Where we differ: a draft that says it does not know is not judged; with `fallback_retrieval` the method
+retrieves after all if what was judged known is answered Unknown; if the proxy is down, the question alone is searched.
 `NAME@slimplm` is printed in sections 3.2 and 3.3 and tables 8 and 9. The released code finds ten pages per
 query and ranks their paragraphs by E5 against the user's question; here that is the retriever's task, and
 passages of one title are a page.
@@ -30,7 +30,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import papers, proxy
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample
-from ragweave.nodes.ask import Parts, StateNode
+from ragweave.nodes.ask import Components, StateNode
 from ragweave.nodes.gate import gate_node, gated
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style
 from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
@@ -102,7 +102,7 @@ def to_draft(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> str:
     return "draft" if runtime.context.question_judge or runtime.context.rewrite else "no proxy"
 
 
-def decide_node(parts: Parts) -> StateNode:
+def decide_node(components: Components) -> StateNode:
     """Return the node `decide`: by the proxy's uncertainty, or by a trained router."""
 
     def decide(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> proxy.ProxyState:
@@ -110,7 +110,7 @@ def decide_node(parts: Parts) -> StateNode:
         if o.route == "uncertainty":
             known, seen = gated(state, o, o.route_threshold)
             return {"known": known, "notes": [seen]}
-        route, seen = choose_route(parts, state["question"], state["draft"], o.router, o.route_threshold)
+        route, seen = choose_route(components, state["question"], state["draft"], o.router, o.route_threshold)
         return {"known": route == "none", "route": route, "notes": [seen]}
 
     return decide
@@ -125,7 +125,7 @@ def after_judge(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> Ro
 
 def after_direct(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> str:
     """Route: if what was judged known comes out Unknown, it is searched for after all."""
-    if is_answered(state) or not runtime.context.second_look:
+    if is_answered(state) or not runtime.context.fallback_retrieval:
         return "answered"
     return "not known" if runtime.context.rewrite else "not rewritten"
 
@@ -135,28 +135,30 @@ def to_search(state: RAGState) -> Route:
     return search_branches(state["queries"])
 
 
-def add_proxy(graph: Graph, parts: Parts, given: str) -> None:
+def add_proxy(graph: Graph, components: Components, given: str) -> None:
     """Add the proxy's nodes from `begin` to `plan`, and `direct`, which answers what is known.
 
     Args:
         graph: The graph.
-        parts: The models and the rest.
+        components: The models and the rest.
         given: The node that answers over passages that the caller gave.
     """
-    graph.add_node("draft", proxy.draft(parts), error_handler=proxy.skip_to("plan"))
-    graph.add_node("judge", proxy.judge(parts), error_handler=proxy.skip_to("plan"))
-    graph.add_node("gate", gate_node(parts, "proxy"), error_handler=proxy.skip_to("plan"))
-    graph.add_node("decide", decide_node(parts))
-    graph.add_node("rewrite", proxy.rewrite_node(parts), error_handler=proxy.skip_to("plan"))
-    graph.add_node("judge_claim", proxy.judge_claim(parts), error_handler=proxy.skip_to("plan"))
+    graph.add_node("draft", proxy.draft(components), error_handler=proxy.skip_to("plan"))
+    graph.add_node("judge", proxy.judge(components), error_handler=proxy.skip_to("plan"))
+    graph.add_node("gate", gate_node(components, "proxy"), error_handler=proxy.skip_to("plan"))
+    graph.add_node("decide", decide_node(components))
+    graph.add_node("rewrite", proxy.rewrite_node(components), error_handler=proxy.skip_to("plan"))
+    graph.add_node("judge_claim", proxy.judge_claim(components), error_handler=proxy.skip_to("plan"))
     graph.add_node("plan", proxy.plan)
-    graph.add_node("direct", answer_node(parts, "direct", "direct"))
-    searches_again = parts.retriever is not None
-    graph.add_node("direct_vote", vote_node("direct", continues=lambda _state, o: searches_again and o.second_look))
+    graph.add_node("direct", answer_node(components, "direct", "direct"))
+    searches_again = components.retriever is not None
+    graph.add_node(
+        "direct_vote", vote_node("direct", continues=lambda _state, o: searches_again and o.fallback_retrieval)
+    )
     graph.add_conditional_edges("begin", to_draft, {"draft": "draft", "no proxy": "plan", "passages given": given})
     graph.add_conditional_edges(
         "draft",
-        proxy.to_judge(parts),
+        proxy.to_judge(components),
         {"judge": "judge", "each draft": "gate", "classify": "decide", "rewrite": "rewrite", "no draft": "plan"},
     )
     graph.add_edge("gate", "decide")
@@ -190,19 +192,19 @@ def small_calls(o: proxy.ProxyOptions) -> tuple[int, int]:
     summary="A small proxy model decides when and what to retrieve; one call to the big one.",
     paper="Tan et al. 2024, SlimPLM",
     when="Many easy questions, an expensive model and a small one at hand: the small one decides, the big one is called once.",
-    calls=lambda o: (small_calls(o)[0] + o.samples, small_calls(o)[1] + (1 + o.second_look) * o.samples),
+    calls=lambda o: (small_calls(o)[0] + o.samples, small_calls(o)[1] + (1 + o.fallback_retrieval) * o.samples),
     options=SlimPlmOptions,
     state=proxy.ProxyState,
     prompts={**proxy.PROMPTS, **PROMPTS},
     files=frozenset({"router"}),
 )
-def slimplm(graph: Graph, parts: Parts) -> None:
+def slimplm(graph: Graph, components: Components) -> None:
     """Wire figure 2: draft, judge, rewrite, search, answer."""
-    add_proxy(graph, parts, given="collect")
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    add_proxy(graph, components, given="collect")
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
     graph.add_node("trim", trim)
-    graph.add_node("answer", answer_node(parts, "answer", "reference", round=1, **REFERENCE))
+    graph.add_node("answer", answer_node(components, "answer", "reference", round=1, **REFERENCE))
     graph.add_node("vote", vote_node("direct", "answer"))
     graph.add_conditional_edges("plan", to_search, {"each query": "retrieve"})
     graph.add_edge("retrieve", "collect")

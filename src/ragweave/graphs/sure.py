@@ -27,7 +27,7 @@ from typing_extensions import TypedDict
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import READER, unknown_clause
-from ragweave.nodes.ask import PASSAGE_TOKENS, SHORT_TOKENS, VERDICT_TOKENS, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, SHORT_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import show_of
@@ -336,15 +336,15 @@ def to_checks(state: SureState, runtime: Runtime[SureOptions]) -> Route:
     state=SureState,
     prompts=PROMPTS,
 )
-def sure(graph: Graph, parts: Parts) -> None:
+def sure(graph: Graph, components: Components) -> None:
     """Wire figure 2: candidates, summaries, validity and ranking, choice."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
-    graph.add_node("propose", propose(parts))
-    graph.add_node("summarise", summarise(parts))
+    graph.add_node("propose", propose(components))
+    graph.add_node("summarise", summarise(components))
     graph.add_node("summarised", join)
-    graph.add_node("verify", verify(parts))
-    graph.add_node("rank", rank(parts))
+    graph.add_node("verify", verify(components))
+    graph.add_node("rank", rank(components))
     graph.add_node("choose", choose)
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("retrieve", "collect")

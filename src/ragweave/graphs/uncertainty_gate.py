@@ -2,7 +2,7 @@
 
 Source: TARG (arXiv 2511.09803, version 1), algorithm 1; the simple gates of arXiv 2501.12835. See `nodes/gate.py`.
 
-Where we differ: what is answered Unknown without passages is searched for after all (`second_look`); the check
+Where we differ: an Unknown without passages is followed by retrieval (`fallback_retrieval`); the check
 again while a long answer is written (section 3.2) is left to `flare`. Neither paper has a profile.
 """
 
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import DecisionOptions, add_decision
-from ragweave.nodes.ask import Parts
+from ragweave.nodes.ask import Components
 from ragweave.nodes.gate import GateOptions, GateState, gate_branches, gate_node, gated
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.retrieve import Route
@@ -54,14 +54,14 @@ def decide(state: GateState, runtime: Runtime[UncertaintyGateOptions]) -> GateSt
     paper="Wang et al. 2025, TARG",
     when="Where many questions need no retrieval and the model reports log-probabilities; with `gate=variance` for any "
     "model. Set `threshold` on questions whose answers you know.",
-    calls=lambda o: (o.gate_drafts + o.samples, o.gate_drafts + (1 + o.second_look) * o.samples),
+    calls=lambda o: (o.gate_drafts + o.samples, o.gate_drafts + (1 + o.fallback_retrieval) * o.samples),
     options=UncertaintyGateOptions,
     state=GateState,
 )
-def uncertainty_gate(graph: Graph, parts: Parts) -> None:
+def uncertainty_gate(graph: Graph, components: Components) -> None:
     """Wire a draft of twenty tokens, or several, and the answer."""
-    graph.add_node("gate", gate_node(parts, lambda options: options.gated_by))
+    graph.add_node("gate", gate_node(components, lambda options: options.gated_by))
     graph.add_node("decide", decide)
     graph.add_conditional_edges("begin", to_gate, {"each draft": "gate", "passages given": "collect"})
     graph.add_edge("gate", "decide")
-    add_decision(graph, parts, "decide")
+    add_decision(graph, components, "decide")

@@ -24,8 +24,8 @@ from ragweave.nodes.ask import (
     REASONING_TOKENS,
     SHORT_TOKENS,
     VERDICT_TOKENS,
+    Components,
     Node,
-    Parts,
     Prompt,
     Reply,
     model_node,
@@ -99,7 +99,7 @@ class Branch(TypedDict, total=False):
 
 
 def answer_node(
-    parts: Parts,
+    components: Components,
     name: str,
     template: str,
     *,
@@ -121,7 +121,7 @@ def answer_node(
     If its branches name a round, the keys are `NAME:ROUND:SAMPLE`.
 
     Args:
-        parts: The models and the prompts.
+        components: The models and the prompts.
         name: The node's name, and that of the pool its candidates belong to.
         template: The prompt's name.
         closed_book: The prompt's name for a branch without passages; "": the same.
@@ -205,7 +205,9 @@ def answer_node(
         said = reply.form.answer if reply.form else reply.text
         return candidate(branch, read_text(said, branch, options), reply)
 
-    return rated(answer(parts), parts, lambda branch, shown: candidate(branch, UNKNOWN, Reply(passages=shown)))
+    return rated(
+        answer(components), components, lambda branch, shown: candidate(branch, UNKNOWN, Reply(passages=shown))
+    )
 
 
 def unknown_clause(options: Options) -> str:

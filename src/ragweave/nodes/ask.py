@@ -9,7 +9,7 @@ A model node is two pure functions, from the state to a prompt and from the repl
     def grade(state: Grading, reply: Reply[Grade], options: CragOptions) -> CragState:
         return {"grades": {str(state["passage"].id): reply.form.grade if reply.form else "Ambiguous"}}
 
-    graph.add_node("grade", grade(parts))
+    graph.add_node("grade", grade(components))
 
 Between the two, this module chooses the model by role, makes the prompt fit, holds the reply to its
 form if the model can be held to one, and counts tokens. LangGraph retries (`set_node_defaults`).
@@ -65,7 +65,7 @@ class StateNode(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class Components:
     """What a method is built from."""
 
     models: Models
@@ -123,7 +123,7 @@ class Reply(Generic[FormT]):
 
 def model_node(
     role: Role | Callable[[OptionsT], Role], prompt: Callable[[StateT, OptionsT], Prompt[FormT] | None]
-) -> Callable[[Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]], Callable[[Parts], Node]]:
+) -> Callable[[Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]], Callable[[Components], Node]]:
     """Make a node of `prompt` and of the decorated function, which turns the reply into an update.
 
     Args:
@@ -132,9 +132,9 @@ def model_node(
             called, and the reply is empty.
     """
 
-    def decorate(update: Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]) -> Callable[[Parts], Node]:
-        def node(parts: Parts) -> Node:
-            made = _ModelNode(role, prompt, update, parts)
+    def decorate(update: Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]) -> Callable[[Components], Node]:
+        def node(components: Components) -> Node:
+            made = _ModelNode(role, prompt, update, components)
             return RunnableLambda(made.call, made.acall, name=getattr(update, "__name__", "ask"))
 
         return node
@@ -149,7 +149,7 @@ class _ModelNode:
     role: Role | Callable[[Any], Role]
     prompt: Callable[[Any, Any], Prompt[Any] | None]
     update: Callable[[Any, Reply[Any], Any], Mapping[str, Any]]
-    parts: Parts
+    components: Components
 
     def call(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
         """Ask."""
@@ -182,7 +182,7 @@ class _ModelNode:
         options = get_runtime(Options).context
         prompt = self.prompt(state, options)
         role = self.role(options) if callable(self.role) else self.role
-        return _prepared(prompt, role, self.parts, state, options) if prompt else None
+        return _prepared(prompt, role, self.components, state, options) if prompt else None
 
     def finish(self, state: Any, done: Sequence[_Answered]) -> dict[str, Any]:
         """Return the update of the last reply, with what all calls cost and what is to be noted."""
@@ -324,10 +324,12 @@ _LONG = 1_000
 """Tokens of a prompt from which on our estimate can show that a server read only a part of it."""
 
 
-def _prepared(asked: Prompt[Any], role: Role, parts: Parts, state: Mapping[str, Any], options: Options) -> _Call:
+def _prepared(
+    asked: Prompt[Any], role: Role, components: Components, state: Mapping[str, Any], options: Options
+) -> _Call:
     """Choose the template and the settings, and drop the lowest-ranked passages until it fits."""
-    model, sample = parts.models.for_role(role), state.get("sample", 0)
-    template = parts.prompts.get(f"{asked.name}@{options.paper}") or parts.prompts[asked.name]
+    model, sample = components.models.for_role(role), state.get("sample", 0)
+    template = components.prompts.get(f"{asked.name}@{options.paper}") or components.prompts[asked.name]
     limit = options.prompt_tokens
     if limit is None and (context := calls.profile_of(model).get("max_input_tokens")):
         limit = max(context - options.reply_tokens, 1)

@@ -84,5 +84,5 @@ def copies_example(answer: str, examples: str, state: RAGState, seen: Sequence[s
 
 def to_concat(state: RAGState, options: Any) -> Route:
     """Return Concat's branches over what a chain read, if a limit ended it without an answer."""
-    wanted = state["truncated"] and options.second_look
+    wanted = state["truncated"] and options.fallback_retrieval
     return (answer_branches(state, "concat", options, together(state["passages"])) if wanted else []) or "answered"

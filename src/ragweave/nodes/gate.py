@@ -18,7 +18,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from ragweave.nodes.answer import unknown_clause
-from ragweave.nodes.ask import Node, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS
@@ -74,7 +74,7 @@ def gate_branches(state: RAGState, options: GateOptions, node: str = "gate") -> 
     return [Send(node, {**shared, "sample": sample}) for sample in range(options.gate_drafts)]
 
 
-def gate_node(parts: Parts, role: Role | Callable[[Any], Role]) -> Node:
+def gate_node(components: Components, role: Role | Callable[[Any], Role]) -> Node:
     """Return a node that asks for one draft of a model in this role."""
 
     def drafting(branch: GateBranch, options: GateOptions) -> Prompt[Form]:
@@ -95,7 +95,7 @@ def gate_node(parts: Parts, role: Role | Callable[[Any], Role]) -> Node:
             found = uncertainty(reply.message, options.gate)
         return {"gate_drafts": {str(branch["sample"]): {"text": reply.text, "uncertainty": found}}}
 
-    return gate(parts)
+    return gate(components)
 
 
 def gated(state: GateState, options: GateOptions, threshold: float | None) -> tuple[bool, Note]:

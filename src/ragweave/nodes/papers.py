@@ -28,7 +28,7 @@ Paper = Literal[
     "blendfilter", "slimplm", "filco", "post_fusion", "ircot", "chain_of_note", "sure", "dos_rag", "crag", "astute"
 ]
 
-_PLAIN = {"ask_again": False, "second_look": False, "constrain": False}
+_PLAIN = {"ask_again": False, "fallback_retrieval": False, "constrain": False}
 """What no paper has, switched off."""
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {

@@ -21,7 +21,7 @@ from langgraph.types import Command, Send
 from pydantic import BaseModel, Field, model_validator
 from typing_extensions import TypedDict
 
-from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Node, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.expand import cut
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.gate import GateOptions, GateState, gate_branches
@@ -40,7 +40,9 @@ class ProxyOptions(GateOptions):
     question_judge: bool = Field(True, description="Whether a judge decides from the draft that retrieval is needed.")
     rewrite: bool = Field(True, description="Whether the draft is rewritten into claims and queries.")
     claim_filter: bool = Field(True, description="Whether the judge drops the queries of claims that are known.")
-    second_look: bool = Field(True, description="Whether an Unknown is searched for after all.")
+    fallback_retrieval: bool = Field(
+        True, description="Whether to retrieve after all if the answer without passages is Unknown."
+    )
     max_claims: int = Field(20, ge=1, description="Most claims that are judged and searched; the paper sets no limit.")
     max_rewrites: int = Field(20, ge=1, description="Most rewrites of the question that are searched.")
     proxy_profile: Literal["instruct", "released"] = Field(
@@ -256,9 +258,9 @@ def draft(_state: ProxyState, reply: Reply[Form], _options: ProxyOptions) -> Pro
     return {"draft": cut(reply.text, 4000)}
 
 
-def declines(draft: str, options: ProxyOptions, parts: Parts, role: Role) -> bool:
+def declines(draft: str, options: ProxyOptions, components: Components, role: Role) -> bool:
     """Say whether a draft says nothing that the model in this role could work on."""
-    return not options.as_trained and trained_role(parts.models.for_role(role)) is None and is_unknown(draft)
+    return not options.as_trained and trained_role(components.models.for_role(role)) is None and is_unknown(draft)
 
 
 def judging(state: ProxyState, options: ProxyOptions) -> Prompt[Verdict]:
@@ -286,11 +288,11 @@ def judge(_state: ProxyState, reply: Reply[Verdict], _options: ProxyOptions) -> 
     return {"known": reply.form is not None and reply.form.known == "True"}
 
 
-def rewrite_node(parts: Parts) -> Node:
+def rewrite_node(components: Components) -> Node:
     """Return the node `rewrite`, which asks for claims and queries; a draft that declines is left out."""
 
     def rewriting(state: ProxyState, options: ProxyOptions) -> Prompt[Rewrite]:
-        draft = "" if declines(state["draft"], options, parts, "rewrite") else state["draft"]
+        draft = "" if declines(state["draft"], options, components, "rewrite") else state["draft"]
         released = options.proxy_profile == "released"
         values = {"question": state["question"], "draft": untrusted(draft)}
         name = "rewrite_released" if released else "rewrite"
@@ -310,7 +312,7 @@ def rewrite_node(parts: Parts) -> Node:
             "claims": claims,
         }
 
-    return rewrite(parts)
+    return rewrite(components)
 
 
 def judging_claim(state: Claim, options: ProxyOptions) -> Prompt[Verdict]:
@@ -334,7 +336,7 @@ def plan(state: ProxyState) -> ProxyState:
     return {"queries": {name: query for name, query in wanted.items() if name in first.values()}}
 
 
-def to_judge(parts: Parts) -> Callable[[ProxyState, Runtime[ProxyOptions]], Route]:
+def to_judge(components: Components) -> Callable[[ProxyState, Runtime[ProxyOptions]], Route]:
     """Return a route: a draft is judged, measured or classified, else rewritten; without one the search is next."""
 
     def route(state: ProxyState, runtime: Runtime[ProxyOptions]) -> Route:
@@ -345,7 +347,7 @@ def to_judge(parts: Parts) -> Callable[[ProxyState, Runtime[ProxyOptions]], Rout
             return gate_branches(state, o)
         if o.question_judge and o.route == "classifier":
             return "classify"
-        if o.question_judge and not declines(state["draft"], o, parts, "judge"):
+        if o.question_judge and not declines(state["draft"], o, components, "judge"):
             return "judge"
         return "rewrite" if o.rewrite else "no draft"
 

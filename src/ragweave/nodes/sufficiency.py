@@ -21,7 +21,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.runtime import get_runtime
 
-from ragweave.nodes.ask import VERDICT_TOKENS, Node, Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.read import choice, plain
@@ -118,15 +118,17 @@ def rate(_branch: Mapping[str, Any], reply: Reply[Sufficient], _options: Options
     return {"enough": enough, "shown": reply.passages, "notes": [] if enough else [note("context_insufficient")]}
 
 
-def rated(answer: Node, parts: Parts, abstained: Callable[[Any, Sequence[Document]], Mapping[str, Any]]) -> Node:
+def rated(
+    answer: Node, components: Components, abstained: Callable[[Any, Sequence[Document]], Mapping[str, Any]]
+) -> Node:
     """Return an answer node that abstains from passages that hold too little, if `sufficient_context` is on.
 
     Args:
         answer: The node that answers.
-        parts: The models and the prompts.
+        components: The models and the prompts.
         abstained: From a branch and the passages that were rated to the update without an answer.
     """
-    rating_node = rate(parts)
+    rating_node = rate(components)
 
     def wanted(branch: Mapping[str, Any]) -> bool:
         return bool(get_runtime(Options).context.sufficient_context and branch["passages"])

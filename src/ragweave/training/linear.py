@@ -16,7 +16,7 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.state import ROUTES
 from ragweave.tools.trained.card import Role
-from ragweave.tools.trained.features import LOOK_K, WORDS, Found, HashedWords, look_queries
+from ragweave.tools.trained.features import PROBE_K, WORDS, Found, HashedWords, probe_queries
 from ragweave.tools.trained.linear import Array, Linear, Rows, feature_names, read_rows, write_linear
 from ragweave.tools.trained.router import chosen_route
 from ragweave.training.job import Job, Settings, Trained
@@ -47,7 +47,7 @@ class RouterSettings(LinearSettings):
     drafts: bool = True
     """Whether the draft answer is read too; false: the question alone, as Adaptive-RAG's classifier does."""
     kb: str = ""
-    """Knowledge base that a first look searches by words before the router chooses; "": no look."""
+    """Knowledge base that the router probes by BM25 before it chooses a route; "": none."""
 
 
 def settings_for(role: Role, given: dict[str, Any]) -> Settings:
@@ -176,7 +176,7 @@ def fit(job: Job) -> Trained:
         raise UsageError("all drafts have the same label, and a judge learns from both")
     kb = getattr(settings, "kb", "")
     train, held = (list(_read(rows, settings)) for rows in (job.train, job.held_out))
-    rows, names = _stacked(train), feature_names(looks=bool(kb))
+    rows, names = _stacked(train), feature_names(probes=bool(kb))
     free = out_of_fold(rows, labels, [question_key(row) for row in job.train], settings.folds, settings.seed)
     weights = fit_linear(rows, labels)
     chances = weights.probabilities(_stacked(held)) if held else np.zeros((0, labels.shape[1]))
@@ -187,7 +187,7 @@ def fit(job: Job) -> Trained:
         return Trained(metrics=found, fields={"threshold": threshold})
     threshold = best_threshold(free, labels, settings.retrieve_at_most)
     found = _both(lambda p, y: routed(p, y, threshold), (free, labels), (chances, held_labels))
-    return Trained(metrics=found, fields={"threshold": threshold, "drafts": settings.drafts, "looks": bool(kb)})
+    return Trained(metrics=found, fields={"threshold": threshold, "drafts": settings.drafts, "probes": bool(kb)})
 
 
 def _both(
@@ -210,18 +210,18 @@ _AT_ONCE = 256
 def _read(rows: Sequence[Row], settings: LinearSettings) -> Iterator[Rows]:
     drafts, kb = getattr(settings, "drafts", True), getattr(settings, "kb", "")
     pairs = [(one.question, cast("JudgeRow | RouterRow", one).draft if drafts else "") for one in rows]
-    found = list(_looked(kb, pairs)) if kb else None
+    found = list(_probed(kb, pairs)) if kb else None
     for at in range(0, len(pairs), _AT_ONCE):
         some = slice(at, at + _AT_ONCE)
         yield read_rows(pairs[some], settings.base, found[some] if found else None)
 
 
-def _looked(kb: str, pairs: Sequence[tuple[str, str]]) -> Iterator[Found]:
+def _probed(kb: str, pairs: Sequence[tuple[str, str]]) -> Iterator[Found]:
     from ragweave.tools.knowledge import KnowledgeBase
 
-    retriever = KnowledgeBase.open(kb).as_retriever(mode="bm25", k=LOOK_K)
+    retriever = KnowledgeBase.open(kb).as_retriever(mode="bm25", k=PROBE_K)
     for pair in pairs:
-        yield {query: retriever.invoke(query) for query in look_queries(*pair)}
+        yield {query: retriever.invoke(query) for query in probe_queries(*pair)}
 
 
 def _stacked(parts: Sequence[Rows]) -> Rows:

@@ -32,13 +32,13 @@ def to_check(state, runtime):
     calls=lambda o: (o.samples, (1 + o.check) * o.samples),
     options=DraftCheckOptions,
 )
-def draft_check(graph, parts):
+def draft_check(graph, components):
     """Wire begin → retrieve → collect → draft → drafted → check → vote."""
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
-    graph.add_node("draft", answer_node(parts, "draft", "concat"))
+    graph.add_node("draft", answer_node(components, "draft", "concat"))
     graph.add_node("drafted", join)
-    graph.add_node("check", answer_node(parts, "check", "distill", round=1, values=candidates_shown))
+    graph.add_node("check", answer_node(components, "check", "distill", round=1, values=candidates_shown))
     graph.add_node("vote", vote_node("draft", "check"))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("retrieve", "collect")

@@ -56,8 +56,8 @@ class Card(BaseModel):
     """Whether a filter that writes reads one passage at a time, as it was trained."""
     drafts: bool = True
     """Whether a router reads a draft answer too, or the question alone."""
-    looks: bool = False
-    """Whether a router reads what a first search of the knowledge base found."""
+    probes: bool = False
+    """Whether a router reads the results of probe searches of the knowledge base."""
     max_input: int = Field(default=1024, ge=1)
     """Most tokens read."""
     max_output: int = Field(default=512, ge=1)

@@ -1,7 +1,7 @@
-"""What a linear judge or router reads of a question, a draft answer and a first search, as numbers.
+"""What a linear judge or router reads of a question, a draft answer and a probe search, as numbers.
 
 Twelve plain features of question and draft; their words, hashed into columns (feature hashing, Weinberger et al. 2009),
-so that a component holds no vocabulary; and, for a router that looks first, how a search by words agrees with the
+so that a component holds no vocabulary; and, for a router with probe searches, how their results agree with the
 draft. None sees a right answer. Counts are log(1 + n).
 
 Sources: the groups of arXiv 2505.04253 (question type, complexity, popularity, knowledgability), made without a
@@ -25,7 +25,7 @@ from ragweave.tools.text.normalize import normalize_answer
 
 WORDS = 1 << 15
 """Columns of hashed words."""
-LOOK_K = 5
+PROBE_K = 5
 """Passages of a first search."""
 
 FEATURES = (
@@ -35,8 +35,8 @@ FEATURES = (
     *("reasoning.hedges", "reasoning.holds_answer"),
 )
 """Names of `draft_features`."""
-LOOKS = ("look.gap", "look.gain", "look.holds_answer")
-"""Names of `look_features`."""
+PROBES = ("probe.gap", "probe.gain", "probe.holds_answer")
+"""Names of `probe_features`."""
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _CONCLUSION = re.compile(r"\bso,? the (?:final )?answer is:?\s*", re.IGNORECASE)
@@ -126,9 +126,9 @@ Found = Mapping[str, Sequence[Document]]
 """By query, its passages, best first, with `metadata["score"]` if the retriever has one; BM25 is meant."""
 
 
-def look_queries(question: str, draft: str) -> dict[str, int]:
-    """Return what a first search looks for, and how many passages of each: the question, alone and with the answer."""
-    return {query: LOOK_K for query in _queries(question, draft) if query}
+def probe_queries(question: str, draft: str) -> dict[str, int]:
+    """Return the queries of the probe searches, the question alone and with the draft's answer, and passages for each."""
+    return {query: PROBE_K for query in _queries(question, draft) if query}
 
 
 def _queries(question: str, draft: str) -> tuple[str, str]:
@@ -136,8 +136,8 @@ def _queries(question: str, draft: str) -> tuple[str, str]:
     return asked, f"{asked} {read_draft(draft).answer}".strip()
 
 
-def look_features(question: str, draft: str, found: Found) -> list[float]:
-    """Return how a search by words agrees with a draft, in the order of `LOOKS`.
+def probe_features(question: str, draft: str, found: Found) -> list[float]:
+    """Return how the results of probe searches agree with a draft, in the order of `PROBES`.
 
     How much nearer the best passage is than the fifth, how much the answer adds to the best score, and whether the
     best passage for question and answer holds the answer.
@@ -145,7 +145,7 @@ def look_features(question: str, draft: str, found: Found) -> list[float]:
     Args:
         question: The question.
         draft: A model's answer without retrieval; may be empty.
-        found: What was found for each of `look_queries`.
+        found: What was found for each of `probe_queries`.
     """
     alone, together = (found.get(one, ()) for one in _queries(question, draft))
     first = _score(alone, 0)
@@ -153,7 +153,7 @@ def look_features(question: str, draft: str, found: Found) -> list[float]:
     best = together[0] if together else Document(page_content="")
     text = normalize_answer(f"{best.metadata.get('title') or ''} {best.page_content}")
     return [
-        (first - _score(alone, LOOK_K - 1)) / (1 + first),
+        (first - _score(alone, PROBE_K - 1)) / (1 + first),
         math.log1p(_score(together, 0)) - math.log1p(first),
         float(bool(answer) and f" {answer} " in f" {text} "),
     ]

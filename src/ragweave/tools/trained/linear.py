@@ -19,13 +19,13 @@ from ragweave.tools.retrieval.embedding import named_embeddings
 from ragweave.tools.trained.card import loaded_once, read_card
 from ragweave.tools.trained.features import (
     FEATURES,
-    LOOKS,
+    PROBES,
     Found,
     HashedWords,
     draft_features,
     first_sentence,
     hashed_words,
-    look_features,
+    probe_features,
 )
 
 Array = NDArray[np.float64]
@@ -60,8 +60,8 @@ def read_rows(pairs: Sequence[tuple[str, str]], encoder: str, found: Sequence[Fo
     """
     features = [draft_features(*pair) for pair in pairs]
     if found is not None:
-        looks = [look_features(*pair, one) for pair, one in zip(pairs, found, strict=True)]
-        features = [[*one, *look] for one, look in zip(features, looks, strict=True)]
+        probes = [probe_features(*pair, one) for pair, one in zip(pairs, found, strict=True)]
+        features = [[*one, *probe] for one, probe in zip(features, probes, strict=True)]
     texts = [
         text for asked, said in pairs for text in (asked.strip(), f"{asked.strip()} {first_sentence(said)}".strip())
     ]
@@ -91,9 +91,9 @@ class Linear:
         return chances
 
 
-def feature_names(*, looks: bool) -> tuple[str, ...]:
-    """Return the names of the features, of a component that looks first or of one that does not."""
-    return (*FEATURES, *LOOKS) if looks else FEATURES
+def feature_names(*, probes: bool) -> tuple[str, ...]:
+    """Return the names of the features, with or without those of probe searches."""
+    return (*FEATURES, *PROBES) if probes else FEATURES
 
 
 def write_linear(folder: Path, weights: Linear, names: Sequence[str]) -> None:
@@ -136,4 +136,4 @@ class LinearJudge:
 def load_linear_judge(folder: Path) -> LinearJudge:
     """Load a linear judge (errors as `loaded_once` and `read_linear`)."""
     card = read_card(folder, "judge")
-    return LinearJudge(read_linear(folder, feature_names(looks=False)), card.base)
+    return LinearJudge(read_linear(folder, feature_names(probes=False)), card.base)

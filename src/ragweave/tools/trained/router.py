@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ragweave.errors import UsageError
 from ragweave.state import ROUTES, RouteName
 from ragweave.tools.trained.card import Card, loaded_once, read_card
-from ragweave.tools.trained.features import Found, look_queries
+from ragweave.tools.trained.features import Found, probe_queries
 from ragweave.tools.trained.linear import Linear, feature_names, read_linear, read_rows
 
 
@@ -41,11 +41,11 @@ class Router:
     def __init__(self, weights: Linear, card: Card) -> None:
         """Take the weights and the card, which says what the router reads."""
         self._weights, self._encoder = weights, card.base
-        self.threshold, self.drafts, self.looks = card.threshold or 0.0, card.drafts, card.looks
+        self.threshold, self.drafts, self.probes = card.threshold or 0.0, card.drafts, card.probes
 
     def searches(self, question: str, draft: str) -> dict[str, int]:
         """Return what to search for before `choose`, and how many passages of each; {}: nothing."""
-        return look_queries(question, draft if self.drafts else "") if self.looks else {}
+        return probe_queries(question, draft if self.drafts else "") if self.probes else {}
 
     def choose(
         self, question: str, draft: str, threshold: float | None = None, *, found: Found | None = None
@@ -59,12 +59,12 @@ class Router:
             found: What was found for each of `searches`.
 
         Raises:
-            UsageError: The router looks first, and `found` is missing.
+            UsageError: The router reads probe searches, and `found` is missing.
         """
-        if self.looks and found is None:
-            raise UsageError("this router was trained with a first look: search for each of `searches` first")
-        looks = [found or {}] if self.looks else None
-        rows = read_rows([(question, draft if self.drafts else "")], self._encoder, looks)
+        if self.probes and found is None:
+            raise UsageError("this router reads probe searches: search for each of `searches` first")
+        probes = [found or {}] if self.probes else None
+        rows = read_rows([(question, draft if self.drafts else "")], self._encoder, probes)
         chances = {name: float(one) for name, one in zip(ROUTES, self._weights.probabilities(rows)[0], strict=True)}
         return Routed(chosen_route(chances, self.threshold if threshold is None else threshold), chances)
 
@@ -72,7 +72,7 @@ class Router:
 @loaded_once
 def _load(folder: Path) -> Router:
     card = read_card(folder)
-    return Router(read_linear(folder, feature_names(looks=card.looks)), card)
+    return Router(read_linear(folder, feature_names(probes=card.probes)), card)
 
 
 def load_router(folder: str | Path) -> Router:
