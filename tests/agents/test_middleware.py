@@ -1,0 +1,76 @@
+"""The middlewares, in LangChain's own `create_agent`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from ragweave import build_graph
+from ragweave.agents import QuoteOrMark, RetrieveWhenUncertain
+from ragweave.testing import CARDS, RecordingRetriever, ScriptedModel, unsure
+
+
+class ToolCaller(ScriptedModel):
+    """A scripted model that takes tools, as an agent's model must."""
+
+    def bind_tools(self, tools: Any, **settings: Any) -> Any:
+        return self
+
+
+QUESTION = {"messages": [("user", "Who built the bridge at Alden?")]}
+
+
+def agent_of(model: Any, *middleware: Any, tools: Any = (), **more: Any) -> Any:
+    return create_agent(model, list(tools), middleware=middleware, **more)
+
+
+@pytest.mark.parametrize(("draft", "searches"), [(unsure("Bob", Bob=0.5), 1), (unsure("Ada Brenner", Bob=0.5), 0)])
+def test_it_searches_where_the_draft_is_uncertain(draft: AIMessage, searches: int) -> None:
+    retriever, drafter = RecordingRetriever(), ScriptedModel(script={"gate": draft})
+    model = ScriptedModel(script=["Ada Brenner built it."])
+    agent = agent_of(model, RetrieveWhenUncertain(retriever, drafter, k=2))
+    out = agent.invoke(QUESTION)
+    assert len(retriever.searches) == searches
+    assert len(out["passages"]) == 2 * searches
+    assert (CARDS[0].page_content in model.calls[0].text) == bool(searches)
+    assert [one.text for one in out["messages"]] == ["Who built the bridge at Alden?", "Ada Brenner built it."]
+
+
+def test_async_is_sync_and_a_second_question_starts_clean() -> None:
+    drafter = ScriptedModel(script=[unsure("Bob", Bob=0.5), unsure("Ada Brenner")])
+    model = ScriptedModel(script=["Ada Brenner.", "You are welcome."])
+    agent = agent_of(model, RetrieveWhenUncertain(RecordingRetriever(), drafter), checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "1"}}
+    assert asyncio.run(agent.ainvoke(QUESTION, config))["passages"]
+    assert agent.invoke({"messages": [("user", "Thank you.")]}, config)["passages"] == []
+
+
+def test_each_sentence_is_quoted_or_marked() -> None:
+    said = "The bridge at Alden was built by Ada Brenner. It glows at night."
+    found = {"passages": CARDS[:3]}
+    shown = agent_of(ScriptedModel(script=[said]), QuoteOrMark()).invoke({**QUESTION, **found})
+    text = shown["messages"][-1].text
+    assert text.startswith("The bridge at Alden was built by Ada Brenner.\n> “")
+    assert text.endswith("It glows at night. [unsupported]")
+    annotated = agent_of(ScriptedModel(script=[said]), QuoteOrMark(show="annotations")).invoke({**QUESTION, **found})
+    message = annotated["messages"][-1]
+    assert message.text == said
+    assert [one["type"] for one in message.content_blocks[0]["annotations"]] == ["citation", "non_standard_annotation"]
+    assert annotated["citations"] == shown["citations"]
+
+
+def test_passages_come_from_a_graph_as_a_tool() -> None:
+    rag = build_graph("concat", model=ScriptedModel(script=["Ada Brenner"]), retriever=RecordingRetriever(), k=2)
+    call = {"name": "library", "args": {"question": "Who built the bridge at Alden?"}, "id": "1"}
+    model = ToolCaller(script=[AIMessage("", tool_calls=[call]), "Ada Brenner built the bridge at Alden."])
+    tool = rag.as_tool(name="library", description="Answers questions about Alden.")
+    out = agent_of(model, QuoteOrMark(), tools=[tool]).invoke(QUESTION)
+    answered = next(one for one in out["messages"] if isinstance(one, ToolMessage))
+    assert answered.text.startswith("Ada Brenner\n\nSources:")
+    assert answered.artifact["usage"]["calls"] == 1
+    assert out["citations"][0]["quotes"]
