@@ -40,6 +40,20 @@ def test_quotes_are_cited_by_their_own_page():
     assert pages == [1, 2]
 
 
+def test_columns_are_read_one_after_the_other():
+    def page(left, right):
+        rows = ["BT /F1 10 Tf 50 750 Td (A heading across both of the columns of this page) Tj ET"]
+        for at in range(6):
+            for x, said in ((50, left), (320, right)):
+                rows.append(f"BT /F1 10 Tf {x} {700 - 14 * at} Td ({said} {at}) Tj ET")
+        return read("c.pdf", pdf((" ".join(rows), "")))[0][0].text.split("\n")
+
+    _, *lines = page("The lighthouse on the northern pier", "Ferries leave the southern pier")
+    assert [one.split()[0] for one in lines] == ["The"] * 6 + ["Ferries"] * 6
+    _, *lines = page("Item number", "7 crowns")  # a table
+    assert [one.split()[0] for one in lines] == ["Item"] * 6
+
+
 def test_form_values_and_notes():
     fields = (
         b"<< /Subtype /Widget /FT /Tx /T (tenant) /V (Ida Holm) >>",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
@@ -21,6 +21,13 @@ _SCAN = 0.4
 """Share of the page that a picture covers from which it may be a scan."""
 _GLYPHS = re.compile(r"/[A-Za-z]{1,3}[0-9A-F]{1,4}(?=/|\s|$)")
 """Names of glyphs, which pypdf gives where a font does not say what they stand for."""
+_ROWS = 5
+"""Lines from which columns are recognised."""
+_SHORT = 20
+"""Characters of a line that may be a table's."""
+_BLANK = 3
+"""Blank lines of the layout behind which a line belongs to no column."""
+_GAP = re.compile(r"(?<=\S)( {3,})(?=\S)")
 _PICTURE = "a picture that was not read"
 _UNMAPPED = "text that cannot be read, as its font maps no letters"
 _NEED_OCR = ' (to recognise it: pip install "ragweave[ocr]")'
@@ -70,16 +77,7 @@ def _title(reader: Any) -> str:
 
 def _page(page: Any, data: bytes, index: int) -> tuple[str, str]:
     """Return the text of a page, fields and notes last, and what could not be read of it."""
-    covered = 0.0
-    width, height = float(page.mediabox.width) or 1, float(page.mediabox.height) or 1
-
-    def visit(operator: bytes, operands: Any, matrix: Any, _text: Any) -> None:
-        nonlocal covered
-        if operator == b"Do" and _is_image(page, operands):
-            area = abs(matrix[0] * matrix[3] - matrix[1] * matrix[2])
-            covered = max(covered, area / (width * height))
-
-    text = page.extract_text(visitor_operand_before=visit) or ""
+    text, covered = _drawn(page)
     more = [*_annotations(page)]
     lines = [] if _all_unmapped(page) else [one for one in text.split("\n") if not _is_garbage(one)]
     trouble = ""
@@ -97,6 +95,59 @@ def _page(page: Any, data: bytes, index: int) -> tuple[str, str]:
     elif trouble:
         trouble += _NEED_OCR
     return "\n".join(filter(None, [text, *more])), trouble
+
+
+def _drawn(page: Any) -> tuple[str, float]:
+    """Return the text that a page draws, and which share of it the largest picture covers."""
+    covered = 0.0
+    starts: Counter[int] = Counter()  # where lines begin beyond the left column, in points
+    width, height = float(page.mediabox.width) or 1, float(page.mediabox.height) or 1
+
+    def visit(operator: bytes, operands: Any, matrix: Any, text_matrix: Any) -> None:
+        nonlocal covered
+        if operator == b"Do" and _is_image(page, operands):
+            area = abs(matrix[0] * matrix[3] - matrix[1] * matrix[2])
+            covered = max(covered, area / (width * height))
+        elif operator in (b"Tj", b"TJ") and text_matrix[4] > 0.4 * width:
+            starts[round(text_matrix[4])] += 1
+
+    text = page.extract_text(visitor_operand_before=visit) or ""
+    if max(starts.values(), default=0) >= _ROWS:
+        text = _column_by_column(page, text)
+    return text, covered
+
+
+def _column_by_column(page: Any, text: str) -> str:
+    """Return a page's text, the left column before the right one where its lines run across both.
+
+    Such lines have the same gap in pypdf's layout, and long texts on both sides: those of a table are
+    short. All other lines stay where they are.
+    """
+    try:
+        lines = page.extract_text(extraction_mode="layout").split("\n")
+    except Exception:  # noqa: BLE001 - the text is there, if in the file's order
+        return text
+    gaps = [gap for line in lines if len(gap := _GAP.split(line)) == 3]
+    long = [left for left, _, right in gaps if min(len(left.strip()), len(right)) >= _SHORT]
+    edges = Counter(len(left) + len(blank) for left, blank, _ in gaps)
+    edge, often = edges.most_common(1)[0] if edges else (0, 0)
+    if often < _ROWS or len(long) < 0.7 * len(gaps):
+        return text
+    rows = {"".join(line.split()): at for at, line in enumerate(lines) if not line[edge - 2 : edge].strip()}
+    found: list[str] = []
+    right: list[str] = []
+    above = 0
+    for line in text.split("\n"):
+        at = rows.get("".join(line.split()))
+        if at is None or at - above > _BLANK:
+            found, right = found + right, []
+        if at is None:
+            found.append(line)
+        else:
+            found += filter(None, [lines[at][:edge].strip()])
+            right += filter(None, [lines[at][edge:].strip()])
+            above = at
+    return "\n".join(found + right)
 
 
 def _is_image(page: Any, operands: Any) -> bool:
