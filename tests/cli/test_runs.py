@@ -58,6 +58,43 @@ def test_eval_takes_options_for_the_methods_that_have_them(run: Run, tmp_path: P
     assert settings["models"] == {"answer": "extractive"}
 
 
+def test_eval_compares_wordings_of_one_method(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "brief.yaml").write_text('concat: "{passages} {question} A year, please."')
+    (tmp_path / "roles.yaml").write_text('concat: [[system, "You copy."], [human, "{passages} {question}"]]')
+    found = run("eval", "q.jsonl", "--methods", "concat", "--prompts", "brief.yaml,roles.yaml", "--out", "r")
+    assert found.exit_code == 0, found.output
+    lines = [one.split(",")[0] for one in (tmp_path / "r" / "report.csv").read_text().splitlines()[1:]]
+    assert list(dict.fromkeys(lines)) == ["concat", "brief", "roles"]
+    assert run("eval", "--resume", "r").exit_code == 0
+    (tmp_path / "brief.yaml").write_text('concat: "{passages} {question} Another wording."')
+    again = run("eval", "q.jsonl", "--methods", "concat", "--prompts", "brief.yaml,roles.yaml", "--out", "r")
+    assert "began with prompts" in str(again.exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('conct: "{passages} {question}"', "brief: concat has no prompt 'conct': did you mean 'concat'?"),
+        ('concat: "{passage} {question}"', "brief: prompt concat has no variable passage; it has"),
+        ('concat: "{passages"', "brief: prompt concat is neither a text nor"),
+        ("concat: 1931", "brief: prompt concat is neither a text nor"),
+        ("", "brief.yaml: must hold"),
+    ],
+)
+def test_a_wrong_prompt_is_named_before_the_run(run: Run, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "brief.yaml").write_text(text)
+    found = run("eval", "q.jsonl", "--methods", "concat", "--prompts", "brief.yaml")
+    assert message in str(found.exception)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_synthetic_questions_need_a_model_that_writes(run: Run, tmp_path: Path) -> None:
+    assert "or --synthetic N" in str(run("eval").exception)
+    assert "or --synthetic N" in str(run("eval", "q.jsonl", "--synthetic", "3").exception)
+    assert run("index", "--bundled", "--embedding", "none").exit_code == 0
+    assert "name a chat model" in str(run("eval", "--synthetic", "3").exception)
+
+
 def test_report_compares_runs(run: Run) -> None:
     for name in ("a", "b"):
         run("eval", "q.jsonl", "--methods", "concat", "--out", name)

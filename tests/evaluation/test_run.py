@@ -36,6 +36,10 @@ def test_a_run_is_answered_once(
     assert (again.answered, again.skipped, server.count) == (0, 20, calls)
 
 
+async def test_a_run_where_a_loop_runs_already(spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
+    assert evaluate(settings(spec, questions(3)), tmp_path / "run", quiet=True).answered == 3
+
+
 def test_other_settings_are_refused_and_a_price_is_not(
     spec: str, questions: Callable[[int], str], tmp_path: Path
 ) -> None:

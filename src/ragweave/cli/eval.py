@@ -20,9 +20,15 @@ def evaluate(
     data: Annotated[
         str | None, typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file, hf:NAME, beir:FOLDER.")
     ] = None,
+    synthetic: Annotated[
+        int | None, typer.Option(metavar="N", help="Let the model write N questions from --kb, in place of DATA.")
+    ] = None,
     methods: Annotated[
         str, typer.Option(help="Methods, such as direct,concat[k=10],blendfilter[queries=question+internal].")
     ] = "direct,concat,concat_pf",
+    prompts: Annotated[
+        str, typer.Option(metavar="FILES", help="Compare wordings of one method: YAML files of prompts by name.")
+    ] = "",
     model: runs.Model = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/DATA]")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder, as it was.")] = None,
@@ -37,10 +43,6 @@ def evaluate(
     rerank: Annotated[str, typer.Option(help="Reranker of the knowledge base's passages.")] = "",
     second_retriever: Annotated[str, typer.Option(help="Where crag searches again.")] = "",
     gold: Annotated[str, typer.Option(help="Gold passages: as_found, with (one put in), without.")] = "as_found",
-    oracle: Annotated[
-        bool, typer.Option("--oracle", help="Context filters see the right answers (FILCO's SILVER).")
-    ] = False,
-    drop_answered: Annotated[str, typer.Option(metavar="RUN", help="Leave out what that run answered right.")] = "",
     metrics: Annotated[str, typer.Option(help="Comma-separated; none: all that ask no model.")] = "",
     limit: runs.Limit = None,
     sample: Annotated[int | None, typer.Option(help="N of them, drawn by --seed.")] = None,
@@ -61,16 +63,23 @@ def evaluate(
     from ragweave.graphs.specs import read_pairs, split_systems
 
     settings: Settings
+    if sum(one is not None for one in (data, synthetic, resume)) != 1:
+        raise UsageError("name a data set, or --synthetic N, or a run to --resume")
     if resume is not None:
         settings, folder = resumed(resume), resume
         settings = replace(settings, prices=runs.prices_of(price)) if price else settings
-    elif data is None:
-        raise UsageError("name a data set, or a run to --resume")
     else:
-        folder = out or Path("runs") / Path(data.partition("?")[0].rpartition(":")[2]).name.partition(".")[0]
+        kb = kb or (options.DEFAULT_KB if synthetic else "")
+        place = data.partition("?")[0].rpartition(":")[2] if data else f"synthetic-{Path(kb).name}"
+        folder = out or Path("runs") / Path(place).name.partition(".")[0]
+        systems, wordings = split_systems(methods), read_prompts(prompts)
+        if wordings and len(systems) > 1:
+            raise UsageError("--prompts compares wordings of one method: name it with --methods")
         settings = Settings(
-            data=data,
-            systems=tuple(split_systems(methods)),
+            data=data or f"jsonl:{folder / 'questions.jsonl'}",
+            systems=tuple(systems * (1 + len(wordings))),
+            names=(*systems, *wordings) if wordings else (),
+            prompts=wordings,
             models={"answer": "extractive", **options.models_of(model, ROLES)},
             options={**read_pairs(option or ()), **({} if k is None else {"k": str(k)})},
             passages=passages,
@@ -80,16 +89,53 @@ def evaluate(
             rerank=rerank,
             second_retriever=second_retriever,
             gold=gold,
-            oracle=("*",) if oracle else (),
             metrics=tuple(one.strip() for one in metrics.split(",") if one.strip()),
             limit=limit,
             sample=sample,
             seed=seed,
-            drop_answered=drop_answered,
             prices=runs.prices_of(price),
         )
-    more = {"calls": max_calls, "dollars": max_cost, "concurrency": concurrency, "cache": cache}
+    more: dict[str, Any] = {"calls": max_calls, "dollars": max_cost, "concurrency": concurrency, "cache": cache}
+    if synthetic:
+        more |= write(settings, synthetic, folder, **more)
     runs.finish(*run(settings, folder, shard=shard, ray=ray, **more))
+
+
+def write(settings: Settings, count: int, folder: Path, **more: Any) -> dict[str, Any]:
+    """Write questions, say what came of it, and return what is left of the budget."""
+    from ragweave.evaluation.synthetic import FILE, write_questions
+
+    summary, refused = write_questions(settings, count, folder, **more)
+    written = len((folder / FILE).read_text("utf-8").splitlines())
+    typer.echo(f"{folder / FILE}: {written} questions; {summary.calls} calls", err=True)
+    for why, number in refused.items():
+        typer.echo(f"  {number} refused: {why}", err=True)
+    if summary.exit_code or not written:
+        runs.end(summary if summary.exit_code else replace(summary, stopped="the model wrote no usable question"))
+    spent = {"calls": summary.calls, "dollars": summary.dollars or 0.0}
+    return {name: more[name] - cost for name, cost in spent.items() if more[name] is not None}
+
+
+def read_prompts(files: str) -> dict[str, dict[str, Any]]:
+    """Return the prompts of YAML files, separated by commas, by the files' names.
+
+    Raises:
+        UsageError: A file cannot be read, or holds no prompts.
+    """
+    import yaml
+
+    found = {}
+    for path in (Path(one.strip()) for one in files.split(",") if one.strip()):
+        try:
+            texts = yaml.safe_load(path.read_text("utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise UsageError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+        if not isinstance(texts, dict) or not texts:
+            raise UsageError(
+                f"{path}: must hold a prompt's name and text a line, such as concat: 'Answer {{question}}'"
+            )
+        found[path.stem] = texts
+    return found
 
 
 def run(settings: Settings, folder: Path, *, ray: str | None = None, shard: str = "", **more: Any) -> tuple[Any, Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ import typer
 from ragweave.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from langchain_core.prompts import ChatPromptTemplate
     from rich.table import Table
 
     from ragweave.graphs import Method, MethodGraph
@@ -165,4 +166,11 @@ def _facts(registry: Registry[Any], name: str) -> Mapping[str, Any]:
     best, worst = _best_and_worst(one)
     defaults = {option: field.default for option, field in one.options.model_fields.items()}
     about = {"when": one.when, "paper": one.paper, "calls": {"best": best, "worst": worst}}
-    return {**facts, **about, "options": defaults, "prompts": list(one.prompts)}
+    prompts = {prompt: _messages(template) for prompt, template in one.prompts.items()}
+    return {**facts, **about, "options": defaults, "prompts": prompts}
+
+
+def _messages(template: ChatPromptTemplate) -> list[tuple[str, str]]:
+    """Return a template's roles and texts, as `eval --prompts` takes them."""
+    found: Sequence[Any] = template.messages
+    return [(type(one).__name__.removesuffix("MessagePromptTemplate").lower(), one.prompt.template) for one in found]

@@ -47,7 +47,6 @@ def serve(
     origin: Annotated[
         list[str] | None, typer.Option(help="Origin of a web page that may call (CORS). Repeatable.")
     ] = None,
-    request_bytes: Annotated[int, typer.Option(min=1, help="Most bytes of a request.")] = 10_000_000,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at once; 429 above.")] = 8,
 ) -> None:
     """Serve methods, for any client that speaks OpenAI's chat completions, or for agents (--mcp)."""
@@ -62,7 +61,7 @@ def serve(
         raise UsageError(f"{host} can be reached from other machines: give --api-key, or --no-key to let anyone call")
     from ragweave.serving.guard import Limits
 
-    limits = Limits(api_keys=keys, origins=origin or (), request_bytes=request_bytes, concurrency=concurrency)
+    limits = Limits(api_keys=keys, origins=origin or (), concurrency=concurrency)
     setup = options.Setup.open(
         names,
         kb=kb,

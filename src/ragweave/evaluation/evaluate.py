@@ -8,7 +8,6 @@ A run whose folder exists is resumed.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
@@ -20,15 +19,17 @@ from ragweave.datasets import Dataset, Question, open_dataset, select
 from ragweave.errors import UsageError
 from ragweave.evaluation.folder import read_results, shard_folder
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
-from ragweave.evaluation.run import Budget, Run, Summary, System
+from ragweave.evaluation.run import Budget, Run, Summary, System, run_async
 from ragweave.evaluation.systems import (
     ARGUMENTS,
     GoldRetriever,
     GraphSystem,
     OwnPassages,
     check_gold,
+    check_prompts,
     graph_system,
     open_model,
+    own_prompts,
 )
 from ragweave.graphs.specs import read_system
 from ragweave.tools.prices import Price, price_of
@@ -54,6 +55,8 @@ class Settings:
     """Model specs by role."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of every method that has them."""
+    prompts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By the name of a system: texts in place of its method's prompts, by the prompts' names (`systems.template`)."""
     passages: str = "searched"
     """`searched`, or `given`: each question's own passages in place of a search."""
     corpus: str = ""
@@ -135,7 +138,7 @@ def evaluate(
     if others := [one for one in metrics if one not in METRICS.ours()]:
         plain["own_metrics"] = {one.name: one.described() for one in others}
     with Run(shard_folder(folder, shard), plain, cache) as run:
-        return asyncio.run(work(run))
+        return run_async(work(run))
 
 
 def _check(settings: Settings) -> None:
@@ -145,6 +148,8 @@ def _check(settings: Settings) -> None:
     if len(set(names)) < len(names):
         raise UsageError("two systems have the same name")
     found = [read_system(spec, settings.options)[0] for spec in settings.systems]
+    for name, method in zip(names, found, strict=True):
+        check_prompts(name, method, settings.prompts.get(name, {}))
     for name in settings.options:
         if found and not any(name in one.options.model_fields for one in found):
             raise UsageError(f"none of the methods has an option {name!r}")
@@ -189,7 +194,11 @@ class _Opened:
         if not settings.systems:
             return []
         specs = {"answer": "extractive", **settings.models, **self.given}
-        models = {role: self.model(role, specs[role]) for role in ROLES if role in specs and role != SCORER}
+        models = {
+            role: open_priced(settings, role, specs[role], self.run, self.stack, self.budget)
+            for role in ROLES
+            if role in specs and role != SCORER
+        }
         judge = models.pop(EVALUATOR, None)
         retriever = self.given.get("retriever") or self.retriever()
         parts = self.parts()
@@ -200,7 +209,7 @@ class _Opened:
                 None if retriever is None else GoldRetriever(base=retriever),
                 metrics,
                 options=settings.options,
-                parts=parts,
+                parts={**parts, "prompts": own_prompts(settings.prompts.get(name, {}))},
                 judge=judge,
                 given=settings.passages == "given",
                 gold=settings.gold,
@@ -210,18 +219,6 @@ class _Opened:
             )
             for name, spec in zip(settings.names or settings.systems, settings.systems, strict=True)
         ]
-
-    def model(self, role: str, spec: Any) -> Any:
-        """Open a role's model, and note its price."""
-        name = redacted(str(self.settings.models.get(role, spec if isinstance(spec, str) else type(spec).__name__)))
-        made = open_model(spec, self.run.cache, self.stack, name)
-        listed = self.settings.prices.get(role, self.settings.prices.get("*"))
-        price = Price(*listed) if listed else price_of(made) or (Price(0, 0) if name in _FREE else None)
-        if price:
-            self.budget.prices[name] = price
-        elif self.budget.dollars is not None:
-            raise UsageError(f"a budget in dollars needs the price of {name}: --price READ,WRITTEN")
-        return made
 
     def parts(self) -> dict[str, Any]:
         """Return more arguments of `build_graph`."""
@@ -265,3 +262,20 @@ class _Opened:
 
 
 _FREE = ("extractive",)
+
+
+def open_priced(settings: Settings, role: str, spec: Any, run: Run, stack: AsyncExitStack, budget: Budget) -> Any:
+    """Open a role's model, and note its price in the budget.
+
+    Raises:
+        UsageError: The budget is in dollars, and the model has no price.
+    """
+    name = redacted(str(settings.models.get(role, spec if isinstance(spec, str) else type(spec).__name__)))
+    made = open_model(spec, run.cache, stack, name)
+    listed = settings.prices.get(role, settings.prices.get("*"))
+    price = Price(*listed) if listed else price_of(made) or (Price(0, 0) if name in _FREE else None)
+    if price:
+        budget.prices[name] = price
+    elif budget.dollars is not None:
+        raise UsageError(f"a budget in dollars needs the price of {name}: --price READ,WRITTEN")
+    return made

@@ -19,8 +19,9 @@ import json
 import os
 import random
 import signal
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -278,6 +279,25 @@ class _Sitting:
             "calls": paid,
             "seconds": round(time.perf_counter() - began, 3),
         }
+
+
+def run_async(work: Coroutine[Any, Any, Summary]) -> Summary:
+    """Run a coroutine to its end; where a loop runs already, as in a notebook, in a thread with a loop of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    task = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return task.result()
+    finally:
+        task.cancel()  # after Ctrl-C
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 @contextmanager

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from langchain_core.documents import Document
+from langchain_core.prompts import ChatPromptTemplate
 from langgraph.types import RetryPolicy
 
 from ragweave.datasets import Question
-from ragweave.errors import UsageError
+from ragweave.errors import UsageError, did_you_mean
 from ragweave.evaluation.cache import ReplyCache
 from ragweave.evaluation.folder import Record
 from ragweave.evaluation.metrics import Metric, scores
-from ragweave.graphs.build import build_graph
+from ragweave.graphs import Method, build_graph
 from ragweave.graphs.specs import read_system
 from ragweave.tools.models import Role, chat_model
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
@@ -234,6 +235,36 @@ def with_gold(found: Sequence[Document], question: Question, gold: Gold, seed: i
 
 def _marked(doc: Document, gold: bool) -> Document:
     return doc.model_copy(update={"metadata": {**doc.metadata, "gold": gold}})
+
+
+def own_prompts(texts: Mapping[str, Any]) -> dict[str, ChatPromptTemplate]:
+    """Return templates by name: of a text, or of messages, such as `[["system", "…"], ["human", "…"]]`."""
+    return {
+        name: ChatPromptTemplate([("human", one)] if isinstance(one, str) else [(role, text) for role, text in one])
+        for name, one in texts.items()
+    }
+
+
+def check_prompts(system: str, method: Method, texts: Mapping[str, Any]) -> None:
+    """Check texts that replace a method's prompts.
+
+    Raises:
+        UsageError: There is no such prompt, or its text has an unknown variable; the text names what there is.
+    """
+    for name, one in texts.items():
+        if name not in method.prompts:
+            raise UsageError(
+                f"{system}: {method.name} has no prompt {name!r}: {did_you_mean(str(name), method.prompts)}"
+            )
+        known = method.prompts[name].input_variables
+        try:
+            unknown = set(own_prompts({name: one})[name].input_variables) - {*known}
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{system}: prompt {name} is neither a text nor [role, text] pairs: {error}") from error
+        if unknown:
+            raise UsageError(
+                f"{system}: prompt {name} has no variable {', '.join(sorted(unknown))}; it has {', '.join(known)}"
+            )
 
 
 def check_gold(gold: str) -> None:

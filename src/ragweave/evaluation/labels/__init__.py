@@ -17,7 +17,6 @@ row has a record with a reason, so that a resumed run does not ask again. The ro
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections import Counter
@@ -38,7 +37,7 @@ from ragweave.evaluation.labels.filter import FilterLabeller
 from ragweave.evaluation.labels.known import JudgeLabeller, NeededLabeller
 from ragweave.evaluation.labels.rewrite import RewriteLabeller
 from ragweave.evaluation.labels.settings import LabelSettings
-from ragweave.evaluation.run import Run, Summary
+from ragweave.evaluation.run import Run, Summary, run_async
 from ragweave.evaluation.systems import open_model
 from ragweave.tools.text.secrets import redacted
 
@@ -99,7 +98,7 @@ def make_labels(
             return await run.ask(questions, [labeller], concurrency=concurrency, quiet=quiet)
 
     with Run(shard_folder(folder, shard), plain, cache) as run:
-        return asyncio.run(work(run))
+        return run_async(work(run))
 
 
 def _read_any(row: Row) -> Sequence[Question]:

@@ -160,6 +160,12 @@ class KnowledgeBase:
         with self._store.snapshot() as now:
             return list(now.sources().values())
 
+    def passages(self) -> list[Document]:
+        """Return every passage, in the order in which they were indexed."""
+        with self._store.snapshot() as now:
+            stored = now.passages(now.rows()).values()
+        return [Document(id=name, page_content=text, metadata=metadata) for name, text, metadata in stored]
+
     def index_paths(self, paths: str | Path | Iterable[str | Path], progress: Progress | None = None) -> IndexReport:
         """Bring the index up to date with files and folders.
 

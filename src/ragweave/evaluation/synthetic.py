@@ -1,0 +1,238 @@
+"""Questions with answers, written by a model from one's own documents.
+
+    settings = Settings(data="jsonl:run/questions.jsonl", kb="kb", models={"answer": "openai:gpt-4o-mini"})
+    write_questions(settings, 50, Path("run"))          # run/questions.jsonl
+    evaluate(settings, Path("run"))
+
+Half of the questions need one passage. The other half need two passages of different sources that share a name: the
+question describes the name by what the first passage says and asks for what the second one says. A question is
+refused if its answer does not stand in the passage, or if it gives the answer or the name away.
+
+The loop is that of `run.py`, in the folder `synthetic`, so that writing resumes and pays for no call twice.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from itertools import combinations, islice
+from pathlib import Path
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
+
+from ragweave.datasets import Question
+from ragweave.errors import UsageError
+from ragweave.evaluation.ask import ask
+from ragweave.evaluation.evaluate import EVALUATOR, Settings, open_priced
+from ragweave.evaluation.folder import Record, read_results
+from ragweave.evaluation.metrics.text import all_words, stands_in
+from ragweave.evaluation.run import Budget, Run, Summary, run_async
+from ragweave.nodes.forms import Form, limited
+from ragweave.tools.models import ChatModel
+from ragweave.tools.text.secrets import redacted
+from ragweave.tools.text.untrusted import render_passages, untrusted
+
+FILE = "questions.jsonl"
+_SHORTEST = 30
+"""Words of a passage that is worth a question."""
+_LONGEST = 10
+"""Words of a short answer."""
+_COMMON = 5
+"""Passages that share a name which is too common to lead from one to another."""
+_MOST = 4
+"""Replies asked for each question that is wanted: a model too small for this ends the run early."""
+_POINTS = re.compile(r"\bpassages?\b|\b(the|this|these) (texts?|documents?|excerpts?|articles?)\b", re.IGNORECASE)
+_NAME = re.compile(r"(?<![.!?:] )(?<!^)\b[A-Z]\w+(?:[ -][A-Z]\w+)*", re.M)
+"""Capitalised words, but for one that begins a sentence or a line."""
+
+_ONE = """{passages}
+
+Write one question that a reader of these documents might ask, and its answer. The answer is a name, number, date or \
+phrase of at most eight words, copied from the passage. The question must make sense to someone who does not see the \
+passage: use full names, and do not mention the passage."""
+_TWO = """{passages}
+
+Both passages speak of {name}. Write one question that can only be answered with both of them, and its answer. The \
+question asks for something that passage 2 says of {name}. It does not use this name, but describes {name} by what \
+passage 1 says. The answer is a name, number, date or phrase of at most eight words, copied from passage 2. Do not \
+mention the passages."""
+_FORM = '\n\nReply as JSON: {{"question": "…", "answer": "…"}}'
+
+
+class Written(Form):
+    """A question and its answer."""
+
+    question: str = limited(300)
+    answer: str = limited(100)
+
+    @classmethod
+    def from_text(cls, text: str) -> Written | None:
+        """Read JSON, or a line for each of the two."""
+        pattern = r'question\W*:\W*(.+?)\W*\n?\W*\banswer\W*:\W*([^\n"]+)'
+        if found := re.search(pattern, text, re.IGNORECASE | re.DOTALL):
+            ends = "?" if "?" in text and not found[1].endswith("?") else ""
+            return cls(question=found[1].strip() + ends, answer=found[2].strip())
+        return None
+
+
+class Writer:
+    """A system whose record holds a question over its own question's passages."""
+
+    name = "synthetic"
+
+    def __init__(self, model: ChatModel) -> None:
+        """Take the model that writes."""
+        self._model = model
+
+    async def __call__(self, question: Question) -> Record:
+        """Write a question, or say why the reply is refused."""
+        passages, name = question.passages, question.question
+        prompt = (_TWO if name else _ONE) + _FORM
+        asked = prompt.format(passages=render_passages(passages), name=untrusted(name))
+        found = await ask(self._model, Written, [HumanMessage(asked)])
+        why = "the reply cannot be read" if found is None else refusal(found, passages, name)
+        if found is None or why:
+            return {"row": None, "dropped": why, "scores": {}}
+        gold = [
+            {"id": one.id, "title": one.metadata.get("title", ""), "text": one.page_content, "is_gold": True}
+            for one in passages
+        ]
+        row = {"id": question.id, "question": found.question, "answers": [found.answer], "passages": gold}
+        return {"row": row, "dropped": "", "scores": {}}
+
+
+def refusal(found: Written, passages: Sequence[Document], name: str = "") -> str:
+    """Say why a question is refused; "": it is a good one.
+
+    Args:
+        found: The question and its answer.
+        passages: The passages that it needs; the answer stands in the last one.
+        name: The name that two passages share; "": there is one passage.
+    """
+    question, answer = all_words(found.question), all_words(found.answer)
+    *others, last = (all_words(one.page_content) for one in passages)
+    if _POINTS.search(found.question):
+        return "the question mentions its passage"
+    if not stands_in(answer, last) or len(answer) > _LONGEST:
+        return "the answer is no phrase of the passage"
+    if stands_in(answer, question):
+        return "the question holds the answer"
+    if name and (stands_in(all_words(name), question) or any(stands_in(answer, one) for one in others)):
+        return "one of the two passages is enough"
+    return ""
+
+
+def write_questions(
+    settings: Settings,
+    count: int,
+    folder: Path,
+    *,
+    cache: Path | None = None,
+    concurrency: int = 16,
+    calls: int | None = None,
+    dollars: float | None = None,
+    given: Mapping[str, Any] | None = None,
+    quiet: bool = False,
+) -> tuple[Summary, Counter[str]]:
+    """Write `questions.jsonl` into a run's folder, and return how that ended.
+
+    The `evaluator` writes, or the answering model if there is none.
+
+    Args:
+        settings: The run's; its knowledge base, models, prices and seed are used.
+        count: How many questions, at best; fewer if too many replies are refused.
+        folder: The run's folder.
+        cache: A file of replies that several runs share; None: one of this folder.
+        concurrency: Calls in flight at once.
+        calls: Most model calls.
+        dollars: Most US dollars.
+        given: Models by role as objects.
+        quiet: Whether there is no progress bar.
+
+    Returns:
+        The summary, and how many replies were refused, by reason.
+
+    Raises:
+        UsageError: The model writes nothing, or the knowledge base is on a server or too small.
+    """
+    role = EVALUATOR if EVALUATOR in {*settings.models, *(given or {})} else "answer"
+    spec = (given or {}).get(role) or settings.models.get(role, "extractive")
+    if str(spec).startswith("extractive"):
+        raise UsageError(
+            "the embedded extractive model only quotes: name a chat model that writes the questions, "
+            "--model openai:NAME, or --model evaluator=openai:NAME to answer with extractive"
+        )
+    plain = {"kb": settings.kb, "count": count, "model": redacted(str(spec)), "seed": settings.seed}
+    todo = islice(candidates(_passages(settings.kb), random.Random(settings.seed)), _MOST * count)
+    budget = Budget(calls, dollars)
+
+    async def work(run: Run) -> Summary:
+        async with AsyncExitStack() as stack:
+            writer = Writer(open_priced(settings, role, spec, run, stack, budget))
+            summary = Summary(spent=run.cache.spent)
+            while (missing := count - len(_rows(run.folder))) > 0 and not (summary.stopped or summary.failed):
+                if not (batch := list(islice(todo, missing))):
+                    break
+                summary = await run.ask(batch, [writer], concurrency=concurrency, budget=budget, quiet=quiet)
+            return summary
+
+    with Run(folder / Writer.name, plain, cache) as run:
+        summary = run_async(work(run))
+        rows = _rows(run.folder)[:count]
+        refused = Counter(one["dropped"] for one in read_results(run.folder) if one.get("dropped"))
+    text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in rows)
+    (folder / FILE).write_text(text, "utf-8", "replace")
+    return summary, refused
+
+
+def candidates(passages: Sequence[Document], drawn: random.Random) -> Iterator[Question]:
+    """Yield what questions are to be written of: a passage and two passages in turn, each once, in random order."""
+    good = [one for one in passages if len(all_words(one.page_content)) >= _SHORTEST]
+    pairs = list(_pairs(good))
+    drawn.shuffle(good)
+    drawn.shuffle(pairs)
+    if not good:
+        raise UsageError(f"no passage has {_SHORTEST} words, so there is nothing to write questions of")
+    at = 0
+    for number in range(max(len(good), len(pairs))):
+        singles = [("", (good[number],))] if number < len(good) else []
+        for name, both in [*singles, *pairs[number : number + 1]]:
+            yield Question(id="+".join(str(one.id) for one in both), question=name, passages=both, at=at)
+            at += 1
+
+
+def _pairs(passages: Sequence[Document]) -> Iterator[tuple[str, tuple[Document, ...]]]:
+    """Yield names with two passages of different sources that share them; each pair once."""
+    named: defaultdict[str, list[Document]] = defaultdict(list)
+    for one in passages:
+        title = str(one.metadata.get("title") or "")
+        for name in {title, *_NAME.findall(one.page_content)} - {""}:
+            named[name].append(one)
+    seen = set()
+    for name, sharing in named.items():
+        for pair in combinations(sharing, 2) if len(sharing) <= _COMMON else ():
+            ids = frozenset(str(one.id) for one in pair)
+            if pair[0].metadata.get("source") != pair[1].metadata.get("source") and ids not in seen:
+                seen.add(ids)
+                yield name, pair
+
+
+def _passages(kb: str) -> list[Document]:
+    from ragweave.tools.knowledge import KnowledgeBase, open_knowledge_base
+
+    base = open_knowledge_base(kb)
+    if not isinstance(base, KnowledgeBase):
+        raise UsageError(f"{kb}: questions are written from a knowledge base in a folder, not from one on a server")
+    return base.passages()
+
+
+def _rows(folder: Path) -> list[Record]:
+    """Return the questions so far, each text once."""
+    rows = [one["row"] for one in read_results(folder) if one.get("row")]
+    return list({one["question"]: one for one in rows}.values())

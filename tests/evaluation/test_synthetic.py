@@ -1,0 +1,113 @@
+"""Questions that a model writes from a knowledge base, and the run over them."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from tests.openai_server import OpenAIServer, Reply
+
+from ragweave import KnowledgeBase
+from ragweave.datasets import open_dataset
+from ragweave.errors import UsageError
+from ragweave.evaluation import Settings, evaluate, read_report
+from ragweave.evaluation.synthetic import Written, refusal, write_questions
+
+PADDING = "It is one of the sights of the town, which many people visit, and on Sundays a small band plays there. " * 2
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> str:
+    """A knowledge base of ten pages; each Bridge N is on one of them, and its Engineer Ada N on the next one too."""
+    with KnowledgeBase.create(tmp_path / "kb") as base:
+        for at in range(10):
+            text = f"The town calls it Bridge {at}. It was built by Ada Brenner{at} in {1900 + at}. "
+            text += f"Later on came Ada Brenner{at - 1} and saw it. " if at else ""
+            base.add(Document(page_content=text + PADDING, metadata={"source": f"page{at}.md"}))
+    return str(tmp_path / "kb")
+
+
+def writes(body: dict[str, Any]) -> Reply:
+    """Writes a question over the last passage of a prompt, and answers others by 1905."""
+    asked = body["messages"][-1]["content"]
+    if "Write one question" not in asked:
+        return Reply("1905", (100, 10))
+    year = re.findall(r"\b19\d\d\b", asked)[-1]
+    who = "the engineer who saw its neighbour" if "Both passages" in asked else "the builder"
+    return Reply(json.dumps({"question": f"When did {who} of 18{year[2:]} build it?", "answer": year}), (100, 10))
+
+
+@pytest.mark.loopback
+def test_a_run_over_questions_of_ones_own_documents(kb: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with OpenAIServer(writes) as server:
+        settings = Settings(
+            data=f"jsonl:{run}/questions.jsonl", kb=kb, models={"answer": f"openai:m?base_url={server.base_url}"}
+        )
+        summary, refused = write_questions(settings, 8, run, quiet=True)
+        assert (summary.exit_code, refused) == (0, {})
+        questions = list(open_dataset(settings.data))
+        assert sorted(len(one.gold) for one in questions) == [1] * 4 + [2] * 4
+        assert all(one.answers[0] in one.passages[-1].page_content for one in questions)
+        assert summary.calls == server.count == 8
+        assert evaluate(settings, run, quiet=True).exit_code == 0
+        assert read_report(run).line("concat").scores["recall"].n == 8
+        assert write_questions(settings, 8, run, quiet=True)[0].calls == 8
+        assert server.count == 16
+        with pytest.raises(UsageError, match="began with count = 8, not 9"):
+            write_questions(settings, 9, run, quiet=True)
+
+
+@pytest.mark.loopback
+def test_a_model_that_cannot_write_ends_early(kb: str, tmp_path: Path) -> None:
+    with OpenAIServer(lambda _: "I like bridges.") as server:
+        settings = Settings(data="", kb=kb, models={"evaluator": f"openai:m?base_url={server.base_url}"})
+        _, refused = write_questions(settings, 2, tmp_path / "run", quiet=True)
+    assert refused == {"the reply cannot be read": 8}
+    assert (tmp_path / "run" / "questions.jsonl").read_text() == ""
+
+
+def test_extractive_writes_nothing(kb: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="only quotes: name a chat model"):
+        write_questions(Settings(data="", kb=kb), 2, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+ONE = Document("Ada Brenner, an engineer of Graz, drew the bridge.")
+TWO = Document("In Paris, Ada Brenner taught for nine years.")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "why"),
+    [
+        ("Who drew the bridge?", "Ada Brenner", ""),
+        ("Who drew the bridge?", "ADA BRENNER.", ""),
+        ("Who drew the bridge?", "Ida Brenner", "no phrase"),
+        ("Who drew the bridge, Ada Brenner or Bob?", "Ada Brenner", "holds the answer"),
+        ("Who drew the bridge of the passage?", "Ada Brenner", "mentions its passage"),
+        ("Which document did Ada Brenner sign?", "the bridge", ""),
+    ],
+)
+def test_what_is_refused(question: str, answer: str, why: str) -> None:
+    found = refusal(Written(question=question, answer=answer), [ONE])
+    assert why in found if why else not found
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "why"),
+    [
+        ("Where did the engineer who drew the bridge teach?", "Paris", ""),
+        ("Where did Ada Brenner teach?", "Paris", "one of the two"),
+        ("Who taught in Paris?", "Ada Brenner", "one of the two"),
+    ],
+)
+def test_what_is_refused_of_two_passages(question: str, answer: str, why: str) -> None:
+    found = refusal(Written(question=question, answer=answer), [ONE, TWO], "Ada Brenner")
+    assert why in found if why else not found
+
+
+def test_a_reply_without_json_is_read() -> None:
+    found = Written.from_text("**Question:** Who drew it?\n**Answer:** Ada Brenner\n")
+    assert found == Written(question="Who drew it?", answer="Ada Brenner")
