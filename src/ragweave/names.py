@@ -40,6 +40,7 @@ RetrieverName = Literal[
     "bm25",
     "dense",
     "hybrid",
+    "graph",
 ]
 
 MetricName = Literal[

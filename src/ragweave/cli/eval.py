@@ -39,7 +39,7 @@ def evaluate(
     passages: Annotated[
         str, typer.Option(help="searched, or given: each question's own, without a search.")
     ] = "searched",
-    retriever: Annotated[str, typer.Option(help="auto, bm25, dense or hybrid.")] = "auto",
+    retriever: Annotated[str, typer.Option(help="auto, bm25, dense, hybrid or graph.")] = "auto",
     rerank: Annotated[str, typer.Option(help="Reranker of the knowledge base's passages.")] = "",
     second_retriever: Annotated[str, typer.Option(help="Where crag searches again.")] = "",
     gold: Annotated[str, typer.Option(help="Gold passages: as_found, with (one put in), without.")] = "as_found",

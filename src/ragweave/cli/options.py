@@ -48,7 +48,7 @@ K = Annotated[int | None, typer.Option("-k", "--k", help="Passages per query.  [
 Retriever = Annotated[
     str,
     typer.Option(
-        help="auto, bm25, dense, hybrid, or a LangChain retriever by its import path, such as "
+        help="auto, bm25, dense, hybrid, graph, or a LangChain retriever by its import path, such as "
         "langchain_community.retrievers:WikipediaRetriever?top_k_results=3."
     ),
 ]

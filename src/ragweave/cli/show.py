@@ -18,7 +18,7 @@ from ragweave.cli.screen import console, one_line
 from ragweave.cli.watch import Step, Watch
 from ragweave.state import Citation
 from ragweave.state.passages import heading_of
-from ragweave.tools.footnotes import described, footnotes, with_marks
+from ragweave.tools.footnotes import described, footnotes, path_of, with_marks
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.plain import plain
 
@@ -94,7 +94,7 @@ def _without_passages(result: Mapping[str, Any]) -> str:
 
 def _show_quotes(screen: Console, citations: Sequence[Citation], passages: Sequence[Document]) -> None:
     for one in footnotes(citations, passages):
-        where = described(one.heading, _near(one.source), one.page)
+        where = ", ".join(filter(None, [described(one.heading, _near(one.source), one.page), one.path]))
         _hang(screen, f" [{one.number}] ", f"“{one.quote['text']}”" + (f" ({where})" if where else ""))
     if citations and not all(one["quotes"] for one in citations):
         screen.print(Text(" [?] no passage supports this", "yellow"))
@@ -119,7 +119,7 @@ def place_line(doc: Document) -> str:
     line = f"line {meta['line']}" if meta.get("line") else ""
     text = " ".join(re.sub(r"\A(#+ .*\n+)+", "", doc.page_content).split())
     start = text if len(text) <= 80 else text[:79] + "…"
-    return " — ".join(filter(None, [", ".join(filter(None, [where, line])), start]))
+    return " — ".join(filter(None, [", ".join(filter(None, [where, line, path_of(doc)])), start]))
 
 
 def _behind_answer(result: Mapping[str, Any]) -> set[str]:

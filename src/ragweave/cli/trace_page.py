@@ -17,7 +17,7 @@ from ragweave.cli.watch import Asked, Searched, Step, Watch
 from ragweave.graphs import MethodGraph
 from ragweave.state import Citation
 from ragweave.tools.drawing import draw_svg, edges_of
-from ragweave.tools.footnotes import Footnote, footnotes, key_of, label_of
+from ragweave.tools.footnotes import Footnote, footnotes, key_of, label_of, path_of
 from ragweave.tools.text.normalize import normalize_answer
 
 _STYLE = """\
@@ -154,7 +154,7 @@ def _marked(doc: Document, notes: Sequence[Footnote]) -> str:
         mark = f'<mark id="quote-{one.number}"><b>{one.number}</b> {escape(text[start:end])}</mark>'
         pieces += [escape(text[done:start]), mark]
         done = max(done, end)
-    return _block(doc, "".join([*pieces, escape(text[done:])]))
+    return _block(doc, "".join([*pieces, escape(text[done:])]), *filter(None, [path_of(doc)]))
 
 
 def _block(doc: Document, body: str, *more: str) -> str:
@@ -216,7 +216,7 @@ def _passages(key: str, docs: Sequence[Document]) -> str:
 
 def _score(doc: Document) -> list[str]:
     score = doc.metadata.get("score")
-    return [f"score {score:.3g}"] if isinstance(score, float) else []
+    return [*filter(None, [path_of(doc)]), *([f"score {score:.3g}"] if isinstance(score, float) else [])]
 
 
 def _note(note: Mapping[str, Any]) -> str:

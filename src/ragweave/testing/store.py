@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest import SkipTest
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -150,6 +151,28 @@ class KnowledgeStoreTests:
                 assert doc.metadata["title"] == text.removesuffix(" salt")
                 assert (doc.metadata["n"], doc.metadata["source"]) == (1, "odd ' name")
                 assert place_at(doc, 0)["heading_path"] == ["Spices", "Salt"]
+
+    def test_names_lead_from_passage_to_passage(self) -> None:
+        """`graph` finds what shares a name with the first passage, and says so; as passages come and go."""
+        song = Document("Tin Harbour is a song by Mara Lind.", id="song", metadata={"title": "Tin Harbour"})
+        singer = Document("Born in Vell in 1961, she taught music.", id="singer", metadata={"title": "Mara Lind"})
+        with self.filled() as kb:
+            if isinstance(kb, ServedKnowledgeBase):
+                raise SkipTest("a server has no names")
+
+            def found(question: str = "Who sang the song Tin Harbour?") -> list[Document]:
+                return kb.as_retriever(2, "graph").invoke(question)
+
+            kb.add([song, singer])
+            assert [doc.id for doc in found()] == ["song", "singer"]
+            via = {"name": "Mara Lind", "passage": "song", "heading": "Tin Harbour"}
+            assert [doc.metadata.get("via") for doc in found()] == [None, via]
+            kb.delete("singer")
+            assert "singer" not in [doc.id for doc in found()]
+            kb.add(singer)
+            kb.delete("song")
+            assert not any("via" in doc.metadata for doc in found())
+            assert found("What is known of Mara Lind?")[0].id == "singer"
 
     def test_threads_find_the_same(self) -> None:
         """Queries from several threads don't disturb each other, whatever is written meanwhile."""

@@ -31,6 +31,8 @@ class Footnote(NamedTuple):
     """Path or address of the file; empty if unknown."""
     page: int | None
     """Page of the quote, from 1."""
+    path: str = ""
+    """How graph retrieval reached the passage (see `path_of`)."""
 
     @property
     def file(self) -> str:
@@ -60,6 +62,12 @@ def label_of(document: Document) -> str:
     return described(heading_of(meta), file_of(str(meta.get("source") or "")), meta.get("page")) or str(document.id)
 
 
+def path_of(document: Document) -> str:
+    """Return how graph retrieval reached a passage, "Get Low → Aaron Schneider"; empty if not by a name."""
+    via = document.metadata.get("via") or {}
+    return f"{via['heading'] or via['passage']} → {via['name']}" if "passage" in via else ""
+
+
 def footnotes(citations: Iterable[Citation], passages: Iterable[Document]) -> list[Footnote]:
     """Return each quoted sentence once, numbered."""
     known = {doc.id or "": doc for doc in passages}
@@ -71,7 +79,8 @@ def _footnote(number: int, quote: Quote, known: Mapping[str, Document]) -> Footn
     document = known.get(quote["passage"], Document(""))
     place = place_at(document, quote["start"])
     heading = heading_of({"title": document.metadata.get("title"), "heading_path": place.get("heading_path")})
-    return Footnote(number, quote, heading, str(document.metadata.get("source") or ""), place.get("page"))
+    source = str(document.metadata.get("source") or "")
+    return Footnote(number, quote, heading, source, place.get("page"), path_of(document))
 
 
 def with_marks(answer: str, citations: Sequence[Citation], unsupported: str = "[?]") -> str:
@@ -141,6 +150,8 @@ def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:
         "cited_text": note.quote["text"],
         "extras": {"number": note.number, **where, "file": note.file, "page": note.page},
     }
+    if note.path:
+        made["extras"]["path"] = note.path
     if note.source.startswith(("https://", "http://")):
         made["url"] = note.source
     return made

@@ -105,7 +105,7 @@ def test_equal_texts_fill_one_place(tmp_path: Path) -> None:
     for n in range(6):
         kb.add(Document("Refunds in the newsletter.", metadata={"title": f"N{n}"}), f"n{n}")
     kb.add(Document("Refunds take ten days.", metadata={"tags": ["money", "days"]}), "rules")
-    for mode in ("bm25", "dense", "hybrid"):
+    for mode in ("bm25", "dense", "hybrid", "graph"):
         assert len(found(kb, "refunds", mode=mode, k=5)) == 2
         assert found(kb, "refunds", mode=mode, filter={"tags": "days"}) == ["Refunds take ten days."]
     assert found(kb, "refunds", filter={"tags": "none"}) == []

@@ -95,7 +95,7 @@ def kill(tmp_path: Path, kills: int, seed: int) -> None:
         assert after in (before, new), f"{work}: {before} became {after}"
         with KnowledgeBase.open(folder, embeddings=WordEmbeddings()) as kb:
             assert kb.check() == []
-            for mode in ("bm25", "hybrid"):
+            for mode in ("bm25", "graph"):
                 assert len(kb.as_retriever(5, mode).invoke("note 7")) == 5
     with KnowledgeBase.open(folder, embeddings=WordEmbeddings()) as kb:
         kb.index_paths([docs])
@@ -158,7 +158,7 @@ def test_readers_see_one_snapshot(tmp_path: Path) -> None:
 
     def read() -> None:
         own = KnowledgeBase.open(folder, embeddings=WordEmbeddings())
-        retriever = own.as_retriever(50, "hybrid")
+        retriever = own.as_retriever(50, "graph")
         while not stop.is_set():
             found = {doc.page_content.split()[-1] for doc in retriever.invoke("note version")}
             asked[0] += 1

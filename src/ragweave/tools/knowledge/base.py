@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -351,8 +351,8 @@ class KnowledgeBase:
 
         Args:
             k: Passages a query; a call may ask for another number.
-            mode: `bm25`, `dense`, `hybrid` (both, fused), or `auto` (hybrid where there are
-                embeddings, else bm25).
+            mode: `bm25`, `dense`, `hybrid` (both scores, fused), `graph` (the same, and one hop over
+                the names that passages share), or `auto` (hybrid where there are embeddings, else bm25).
             filter: Values that the passages' metadata must have: `{"source": "a.md"}`; of a list
                 any one.
             rerank: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, an object with
@@ -372,18 +372,19 @@ class KnowledgeBase:
             found = SearchRetriever(search=search, k=wanted, words=lexical, load=self._warm_up)
         return found if rerank is None else RerankRetriever.over(found, rerank, k=wanted)
 
-    def _mode(self, name: str) -> Mode:
-        if name == "bm25" or (name == "auto" and self.settings.embedding is None):
-            return "bm25"
-        if name not in ("auto", "dense", "hybrid"):
-            raise UsageError(f"unknown mode {name!r}; choose one of: auto, bm25, dense, hybrid")
+    def _mode(self, name: RetrieverName) -> Mode:
+        if name not in get_args(RetrieverName):
+            raise UsageError(f"unknown mode {name!r}; choose one of: {', '.join(get_args(RetrieverName))}")
         if self.settings.embedding is None:
-            raise KnowledgeBaseError(
-                f"{self.path} has no embeddings: use mode 'bm25', or make another one with an embedding model"
-            )
-        if self._embeddings is None:
+            if name in ("dense", "hybrid"):
+                raise KnowledgeBaseError(
+                    f"{self.path} has no embeddings: use mode 'bm25' or 'graph', or make another one with an "
+                    "embedding model"
+                )
+            return "bm25" if name == "auto" else name
+        if self._embeddings is None and name != "bm25":
             raise self._needs_object()
-        return "dense" if name == "dense" else "hybrid"
+        return "hybrid" if name == "auto" else name
 
     def _needs_object(self) -> KnowledgeBaseError:
         name = str(self.settings.embedding).removeprefix(OBJECT)
@@ -420,9 +421,9 @@ class KnowledgeBase:
             return [key for key in now.sources("file") if not Path(key).exists()]
 
     def rebuild(self) -> None:
-        """Make the index anew from the passages, and embed what has no vector."""
+        """Make the index and the names anew from the passages, and embed what has no vector."""
         with self._writing() as writer:
-            writer.changed = True
+            writer.renew()
             self._commit(writer, anew=True)
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     AnyKnowledgeBase = KnowledgeBase | ServedKnowledgeBase
 
 MODES: tuple[str, ...] = get_args(RetrieverName)
-"""How a knowledge base is searched: `auto`, `bm25`, `dense`, `hybrid`."""
+"""How a knowledge base is searched: `auto`, `bm25`, `dense`, `hybrid`, `graph`."""
 
 
 class AnyRetriever(PassageRetriever):

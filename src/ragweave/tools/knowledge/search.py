@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -19,10 +19,13 @@ from ragweave.tools.knowledge.passages import indexed_text
 from ragweave.tools.knowledge.store import Snapshot, Store
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
-from ragweave.tools.retrieval.retrievers import DEPTH, fused
+from ragweave.tools.retrieval.graph import SEEDS, NamePath, Seed, reached
+from ragweave.tools.retrieval.retrievers import DEPTH, fused_scores
 from ragweave.tools.retrieval.vectors import EXACT, Chroma, chroma_available, unit
 
-Mode = Literal["bm25", "dense", "hybrid"]
+Mode = Literal["bm25", "dense", "hybrid", "graph"]
+Scores = NDArray[np.float32]
+"""One a passage, in the index's order; what is not above 0 is not found."""
 T = TypeVar("T")
 _STATES = 2
 """States whose opened index is cached for the next query."""
@@ -87,7 +90,7 @@ class Search:
         keep = np.isin(before.rows, rows, assume_unique=True)
         last = int(before.rows[-1]) if len(before.rows) else 0
         analyzer = analyzer_for(self.store.settings.language)
-        texts = (analyzer.terms(indexed_text(text, meta)) for text, meta in now.texts(last))
+        texts = (analyzer.terms(indexed_text(text, meta)) for _, text, meta in now.texts(last))
         Bm25Index.build(texts, folder, before=before.bm25, keep=keep)
         np.save(folder / "rows.npy", rows)
         if self.store.settings.embedding is None or not len(rows):
@@ -137,21 +140,38 @@ class Search:
         vector = None
         if mode != "bm25" and self.embeddings is not None:
             vector = unit([self.embeddings.embed_query(query)])[0]
-        depth = max(k, DEPTH) if mode == "hybrid" else k
+        terms = analyzer_for(self.store.settings.language).terms
 
         def search(now: Snapshot, index: _Index) -> list[Document]:
             allowed = self._allowed(now, index, chosen)
-            rankings = []
-            if mode != "dense":
-                terms = analyzer_for(self.store.settings.language).terms(query)
-                scores = index.bm25.score(terms)
-                rankings.append(_distinct(now, index, scores, depth, allowed))
+            near = None
             if vector is not None:
-                scores = self._similarity(now, index, vector, depth, allowed)
-                rankings.append(_distinct(now, index, scores, depth, allowed, shift=-1))
-            return rankings[0] if mode != "hybrid" else fused(rankings, k)
+                near = self._similarity(now, index, vector, max(k, DEPTH), allowed)
+            if near is not None and mode == "dense":
+                return _distinct(now, index, _only(near, allowed), k, shift=-1)
+            scores = _only(index.bm25.score(terms(query)), allowed)
+            if near is not None:
+                scores = _only(fused_scores(scores, near - 1), allowed)
+            if mode != "graph":
+                return _distinct(now, index, scores, k)
+            scores, paths = self._along_names(now, index, query, scores)
+            return _distinct(now, index, _only(scores, allowed), k, paths)
 
         return self._with_index(search)
+
+    def _along_names(
+        self, now: Snapshot, index: _Index, query: str, scores: Scores
+    ) -> tuple[Scores, dict[int, NamePath]]:
+        """Return scores with those of the paths that lead from the first passages, and the paths by row id."""
+        scores = scores / max(float(scores.max(initial=0)), 1e-9)
+        best = {int(index.rows[at]): float(scores[at]) for at in top_k(scores, SEEDS)}
+        stored = now.passages(best)
+        seeds = [Seed(row, score, *stored[row]) for row, score in best.items()]
+        terms = analyzer_for(self.store.settings.language).terms
+        paths = reached(now.db, query, seeds, len(index.rows), terms)
+        places = np.searchsorted(index.rows, np.fromiter(paths, np.int64))
+        scores[places] += np.fromiter((one.strength for one in paths.values()), np.float32)
+        return scores, paths
 
     def _with_index(self, work: Callable[[Snapshot, _Index], T]) -> T:
         """Do something with the current state and its index.
@@ -229,7 +249,7 @@ class Search:
         k: int,
         allowed: NDArray[np.bool_] | None,
     ) -> NDArray[np.float32]:
-        """Return a positive score a passage: cosine + 1, or 0 for what Chroma did not find."""
+        """Return a positive score a passage: cosine + 1; 0 for what Chroma did not find."""
         if index.vectors is not None:
             if len(vector) != index.vectors.shape[1]:
                 raise KnowledgeBaseError(
@@ -268,21 +288,23 @@ class Search:
         self._indexes.clear()
 
 
+def _only(scores: Scores, allowed: NDArray[np.bool_] | None) -> Scores:
+    return scores if allowed is None else np.where(allowed, scores, np.float32(0))
+
+
 def _distinct(
     now: Snapshot,
     index: _Index,
-    scores: NDArray[np.float32],
+    scores: Scores,
     k: int,
-    allowed: NDArray[np.bool_] | None,
+    paths: Mapping[int, NamePath] | None = None,
     *,
     shift: float = 0,
 ) -> list[Document]:
     """Return the k best passages, best first; of equal texts the best one.
 
-    `shift` is added to each score that is shown.
+    `shift` is added to each score that is shown. A path that gave more than half of a score is shown as `via`.
     """
-    if allowed is not None:
-        scores = np.where(allowed, scores, np.float32(0))
     wanted = k
     while True:
         best = top_k(scores, wanted)
@@ -293,6 +315,9 @@ def _distinct(
             name, text, metadata = stored[row]
             if text not in found:
                 metadata["score"] = float(scores[at]) + shift
+                path = (paths or {}).get(row)
+                if path is not None and path.seed is not None and 2 * path.strength > scores[at]:
+                    metadata["via"] = path.shown
                 found[text] = Document(id=name, page_content=text, metadata=metadata)
         if len(found) >= k or len(best) < wanted:
             return list(found.values())[:k]

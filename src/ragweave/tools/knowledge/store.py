@@ -4,6 +4,7 @@
                         sources    a row a file, page or name under which documents were added
                         passages   a row a passage: text, place in the source, metadata (JSON)
                         vectors    content hash to float32 vector
+                        names, mentions    which passage has which names (see `retrieval.graph`)
     index-<name>/       BM25 arrays and vectors in passage order: derived, never changed once named
     writer.lock         locked by the one writer
 
@@ -35,6 +36,7 @@ from filelock import FileLock, Timeout
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.passages import Passage
 from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.retrieval.graph import TABLES
 
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
@@ -43,7 +45,8 @@ _UNFINISHED = f"{FILE}.new-"
 _VERSION = "1"
 _BUSY = 60.0
 """Seconds to wait for another connection's commit."""
-_SCHEMA = """
+_SCHEMA = (
+    """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE sources (
     id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
@@ -58,6 +61,8 @@ CREATE INDEX passages_by_content ON passages (content);
 CREATE INDEX passages_by_document ON passages (document) WHERE document IS NOT NULL;
 CREATE TABLE vectors (content TEXT PRIMARY KEY, vector BLOB NOT NULL);
 """
+    + TABLES
+)
 # Row ids of passages are never used again: an index tells by them which passages are new.
 
 
@@ -129,10 +134,10 @@ class Snapshot:
         """Yield the row ids of the passages, ascending, which is the order of the index."""
         return (row for (row,) in self.db.execute("SELECT id FROM passages ORDER BY id"))
 
-    def texts(self, after: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield text and metadata of the passages with row ids above `after`, in order."""
-        sql = "SELECT text, metadata FROM passages WHERE id > ? ORDER BY id"
-        return ((text, json.loads(meta)) for text, meta in self.db.execute(sql, (after,)))
+    def texts(self, after: int = 0) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        """Yield row id, text and metadata of the passages with row ids above `after`, in order."""
+        sql = "SELECT id, text, metadata FROM passages WHERE id > ? ORDER BY id"
+        return ((row, text, json.loads(meta)) for row, text, meta in self.db.execute(sql, (after,)))
 
     def vectors(self, after: int = 0, rowids: Iterable[int] | None = None) -> Iterator[tuple[int, str, bytes]]:
         """Yield row id, content and vector of passages (above `after`, or those named), in order."""

@@ -15,6 +15,7 @@ from typing import Any
 from ragweave.tools.knowledge.passages import Passage, indexed_text
 from ragweave.tools.knowledge.settings import Progress, Settings
 from ragweave.tools.knowledge.store import Snapshot, Source
+from ragweave.tools.retrieval.graph import TABLES, add_names
 
 _BATCH = 256
 """Texts that are embedded, and committed, at once."""
@@ -32,6 +33,7 @@ class Writer:
     def __init__(self, folder: Path, db: sqlite3.Connection) -> None:
         """Begin an empty write."""
         self._folder, self._db = folder, db
+        db.executescript(TABLES)
         db.execute("CREATE TEMP TABLE staged AS SELECT * FROM passages WHERE 0")
         self._sources: list[Source] = []
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
@@ -101,6 +103,11 @@ class Writer:
         """Change the settings of an empty store, at once."""
         self._db.execute("INSERT OR REPLACE INTO meta VALUES ('settings', ?)", (json.dumps(asdict(settings)),))
 
+    def renew(self) -> None:
+        """Make names and index anew from the passages."""
+        for what in ("names", "mentions", "meta WHERE key = 'named'"):
+            self._change(f"DELETE FROM {what}", ())  # noqa: S608
+
     def update(self, key: str, source: Source) -> None:
         """Give a source another key, name, time or notices; its passages stay."""
         values = asdict(source)
@@ -163,6 +170,7 @@ class Writer:
                 db.execute("DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)")
                 folder = self._folder / f"index-{secrets.token_hex(8)}"
                 folder.mkdir()
+                self._name()
                 build(Snapshot(db), folder)
                 _sync(folder)
                 db.execute("INSERT OR REPLACE INTO meta VALUES ('index', ?)", (folder.name,))
@@ -191,6 +199,12 @@ class Writer:
             f"INSERT INTO passages ({_COLUMNS}) SELECT {columns} FROM staged t "  # noqa: S608
             "CROSS JOIN numbers n ON n.number = t.source ORDER BY t.rowid"
         )
+
+    def _name(self) -> None:
+        """Add the names of the passages that have none yet."""
+        now = self.now
+        add_names(self._db, now.texts(int(now.meta("named") or 0)))
+        self._db.execute("INSERT OR REPLACE INTO meta SELECT 'named', coalesce(max(id), 0) FROM passages")
 
 
 def _sync(folder: Path) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 from ragweave.tools.knowledge.passages import Heading, Loaded, Table, UnreadableError
 from ragweave.tools.knowledge.settings import Notice
 
-RESERVED = frozenset(re.findall(r"\w+", "source title start end page line heading_path rank score breaks lead query"))
+RESERVED = frozenset(
+    re.findall(r"\w+", "source title start end page line heading_path rank score via breaks lead query")
+)
 """Metadata that a knowledge base itself gives a passage."""
 _SAMPLE = 1_000_000
 """Bytes from which the encoding is guessed."""
