@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from langchain_core.messages import BaseMessage
 
 from ragweave.nodes import proxy, read
-from ragweave.nodes.expand import cut
 from ragweave.nodes.forms import Form
+from ragweave.nodes.read import cut
 from ragweave.tools.models import ChatModel, calls, replies
 
 FormT = TypeVar("FormT", bound=Form)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import Field
@@ -18,7 +18,7 @@ from pydantic import Field
 from ragweave.graphs import blendfilter, filco, slimplm
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, one_by_one
-from ragweave.nodes.ask import Components, Node
+from ragweave.nodes.ask import Components, FunctionNode, Node
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.proxy import ProxyState
 from ragweave.nodes.retrieve import Route, join
@@ -62,7 +62,7 @@ def styled_answer_node(components: Components) -> Node:
     async def acall(branch: Branch, config: RunnableConfig) -> Any:
         return await nodes[get_runtime(AdaptiveOptions).context.answer].ainvoke(branch, config)
 
-    return RunnableLambda(call, acall, name="answer")
+    return FunctionNode(call, acall, name="answer")
 
 
 def to_answer(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route:

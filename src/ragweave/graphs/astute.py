@@ -28,10 +28,9 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node
 from ragweave.nodes.ask import PASSAGE_TOKENS, Components, Prompt, Reply, model_node
-from ragweave.nodes.expand import cut
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Style
-from ragweave.nodes.read import is_unknown
+from ragweave.nodes.read import cut, is_unknown
 from ragweave.nodes.retrieve import collect_node, retrieve_node, search_branches
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState, note

@@ -19,7 +19,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Annotated, Any, NotRequired, TypeAlias, get_args, get_origin, get_type_hints
 
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -27,13 +27,16 @@ from langchain_core.runnables.graph import Graph as DrawableGraph
 from langchain_core.tools import BaseTool
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.managed.base import is_managed_value
+from langgraph.runtime import Runtime
 
-from ragweave.errors import RunTimeoutError
+from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
 from ragweave.nodes import answer, sufficiency
 from ragweave.nodes.ask import Components, Prompts
 from ragweave.nodes.options import Options, make_options
-from ragweave.state import RAGState
+from ragweave.nodes.retrieve import GIVEN
+from ragweave.state import AnswerType, RAGState, as_document, ranked
 from ragweave.state.passages import QUESTION
 from ragweave.tools.drawing import draw_svg
 
@@ -86,6 +89,52 @@ def method(
         return Method(name, summary, paper, when, calls, options, state, own, wire, files, second_search)
 
     return declare
+
+
+def begin_node(state_type: type[Any]) -> Any:
+    """Return the node `begin`, which sets every key of a state."""
+    empty = empty_state(state_type)
+
+    def begin(state: RAGState, runtime: Runtime[Options]) -> dict[str, Any]:
+        question = state.get("question")
+        if not isinstance(question, str) or not question.strip():
+            raise UsageError(
+                "the input has no question: give {'question': …} (build_chat takes a conversation's messages)"
+            )
+        answer_type = state.get("answer_type") or runtime.context.default_answer_type
+        if answer_type not in get_args(AnswerType):
+            raise UsageError(f"answer_type must be one of {', '.join(get_args(AnswerType))}, not {answer_type!r}")
+        given = ranked(map(as_document, state.get("passages") or ()), GIVEN)
+        return {
+            **empty,
+            "question": question.strip(),
+            "answer_type": answer_type,
+            "gold_answers": [one for one in state.get("gold_answers") or () if one.strip()],
+            "passages": given,
+            "given": bool(given),
+            "queries": {"question": question.strip()},
+            "status": "unknown",
+        }
+
+    return begin
+
+
+def empty_state(state_type: type[Any]) -> dict[str, Any]:
+    """Return an update that clears every key of a state.
+
+    A key with a reducer is set to None, which every reducer reads as "start over"; any other key to
+    the empty value of its type, or None.
+    """
+    update: dict[str, Any] = {}
+    for name, hint in get_type_hints(state_type, include_extras=True).items():
+        while get_origin(hint) is NotRequired:
+            hint = get_args(hint)[0]
+        has_reducer = get_origin(hint) is Annotated
+        if has_reducer and any(map(is_managed_value, get_args(hint)[1:])):
+            continue
+        kind = get_origin(hint) or hint
+        update[name] = kind() if not has_reducer and kind in (str, int, bool, list, dict) else None
+    return update
 
 
 class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):

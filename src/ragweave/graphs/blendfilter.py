@@ -25,11 +25,11 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import REASON, ShotOptions, examples, reasoned
 from ragweave.nodes.answer import Branch, answer_node, draft_branches, draft_shown, each_sample
 from ragweave.nodes.ask import PASSAGE_TOKENS, REASONING_TOKENS, Components, Prompt, Reply, model_node
-from ragweave.nodes.expand import expanded
 from ragweave.nodes.knowledge_filter import PROMPTS as FILTER_PROMPTS
 from ragweave.nodes.knowledge_filter import FilterState, check, choose, collect, filter_branches, to_choice, topic
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import show_of
+from ragweave.nodes.read import QUERY_LENGTH, cut, is_unknown, plain, without_unknown
 from ragweave.nodes.retrieve import Route, join, retrieve_node, search_branches
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState, merge, note, ranked
@@ -118,8 +118,11 @@ def one_round(state: RAGState) -> bool:
 
 
 def widened(state: BlendFilterState, name: str, options: BlendFilterOptions) -> str:
-    """Return the question after what a model wrote."""
-    return expanded(state["question"], state["augmented"][name], verbatim=options.paper == "blendfilter")
+    """Return `text ⊕ question` (section 3.2), without the text's sentences that say "unknown", unlike the paper."""
+    text = " ".join(plain(state["augmented"][name]).split())
+    if options.paper != "blendfilter":
+        text = cut(without_unknown(text) if is_unknown(text) else text, QUERY_LENGTH)
+    return f"{text} {state['question']}" if text else state["question"]
 
 
 def blend(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> BlendFilterState:

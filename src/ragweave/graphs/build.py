@@ -14,10 +14,9 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Checkpointer, RetryPolicy
 
 from ragweave.errors import UsageError, did_you_mean
-from ragweave.graphs.base import Graph, Method, MethodGraph
+from ragweave.graphs.base import Graph, Method, MethodGraph, begin_node
 from ragweave.graphs.registry import METHODS
 from ragweave.nodes.ask import Components, Retriever
-from ragweave.nodes.begin import begin_node
 from ragweave.nodes.options import with_defaults
 from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, ContextFilter, FilterKind, FilterName, filter_of

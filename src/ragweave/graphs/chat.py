@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage, BaseMessage, get_buffer_string, trim_messages
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, Method, MethodGraph
 from ragweave.graphs.build import RETRY, build_graph
-from ragweave.nodes.ask import QUERY_TOKENS, Components, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, Components, FunctionNode, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.read import phrase
@@ -158,7 +158,7 @@ def _silent(node: Runnable[Any, Any], state_of: Callable[[ChatState], Any] = lam
     async def acall(state: ChatState, config: RunnableConfig) -> Any:
         return await node.ainvoke(state_of(state), settings(config), **context())
 
-    return RunnableLambda(call, acall, name=node.get_name())
+    return FunctionNode(call, acall, name=node.get_name())
 
 
 def build_chat(

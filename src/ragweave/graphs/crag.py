@@ -41,10 +41,10 @@ from ragweave.nodes.retrieve import (
     search_branches,
     to_retrieval,
 )
-from ragweave.nodes.segments import numbered, recompose, split_passages, tokens_saved
+from ragweave.nodes.segments import recompose, split_passages, tokens_saved
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState, by_query, merge, note
-from ragweave.tools.text.untrusted import render_passages
+from ragweave.tools.text.untrusted import numbered, render_passages
 
 Word = Literal["Correct", "Ambiguous", "Incorrect"]
 

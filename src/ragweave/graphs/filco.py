@@ -32,12 +32,13 @@ from ragweave.nodes.papers import Style, bare_texts, context_text
 from ragweave.nodes.read import is_unknown
 from ragweave.nodes.retrieve import TO_RETRIEVAL, collect_node, retrieve_node, to_retrieval
 from ragweave.nodes.scoring import scoring_usage
-from ragweave.nodes.segments import numbered, recompose, reranked, split_passages, tokens_saved
+from ragweave.nodes.segments import recompose, reranked, split_passages, tokens_saved
 from ragweave.nodes.vote import vote_node
 from ragweave.state import Note, RAGState, add_usage, note
 from ragweave.tools import filters
-from ragweave.tools.bindings import unbound
+from ragweave.tools.models.roles import unbound
 from ragweave.tools.scorers.specs import SCORER_ROLE, LogprobScorer, Pairs, counting
+from ragweave.tools.text.untrusted import numbered
 
 HALF = 0.5
 """The share of the text that an untrained filter keeps by default."""

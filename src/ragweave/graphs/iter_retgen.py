@@ -22,12 +22,12 @@ from ragweave.graphs.examples import PROMPTS, ShotOptions, reasoned, with_shots
 from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import Components
 from ragweave.nodes.chain import LAST_STEPS
-from ragweave.nodes.expand import LONGEST, cut, telling
 from ragweave.nodes.papers import REFERENCE
+from ragweave.nodes.read import QUERY_LENGTH, cut, without_unknown
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import latest, majority, pool_of, vote_node
 from ragweave.state import RAGState
-from ragweave.tools.bindings import unbound
+from ragweave.tools.models.roles import unbound
 
 
 class IterRetgenOptions(ShotOptions):
@@ -47,7 +47,7 @@ def requery(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> I
     """Start the next round: its query is the reply whose answer wins this one, then the question."""
     number, last = state["round"] + 1, latest(pool_of(state, "answer"))
     said = (majority(last, state["passages"]) or last)[0]["reply"]
-    text = " ".join(said.split()) if runtime.context.paper else cut(telling(said), LONGEST)
+    text = " ".join(said.split()) if runtime.context.paper else cut(without_unknown(said), QUERY_LENGTH)
     return {"round": number, "queries": {f"round_{number}": f"{text} {state['question']}".strip()}}
 
 

@@ -30,7 +30,6 @@ from ragweave.graphs.examples import ACTIONS, action_turns
 from ragweave.nodes import read
 from ragweave.nodes.answer import answer_node
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
-from ragweave.nodes.begin import GIVEN
 from ragweave.nodes.chain import (
     LAST_ROUND,
     LAST_STEPS,
@@ -42,7 +41,7 @@ from ragweave.nodes.chain import (
 )
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import Paper
-from ragweave.nodes.retrieve import Route, arranged, collect_node, retrieve_node, search_branches
+from ragweave.nodes.retrieve import GIVEN, Route, arranged, collect_node, retrieve_node, search_branches
 from ragweave.nodes.vote import vote_node
 from ragweave.state import UNKNOWN, RAGState, by_query, note
 from ragweave.tools.text.untrusted import one_line, render_passages

@@ -14,7 +14,8 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langgraph.runtime import Runtime
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
@@ -25,6 +26,7 @@ from ragweave.nodes.ask import (
     SHORT_TOKENS,
     VERDICT_TOKENS,
     Components,
+    FunctionNode,
     Node,
     Prompt,
     Reply,
@@ -34,8 +36,8 @@ from ragweave.nodes.forms import Form, YesNo
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, OURS, STYLES, Style
 from ragweave.nodes.retrieve import Route
-from ragweave.nodes.sufficiency import rated
-from ragweave.state import UNKNOWN, AnswerType, Candidate, RAGState
+from ragweave.nodes.sufficiency import rate
+from ragweave.state import UNKNOWN, AnswerType, Candidate, RAGState, add_usage
 from ragweave.tools.text.untrusted import one_line, title_of, untrusted
 
 READER = (
@@ -205,9 +207,35 @@ def answer_node(
         said = reply.form.answer if reply.form else reply.text
         return candidate(branch, read_text(said, branch, options), reply)
 
-    return rated(
-        answer(components), components, lambda branch, shown: candidate(branch, UNKNOWN, Reply(passages=shown))
+    return _rated(
+        answer(components), rate(components), lambda branch, shown: candidate(branch, UNKNOWN, Reply(passages=shown))
     )
+
+
+def _rated(answer: Node, rate: Node, abstained: Callable[[Branch, Sequence[Document]], RAGState]) -> Node:
+    """Return the answer node, with its passages rated first if `sufficient_context` is on."""
+
+    def wanted(branch: Branch) -> bool:
+        return bool(get_runtime(Options).context.sufficient_context and branch["passages"])
+
+    def joined(rating: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+        usage = add_usage(update.get("usage"), rating["usage"])
+        return {**update, "usage": usage, "notes": [*rating["notes"], *update.get("notes", [])]}
+
+    def call(branch: Branch, config: RunnableConfig) -> Any:
+        if not wanted(branch):
+            return answer.invoke(branch, config)
+        rating = rate.invoke(branch, config)
+        return joined(rating, answer.invoke(branch, config) if rating["enough"] else abstained(branch, rating["shown"]))
+
+    async def acall(branch: Branch, config: RunnableConfig) -> Any:
+        if not wanted(branch):
+            return await answer.ainvoke(branch, config)
+        rating = await rate.ainvoke(branch, config)
+        answered = await answer.ainvoke(branch, config) if rating["enough"] else abstained(branch, rating["shown"])
+        return joined(rating, answered)
+
+    return FunctionNode(call, acall, name="answer")
 
 
 def unknown_clause(options: Options) -> str:

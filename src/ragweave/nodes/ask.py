@@ -18,7 +18,7 @@ form if the model can be held to one, and counts tokens. LangGraph retries (`set
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
@@ -26,7 +26,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import ValidationError
 
@@ -35,10 +35,9 @@ from ragweave.nodes import read
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, lowest_ranked, no_usage, note, running
-from ragweave.tools.bindings import unbound
 from ragweave.tools.filters import FilterKind
 from ragweave.tools.models import calls, replies
-from ragweave.tools.models.roles import Models, Role
+from ragweave.tools.models.roles import Models, Role, unbound
 from ragweave.tools.models.tasks import KEY, TaskName, task_passages
 from ragweave.tools.prices import price_of
 from ragweave.tools.scorers.specs import LogprobScorer
@@ -55,6 +54,22 @@ StateT = TypeVar("StateT", bound=Mapping[str, Any])
 Prompts: TypeAlias = Mapping[str, ChatPromptTemplate]
 Node: TypeAlias = Runnable[Any, Any]
 Retriever: TypeAlias = Runnable[str, list[Document]]
+
+
+class FunctionNode(Runnable[Any, Any]):
+    """A node of a sync and an async function. LangGraph traces it; a `RunnableLambda` would trace it again."""
+
+    def __init__(self, call: Callable[..., Any], acall: Callable[..., Awaitable[Any]], name: str) -> None:
+        """Take the functions, both of an input and its config."""
+        self.call, self.acall, self.name = call, acall, name
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Call the function."""
+        return self.call(input, config or {})
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
+        """Await the other one."""
+        return await self.acall(input, config or {})
 
 
 class StateNode(Protocol):
@@ -135,7 +150,7 @@ def model_node(
     def decorate(update: Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]) -> Callable[[Components], Node]:
         def node(components: Components) -> Node:
             made = _ModelNode(role, prompt, update, components)
-            return RunnableLambda(made.call, made.acall, name=getattr(update, "__name__", "ask"))
+            return FunctionNode(made.call, made.acall, name=getattr(update, "__name__", "ask"))
 
         return node
 

@@ -23,9 +23,8 @@ from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.read import phrase
 from ragweave.nodes.retrieve import Route, arranged, found_by_query
-from ragweave.nodes.segments import numbered
 from ragweave.state import RAGState, by_query, interleave, merge, note
-from ragweave.tools.text.untrusted import untrusted
+from ragweave.tools.text.untrusted import numbered, untrusted
 
 
 class FilterState(RAGState, total=False):

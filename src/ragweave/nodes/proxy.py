@@ -22,10 +22,9 @@ from pydantic import BaseModel, Field, model_validator
 from typing_extensions import TypedDict
 
 from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
-from ragweave.nodes.expand import cut
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.gate import GateOptions, GateState, gate_branches
-from ragweave.nodes.read import bare, choice, is_unknown
+from ragweave.nodes.read import bare, choice, cut, is_unknown
 from ragweave.nodes.retrieve import Route
 from ragweave.state import RouteName, merge, note
 from ragweave.tools.models.roles import Role, trained_role

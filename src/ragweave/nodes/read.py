@@ -18,6 +18,9 @@ from ragweave.tools.text.sentences import split_sentences
 MOST = 20_000
 """Characters of a reply that are read: half from its start, half from its end."""
 
+QUERY_LENGTH = 2000
+"""The most characters of a reply that go into a query; the whole question follows."""
+
 
 _FENCE = re.compile(r"^[ \t]*```[^\n]*$", re.M)
 _AROUND = " \t\r\n*_`\"'“”‘’"
@@ -248,6 +251,17 @@ def phrase(reply: str, *leads: str) -> str:
     lines = (one.strip() for one in plain(reply).splitlines() if re.search(r"\w", one))
     line = next((one for one in lines if not one.endswith(":")), "")
     return bare(re.sub(rf"\A.{{0,200}}?(?:{'|'.join(leads)})\W*:\s*", "", line, flags=re.I) if leads else line)
+
+
+def without_unknown(text: str) -> str:
+    """Return a text on one line, without the sentences that say "unknown": they name nothing to search for."""
+    said = [one.text for one in split_sentences(text) if not is_unknown(one.text)]
+    return " ".join(" ".join(said).split())
+
+
+def cut(text: str, longest: int) -> str:
+    """Return a text cut at a word's end to at most `longest` characters."""
+    return text if len(text) <= longest else text[: longest + 1].rpartition(" ")[0] or text[:longest]
 
 
 def copied(said: str, examples: str, seen: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStoreRetriever
 from langgraph.runtime import Runtime, get_runtime
@@ -15,9 +15,12 @@ from langgraph.types import Send
 from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.nodes.ask import Node, Retriever, StateNode
+from ragweave.nodes.ask import FunctionNode, Node, Retriever, StateNode
 from ragweave.nodes.options import Options, Order
 from ragweave.state import RAGState, by_page, interleave, no_usage, note, ranked
+
+GIVEN = "input"
+"""The query name of passages that came with the input."""
 
 Route: TypeAlias = str | list[Send]
 """What a routing function returns: a label, or the branches to start."""
@@ -59,7 +62,7 @@ def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lam
             return update(query, await run_in_executor(config, source.invoke, query["text"], config, **settings))
         return update(query, await source.ainvoke(query["text"], config, **settings))
 
-    return RunnableLambda(call, acall, name="retrieve")
+    return FunctionNode(call, acall, name="retrieve")
 
 
 def _takes_k(retriever: Retriever, method: str = "_get_relevant_documents") -> bool:

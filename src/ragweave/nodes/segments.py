@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from langchain_core.documents import Document
 
 from ragweave.state import Usage, no_usage
 from ragweave.tools.text.normalize import estimate_tokens
 from ragweave.tools.text.sentences import split_sentences
-from ragweave.tools.text.untrusted import title_of, untrusted
 
 
 def split_passages(passages: Sequence[Document], size: int = 1) -> list[Document]:
@@ -48,18 +46,3 @@ def tokens_saved(before: Sequence[Document], after: Sequence[Document]) -> Usage
     """Return how many tokens a filter kept out of the prompt, as usage."""
     sizes = (sum(estimate_tokens(one.page_content) for one in passages) for passages in (before, after))
     return {**no_usage(), "saved_tokens": max(next(sizes) - next(sizes), 0)}
-
-
-def numbered(label: str, first: int = 1) -> Callable[[Sequence[Document]], str]:
-    """Return a function that writes texts as `LABEL 1 : title | text`; no text can forge a number."""
-    forged = re.compile(rf"\b({label}s?)\s*(\d+)\s*[:：]", re.I)
-
-    def show(passages: Sequence[Document]) -> str:
-        lines = []
-        for number, one in enumerate(passages, start=first):
-            text = " ".join(untrusted(one.page_content).split())
-            shown = f"{title} | {text}" if (title := title_of(one)) else text
-            lines.append(f"{label} {number} : " + forged.sub(r"\1 \2 -", shown))
-        return "\n".join(lines)
-
-    return show

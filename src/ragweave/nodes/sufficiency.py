@@ -13,19 +13,16 @@ itself first and ends in `{"Sufficient Context": 1}`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableConfig, RunnableLambda
-from langgraph.runtime import get_runtime
 
-from ragweave.nodes.ask import VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.read import choice, plain
-from ragweave.state import add_usage, note
+from ragweave.state import note
 
 _LAKE = """\
 <passage 1 title="Orrin Lighthouse">
@@ -116,39 +113,3 @@ def rate(_branch: Mapping[str, Any], reply: Reply[Sufficient], _options: Options
     """Take the rating; one that can't be read abstains from nothing."""
     enough = reply.form is None or reply.form.sufficient == "Yes"
     return {"enough": enough, "shown": reply.passages, "notes": [] if enough else [note("context_insufficient")]}
-
-
-def rated(
-    answer: Node, components: Components, abstained: Callable[[Any, Sequence[Document]], Mapping[str, Any]]
-) -> Node:
-    """Return an answer node that abstains from passages that hold too little, if `sufficient_context` is on.
-
-    Args:
-        answer: The node that answers.
-        components: The models and the prompts.
-        abstained: From a branch and the passages that were rated to the update without an answer.
-    """
-    rating_node = rate(components)
-
-    def wanted(branch: Mapping[str, Any]) -> bool:
-        return bool(get_runtime(Options).context.sufficient_context and branch["passages"])
-
-    def joined(rating: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-        usage = add_usage(rating["usage"], update["usage"]) if "usage" in update else rating["usage"]
-        return {**update, "usage": usage, "notes": [*rating["notes"], *update.get("notes", [])]}
-
-    def call(branch: Mapping[str, Any], config: RunnableConfig) -> Any:
-        if not wanted(branch):
-            return answer.invoke(branch, config)
-        found = rating_node.invoke(branch, config)
-        return joined(found, answer.invoke(branch, config) if found["enough"] else abstained(branch, found["shown"]))
-
-    async def acall(branch: Mapping[str, Any], config: RunnableConfig) -> Any:
-        if not wanted(branch):
-            return await answer.ainvoke(branch, config)
-        found = await rating_node.ainvoke(branch, config)
-        return joined(
-            found, await answer.ainvoke(branch, config) if found["enough"] else abstained(branch, found["shown"])
-        )
-
-    return RunnableLambda(call, acall, name="answer")

@@ -20,9 +20,9 @@ from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ragweave.errors import UsageError
-from ragweave.tools.bindings import unbound
 from ragweave.tools.files import parse_json
 from ragweave.tools.models import ChatModel
+from ragweave.tools.models.roles import unbound
 
 VARIABLE = "RAGWEAVE_PRICES"
 _MILLION = 1_000_000

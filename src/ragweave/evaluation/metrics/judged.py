@@ -22,9 +22,9 @@ from ragweave.datasets import Question
 from ragweave.evaluation.ask import FormT, ask
 from ragweave.evaluation.metrics.metric import Metric, Score, State, given
 from ragweave.nodes.forms import Form, ids_form, limited_list
-from ragweave.nodes.segments import numbered, split_passages
+from ragweave.nodes.segments import split_passages
 from ragweave.tools.models import ChatModel
-from ragweave.tools.text.untrusted import render_passages, untrusted
+from ragweave.tools.text.untrusted import numbered, render_passages, untrusted
 
 _MOST = 30
 """Statements of an answer that are checked."""

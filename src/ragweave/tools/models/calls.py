@@ -16,8 +16,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
 from pydantic import ValidationError
 
-from ragweave.tools.bindings import bound_settings, unbound
 from ragweave.tools.models.errors import status_of
+from ragweave.tools.models.roles import bound_settings, unbound
 
 Constraint = Literal["bounded", "unbounded", "none"]
 """How replies can be held to a form: with its limits of length, without them, or not at all."""

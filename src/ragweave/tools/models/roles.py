@@ -1,16 +1,17 @@
-"""The chat models of a graph by role."""
+"""The chat models of a graph by role, and what is inside LangChain's bindings of a model."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.language_models import BaseLLM, LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableBindingBase
 
 from ragweave.errors import UsageError
-from ragweave.tools.bindings import unbound
 
 ChatModel: TypeAlias = Runnable[LanguageModelInput, AIMessage]
 """A LangChain chat model, or a binding of one."""
@@ -38,6 +39,20 @@ class Models:
         small = self.proxy if role in ("judge", "rewrite") else None
         chosen: ChatModel = getattr(self, role) or small or self.answer
         return chosen
+
+
+def unbound(target: object) -> Any:
+    """Return the runnable inside `.bind(…)`, `.with_config(…)` and `.with_retry(…)`; anything else unchanged."""
+    while isinstance(target, RunnableBindingBase):
+        target = target.bound
+    return target
+
+
+def bound_settings(target: object) -> Iterator[dict[str, Any]]:
+    """Yield the settings of a runnable's bindings, the outermost first."""
+    while isinstance(target, RunnableBindingBase):
+        yield dict(target.kwargs)
+        target = target.bound
 
 
 def trained_role(model: Any) -> str | None:

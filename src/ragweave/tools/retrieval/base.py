@@ -18,7 +18,7 @@ from pydantic import Field
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, whole, with_id
-from ragweave.tools.bindings import unbound
+from ragweave.tools.models.roles import unbound
 
 
 def check_k(k: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 from langchain_core.documents import Document
@@ -132,3 +132,14 @@ def render_lines(passages: Sequence[Document], between: str = ": ") -> str:
         (f"{title}{between}" if (title := title_of(one)) else "") + " ".join(untrusted(one.page_content).split())
         for one in passages
     )
+
+
+def numbered(label: str, first: int = 1) -> Callable[[Sequence[Document]], str]:
+    """Return a function that writes texts as `LABEL 1 : title | text`; no text can forge a number."""
+    forged = re.compile(rf"\b({label}s?)\s*(\d+)\s*[:：]", re.I)
+
+    def show(passages: Sequence[Document]) -> str:
+        lines = (forged.sub(r"\1 \2 -", render_lines([one], " | ")) for one in passages)
+        return "\n".join(f"{label} {number} : {line}" for number, line in enumerate(lines, start=first))
+
+    return show
