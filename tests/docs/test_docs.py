@@ -6,14 +6,18 @@ import importlib.util
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 import pytest
 
-from ragweave import METHODS
+import ragweave
+from ragweave import METHODS, build_graph
+from ragweave.testing import RecordingRetriever, Script, ScriptedModel
 
 ROOT = Path(__file__).parents[2]
+SOURCE = Path(ragweave.__file__).parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"\]\((?!https?:|\.\./\.\./)([^)#\s]+)")
@@ -49,6 +53,37 @@ def test_docs_stay_short() -> None:
         re.sub(r"^(```|~~~).*?^\1$|^\|[^\n]*$", "", page.read_text("utf-8"), flags=re.S | re.M) for page in PAGES[2:]
     ]
     assert sum(len(one.split()) for one in prose) <= 14_000
+
+
+SCRIPTS: dict[str, Script] = {
+    "crag": {"grade": "Ambiguous", "keywords": "bridge, Alden", "refine": "1", "answer": "Ada Brenner"},
+    "self_ask": ["Follow up: Who built it?", "Ada Brenner", "So the final answer is: Ada Brenner"],
+    "blendfilter": lambda call: "1" if call.node == "choose" else "So the answer is Ada Brenner",
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_more_files_run_for_a_question_than_the_page_says(name: str) -> None:
+    said = re.search(rf"`{name}` (?:runs code )?of (\d+)", (ROOT / "docs" / "extend.md").read_text("utf-8"))
+    graph = build_graph(name, model=ScriptedModel(script=SCRIPTS[name]), retriever=RecordingRetriever())
+    entered = set()
+
+    def enter(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            entered.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    sys.setprofile(enter)
+    threading.setprofile(enter)
+    try:
+        output = graph.invoke({"question": "Who built the bridge at Alden?"})
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(before)
+    ours = {one for one in entered if one.startswith(str(SOURCE)) and not one.startswith(str(SOURCE / "testing"))}
+    assert output["answer"] == "Ada Brenner"
+    assert said is not None
+    assert 10 < len(ours) <= int(said[1])
 
 
 def test_what_is_generated_is_current() -> None:
