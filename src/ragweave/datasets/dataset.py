@@ -4,6 +4,7 @@
 * `dev.json`: a file alone; the fields of its first row tell the format.
 * `jsonl:my.jsonl?question=q&answers=gold`: fields by other names.
 * `hf:nq_open?split=validation&config=…&as=nq`: a data set of the Hugging Face hub.
+* `langsmith:NAME?question=q&answers=gold`: a data set of LangSmith.
 * `beir:FOLDER`: queries, documents and judgements.
 * `…?subset=blendfilter`, `…?ids=FILE`: a paper's questions, or listed ones.
 
@@ -26,7 +27,7 @@ from langchain_core.documents import Document
 
 from ragweave.datasets import beir, claims, long_form, open_qa, paragraph_qa
 from ragweave.datasets.question import Format, Question
-from ragweave.datasets.rows import Row, hub_rows, read_rows
+from ragweave.datasets.rows import Row, hub_rows, langsmith_rows, read_rows
 from ragweave.datasets.subsets import Subset, subset_of
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.registry import Registry
@@ -148,6 +149,8 @@ def open_dataset(spec: str, *, form: Format | None = None, keeps_fields: bool = 
     split, config, given = told.pop("split", "validation"), told.pop("config", None), told.pop("as", "")
     if colon and name == "hf":
         known, rows = given, lambda: hub_rows(place, config, split)
+    elif colon and name == "langsmith":
+        known, rows = given, lambda: langsmith_rows(place)
     elif colon and name in FORMATS:
         known, rows = name, lambda: read_rows(Path(place))
     else:

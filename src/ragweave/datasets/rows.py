@@ -143,6 +143,23 @@ def hub_rows(name: str, config: str | None, split: str) -> Iterator[Row]:
         raise UsageError(f"hf:{name}: {' '.join(str(error).split())[:200]}") from error
 
 
+def langsmith_rows(name: str) -> Iterator[Row]:
+    """Yield the examples of a LangSmith data set: inputs and outputs as fields of one row.
+
+    Raises:
+        UsageError: There is no such data set, or LangSmith refuses.
+    """
+    from langsmith import Client
+    from langsmith.utils import LangSmithError
+
+    try:
+        for number, one in enumerate(Client().list_examples(dataset_name=name), 1):
+            fields = {**(one.inputs or {}), **(one.outputs or {}), "id": str(one.id)}
+            yield Row(fields, f"langsmith:{name}, example {number}", number)
+    except LangSmithError as error:
+        raise UsageError(f"langsmith:{name}: {' '.join(str(error).split())}") from error
+
+
 def open_text(path: Path) -> io.TextIOBase:
     """Open a text file, unpacked.
 

@@ -1,0 +1,101 @@
+"""A run that is compared with a baseline, question by question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from ragweave.evaluation import Metric, Settings, evaluate, read_report
+from ragweave.evaluation.folder import Record, read_results
+from ragweave.tools.statistics import bootstrap
+
+RECORD = "--ragweave-record"
+_SHOWN = 3
+"""Questions that a failure names."""
+
+
+def check_baseline(
+    settings: Settings,
+    baseline: str | Path,
+    metric: str = "",
+    *,
+    folder: Path,
+    cache: Path | None = None,
+    record: bool = False,
+    **more: Any,
+) -> None:
+    """Fail the test if a system scores lower than its baseline.
+
+    Scores are compared over the questions that both have. A difference counts if its paired 95 % bootstrap interval
+    lies below 0, so that noise fails no build.
+
+    Args:
+        settings: The evaluation.
+        baseline: The JSON file of the baseline: `{"metric": NAME, "scores": {SYSTEM: {QUESTION_ID: SCORE}}}`.
+        metric: What is compared; "": the report's main metric.
+        folder: Where the run is written.
+        cache: A file of replies that several runs share.
+        record: Whether the baseline is written, and nothing is compared.
+        **more: More arguments of `evaluate`, such as `own` and `given`.
+    """
+    __tracebackhide__ = True
+    summary = evaluate(settings, folder / "run", cache=cache, quiet=True, **more)
+    records = list(read_results(folder / "run"))
+    if summary.exit_code:
+        errors = [one["error"]["text"] for one in records if one["error"]]
+        pytest.fail(f"{summary.failed} questions failed: {summary.stopped or errors[0]}", pytrace=False)
+    report = read_report(folder / "run", metric)
+    found: dict[str, dict[str, float]] = {line.system: {} for line in report.lines}
+    for one in records:
+        if report.main in one["scores"]:
+            found[one["system"]][one["id"]] = one["scores"][report.main]
+    path = Path(baseline)
+    if record:
+        path.write_text(json.dumps({"metric": report.main, "scores": found}, indent=1) + "\n", "utf-8")
+        return
+    before = _read(path, report.main, found)
+    faults = [_worse(system, report.metric, scores, before[system], records) for system, scores in found.items()]
+    if any(faults):
+        pytest.fail("\n".join([*filter(None, faults), f"If this is meant: pytest {RECORD}"]), pytrace=False)
+
+
+def _read(path: Path, metric: str, found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return a baseline's scores by system, or fail if it is another run's."""
+    if not path.exists():
+        pytest.fail(f"{path}: there is no baseline yet; pytest {RECORD} writes it", pytrace=False)
+    before = json.loads(path.read_text("utf-8"))
+    scores: dict[str, dict[str, float]] = before["scores"]
+    known = all(scores.get(system, {}).keys() & mine.keys() for system, mine in found.items())
+    if before["metric"] != metric or not known:
+        lacks = f"holds {before['metric']}, not {metric}" if known else "was recorded with other systems or questions"
+        pytest.fail(f"{path}: {lacks}; pytest {RECORD} writes it anew", pytrace=False)
+    return scores
+
+
+def _worse(
+    system: str,
+    metric: Metric,
+    now: Mapping[str, float],
+    before: Mapping[str, float],
+    records: Sequence[Record],
+) -> str:
+    """Say by how much a system's scores are lower than before; "": they are not."""
+    gains = {name: score - before[name] for name, score in now.items() if name in before}
+    sign, times = 1 if metric.higher_is_better else -1, 100 if metric.percent else 1
+    change = bootstrap([times * one for one in gains.values()])
+    if max(sign * change.low, sign * change.high) >= 0:
+        return ""
+    is_now = times * fmean(now[name] for name in gains)
+    lines = [
+        f"{system}: {metric.label} went from {is_now - change.mean:.1f} to {is_now:.1f} over {len(gains)} questions; "
+        f"the difference is {change.mean:+.1f} [{change.low:+.1f}, {change.high:+.1f}]"
+    ]
+    worst = sorted(gains, key=lambda name: sign * gains[name])[:_SHOWN]
+    mine = (one for one in records if one["system"] == system and one["id"] in worst)
+    lines += [f"  {one['question']} -> {one['answer']!r}, right: {one['gold']}" for one in mine]
+    return "\n".join(lines)
