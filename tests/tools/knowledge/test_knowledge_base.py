@@ -228,7 +228,7 @@ def test_a_loaders_documents_take_the_place_of_a_source(kb: KnowledgeBase) -> No
 
 
 def test_pages_are_indexed_once(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(url: str, *, allow_private: bool) -> tuple[bytes, str]:
+    def fetch(url: str) -> tuple[bytes, str]:
         if url.endswith("lost"):
             raise UnreadableError("the server says 404")
         return b"<title>Tides</title><main><p>High water is at noon.</p></main>", ".html"

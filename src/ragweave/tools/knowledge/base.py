@@ -187,25 +187,18 @@ class KnowledgeBase:
         own = self.path.resolve()
         return self._ingest(lambda one: one.paths(map(Path, given), own), progress)
 
-    def index_pages(
-        self,
-        urls: str | Iterable[str],
-        progress: Progress | None = None,
-        *,
-        allow_private: bool = False,
-    ) -> IndexReport:
+    def index_pages(self, urls: str | Iterable[str], progress: Progress | None = None) -> IndexReport:
         """Fetch web pages and index those that are new or changed; links are not followed.
 
         Args:
             urls: Addresses, or one alone.
             progress: Called with stage, done and total.
-            allow_private: Whether redirects may lead to private addresses of other hosts.
 
         Raises:
             UsageError: One is no address.
             KnowledgeBaseError: As `index_paths`.
         """
-        pages = fetched(listed(urls), allow_private=allow_private)
+        pages = fetched(listed(urls))
 
         def take(ingest: Ingest) -> None:
             known = ingest.writer.now.sources("page")
@@ -499,7 +492,7 @@ def loaded_of(document: Document) -> Loaded:
     return Loaded(document.page_content, title, document.id, own_fields(meta) | place)
 
 
-def fetched(urls: Iterable[str], *, allow_private: bool) -> list[tuple[str, tuple[bytes, str] | Notice]]:
+def fetched(urls: Iterable[str]) -> list[tuple[str, tuple[bytes, str] | Notice]]:
     """Return the bytes and suffixes of web pages by address, or why one cannot be had.
 
     Raises:
@@ -508,7 +501,7 @@ def fetched(urls: Iterable[str], *, allow_private: bool) -> list[tuple[str, tupl
     found: list[tuple[str, tuple[bytes, str] | Notice]] = []
     for url in dict.fromkeys(map(clean_url, urls)):
         try:
-            found.append((url, fetch(url, allow_private=allow_private)))
+            found.append((url, fetch(url)))
         except UnreadableError as error:
             found.append((url, Notice(url, str(error))))
     return found

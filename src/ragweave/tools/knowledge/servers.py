@@ -168,18 +168,12 @@ class ServedKnowledgeBase:
             self.delete(source=source)
         return replace(report, removed=len(gone), passages=len(self))
 
-    def index_pages(
-        self,
-        urls: str | Iterable[str],
-        progress: Progress | None = None,
-        *,
-        allow_private: bool = False,
-    ) -> IndexReport:
+    def index_pages(self, urls: str | Iterable[str], progress: Progress | None = None) -> IndexReport:
         """Fetch web pages and index those that are new or changed, as a folder's `index_pages`."""
         del progress
         notices: list[Notice] = []
         pages = []
-        for url, page in fetched(listed(urls), allow_private=allow_private):
+        for url, page in fetched(listed(urls)):
             if isinstance(page, Notice):
                 notices.append(page)
             else:
