@@ -33,6 +33,7 @@ MethodName = Literal[
     "astute",
     "uncertainty_gate",
     "adaptive_rag",
+    "search_r1",
 ]
 
 RetrieverName = Literal[

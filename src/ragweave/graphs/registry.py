@@ -35,6 +35,7 @@ _NAMES = (
     "astute",
     "uncertainty_gate",
     "adaptive_rag",
+    "search_r1",
 )
 
 

@@ -116,6 +116,10 @@ class Prompt(Generic[FormT]):
     stop: Sequence[str] = ()
     constrain: bool = True
     """Whether the model is held to the form, if it can be; a model trained on a format of its own is not."""
+    turns: Callable[[Sequence[Document]], Sequence[BaseMessage]] = lambda _passages: ()
+    """What follows the template: what the model wrote before, and what it was shown then, in turns."""
+    own_turn: bool = False
+    """Whether those are one turn of the model's, with which it goes on if it can (`calls.continues`)."""
     is_answered: Callable[[Reply[Any]], bool] = lambda _reply: True
     """Whether a reply reaches an answer; one that does not is asked for the answer alone (`ask_again`)."""
 
@@ -171,7 +175,7 @@ class _ModelNode:
         call, done = self.prepare(state), list[_Answered]()
         while call is not None:
             try:
-                output = None if call.is_empty else call.runnable().invoke(call.messages, config)
+                output = None if call.is_empty else call.runnable().invoke(call.sent_messages, config)
             except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
                 call = call.relaxed(error)
             else:
@@ -184,7 +188,7 @@ class _ModelNode:
         call, done = self.prepare(state), list[_Answered]()
         while call is not None:
             try:
-                output = None if call.is_empty else await call.runnable().ainvoke(call.messages, config)
+                output = None if call.is_empty else await call.runnable().ainvoke(call.sent_messages, config)
             except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
                 call = call.relaxed(error)
             else:
@@ -228,6 +232,8 @@ class _Call:
     role: Role
     prompt: Prompt[Any]
     messages: list[BaseMessage]
+    turns: int
+    """How many of the messages follow the template."""
     sample: int
     dropped: Sequence[Document]
     form: type[Form] | None
@@ -244,10 +250,25 @@ class _Call:
         return bool(self.dropped) and not self.prompt.passages
 
     @property
+    def continues(self) -> bool:
+        """Whether the model goes on with a turn of its own."""
+        return self.prompt.own_turn and self.turns > 0 and calls.continues(self.model)
+
+    @property
+    def sent_messages(self) -> list[BaseMessage]:
+        """The messages, of which those after the template are one if the model goes on with it."""
+        if not self.continues:
+            return self.messages
+        own = "".join(str(one.text) for one in self.messages[-self.turns :])
+        last = AIMessage(own, additional_kwargs=self.messages[-1].additional_kwargs)
+        return [*self.messages[: -self.turns], last]
+
+    @property
     def sent(self) -> set[str]:
         """The names of the settings that are sent."""
         stop = {"stop"} if self.prompt.stop and not self.form else set()
-        return (self.prompt.settings.keys() | stop) - set(self.refused)
+        continuing = {"continue_final_message"} if self.continues else set()
+        return (self.prompt.settings.keys() | stop | continuing) - set(self.refused)
 
     def runnable(self) -> Any:
         """Return the model with this call's settings, held to the form."""
@@ -350,7 +371,8 @@ def _prepared(
         limit = max(context - options.reply_tokens, 1)
     kept, dropped = list(asked.passages), list[Document]()
     while True:
-        messages = _rendered(template, asked, kept, sample)
+        turns = list(asked.turns(kept))
+        messages = _rendered(template, asked, kept, turns, sample)
         if limit is None or (size := estimate_message_tokens(messages)) <= limit or (dropped and not kept):
             break
         if not kept:
@@ -364,14 +386,18 @@ def _prepared(
     form = asked.form if constraint != "none" else None
     if form and constraint == "unbounded":
         form = form.unbounded() or form
-    return _Call(model, role, prompt, messages, sample, dropped, form, options.ask_again)
+    return _Call(model, role, prompt, messages, len(turns), sample, dropped, form, options.ask_again)
 
 
 def _rendered(
-    template: ChatPromptTemplate, asked: Prompt[Any], passages: Sequence[Document], sample: int
+    template: ChatPromptTemplate,
+    asked: Prompt[Any],
+    passages: Sequence[Document],
+    turns: Sequence[BaseMessage],
+    sample: int,
 ) -> list[BaseMessage]:
     """Render the messages, the last of which carries the task that the `extractive` model reads."""
-    *before, last = template.format_messages(**asked.values, passages=asked.show(passages))
+    *before, last = [*template.format_messages(**asked.values, passages=asked.show(passages)), *turns]
     known = {name: asked.values[name] for name in _TASK_VALUES & asked.values.keys()}
     numbered = {"sample": sample} if sample else {}
     task = {"task": asked.task, **known, "passages": task_passages(passages), **numbered}

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel, Field
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
@@ -64,6 +64,13 @@ def test_it_answers_and_ends_its_turn(model: LlamaCppChat) -> None:
     cut = model.invoke(STORY, max_tokens=5)
     assert cut.response_metadata["finish_reason"] == "length"
     assert cut.usage_metadata is not None and cut.usage_metadata["output_tokens"] == 5
+
+
+def test_it_goes_on_with_a_turn_of_its_own(model: LlamaCppChat) -> None:
+    begun = [HumanMessage("Count from one to nine."), AIMessage("One, two, three, four,")]
+    assert model.invoke(begun, max_tokens=4).text.lstrip().startswith("five")
+    own = model.get_num_tokens_from_messages(begun) - model.get_num_tokens_from_messages(begun[:1])
+    assert own == len(model.get_token_ids(begun[1].text))
 
 
 async def test_a_stream_says_what_invoke_says(model: LlamaCppChat) -> None:

@@ -25,11 +25,13 @@ Constraint = Literal["bounded", "unbounded", "none"]
 _ALIASES: Mapping[str, tuple[str, ...]] = {
     "max_tokens": ("max_completion_tokens", "max_output_tokens", "num_predict"),
     "seed": ("random_seed",),
+    "continue_final_message": ("add_generation_prompt",),
 }
 """What some clients call a setting."""
 
 _LOGPROBS = ("logprobs", "top_logprobs")
-_REFUSABLE = ("temperature", "top_p", "stop", "seed", "max_tokens", *_LOGPROBS)
+_CONTINUING = "continue_final_message"
+_REFUSABLE = ("temperature", "top_p", "stop", "seed", "max_tokens", *_LOGPROBS, _CONTINUING)
 """The settings that a call can do without."""
 
 
@@ -69,6 +71,11 @@ def takes(model: Any, setting: str) -> bool:
     """
     fixed = profile_of(model).get("temperature") is False and setting in ("temperature", "top_p", "stop")
     return not fixed and setting not in _known(model).refused
+
+
+def continues(model: Any) -> bool:
+    """Say whether a model goes on with a turn of its own, given as the last message."""
+    return bool(getattr(unbound(model), "continues_turn", False)) and takes(model, _CONTINUING)
 
 
 def with_settings(model: Any, settings: Mapping[str, Any]) -> Any:

@@ -72,6 +72,8 @@ class LlamaCppChat(BaseChatModel):
 
     model_config = ConfigDict(extra="forbid")
     takes_seed: ClassVar[bool] = True
+    continues_turn: ClassVar[bool] = True
+    """The model goes on with an assistant's message, if that is the last one."""
 
     path: Annotated[str, BeforeValidator(str)]
     """The GGUF file; of a split model, the first."""
@@ -279,7 +281,8 @@ class LlamaCppChat(BaseChatModel):
         if not all(isinstance(turn["content"], str) for turn in turns):
             raise UsageError("a llama.cpp model reads only text")
         turns = [{**turn, "content": harmless(llama, turn["content"])} for turn in turns]
-        return encoded(llama, self._rendered(llama, turns), marks=True)
+        own = turns.pop()["content"] if len(turns) > 1 and turns[-1]["role"] == "assistant" else ""
+        return encoded(llama, self._rendered(llama, turns) + own, marks=True)
 
     def _rendered(self, llama: Any, turns: list[dict[str, str]]) -> str:
         from jinja2 import TemplateError

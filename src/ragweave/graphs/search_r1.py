@@ -1,0 +1,161 @@
+"""Search-R1 and its kin: a model trained to search in the middle of its reasoning, by tags.
+
+Sources: each protocol's tags, prompt, passages per search and number of searches are those that its checkpoints were
+trained or evaluated with, in the released code:
+
+* `search_r1`: Jin et al. 2025 (Search-R1, arXiv 2503.09516), table 1 and algorithm 1; three passages, four searches.
+* `r1_searcher`: Song et al. 2025 (R1-Searcher, arXiv 2503.05592); five passages, nine searches.
+* `research`: Chen et al. 2025 (ReSearch, arXiv 2503.19470), the prompt of instruct models; five passages.
+* `autorefine`: Shi et al. 2025 (AutoRefine, arXiv 2505.11277); three passages, five searches.
+* `o2_searcher`: Mei et al. 2025 (O2-Searcher, arXiv 2505.16582); one to five queries at once, three passages each, five
+  replies; what was found comes as a user's message.
+
+The model writes up to the end of a query, what was found is put behind it in the protocol's marks, and the model goes
+on with its own turn (algorithm 1). After the last search it must answer.
+
+Where we differ: where a model can't go on with a turn of its own, what was found comes as a user's message. After the
+last search the answer's mark is opened for the model; the released code only searches no more. ReSearch limits tokens,
+not searches: eight are ours. R1-Searcher's queries are searched for as they are, and its base checkpoints read a plain
+prompt (`llamacpp:FILE?chat_template=plain`). A model that was not trained for a protocol follows it badly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langgraph.graph import END
+from pydantic import Field, model_validator
+
+from ragweave.graphs.base import Graph, method
+from ragweave.graphs.protocols import ANSWER, PROTOCOLS, Name, Protocol
+from ragweave.nodes import read
+from ragweave.nodes.ask import Parts, Prompt, Reply, model_node
+from ragweave.nodes.chain import LAST_STEPS, ChainOptions, end_chain
+from ragweave.nodes.retrieve import Route, retrieve_node, search_branches
+from ragweave.nodes.turns import Turn, TurnsState, action_of, found_in_turns, of_turn, searched, transcript
+from ragweave.state import UNKNOWN, RAGState
+from ragweave.tools.text.untrusted import title_of, untrusted
+
+_MOST_QUERIES = 5
+"""Queries of one reply (O2-Searcher's prompt)."""
+_LAST = "\nNo search is left, so this is the final answer:\n"
+_NOTHING = "Nothing was found."
+_MARKS = re.compile(r"<(?=/?(?:search|information|result|documents|learnings|refine|think)>)", re.I)
+
+
+class SearchR1Options(ChainOptions):
+    """Options of `search_r1`."""
+
+    protocol: Name = Field("search_r1", description="The tags and the prompt that the model was trained on.")
+    k: int = Field(3, ge=1, description="Passages per query, if not as the protocol has it.")
+    rounds: int = Field(4, ge=1, description="Most searches, if not as the protocol has it.")
+    reply_tokens: int = Field(1024, ge=1, description="Most tokens of a reply (released code).")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_protocol(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Add what the protocol says, unless the caller chose otherwise."""
+        name = given.get("protocol", cls.model_fields["protocol"].default)
+        if name not in get_args(Name) or given.keys() >= cls.model_fields.keys():
+            return given
+        fixed = {"k": PROTOCOLS[name].k, "rounds": PROTOCOLS[name].rounds}
+        return {**{one: value for one, value in fixed.items() if one not in cls.built_with}, **given}
+
+
+def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
+    """Return the result of a search: the passages, which can't close the protocol's marks."""
+    found = "".join(
+        protocol.passage.format(
+            number=number, title=title_of(one), text=_MARKS.sub("‹", untrusted(one.page_content)).strip()
+        )
+        for number, one in enumerate(passages, start=1)
+    )
+    return protocol.result.replace("{found}", found.strip() or _NOTHING)
+
+
+def is_last(state: TurnsState, options: SearchR1Options) -> bool:
+    """Say whether this call must answer."""
+    return state["must_answer"] or len(state["turns"]) >= options.rounds or state["remaining_steps"] < LAST_STEPS
+
+
+def asking(state: TurnsState, options: SearchR1Options) -> Prompt[Any]:
+    """Ask the model to go on, after all that it wrote and found."""
+    protocol, turns = PROTOCOLS[options.protocol], state["turns"]
+    end = _LAST + ANSWER.begin if is_last(state, options) else ""
+
+    def result_of(passages: Sequence[Document]) -> Callable[[Turn], str]:
+        return lambda turn: turn["result"] or (shown(protocol, of_turn(turn, passages)) if turn["names"] else "")
+
+    def messages(passages: Sequence[Document]) -> list[BaseMessage]:
+        return transcript(turns, result_of(passages), end)
+
+    return Prompt(
+        options.protocol,
+        {"question": state["question"], "answer_type": state["answer_type"]},
+        found_in_turns(state, options),
+        task="step",
+        settings=options.sampling,
+        stop=[protocol.query.end, ANSWER.end],
+        turns=messages,
+        own_turn=not protocol.chat,
+    )
+
+
+@model_node("answer", asking)
+def search_r1(state: TurnsState, reply: Reply[Any], options: SearchR1Options) -> TurnsState | RAGState:
+    """Start the search that the reply asks for, or end with its answer."""
+    protocol, last = PROTOCOLS[options.protocol], is_last(state, options)
+    done = action_of(reply, [protocol.query, ANSWER], opened=ANSWER.begin if last else "")
+    if last or done.tags == ANSWER:
+        boxed = re.search(r"\\boxed\{(.*)\}", done.text, re.S)
+        said = boxed[1] if boxed else done.text
+        return end_chain(
+            state,
+            options,
+            read.answer(said, state["answer_type"]) if said and done.tags == ANSWER else UNKNOWN,
+            pool="search_r1",
+            reply="".join(one["said"] for one in state["turns"]) + done.said,
+            passages=found_in_turns(state, options),
+            read_ids=[*dict.fromkeys(str(one.id) for one in reply.passages)],
+            truncated=last and not state["must_answer"],
+        )
+    wanted = queries_of(done.text, options.protocol) if done.tags else []
+    queries = searched(state, wanted) if wanted else {}
+    turn = Turn(said=done.said, names=[*queries], result="" if wanted else protocol.invalid)
+    return {"turns": [*state["turns"], turn], "queries": queries, "must_answer": not wanted and not protocol.invalid}
+
+
+def queries_of(text: str, protocol: Name) -> list[str]:
+    """Return the queries of an action."""
+    listed = re.findall(r"<query>(.*?)(?:</query>|\Z)", text, re.S) if protocol == "o2_searcher" else [text]
+    return [said for one in listed[:_MOST_QUERIES] if (said := " ".join(one.split()))]
+
+
+def to_search(state: TurnsState) -> Route:
+    """Route: search for the queries, go on without a search, or end."""
+    if state["candidates"]:
+        return "answered"
+    return search_branches(state["queries"]) if state["queries"] and not state["given"] else "go on"
+
+
+@method(
+    "search_r1",
+    summary="A trained model searches in the middle of its reasoning, by tags.",
+    paper="Jin et al. 2025, Search-R1",
+    when="With a checkpoint trained to search: Search-R1, R1-Searcher, ReSearch, AutoRefine or O2-Searcher.",
+    calls=lambda o: (1, o.rounds + 1),
+    options=SearchR1Options,
+    state=TurnsState,
+    prompts={name: one.prompt for name, one in PROTOCOLS.items()},
+)
+def search_r1_method(graph: Graph, parts: Parts) -> None:
+    """Wire algorithm 1: write → search → write."""
+    graph.add_node("search_r1", search_r1(parts))
+    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_edge("begin", "search_r1")
+    graph.add_conditional_edges("search_r1", to_search, {"search": "retrieve", "go on": "search_r1", "answered": END})
+    graph.add_edge("retrieve", "search_r1")

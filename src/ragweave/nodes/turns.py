@@ -1,0 +1,110 @@
+"""Searches that a model asks for by tags, in a turn of its own that goes on with what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from typing_extensions import TypedDict
+
+from ragweave.nodes.ask import Reply
+from ragweave.nodes.begin import GIVEN
+from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import arranged
+from ragweave.state import RAGState
+
+
+class Turn(TypedDict):
+    """What a model wrote up to the end of an action, and what followed."""
+
+    said: str
+    names: list[str]
+    """The names of the queries that it searched for."""
+    result: str
+    """What followed, if it is not what these queries found."""
+
+
+class TurnsState(RAGState, total=False):
+    """The state of a method whose model searches by tags."""
+
+    turns: list[Turn]
+    must_answer: bool
+    """Whether the next call is asked for the answer."""
+
+
+class Tags(NamedTuple):
+    """The marks around an action."""
+
+    begin: str
+    end: str
+
+
+class Action(NamedTuple):
+    """A reply up to the end of its first action, the action's marks, and what stands between them."""
+
+    said: str
+    tags: Tags | None
+    text: str
+
+
+def action_of(reply: Reply[Any], tags: Sequence[Tags], *, opened: str = "") -> Action:
+    """Return the first action of a reply, in whose raw text thoughts and their marks are left.
+
+    A server leaves out the mark that it stopped at, so that the last mark opened may lack its end.
+
+    Args:
+        reply: The reply.
+        tags: The marks of each action.
+        opened: What the prompt ended with, and the reply goes on with.
+    """
+    raw = str(reply.message.text) if reply.message else ""
+    text = raw if not raw.strip() or raw.lstrip().startswith(opened) else opened + raw
+    ends = [(at, one) for one in tags if (at := text.find(one.end)) >= 0]
+    at, ended = min(ends, default=(len(text), None))
+    said = text[:at]
+    last = ended or max(tags, key=lambda one: said.rfind(one.begin))
+    start = said.rfind(last.begin)
+    if start < 0:
+        return Action(said, None, "")
+    return Action(said + last.end, last, said[start + len(last.begin) :].strip())
+
+
+def transcript(turns: Sequence[Turn], result_of: Callable[[Turn], str], end: str = "") -> list[BaseMessage]:
+    """Return the messages of turns: what the model wrote, and behind it what followed.
+
+    Args:
+        turns: The turns.
+        result_of: Returns what followed a turn.
+        end: What ends the last message.
+    """
+    if not turns:
+        return [HumanMessage(end)] if end else []
+    results = [result_of(one) for one in turns]
+    results[-1] += end
+    pairs = zip(turns, results, strict=True)
+    return [one for turn, said in pairs for one in (AIMessage(turn["said"] or "…"), HumanMessage(said))]
+
+
+def searched(state: TurnsState, queries: Sequence[str]) -> dict[str, str]:
+    """Return the queries of the next turn by name. Passages that were given are found by the first one."""
+    if not state["given"]:
+        return {f"round_{len(state['turns'])}_{place}": query for place, query in enumerate(queries)}
+    first = not any(one["names"] for one in state["turns"])
+    return {GIVEN if first else "none": " ".join(queries)}
+
+
+def found_in_turns(state: TurnsState, options: Options) -> list[Document]:
+    """Return what each turn found, in order; what was found twice is there twice."""
+    found = []
+    for turn in state["turns"]:
+        for name in turn["names"]:
+            passages = state["passages"] if name == GIVEN else state["retrieved"].get(name, [])
+            found += arranged(passages, options.order)
+    return found
+
+
+def of_turn(turn: Turn, shown: Sequence[Document]) -> list[Document]:
+    """Return the passages, of those shown, that a turn found."""
+    return [one for one in shown if one.metadata.get("query") in turn["names"]]
