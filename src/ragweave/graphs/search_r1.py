@@ -33,7 +33,7 @@ from pydantic import Field, model_validator
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.protocols import ANSWER, PROTOCOLS, Name, Protocol
 from ragweave.nodes import read
-from ragweave.nodes.ask import Parts, Prompt, Reply, model_node
+from ragweave.nodes.ask import Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, end_chain
 from ragweave.nodes.retrieve import Route, retrieve_node, search_branches
 from ragweave.nodes.turns import Turn, TurnsState, action_of, found_in_turns, of_turn, searched, transcript
@@ -152,10 +152,10 @@ def to_search(state: TurnsState) -> Route:
     state=TurnsState,
     prompts={name: one.prompt for name, one in PROTOCOLS.items()},
 )
-def search_r1_method(graph: Graph, parts: Parts) -> None:
+def search_r1_method(graph: Graph, components: Components) -> None:
     """Wire algorithm 1: write → search → write."""
-    graph.add_node("search_r1", search_r1(parts))
-    graph.add_node("retrieve", retrieve_node(parts.retriever))
+    graph.add_node("search_r1", search_r1(components))
+    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_edge("begin", "search_r1")
     graph.add_conditional_edges("search_r1", to_search, {"search": "retrieve", "go on": "search_r1", "answered": END})
     graph.add_edge("retrieve", "search_r1")
