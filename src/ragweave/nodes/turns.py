@@ -10,9 +10,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from ragweave.nodes.ask import Reply
-from ragweave.nodes.begin import GIVEN
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import arranged
+from ragweave.nodes.retrieve import GIVEN, arranged
 from ragweave.state import RAGState
 
 
