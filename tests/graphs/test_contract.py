@@ -145,3 +145,12 @@ class TestAdaptiveRagInManyRounds(MethodTests):
         "reason": "So the answer is: Ada Brenner.",
         "answer_cot": "It was she. So the answer is Ada Brenner.",
     }
+
+
+class TestResearch(MethodTests):
+    method = "research"
+    replies = {"plan": "1. When was the bridge at Alden built?", "write": "Ada Brenner built the bridge in 1931."}
+    answer = (
+        "# Who built the bridge at Alden?\n\nAda Brenner built the bridge in 1931.\n\n"
+        "## When was the bridge at Alden built?\n\nAda Brenner built the bridge in 1931."
+    )

@@ -36,6 +36,7 @@ _NAMES = (
     "uncertainty_gate",
     "adaptive_rag",
     "search_r1",
+    "research",
 )
 
 
