@@ -77,7 +77,7 @@ def main() -> None:
         folder = Path(name).resolve()
         shutil.copytree(corpus_path(), folder / "articles")
         (ASSETS / "session.svg").write_text(session(folder), "utf-8")
-        run(f'ragweave ask "{QUESTION}" --kb kb --trace-html run.html', folder)
+        run(f'ragweave ask "{QUESTION}" --kb kb --trace --save run.html', folder)
         photograph(folder / "run.html", ASSETS / "trace.png")
         photograph(folder / "run.html", ASSETS / "trace-dark.png", dark=True)
 

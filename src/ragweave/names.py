@@ -34,6 +34,7 @@ MethodName = Literal[
     "uncertainty_gate",
     "adaptive_rag",
     "search_r1",
+    "research",
 ]
 
 RetrieverName = Literal[

@@ -146,7 +146,8 @@ MISTAKES = [
     (("ask", "x", "--model", "jugde=extractive"), "no role 'jugde': did you mean 'judge'"),
     (("ask", "x", "--model", "proxy="), "--model proxy: names no model"),
     (("ask", "x", "--methods", "direct", "--trace"), "--methods goes with none of"),
-    (("ask", "x", "--trace-html", "no/such/page.html"), "no such folder: no/such"),
+    (("ask", "x", "--save", "no/such/page.html"), "no such folder: no/such"),
+    (("ask", "x", "--save", "page.pdf"), "ends in .html or .md, not page.pdf"),
     (("ask",), "Missing argument"),
     (("aks", "x"), "No such command 'aks'"),
 ]

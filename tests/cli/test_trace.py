@@ -1,4 +1,4 @@
-"""`ask --trace` and `--trace-html`: the steps of a run, the path taken, every prompt, reply and passage."""
+"""`ask --trace` and `--save`: the steps of a run, the path taken, every prompt, reply and passage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def asked(scripted: Models, kb: Path, *more: str, script: Any = falls_back) -> A
 
 
 def page(scripted: Models, kb: Path, tmp_path: Path, *more: str, script: Any = falls_back) -> str:
-    asked(scripted, kb, "--trace-html", str(tmp_path / "run.html"), *more, script=script)
+    asked(scripted, kb, "--trace", "--save", str(tmp_path / "run.html"), *more, script=script)
     return (tmp_path / "run.html").read_text("utf-8")
 
 
@@ -36,6 +36,12 @@ def test_the_tree_has_each_step_with_its_result(scripted: Models, kb: Path) -> N
     assert nodes == expected.split()
     concat = next(line for line in lines if "concat " in line)
     assert re.search(r"concat  \d+ ms  1 call, \d+ \+ \d+ tokens  → Unknown", concat)
+
+
+def test_answer_and_quotes_are_written_to_a_page_or_as_markdown(scripted: Models, kb: Path, tmp_path: Path) -> None:
+    for name, shown in (("answer.html", ">1</a></sup>"), ("answer.md", "212 metres [1]\n\n## Quotes\n\n1. “")):
+        asked(scripted, kb, "--save", str(tmp_path / name), script=lambda _call: "212 metres")
+        assert shown in (tmp_path / name).read_text("utf-8")
 
 
 def test_json_with_trace_has_prompts_and_replies(scripted: Models, kb: Path) -> None:

@@ -40,8 +40,12 @@ def ask(
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Show replies as they are written.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show the path taken, step by step.")] = False,
-    trace_html: Annotated[
-        Path | None, typer.Option(help="Write a page: the path taken, every prompt, reply and passage.")
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write answer and quotes to a page (FILE.html) or as Markdown (FILE.md); a page with --trace has every "
+            "prompt, reply and passage."
+        ),
     ] = None,
 ) -> None:
     """Answer a question. Prints the answer, its quotes and sources, and what it cost."""
@@ -51,8 +55,10 @@ def ask(
     question = whole(question)
     if not question.strip():
         raise UsageError("the question is empty")
-    if trace_html is not None and not trace_html.parent.is_dir():
-        raise UsageError(f"--trace-html: no such folder: {trace_html.parent}")
+    if save is not None and not save.parent.is_dir():
+        raise UsageError(f"--save: no such folder: {save.parent}")
+    if save is not None and save.suffix not in (".html", ".md"):
+        raise UsageError(f"--save: a file ends in .html or .md, not {save.name}")
     with loading():
         from ragweave.graphs.specs import split_systems
 
@@ -70,11 +76,11 @@ def ask(
             citations=str(citations),
         )
     if methods:
-        if follow_up or stream or trace or trace_html:
-            raise UsageError("--methods goes with none of --continue, --stream, --trace and --trace-html")
+        if follow_up or stream or trace or save:
+            raise UsageError("--methods goes with none of --continue, --stream, --trace and --save")
         _compare(setup, specs, question, json=json)
         return
-    _ask(setup, method, question, follow_up=follow_up, json=json, stream=stream, trace=trace, trace_html=trace_html)
+    _ask(setup, method, question, follow_up=follow_up, json=json, stream=stream, trace=trace, save=save)
     setup.show_notice()
 
 
@@ -87,7 +93,7 @@ def _ask(
     json: bool,
     stream: bool,
     trace: bool,
-    trace_html: Path | None,
+    save: Path | None,
 ) -> None:
     import asyncio
 
@@ -103,7 +109,7 @@ def _ask(
     graph = setup.chat(method) if follow_up else setup.graph(method)
     asked = HumanMessage(question)
     given: dict[str, Any] = {"messages": [*earlier, asked]} if follow_up else {"question": question}
-    watch = Watch(live=stream and not json)
+    watch, traced = Watch(live=stream and not json), trace and save is not None and save.suffix == ".html"
     try:
         if watch.live:
             result = asyncio.run(watch.follow(graph, given))
@@ -111,11 +117,15 @@ def _ask(
             with progress_console().status(f"{method} …") as status:
                 result = asyncio.run(watch.follow(graph, given, status))
     finally:
-        if trace_html is not None:
+        if save is not None and traced:
             from ragweave.cli.trace_page import trace_page
 
-            write_file(trace_html, trace_page(graph, question, watch))
+            write_file(save, trace_page(graph, question, watch))
     messages = result.pop("messages", None)
+    if save is not None and not traced:
+        from ragweave.tools.report import html_report, markdown_report
+
+        write_file(save, html_report(result) if save.suffix == ".html" else markdown_report(result))
     if json:
         typer.echo(to_json(record(graph, question, watch) if trace else result))
     else:

@@ -30,6 +30,7 @@ _MESSAGES = {
     "content_filtered": "The provider's content filter stopped a reply.",
     "reply_limit_reached": "A reply was cut at its limit (-o reply_tokens).",
     "reply_unreadable": "A reply could not be read; the method took its fallback.",
+    "budget_spent": "The budget was spent before all sections were written.",
     "context_insufficient": "The passages were rated insufficient for an answer.",
     "filter_kept_nothing": "The filter kept no passage.",
     "nothing_left": "No passage was left to answer from.",

@@ -63,6 +63,9 @@ class ResearchOptions(ChainOptions):
     most_tokens: int | None = Field(
         None, ge=1, description="Tokens, read and written, after which no section is begun."
     )
+    unknown: bool = Field(
+        False, description="Whether a section may be Unknown: small models then leave out much that passages say."
+    )
     citations: bool = Field(True, description="Whether the output cites the sentences that support the report.")
 
 
@@ -113,9 +116,8 @@ PROMPTS = {
             ("system", READER),
             (
                 "human",
-                OPEN_BOOK
-                + "Write one section of a report, which answers this question from the passages: three to six "
-                "sentences of plain prose, each of which says something that the passages say. No headings, no lists. "
+                OPEN_BOOK + "Write one section of a report, on what the passages say about this question: three to six "
+                "sentences of plain prose, in the passages' own terms. No headings, no lists. "
                 "{unknown}",
             ),
         ]
