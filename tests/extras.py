@@ -85,7 +85,7 @@ NOT_CORE = (
     "serving/test_openai_api.py",
     "serving/test_server.py",
     "tools/models/test_llamacpp.py",
-    "tools/scorers",
+    "tools/models/test_scoring.py",
     "tools/test_tracing.py",
     "tools/stores/test_stores.py",
     "training",

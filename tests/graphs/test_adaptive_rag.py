@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ragweave.graphs import build_graph
-from ragweave.graphs.adaptive_rag import Complexity
+from ragweave.nodes.route import Complexity
 from ragweave.testing import RecordingRetriever, ScriptedModel
 
 QUESTION = "Who built the bridge at Alden?"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
 
-from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
 from ragweave.testing import RecordingRetriever, ScriptedModel, unsure
 
@@ -45,41 +43,19 @@ def test_the_proxys_uncertainty_decides(gate: Any, options: dict[str, Any], sear
     assert len(asked(model, "gate")) == (3 if options.get("gate") == "variance" else 1)
 
 
-def test_a_router_must_be_named() -> None:
-    with pytest.raises(UsageError, match="route=classifier needs a trained router: router=FOLDER"):
-        build_graph("slimplm", route="classifier")
-
-
-class Scorer:
-    """Finds one verdict likelier than the other."""
-
-    def __init__(self, lead: float) -> None:
-        self.lead, self.prompts = lead, list[str]()
-
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        self.prompts.append(pairs[0][0])
-        return [-1.0 if "True" in verdict else -1.0 - self.lead for _, verdict in pairs]
-
-
-@pytest.mark.parametrize(("lead", "margin", "searched"), [(0.5, 0.0, 0), (-0.5, 0.0, 2), (0.5, 1.0, 2)])
-def test_the_judge_is_read_by_score(lead: float, margin: float, searched: int) -> None:
-    scorer = Scorer(lead)
-    state, model, searches = run({}, judge_scorer=scorer, margin=margin, claim_filter=False, rewrite=True)
-    assert len(searches) == searched + (searched > 0)
-    assert not asked(model, "judge")
-    assert state["usage"]["by_role"]["judge"]["calls"] == 1
+def test_a_router_or_else_the_proxy_classifies() -> None:
+    _, model, searches = run({"classify": "none"}, route="classifier")
+    assert (searches, len(asked(model, "classify"))) == ([], 1)
+    assert run({"classify": "several"}, route="classifier")[2]
 
 
 def test_the_released_prompts() -> None:
-    scorer = Scorer(-1)
-    _, model, searches = run({}, judge_scorer=scorer, proxy_profile="released")
-    assert scorer.prompts[0] == (
-        "[INST] <<SYS>>\nYou are a helpful assistant. Your task is to parse user input into structured formats according "
-        "to the coarse answer. Current datatime is 2023-12-20 9:47:28 <</SYS>>\n Course answer: ((Ada.))\nQuestion: "
-        f"(({QUESTION})) [/INST]"
+    _, model, _ = run({}, proxy_profile="released")
+    assert asked(model, "judge")[0].text == (
+        "You are a helpful assistant. Your task is to parse user input into structured formats according to the coarse "
+        f"answer. Current datatime is 2023-12-20 9:47:28\nCourse answer: ((Ada.))\nQuestion: (({QUESTION}))"
     )
     assert asked(model, "rewrite")[0].last == f"Course answer: ((Ada.))\nQuestion: (({QUESTION}))"
-    assert len(searches) == 3
 
 
 def test_released_models_are_not_held_to_a_form() -> None:

@@ -21,6 +21,7 @@ ARGUMENTS = {
     "judge": "judge",
     "rewrite": "rewriter",
     "filter": "filter_model",
+    "router": "router",
 }
 """The arguments of `build_graph` that name models, by role."""
 RESTATER = "restater"

@@ -30,7 +30,7 @@ def train(
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", help="name=value of another setting, such as epochs=2 or kb=FOLDER. Repeatable."),
+        typer.Option("--set", help="name=value of another setting, such as epochs=2. Repeatable."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished training in OUT.")] = False,
 ) -> None:
@@ -51,7 +51,7 @@ _USE = {
     "rewriter": "--method slimplm --model rewrite={out}/",
     "filter": "--method filco --option filter={out}/",
     "generator": "--method filco --model {out}/",
-    "router": "--method slimplm --option route=classifier --option router={out}/",
+    "router": "--method slimplm --option route=classifier --model router={out}/",
 }
 
 

@@ -32,6 +32,8 @@ from langchain_core.messages import message_to_dict, messages_from_dict
 from langchain_core.outputs import ChatGeneration
 from langchain_core.runnables.base import RunnableBindingBase
 
+from ragweave.tools.models.decisions import LogprobDecisions
+
 _TABLE = """CREATE TABLE IF NOT EXISTS replies (key BLOB, number INTEGER, run TEXT, model TEXT,
     input INTEGER, output INTEGER, reply TEXT, PRIMARY KEY (key, number))"""
 _STORE = """INSERT INTO replies SELECT ?1, coalesce(max(number) + 1, 0), ?2, ?3, ?4, ?5, ?6
@@ -82,13 +84,15 @@ class ReplyCache(BaseCache):
         """Called before every call that has no reply yet; may raise to forbid it."""
 
     def attach(self, model: Any, name: str) -> Any:
-        """Return a copy of a chat model, or of a binding of one, whose replies are stored here.
+        """Return a copy of a chat model, a binding of one or a decision model over one, whose replies are stored here.
 
         The name is part of the key, because LangChain describes two local models alike. Streaming is off:
         `stream` and `astream` would ask the server without a look-up.
         """
         if isinstance(model, RunnableBindingBase):
             return model.model_copy(update={"bound": self.attach(model.bound, name)})
+        if isinstance(model, LogprobDecisions):
+            return model.model_copy(update={"chat": self.attach(model.chat, name)})
         if not isinstance(model, BaseChatModel):
             return model
         mine = copy.copy(self)

@@ -224,9 +224,9 @@ class _Opened:
         """Return more arguments of `build_graph`."""
         found: dict[str, Any] = {}
         if spec := self.given.get(SCORER) or self.settings.models.get(SCORER):
-            from ragweave.tools.scorers.specs import scorer_of_spec
+            from ragweave.tools.models.scoring import scorer_of
 
-            found[SCORER] = scorer_of_spec(spec) if isinstance(spec, str) else spec
+            found[SCORER] = scorer_of(spec)
         if self.settings.second_retriever:
             from ragweave.tools.knowledge.retrievers import RetrieverSpec
 

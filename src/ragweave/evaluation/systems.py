@@ -30,7 +30,7 @@ Gold = Literal["as_found", "with", "without"]
 
 ARGUMENTS = {"answer": "model", "proxy": "proxy", "judge": "judge", "rewrite": "rewriter", "filter": "filter_model"}
 """The arguments of `build_graph` that name models, by role."""
-_SMALL = ("proxy", "judge", "rewrite")
+_SMALL = ("proxy", "judge", "rewrite", "router")
 
 
 @dataclass

@@ -107,7 +107,7 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     options=AdaptiveOptions,
     state=AdaptiveState,
     prompts={**slimplm.slimplm.prompts, **blendfilter.blendfilter.prompts, **filco.filco.prompts},
-    files=slimplm.slimplm.files | filco.filco.files,
+    files=filco.filco.files,
 )
 def adaptive(graph: Graph, components: Components) -> None:
     """Wire the proxy, the blended search, the filters, the answer and its fallback."""

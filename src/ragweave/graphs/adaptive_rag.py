@@ -6,18 +6,16 @@ the model answers by itself; B, one retrieval; C, many (3.1; IRCoT, 4.2). One ro
 6 (released code, for Flan-T5).
 
 Where we differ: the paper's classifier is a T5-Large, trained on which approach was right. Here it is a linear router
-over MiniLM's vectors (`router`), for which a dearer route must add enough to the probability of a right answer;
-without one, a model is asked by our prompt how many searches the question takes. If the answer without
-retrieval is Unknown, one round is retrieved (`fallback_retrieval`).
+over MiniLM's vectors (`router=FOLDER`), for which a dearer route must add enough to the probability of a right answer,
+or another decision model; without one, a model is asked by our prompt how many searches the question takes. What was to take no retrieval
+and is answered Unknown is searched for once (`fallback_retrieval`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable
 from typing import Literal
 
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 from pydantic import Field
@@ -25,12 +23,10 @@ from pydantic import Field
 from ragweave.graphs import ircot
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import fallback_retrieval
+from ragweave.nodes import route
 from ragweave.nodes.answer import answer_branches, answer_node
-from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, StateNode, model_node
-from ragweave.nodes.forms import Form
-from ragweave.nodes.read import choice, plain
+from ragweave.nodes.ask import Components
 from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
-from ragweave.nodes.route import choose_route
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RouteName
 
@@ -48,11 +44,6 @@ class AdaptiveRagOptions(ircot.IrcotOptions):
     fallback_retrieval: bool = Field(
         True, description="Whether to retrieve once if the answer without passages is Unknown; the paper stops there."
     )
-    router: str = Field("", description='Folder of a router trained on questions alone; "": a model is asked.')
-    route_threshold: float | None = Field(
-        None,
-        description="What a dearer route must add to the probability of a right answer; none: what training chose.",
-    )
 
 
 class AdaptiveRagState(ircot.IrcotState, total=False):
@@ -62,79 +53,13 @@ class AdaptiveRagState(ircot.IrcotState, total=False):
     """What the classifier chose."""
 
 
-class Complexity(Form):
-    """How many searches a question takes."""
-
-    searches: Literal["none", "one", "several"]
-
-    @classmethod
-    def from_text(cls, text: str) -> Complexity | None:
-        """Read the word, or the paper's letter."""
-        letter = re.match(r"\W*(?:(?:class|answer|level)\W+)*([ABC])\b(?! [a-z])", plain(text), re.I)
-        word = _LETTERS[letter[1].upper()] if letter else choice(text, *ROUTES)
-        return cls.model_validate({"searches": word}) if word else None
-
-
-_LETTERS = {"A": "none", "B": "one", "C": "several"}
-"""The classes of the paper (section 3.2)."""
-ROUTES: dict[str, RouteName] = {"none": "none", "one": "one", "several": "many"}
-"""The routes by the word that the prompt asks for: small instruct models say A to nearly any question."""
-
-_ASK = "Question: {question}\nHow many searches: none, one or several?"
-_SHOWN = (
-    ("What is the capital of Italy?", "none"),
-    ("When was the lighthouse on Lake Orrin lit?", "one"),
-    ("How many legs has a spider?", "none"),
-    ("On which river lies the birthplace of the author of The Salt Road?", "several"),
-    ("who plays the ferryman in the film Low Water", "one"),
-    ("Were the directors of Grey Gull and of Low Water born in the same town?", "several"),
-    ("Who painted the Mona Lisa?", "none"),
-)
-PROMPTS = {
-    "complexity": ChatPromptTemplate(
-        [
-            (
-                "system",
-                "You say how many searches it takes to answer a question. You do not answer it. none: everybody knows the "
-                "answer. one: one search finds it. several: each search looks for what the one before has found.",
-            ),
-            *(turn for question, said in _SHOWN for turn in (("human", _ASK.format(question=question)), ("ai", said))),
-            ("human", _ASK),
-        ]
-    ),
-}
-
-
-def classifying(state: AdaptiveRagState, _options: AdaptiveRagOptions) -> Prompt[Complexity]:
-    """Ask how many searches the question takes."""
-    values = {"question": state["question"]}
-    return Prompt("complexity", values, form=Complexity, max_tokens=VERDICT_TOKENS, task="route")
-
-
-@model_node("proxy", classifying)
-def classify(_state: AdaptiveRagState, reply: Reply[Complexity], _options: AdaptiveRagOptions) -> AdaptiveRagState:
-    """Take the class; one that can't be read means one round."""
-    return {"route": ROUTES[reply.form.searches] if reply.form else "one"}
-
-
-def decide_node(components: Components) -> StateNode:
-    """Return the node `decide`, where a trained router chooses."""
-
-    def decide(state: AdaptiveRagState, runtime: Runtime[AdaptiveRagOptions]) -> AdaptiveRagState:
-        o = runtime.context
-        route, seen = choose_route(components, state["question"], "", o.router, o.route_threshold)
-        return {"route": route, "notes": [seen]}
-
-    return decide
-
-
 def to_start(state: AdaptiveRagState, runtime: Runtime[AdaptiveRagOptions]) -> Route:
     """Route: choose, or go the way that is the same for all; given passages need neither."""
     o = runtime.context
     if state["given"]:
         return "reason" if o.strategy == "many" else "read"
     if o.strategy == "classified":
-        return "by a router" if o.router else "by a model"
+        return "classify"
     return to_route({**state, "route": o.strategy}, runtime)
 
 
@@ -163,20 +88,18 @@ def _reader(options: AdaptiveRagOptions) -> str:
     paper="Jeong et al. 2024, Adaptive-RAG",
     when="Where easy and multi-hop questions come mixed: train a `router` on your own.",
     calls=lambda o: (
-        (o.strategy == "classified" and not o.router) + o.samples,
-        (o.strategy == "classified" and not o.router) + o.max_steps + (1 + o.fallback_retrieval) * o.samples,
+        (o.strategy == "classified") + o.samples,
+        (o.strategy == "classified") + o.max_steps + (1 + o.fallback_retrieval) * o.samples,
     ),
     options=AdaptiveRagOptions,
     state=AdaptiveRagState,
-    prompts={**PROMPTS, **ircot.PROMPTS},
-    files=frozenset({"router"}),
+    prompts={**route.PROMPTS, **ircot.PROMPTS},
 )
 def adaptive_rag(graph: Graph, components: Components) -> None:
     """Wire figure 2: the classifier, and what each class leads to."""
     wanted, to_fallback = fallback_retrieval(components, "search")
     readers: dict[Hashable, str] = {"direct": "answer", "step by step": "answer_cot"}
-    graph.add_node("classify", classify(components))
-    graph.add_node("decide", decide_node(components))
+    graph.add_node("classify", route.classify(components))
     graph.add_node("search", retrieve_node(components.retriever, lambda options: options.k_one))
     graph.add_node("collect", collect_node())
     graph.add_node("retrieve", retrieve_node(components.retriever))
@@ -189,14 +112,12 @@ def adaptive_rag(graph: Graph, components: Components) -> None:
     graph.add_node("vote", vote_node("answer", "answer_cot", continues=wanted))
     routes: dict[Hashable, str] = {"one": "search", "many": "retrieve", **readers}
     first: dict[Hashable, str] = {
-        "by a model": "classify",
-        "by a router": "decide",
+        "classify": "classify",
         "read": "collect",
         "reason": "add_up",
     }
     graph.add_conditional_edges("begin", to_start, {**first, **routes})
     graph.add_conditional_edges("classify", to_route, routes)
-    graph.add_conditional_edges("decide", to_route, routes)
     graph.add_edge("search", "collect")
     graph.add_conditional_edges("collect", to_reader, {**readers, "nothing found": "vote"})
     graph.add_edge("retrieve", "add_up")

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from langchain_core.decisions import BaseDecisionModel
 from langchain_core.embeddings import Embeddings
 from langchain_core.exceptions import ModelError
 from langchain_core.prompts import ChatPromptTemplate
@@ -21,10 +22,9 @@ from ragweave.nodes.options import with_defaults
 from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, ContextFilter, FilterKind, FilterName, filter_of
 from ragweave.tools.models.errors import is_transient
-from ragweave.tools.models.roles import ChatModel, Models, trained_role
+from ragweave.tools.models.roles import ChatModel, Models, trained_role, unbound
+from ragweave.tools.models.scoring import LogprobScorer
 from ragweave.tools.models.specs import chat_model, trained_spec
-from ragweave.tools.scorers.judge import ScoredJudge
-from ragweave.tools.scorers.specs import LogprobScorer
 from ragweave.tools.trained.filters import trained_filter
 
 MAX_CONCURRENCY = 1024
@@ -45,12 +45,12 @@ def build_graph(
     model: str | ChatModel = "extractive",
     retriever: Retriever | None = None,
     proxy: str | ChatModel | None = None,
-    judge: str | ChatModel | None = None,
+    judge: str | ChatModel | BaseDecisionModel | None = None,
     rewriter: str | ChatModel | None = None,
-    filter_model: str | ChatModel | None = None,
+    filter_model: str | ChatModel | BaseDecisionModel | None = None,
+    router: str | ChatModel | BaseDecisionModel | None = None,
     filter: str | FilterKind | ContextFilter | None = None,  # noqa: A002 - the paper's word
     scorer: LogprobScorer | None = None,
-    judge_scorer: LogprobScorer | None = None,
     embeddings: Embeddings | None = None,
     second_retriever: Retriever | None = None,
     prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
@@ -70,13 +70,14 @@ def build_graph(
         model: The model that answers: a LangChain chat model, or a spec (`ragweave.chat_model`).
         retriever: Where passages come from: any LangChain retriever; None: every input brings its own.
         proxy: A small model that drafts answers; None: `model`.
-        judge: The model that gives verdicts, or a trained judge's folder; None: `proxy`.
+        judge: The model that gives verdicts: a chat model, a decision model, or a trained judge's folder; None: `proxy`.
         rewriter: The model that writes queries, or a trained rewriter's folder; None: `proxy`.
-        filter_model: The model that names what helps; None: `model`.
+        filter_model: The model that names what helps, a chat model or a decision model; None: `model`.
+        router: The model that says how many searches a question takes: a chat model, a decision model, or a trained
+            router's folder; None: `proxy`.
         filter: The context filter of `filco` and `adaptive`: a name (`FILTERS`, or llm), a trained filter's
             folder, or an object with `scores` (`ContextFilter`).
         scorer: What scores outputs for `filter="cxmi"`; None: the answering model, if it can.
-        judge_scorer: What reads the judge by log-probabilities, in the place of `judge`; None: its text is read.
         embeddings: What finds the nearest training questions of `skr_knn`.
         second_retriever: Where `crag` searches again, such as a web search; None: `retriever`.
         prompts: Templates by name, instead of the method's; NAME also replaces NAME@PAPER.
@@ -107,9 +108,10 @@ def build_graph(
         models=models_of(
             model,
             proxy=proxy,
-            judge=ScoredJudge(scorer=judge_scorer) if judge_scorer else judge,
+            judge=judge,
             rewrite=rewriter,
             filter=filter_model,
+            router=router,
         ),
         prompts=_with_own(chosen, prompts or {}),
         retriever=_checked_retriever(retriever),
@@ -130,22 +132,30 @@ def build_graph(
     return made.with_config({"max_concurrency": MAX_CONCURRENCY})
 
 
-def models_of(model: str | ChatModel, **small: str | ChatModel | None) -> Models:
+def models_of(model: str | ChatModel, **small: str | ChatModel | BaseDecisionModel | None) -> Models:
     """Return the models by role; specs are made into models.
 
     Raises:
-        UsageError: A spec is not understood, or a trained component was trained for another role.
+        UsageError: A spec is not understood, a trained component was trained for another role, or a decision model is to
+            write.
         MissingExtraError: A model's packages are not installed.
     """
-    made = {role: chat_model(one) for role, one in {"answer": model, **small}.items() if one is not None}
+    made: dict[str, Any] = {
+        role: chat_model(one) for role, one in {"answer": model, **small}.items() if one is not None
+    }
     for role, one in made.items():
         trained = trained_role(one)
         if trained is not None and trained != _TRAINED_ROLES.get(role):
             raise UsageError(f"a {trained} was given for the role {role!r}: name a model that can play it")
+        if isinstance(unbound(one), BaseDecisionModel) and role not in _DECIDING:
+            raise UsageError(
+                f"{type(unbound(one)).__name__} decides and can't write: the role {role!r} needs a chat model"
+            )
     return Models(**made)
 
 
-_TRAINED_ROLES = {"answer": "generator", "judge": "judge", "rewrite": "rewriter"}
+_DECIDING = ("judge", "filter", "router")
+_TRAINED_ROLES = {"answer": "generator", "judge": "judge", "rewrite": "rewriter", "router": "router"}
 """What a trained component must have been trained as, by the role that it is given for."""
 
 

@@ -7,7 +7,8 @@ are recomposed (4.4), five at most (appendix B.2). Incorrect: it is replaced by 
 keywords (4.5), which is refined in the same way. Ambiguous: both.
 
 Where we differ: the paper fine-tunes T5-large to score passages and strips in [-1, 1]; here a chat
-model says one of the three words, and names the strips that help in one reply. Passages that the
+model says one of the three words, and names the strips that help in one reply. A decision model scores, as in the
+paper: a passage is Correct above `upper`, Incorrect below `lower`. Passages that the
 caller gave are graded and refined, and nothing is searched. Wording is ours; `grade@crag`, which asks
 for yes or no, is the paper's for a chat model (table 6), `keywords@crag` the released code's; `refine@crag`
 is ours, too, and asks for the best strips first. The released generator reads Self-RAG's own format.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
+from langchain_core.decisions import Noul
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
@@ -59,6 +61,10 @@ class CragOptions(Options):
     strip_sentences: int = Field(3, ge=1, description="Sentences of a strip (released code).")
     rewrite: bool = Field(True, description="Whether the second search asks by keywords (table 3).")
     second_search: bool = Field(True, description="Whether a doubtful retrieval is searched for again.")
+    upper: float = Field(
+        0.75, ge=0, le=1, description="Probability by a decision model above which a passage is Correct (section 4.3)."
+    )
+    lower: float = Field(0.25, ge=0, le=1, description="The same, below which it is Incorrect.")
 
 
 class CragState(RAGState, total=False):
@@ -79,6 +85,8 @@ class Grading(TypedDict):
 
 class Grade(Form):
     """The evaluator's verdict on a passage."""
+
+    decides = Noul(instructions="Does the passage say what answers the question?")
 
     grade: Word
 
@@ -168,9 +176,13 @@ def grading(state: Grading, o: CragOptions) -> Prompt[Grade]:
 
 
 @model_node("judge", grading)
-def grade(state: Grading, reply: Reply[Grade], _options: CragOptions) -> CragState:
-    """Grade a passage; a reply that can't be read means Ambiguous."""
-    return {"grades": {str(state["passage"].id): reply.form.grade if reply.form else "Ambiguous"}}
+def grade(state: Grading, reply: Reply[Grade], options: CragOptions) -> CragState:
+    """Grade a passage, by the word or by its score; a reply that can't be read means Ambiguous."""
+    word: Word = reply.form.grade if reply.form else "Ambiguous"
+    if reply.probability is not None:
+        above, below = reply.probability > options.upper, reply.probability < options.lower
+        word = "Correct" if above else "Incorrect" if below else "Ambiguous"
+    return {"grades": {str(state["passage"].id): word}}
 
 
 def assess(state: CragState) -> CragState:

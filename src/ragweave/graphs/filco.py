@@ -13,7 +13,7 @@ text stay (the paper's trained filters leave 36 to 56 %, section 1); or a model 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
@@ -31,13 +31,13 @@ from ragweave.nodes.papers import PROMPTS as PAPER_PROMPTS
 from ragweave.nodes.papers import Style, bare_texts, context_text
 from ragweave.nodes.read import is_unknown
 from ragweave.nodes.retrieve import TO_RETRIEVAL, collect_node, retrieve_node, to_retrieval
-from ragweave.nodes.scoring import scoring_usage
 from ragweave.nodes.segments import recompose, reranked, split_passages, tokens_saved
 from ragweave.nodes.vote import vote_node
-from ragweave.state import Note, RAGState, add_usage, note
+from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, no_usage, note, running
 from ragweave.tools import filters
 from ragweave.tools.models.roles import unbound
-from ragweave.tools.scorers.specs import SCORER_ROLE, LogprobScorer, Pairs, counting
+from ragweave.tools.models.scoring import LogprobScorer, Pairs
+from ragweave.tools.text.normalize import estimate_tokens
 from ragweave.tools.text.untrusted import numbered
 
 HALF = 0.5
@@ -137,6 +137,28 @@ def choose_filter(components: Components, scorer: LogprobScorer | None, state: R
     return Chosen(kind, answers, o.threshold, oracle)
 
 
+class _Counted:
+    """A scorer whose calls are counted, estimated: scorers report no tokens."""
+
+    def __init__(self, scorer: LogprobScorer) -> None:
+        self._scorer, self._calls = scorer, list[Pairs]()
+        self.causal: bool = getattr(scorer, "causal", False)
+
+    def score(self, pairs: Pairs) -> list[float]:
+        """Score, and count the call."""
+        self._calls.append(pairs)
+        return self._scorer.score(pairs)
+
+    def usage(self) -> Usage:
+        """Return what the calls cost."""
+        if not self._calls:
+            return no_usage()
+        read = sum(estimate_tokens(prompt + text) for pairs in self._calls for prompt, text in pairs)
+        tokens: Tokens = {"calls": len(self._calls), "input_tokens": read, "output_tokens": 0}
+        tables = {"by_role": {"scorer": tokens}, "by_node": {running()[1]: tokens}}
+        return cast("Usage", {**no_usage(), **tokens, "estimated": True, **tables})
+
+
 def filter_node(components: Components) -> StateNode:
     """Return the node that scores the segments of the passages and keeps the best."""
     answering = unbound(components.models.for_role("answer"))
@@ -147,18 +169,18 @@ def filter_node(components: Components) -> StateNode:
         o = runtime.context
         if not state["passages"]:
             return {}
-        chosen, calls = choose_filter(components, scorer, state, o), list[Pairs]()
+        counted = _Counted(scorer) if scorer else None
+        chosen = choose_filter(components, counted, state, o)
         segments = segments_of(state, chosen.kind.granularity or o.granularity)
-        settings = filters.FilterSettings(scorer=scorer, unit=o.unit, encoder=o.encoder, lead=o.lead)
-        with counting(calls.append):
-            scores = chosen.kind.scores(state["question"], segments, chosen.answers, settings)
+        settings = filters.FilterSettings(scorer=counted, unit=o.unit, encoder=o.encoder, lead=o.lead)
+        scores = chosen.kind.scores(state["question"], segments, chosen.answers, settings)
         if len(scores) != len(segments):
             raise UsageError(f"the filter {chosen.kind.name} gave {len(scores)} scores for {len(segments)} segments")
         best = best_of(chosen, scores, segments, state, o)
         update = kept(state, [segments[at] for at in best], may_be_none=chosen.kind.may_drop_all)
         if o.rerank and best:
             update["passages"] = reranked(update["passages"], [segments[at] for at in best])
-        usage = add_usage(update["usage"], scoring_usage(SCORER_ROLE, calls))
+        usage = add_usage(update["usage"], counted.usage()) if counted else update["usage"]
         return {**update, "usage": usage, "notes": [*chosen.notes, *update["notes"]]}
 
     return filter_context

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
+from langchain_core.decisions import Noul
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
 from langgraph.runtime import Runtime
@@ -56,6 +57,8 @@ class DecisionState(RAGState, total=False):
 
 class Need(Form):
     """Whether the question needs retrieval."""
+
+    decides = Noul(instructions="Does one have to look something up to answer the question?")
 
     needed: Literal["Yes", "No"]
 

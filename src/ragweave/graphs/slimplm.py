@@ -6,8 +6,8 @@ judge says whether it is known (3.2): then the big model answers alone. Else a r
 draft into claims with a query each (3.3); the judge drops those that are known, and the big model
 answers over what the question and the other queries find, interleaved (appendix A).
 
-The proxy's uncertainty (`route="uncertainty"`) or a router trained on outcomes (`route="classifier"`) may decide
-instead of the judge.
+The proxy's uncertainty (`route="uncertainty"`) or a router, such as one trained on outcomes (`route="classifier"`), may
+decide instead of the judge.
 
 Where we differ: a draft that says it does not know is not judged; with `fallback_retrieval` the method
 retrieves after all if what was judged known is answered Unknown; if the proxy is down, the question alone is searched.
@@ -28,13 +28,12 @@ from langgraph.runtime import Runtime
 from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes import papers, proxy
+from ragweave.nodes import papers, proxy, route
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample
-from ragweave.nodes.ask import Components, StateNode
+from ragweave.nodes.ask import Components
 from ragweave.nodes.gate import gate_node, gated
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style
 from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
-from ragweave.nodes.route import choose_route
 from ragweave.nodes.vote import is_answered, vote_node
 from ragweave.state import RAGState, lowest_ranked
 from ragweave.tools.text.normalize import estimate_tokens
@@ -102,23 +101,15 @@ def to_draft(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> str:
     return "draft" if runtime.context.question_judge or runtime.context.rewrite else "no proxy"
 
 
-def decide_node(components: Components) -> StateNode:
-    """Return the node `decide`: by the proxy's uncertainty, or by a trained router."""
-
-    def decide(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> proxy.ProxyState:
-        o = runtime.context
-        if o.route == "uncertainty":
-            known, seen = gated(state, o, o.route_threshold)
-            return {"known": known, "notes": [seen]}
-        route, seen = choose_route(components, state["question"], state["draft"], o.router, o.route_threshold)
-        return {"known": route == "none", "route": route, "notes": [seen]}
-
-    return decide
+def decide(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> proxy.ProxyState:
+    """Decide by the proxy's uncertainty."""
+    known, seen = gated(state, runtime.context, runtime.context.route_threshold)
+    return {"known": known, "notes": [seen]}
 
 
 def after_judge(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> Route:
-    """Route: what is known is answered without passages; anything else is searched for."""
-    if state["known"]:
+    """Route: what is known, or takes no search, is answered without passages; anything else is searched for."""
+    if state["known"] or state["route"] == "none":
         return answer_branches(state, "direct", runtime.context, [[]])
     return "not known" if runtime.context.rewrite and state["route"] != "one" else "not rewritten"
 
@@ -146,7 +137,8 @@ def add_proxy(graph: Graph, components: Components, given: str) -> None:
     graph.add_node("draft", proxy.draft(components), error_handler=proxy.skip_to("plan"))
     graph.add_node("judge", proxy.judge(components), error_handler=proxy.skip_to("plan"))
     graph.add_node("gate", gate_node(components, "proxy"), error_handler=proxy.skip_to("plan"))
-    graph.add_node("decide", decide_node(components))
+    graph.add_node("decide", decide)
+    graph.add_node("classify", route.classify(components), error_handler=proxy.skip_to("plan"))
     graph.add_node("rewrite", proxy.rewrite_node(components), error_handler=proxy.skip_to("plan"))
     graph.add_node("judge_claim", proxy.judge_claim(components), error_handler=proxy.skip_to("plan"))
     graph.add_node("plan", proxy.plan)
@@ -159,10 +151,10 @@ def add_proxy(graph: Graph, components: Components, given: str) -> None:
     graph.add_conditional_edges(
         "draft",
         proxy.to_judge(components),
-        {"judge": "judge", "each draft": "gate", "classify": "decide", "rewrite": "rewrite", "no draft": "plan"},
+        {"judge": "judge", "each draft": "gate", "classify": "classify", "rewrite": "rewrite", "no draft": "plan"},
     )
     graph.add_edge("gate", "decide")
-    for node in ("judge", "decide"):
+    for node in ("judge", "decide", "classify"):
         graph.add_conditional_edges(
             node, after_judge, {"known": "direct", "not known": "rewrite", "not rewritten": "plan"}
         )
@@ -183,7 +175,7 @@ def small_calls(o: proxy.ProxyOptions) -> tuple[int, int]:
     """Return the fewest and the most calls of small models."""
     has_draft = bool(o.question_judge or o.rewrite)
     claims = o.max_claims if o.claim_filter else 0
-    decisions = {"judge": 1, "uncertainty": o.gate_drafts, "classifier": 0}[o.route] if o.question_judge else 0
+    decisions = {"judge": 1, "uncertainty": o.gate_drafts, "classifier": 1}[o.route] if o.question_judge else 0
     return has_draft, has_draft + decisions + o.rewrite * (1 + claims)
 
 
@@ -195,8 +187,7 @@ def small_calls(o: proxy.ProxyOptions) -> tuple[int, int]:
     calls=lambda o: (small_calls(o)[0] + o.samples, small_calls(o)[1] + (1 + o.fallback_retrieval) * o.samples),
     options=SlimPlmOptions,
     state=proxy.ProxyState,
-    prompts={**proxy.PROMPTS, **PROMPTS},
-    files=frozenset({"router"}),
+    prompts={**proxy.PROMPTS, **route.PROMPTS, **PROMPTS},
 )
 def slimplm(graph: Graph, components: Components) -> None:
     """Wire figure 2: draft, judge, rewrite, search, answer."""

@@ -16,6 +16,7 @@ from functools import cache
 from itertools import permutations
 from typing import Annotated, Any, Literal
 
+from langchain_core.decisions import Noul
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
@@ -93,11 +94,15 @@ def candidates_form(most: int) -> type[Candidates]:
 class Validity(Form):
     """Whether a summary supports its candidate."""
 
+    decides = Noul(instructions="Does the summary support the draft answer?")
+
     supported: Literal["True", "False"]
 
 
 class Preference(Form):
     """The summary that answers better."""
+
+    decides = Noul(instructions="Does the first text answer the question better than the second?")
 
     better: Literal["Passage 1", "Passage 2"]
 

@@ -13,6 +13,9 @@ A model node is two pure functions, from the state to a prompt and from the repl
 
 Between the two, this module chooses the model by role, makes the prompt fit, holds the reply to its
 form if the model can be held to one, and counts tokens. LangGraph retries (`set_node_defaults`).
+
+A decision model in the role (`langchain_core.decisions.BaseDecisionModel`) reads no prompt: it gets the
+question, the draft and the passages as its state, and the form's own question (`Form.decides`).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
+from langchain_core.decisions import ChoiceAnswer, ClassifierRequest, ClassifierResponse, NoulAnswer
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -32,16 +36,17 @@ from pydantic import ValidationError
 
 from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.nodes import read
-from ragweave.nodes.forms import Form
+from ragweave.nodes.forms import Form, Ids
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, lowest_ranked, no_usage, note, running
 from ragweave.tools.filters import FilterKind
 from ragweave.tools.models import calls, replies
+from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
 from ragweave.tools.models.roles import Models, Role, unbound
+from ragweave.tools.models.scoring import LogprobScorer
 from ragweave.tools.models.tasks import KEY, TaskName, task_passages
 from ragweave.tools.prices import price_of
-from ragweave.tools.scorers.specs import LogprobScorer
-from ragweave.tools.text.normalize import estimate_message_tokens
+from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 from ragweave.tools.text.untrusted import render_passages
 
 SHORT_TOKENS, VERDICT_TOKENS, QUERY_TOKENS, PASSAGE_TOKENS, REASONING_TOKENS = 64, 32, 128, 256, 384
@@ -120,6 +125,8 @@ class Prompt(Generic[FormT]):
     """What follows the template: what the model wrote before, and what it was shown then, in turns."""
     own_turn: bool = False
     """Whether those are one turn of the model's, with which it goes on if it can (`calls.continues`)."""
+    probability: bool = False
+    """Whether the probability of Yes is read from the first token's log-probabilities (`Reply.probability`)."""
     is_answered: Callable[[Reply[Any]], bool] = lambda _reply: True
     """Whether a reply reaches an answer; one that does not is asked for the answer alone (`ask_again`)."""
 
@@ -138,6 +145,8 @@ class Reply(Generic[FormT]):
     """The message itself, for its log-probabilities."""
     earlier: str = ""
     """What the model said before it was asked for the answer alone."""
+    probability: float | None = None
+    """The probability of yes, by a decision model, or by a chat model where the prompt asks for it (`probability`)."""
 
 
 def model_node(
@@ -175,7 +184,7 @@ class _ModelNode:
         call, done = self.prepare(state), list[_Answered]()
         while call is not None:
             try:
-                output = None if call.is_empty else call.runnable().invoke(call.sent_messages, config)
+                output = None if call.is_empty else call.runnable().invoke(call.given, config)
             except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
                 call = call.relaxed(error)
             else:
@@ -188,7 +197,7 @@ class _ModelNode:
         call, done = self.prepare(state), list[_Answered]()
         while call is not None:
             try:
-                output = None if call.is_empty else await call.runnable().ainvoke(call.sent_messages, config)
+                output = None if call.is_empty else await call.runnable().ainvoke(call.given, config)
             except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
                 call = call.relaxed(error)
             else:
@@ -196,12 +205,16 @@ class _ModelNode:
                 call = call.again(done)
         return self.finish(state, done)
 
-    def prepare(self, state: Any) -> _Call | None:
+    def prepare(self, state: Any) -> _Call | _Decision | None:
         """Return the call for a state, if there is anything to ask."""
         options = get_runtime(Options).context
         prompt = self.prompt(state, options)
         role = self.role(options) if callable(self.role) else self.role
-        return _prepared(prompt, role, self.components, state, options) if prompt else None
+        if prompt is None:
+            return None
+        if self.components.models.decides(role):
+            return _Decision(self.components.models.for_role(role), role, prompt)
+        return _prepared(prompt, role, self.components, state, options)
 
     def finish(self, state: Any, done: Sequence[_Answered]) -> dict[str, Any]:
         """Return the update of the last reply, with what all calls cost and what is to be noted."""
@@ -255,7 +268,7 @@ class _Call:
         return self.prompt.own_turn and self.turns > 0 and calls.continues(self.model)
 
     @property
-    def sent_messages(self) -> list[BaseMessage]:
+    def given(self) -> list[BaseMessage]:
         """The messages, of which those after the template are one if the model goes on with it."""
         if not self.continues:
             return self.messages
@@ -277,8 +290,7 @@ class _Call:
             model = model.with_structured_output(self.form, include_raw=True)
         elif self.prompt.stop and calls.takes(self.model, "stop"):
             model = model.bind(stop=[*dict.fromkeys([*calls.own_stops(self.model), *self.prompt.stop])])
-        labels = {"ragweave_role": self.role, "ragweave_sample": self.sample}
-        return model.with_config(tags=[f"role:{self.role}"], metadata=labels)
+        return _labelled(model, self.role, self.sample)
 
     def relaxed(self, error: Exception) -> _Call:
         """Return the call without what the server may have refused: a setting, or the form; else raise."""
@@ -310,7 +322,8 @@ class _Call:
         usage = self._usage(message)
         notes += [note("setting_refused", setting=name) for name in self.refused]
         notes += [note(event) for event in self._events(message, text, form, usage)]
-        return _Answered(Reply(text, form, self.prompt.passages, message), usage, notes)
+        chance = sigmoid(log_odds(message)) if self.prompt.probability else None
+        return _Answered(Reply(text, form, self.prompt.passages, message, probability=chance), usage, notes)
 
     def again(self, done: Sequence[_Answered]) -> _Call | None:
         """Return the call that asks for the answer alone, once, if the reply reaches none."""
@@ -339,7 +352,7 @@ class _Call:
             )
         events = {
             "input_cut": cut,
-            "reply_limit_reached": finish == "length",
+            "reply_limit_reached": finish == "length" and not self.prompt.probability,
             "content_filtered": finish == "content_filter",
             "empty_reply": not text and form is None,
             "reply_unreadable": bool(text) and self.prompt.form is not None and form is None,
@@ -348,11 +361,109 @@ class _Call:
 
     def _usage(self, message: BaseMessage) -> Usage:
         sent, received, estimated = replies.tokens_of(message, self.messages)
-        tokens: Tokens = {"calls": 1, "input_tokens": sent, "output_tokens": received}
-        tables = {"by_role": {self.role: tokens}, "by_node": {running()[1]: tokens}}
-        price = price_of(self.model)
-        cost = {"usd": price.of(sent, received), "priced_calls": 1} if price else {}
-        return cast("Usage", {**tokens, **cost, "estimated": estimated, **tables})
+        return _cost(self.model, self.role, 1, sent, received, estimated)
+
+
+def _labelled(model: Any, role: Role, sample: int = 0) -> Any:
+    labels = {"ragweave_role": role, "ragweave_sample": sample}
+    return model.with_config(tags=[f"role:{role}"], metadata=labels)
+
+
+def _cost(model: Any, role: Role, count: int, sent: int, received: int, estimated: bool) -> Usage:
+    tokens: Tokens = {"calls": count, "input_tokens": sent, "output_tokens": received}
+    tables = {"by_role": {role: tokens}, "by_node": {running()[1]: tokens}}
+    price = price_of(model)
+    cost = {"usd": price.of(sent, received), "priced_calls": count} if price else {}
+    return cast("Usage", {**tokens, **cost, "estimated": estimated, **tables})
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """A step that a decision model takes: one request, or one for each passage where passages are chosen."""
+
+    model: Any
+    role: Role
+    prompt: Prompt[Any]
+
+    @property
+    def given(self) -> list[ClassifierRequest]:
+        """The requests: a state of question, draft and passage, and what the form asks.
+
+        Raises:
+            UsageError: The step has no form that a decision can fill in.
+        """
+        if self.prompt.form is None or self.prompt.form.decides is None:
+            raise UsageError(
+                f"the step {self.prompt.name!r} needs a chat model, and the {self.role} is a decision model: name another"
+            )
+        values = self.prompt.values.items()
+        known = {name: one for name, one in values if name in _STATE_VALUES and isinstance(one, str) and one}
+        texts = list(map(_passage_text, self.prompt.passages))
+        each = [{"passage": text} for text in texts] if self._chooses else [_together(texts)]
+        return [{"state": {**known, **one}, "questions": {_ANSWER: self.prompt.form.decides}} for one in each]
+
+    @property
+    def _chooses(self) -> bool:
+        return self.prompt.form is not None and issubclass(self.prompt.form, Ids)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no passage to choose from."""
+        return self._chooses and not self.prompt.passages
+
+    def runnable(self) -> Any:
+        """Return the model, mapped over requests."""
+        return _labelled(self.model, self.role).map()
+
+    def relaxed(self, error: Exception) -> _Decision:
+        """Raise: a decision model's request has nothing to leave out."""
+        raise error
+
+    def again(self, _done: Sequence[_Answered]) -> None:
+        """Ask once."""
+
+    def read(self, responses: Sequence[ClassifierResponse] | None) -> _Answered:
+        """Return the decision as the form, what it cost, and a note of its probabilities."""
+        if responses is None:
+            return _Answered(Reply(), no_usage(), [])
+        form: Any = self.prompt.form
+        answers = [one.answers[_ANSWER] for one in responses]
+        threshold: float = getattr(unbound(self.model), "threshold", 0.5)
+        chances = [
+            one.noul if isinstance(one, NoulAnswer) else cast("ChoiceAnswer", one).probabilities for one in answers
+        ]
+        if self._chooses:
+            first: int = self.prompt.values.get("first", 1)
+            best = sorted(enumerate(cast("list[float]", chances), first), key=lambda one: -one[1])
+            filled = form.model_construct(ids=[number for number, chance in best if chance > threshold])
+        else:
+            filled = form.from_answer(answers[0], threshold)
+        chance = chances[0] if isinstance(chances[0], float) and not self._chooses else None
+        reply = Reply(form=filled, passages=self.prompt.passages, probability=chance)
+        return _Answered(reply, self._usage(responses), [note("decided", probabilities=chances)])
+
+    def _usage(self, responses: Sequence[ClassifierResponse]) -> Usage:
+        reported = [one.usage for one in responses if one.usage]
+        estimated = len(reported) < len(responses)
+        sent = sum(one["input_tokens"] for one in reported)
+        if estimated:
+            sent = sum(estimate_tokens(str(one["state"])) for one in self.given)
+        written = sum(one["output_tokens"] for one in reported)
+        return _cost(self.model, self.role, len(responses), sent, written, estimated)
+
+
+_ANSWER = "answer"
+_STATE_VALUES = ("question", "draft", "summary", "first", "second")
+"""The values of a prompt that a decision model reads; a passage or passages are added."""
+
+
+def _passage_text(document: Document) -> str:
+    title = str(document.metadata.get("title") or "")
+    return f"{title}\n{document.page_content}" if title else document.page_content
+
+
+def _together(texts: Sequence[str]) -> dict[str, Any]:
+    return {} if not texts else {"passage": texts[0]} if len(texts) == 1 else {"passages": list(texts)}
 
 
 _ANSWER_ALONE = "Now give the final answer alone, in as few words as it takes, and nothing else."
@@ -381,8 +492,10 @@ def _prepared(
                 "question or raise prompt_tokens"
             )
         dropped.append(kept.pop(lowest_ranked(kept)))
-    prompt = replace(asked, passages=kept, settings=_settings(asked, model, role, sample, options))
-    constraint = calls.constraint_of(model) if options.constrain and asked.constrain else "none"
+    settings = _settings(asked, model, role, sample, options)
+    prompt = replace(asked, passages=kept, settings={**settings, **LOGPROBS} if asked.probability else settings)
+    held = options.constrain and asked.constrain and not asked.probability
+    constraint = calls.constraint_of(model) if held else "none"
     form = asked.form if constraint != "none" else None
     if form and constraint == "unbounded":
         form = form.unbounded() or form

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
+from langchain_core.decisions import Choice, Noul, NoulAnswer
 from langchain_core.documents import Document
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -19,6 +20,9 @@ class Form(BaseModel):
     model_config = ConfigDict(frozen=True)
     bounded: ClassVar[bool] = True
     """Whether the schema limits lengths, which some servers refuse."""
+    decides: ClassVar[Noul | Choice | None] = None
+    """What a decision model is asked in the place of the prompt. Yes fills in the first word of the form's only field,
+    no the second; a choice fills in its label. None: the step needs a chat model."""
 
     @classmethod
     def model_json_schema(cls, *args: Any, **settings: Any) -> dict[str, Any]:
@@ -33,6 +37,14 @@ class Form(BaseModel):
         loose = create_model(cls.__name__, __base__=cls, __doc__=cls.__doc__)
         loose.bounded = False
         return loose if loose.model_json_schema() != cls.model_json_schema() else None
+
+    @classmethod
+    def from_answer(cls, answer: Any, threshold: float) -> Self:
+        """Fill in a decision model's answer; it is yes above the threshold."""
+        ((name, field),) = cls.model_fields.items()
+        if isinstance(answer, NoulAnswer):
+            return cls.model_construct(**{name: get_args(field.annotation)[answer.noul <= threshold]})
+        return cls.model_construct(**{name: answer.choice})
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
@@ -67,7 +79,9 @@ class YesNo(Form):
 
 
 class Ids(Form):
-    """The numbers of passages."""
+    """The numbers of passages. A decision model is asked about each passage by itself."""
+
+    decides = Noul(instructions="Does the passage help to answer the question?")
 
     ids: list[int]
 

@@ -14,11 +14,12 @@ from typing import Annotated, Any
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
-from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.read import phrase
@@ -96,10 +97,19 @@ def naming_topic(state: FilterState, _options: Options) -> Prompt[Any]:
 
 
 @model_node("filter", naming_topic)
-def topic(_state: FilterState, reply: Reply[Any], _options: Options) -> FilterState:
+def ask_topic(_state: FilterState, reply: Reply[Any], _options: Options) -> FilterState:
     """Take the topic; what is longer than 120 characters is none."""
     said = phrase(reply.text, "topic", "is related to", "is about")
     return {"topic": said if len(said) <= 120 else ""}
+
+
+def topic(components: Components) -> Node:
+    """Return the node that asks for the topic; a decision model needs none."""
+    return (
+        RunnableLambda(lambda _state: {}, name="topic")
+        if components.models.decides("filter")
+        else ask_topic(components)
+    )
 
 
 def checking(state: PassageSet, options: Options) -> Prompt[Ids]:
@@ -122,7 +132,7 @@ def filter_prompt(name: str, state: PassageSet, options: Options) -> Prompt[Ids]
 
 
 @model_node("filter", checking)
-def check(state: PassageSet, reply: Reply[Ids], _options: Options) -> FilterState:
+def ask_check(state: PassageSet, reply: Reply[Ids], _options: Options) -> FilterState:
     """Take what is said about a set."""
     return {"relevance": {state["name"]: reply.text}}
 
@@ -133,6 +143,11 @@ def choosing(state: PassageSet, options: Options) -> Prompt[Ids]:
     first, count = asked.values["first"], len(state["passages"])
     form, tokens = ids_form(first, first + count - 1), VERDICT_TOKENS + 4 * count
     return replace(asked, form=form, max_tokens=tokens)
+
+
+def check(components: Components) -> Node:
+    """Return the dialogue's first turn; a decision model chooses at once."""
+    return choose(components) if components.models.decides("filter") else ask_check(components)
 
 
 @model_node("filter", choosing)

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
+from langchain_core.decisions import Noul
 from langchain_core.exceptions import ModelError
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.errors import NodeError
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
@@ -55,9 +56,8 @@ class ProxyOptions(GateOptions):
     route: Literal["judge", "uncertainty", "classifier"] = Field(
         "judge",
         description="Who decides from the draft: the judge (SlimPLM), the proxy's uncertainty (arXiv 2501.12835, "
-        "2511.09803), or a router trained on outcomes (Adaptive-RAG).",
+        "2511.09803), or a router, such as one trained on outcomes (Adaptive-RAG).",
     )
-    router: str = Field("", description="Folder of the trained router, for `route=classifier`.")
     gate: Gate = Field(
         "mean",
         description="What is measured for `route=uncertainty`: of the proxy's log-probabilities `mean`, `least`, `entropy` "
@@ -65,11 +65,7 @@ class ProxyOptions(GateOptions):
     )
     route_threshold: float | None = Field(
         None,
-        description="For `route=uncertainty` the uncertainty above which to retrieve; for `route=classifier` what a "
-        "dearer route must add to the probability of a right answer; none: the gate's own; what training chose.",
-    )
-    margin: float = Field(
-        0.0, description="If the judge is read by score: log-probability by which Known(True) must lead."
+        description="For `route=uncertainty`: the uncertainty above which to retrieve; none: the gate's own.",
     )
     proxy_temperature: float | None = Field(0.01, ge=0, le=2, description="Temperature of the draft (released code).")
     proxy_top_p: float | None = Field(0.85, gt=0, le=1, description="Nucleus of the draft (released code).")
@@ -84,12 +80,6 @@ class ProxyOptions(GateOptions):
     def as_trained(self) -> bool:
         """Whether the prompts are the paper's or the released ones."""
         return self.paper == "slimplm" or self.proxy_profile == "released"
-
-    @model_validator(mode="after")
-    def _has_router(self) -> Self:
-        if self.route == "classifier" and not self.router:
-            raise ValueError("route=classifier needs a trained router: router=FOLDER, from `ragweave train router`")
-        return self
 
 
 class Claim(TypedDict):
@@ -113,6 +103,10 @@ class ProxyState(GateState, total=False):
 
 class Verdict(Form):
     """Whether a draft or a claim is known."""
+
+    decides = Noul(
+        instructions="The draft was written from memory. Does it answer the question fully, and is it right?"
+    )
 
     known: Literal["True", "False"]
 
@@ -277,7 +271,6 @@ def judge_prompt(question: str, draft: str, options: ProxyOptions) -> Prompt[Ver
         constrain=not released,
         max_tokens=VERDICT_TOKENS,
         task="judge",
-        settings={"margin": options.margin, "released": released},
     )
 
 

@@ -1,49 +1,82 @@
-"""A trained router's choice: does a question take no retrieval, one round or many (Adaptive-RAG, section 3.2)?
+"""How many searches does a question take: none, one or several (Adaptive-RAG, section 3.2)?
 
-A router that was trained with a knowledge base first runs probe searches: a few BM25 queries, whose passages are
-in no prompt.
+The router is a chat model, or a decision model such as a trained router, which may read a draft answer, too.
 """
 
 from __future__ import annotations
 
-from ragweave.errors import UsageError
-from ragweave.nodes.ask import Components
-from ragweave.state import Note, RouteName, note
-from ragweave.tools.retrieval.base import lexical_of
+import re
+from typing import Any, Literal
+
+from langchain_core.decisions import Choice
+from langchain_core.prompts import ChatPromptTemplate
+
+from ragweave.nodes.ask import VERDICT_TOKENS, Prompt, Reply, model_node
+from ragweave.nodes.forms import Form
+from ragweave.nodes.options import Options
+from ragweave.nodes.read import choice, plain
+from ragweave.state import RouteName
 
 
-def choose_route(
-    components: Components, question: str, draft: str, router: str, threshold: float | None
-) -> tuple[RouteName, Note]:
-    """Return a trained router's choice for a question and its draft, and a note of its probabilities.
+class Complexity(Form):
+    """How many searches a question takes."""
 
-    Args:
-        components: The retriever, for a router that needs probe searches.
-        question: The question.
-        draft: The draft; "": the router must have been trained on questions alone.
-        router: The router's folder.
-        threshold: What a dearer route must add to the probability of a right answer; None: what training chose.
+    decides = Choice(
+        instructions="How many searches does it take to answer the question?",
+        criteria={
+            "none": "Everybody knows the answer.",
+            "one": "One search finds it.",
+            "several": "Each search looks for what the one before has found.",
+        },
+    )
 
-    Raises:
-        UsageError: The folder is no trained router, it was trained on drafts and there is none, or it needs probe
-            searches and the retriever has no BM25.
-    """
-    from ragweave.tools.trained.router import load_router  # numpy and an encoder, which few runs need
+    searches: Literal["none", "one", "several"]
 
-    loaded = load_router(router)
-    if loaded.drafts and not draft:
-        raise UsageError(
-            f"{router}: was trained on draft answers, and a router of questions alone is needed here: "
-            "`ragweave train router … --set drafts=false`"
-        )
-    queries = loaded.searches(question, draft)
-    lexical = lexical_of(components.retriever) if queries else None
-    if queries and lexical is None:
-        raise UsageError(
-            f"{router}: needs probe searches by BM25, and the retriever has none: search a knowledge base by "
-            "bm25 or hybrid, or train the router without --kb"
-        )
-    found = {query: lexical.find(query, k) for query, k in queries.items()} if lexical else None
-    chosen = loaded.choose(question, draft, threshold, found=found)
-    chances = {name: round(one, 4) for name, one in chosen.probabilities.items()}
-    return chosen.route, note("routed", route=chosen.route, probabilities=chances, searches=len(queries))
+    @classmethod
+    def from_text(cls, text: str) -> Complexity | None:
+        """Read the word, or the paper's letter."""
+        letter = re.match(r"\W*(?:(?:class|answer|level)\W+)*([ABC])\b(?! [a-z])", plain(text), re.I)
+        word = _LETTERS[letter[1].upper()] if letter else choice(text, *ROUTES)
+        return cls.model_validate({"searches": word}) if word else None
+
+
+_LETTERS = {"A": "none", "B": "one", "C": "several"}
+"""The classes of the paper (section 3.2)."""
+ROUTES: dict[str, RouteName] = {"none": "none", "one": "one", "several": "many"}
+"""The routes by the word that the prompt asks for: small instruct models say A to nearly any question."""
+
+_ASK = "Question: {question}\nHow many searches: none, one or several?"
+_SHOWN = (
+    ("What is the capital of Italy?", "none"),
+    ("When was the lighthouse on Lake Orrin lit?", "one"),
+    ("How many legs has a spider?", "none"),
+    ("On which river lies the birthplace of the author of The Salt Road?", "several"),
+    ("who plays the ferryman in the film Low Water", "one"),
+    ("Were the directors of Grey Gull and of Low Water born in the same town?", "several"),
+    ("Who painted the Mona Lisa?", "none"),
+)
+PROMPTS = {
+    "complexity": ChatPromptTemplate(
+        [
+            (
+                "system",
+                "You say how many searches it takes to answer a question. You do not answer it. none: everybody knows the "
+                "answer. one: one search finds it. several: each search looks for what the one before has found.",
+            ),
+            *(turn for question, said in _SHOWN for turn in (("human", _ASK.format(question=question)), ("ai", said))),
+            ("human", _ASK),
+        ]
+    ),
+}
+
+
+def classifying(state: Any, _options: Options) -> Prompt[Complexity]:
+    """Ask how many searches the question takes."""
+    values = {"question": state["question"], "draft": state.get("draft") or ""}
+    return Prompt("complexity", values, form=Complexity, max_tokens=VERDICT_TOKENS, task="route")
+
+
+@model_node("router", classifying)
+def classify(_state: Any, reply: Reply[Complexity], _options: Options) -> dict[str, Any]:
+    """Take the route; a reply that can't be read means one search."""
+    return {"route": ROUTES[reply.form.searches] if reply.form else "one"}

@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from langchain_core.decisions import Noul
 from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.nodes.ask import VERDICT_TOKENS, Prompt, Reply, model_node
@@ -83,6 +84,8 @@ _LABEL = re.compile(r"sufficient[ _]context\W{0,12}(0|1|true|false|yes|no)\b(?!\
 class Sufficient(Form):
     """Whether the passages hold enough."""
 
+    decides = Noul(instructions="Do the passages hold enough to answer the question?")
+
     sufficient: Literal["Yes", "No"]
 
     @classmethod
@@ -108,7 +111,7 @@ def rating(branch: Mapping[str, Any], options: Options) -> Prompt[Sufficient]:
     )
 
 
-@model_node("answer", rating)
+@model_node(lambda _options: "judge", rating)
 def rate(_branch: Mapping[str, Any], reply: Reply[Sufficient], _options: Options) -> dict[str, Any]:
     """Take the rating; one that can't be read abstains from nothing."""
     enough = reply.form is None or reply.form.sufficient == "Yes"

@@ -36,7 +36,7 @@ from ragweave.tools.models.roles import trained_role
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
 
 _LOG = logging.getLogger("ragweave.serving")
-_SMALL = ("proxy", "judge", "rewriter", "filter_model")
+_SMALL = ("proxy", "judge", "rewriter", "filter_model", "router")
 DEFAULT_METHOD = "concat_pf"
 
 

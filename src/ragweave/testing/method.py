@@ -27,7 +27,14 @@ from ragweave.testing.scripted import (
     ScriptedModel,
 )
 
-ROLES = {"model": "answer", "proxy": "proxy", "judge": "judge", "rewriter": "rewrite", "filter_model": "filter"}
+ROLES = {
+    "model": "answer",
+    "proxy": "proxy",
+    "judge": "judge",
+    "rewriter": "rewrite",
+    "filter_model": "filter",
+    "router": "router",
+}
 """Arguments of `build_graph`, and the roles that they fill: each has a model of its own here."""
 
 _ODD = ("", '}]> zqxv "ids": [[ <Known(Tr', "<passage 1> </passage> %s {0} \x00\n" * 3)

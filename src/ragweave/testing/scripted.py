@@ -44,7 +44,7 @@ class ModelCall:
     """One call of a scripted model."""
 
     role: str
-    """The role of the model that was called: `answer`, `proxy`, `judge`, `rewrite`, `filter`."""
+    """The role of the model that was called: `answer`, `proxy`, `judge`, `rewrite`, `filter`, `router`."""
     node: str
     """The graph's node that called."""
     messages: Sequence[BaseMessage]

@@ -79,7 +79,7 @@ def price_of(model: ChatModel) -> Price | None:
     Raises:
         UsageError: The table that `RAGWEAVE_PRICES` names cannot be read.
     """
-    target = unbound(model)
+    target = unbound(getattr(unbound(model), "chat", model))  # a decision model may ask a chat model
     name = str(getattr(target, "model_name", "") or getattr(target, "model", "") or "")
     if not name:
         return None

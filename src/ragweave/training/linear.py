@@ -16,9 +16,9 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.state import ROUTES
 from ragweave.tools.trained.card import Role
-from ragweave.tools.trained.features import PROBE_K, WORDS, Found, HashedWords, probe_queries
-from ragweave.tools.trained.linear import Array, Linear, Rows, feature_names, read_rows, write_linear
-from ragweave.tools.trained.router import chosen_route
+from ragweave.tools.trained.decisions import dearest
+from ragweave.tools.trained.features import WORDS, HashedWords
+from ragweave.tools.trained.linear import Array, Linear, Rows, read_rows, write_linear
 from ragweave.training.job import Job, Settings, Trained
 from ragweave.training.measures import Flags, auc, best_balanced, judged
 from ragweave.training.rows import JudgeRow, RouterRow, Row, question_key
@@ -46,8 +46,6 @@ class RouterSettings(LinearSettings):
     """Greatest share of the questions that the threshold may retrieve for."""
     drafts: bool = True
     """Whether the draft answer is read too; false: the question alone, as Adaptive-RAG's classifier does."""
-    kb: str = ""
-    """Knowledge base that the router probes by BM25 before it chooses a route; "": none."""
 
 
 def settings_for(role: Role, given: dict[str, Any]) -> Settings:
@@ -128,8 +126,7 @@ def out_of_fold(rows: Rows, labels: Flags, groups: Sequence[str], folds: int, se
 
 def routes_of(chances: Array, threshold: float) -> Array:
     """Return (n,): the number of each row's route, by the probabilities (n, 3) that a route's answer is right."""
-    tables = [dict(zip(ROUTES, map(float, row), strict=True)) for row in chances]
-    return np.asarray([ROUTES.index(chosen_route(one, threshold)) for one in tables])
+    return np.asarray([dearest(row, threshold) for row in chances.tolist()])
 
 
 def best_threshold(chances: Array, labels: Flags, retrieve_at_most: float) -> float:
@@ -174,20 +171,19 @@ def fit(job: Job) -> Trained:
     labels, held_labels = _labels(job.train), _labels(job.held_out)
     if job.role == "judge" and (labels.all() or not labels.any()):
         raise UsageError("all drafts have the same label, and a judge learns from both")
-    kb = getattr(settings, "kb", "")
     train, held = (list(_read(rows, settings)) for rows in (job.train, job.held_out))
-    rows, names = _stacked(train), feature_names(probes=bool(kb))
+    rows = _stacked(train)
     free = out_of_fold(rows, labels, [question_key(row) for row in job.train], settings.folds, settings.seed)
     weights = fit_linear(rows, labels)
     chances = weights.probabilities(_stacked(held)) if held else np.zeros((0, labels.shape[1]))
-    write_linear(job.folder, weights, names)
+    write_linear(job.folder, weights)
     if not isinstance(settings, RouterSettings):
         threshold = best_balanced(free[:, 0], labels[:, 0])
         found = _both(lambda p, y: judged(p[:, 0], y[:, 0], threshold), (free, labels), (chances, held_labels))
         return Trained(metrics=found, fields={"threshold": threshold})
     threshold = best_threshold(free, labels, settings.retrieve_at_most)
     found = _both(lambda p, y: routed(p, y, threshold), (free, labels), (chances, held_labels))
-    return Trained(metrics=found, fields={"threshold": threshold, "drafts": settings.drafts, "probes": bool(kb)})
+    return Trained(metrics=found, fields={"threshold": threshold, "drafts": settings.drafts})
 
 
 def _both(
@@ -208,20 +204,10 @@ _AT_ONCE = 256
 
 
 def _read(rows: Sequence[Row], settings: LinearSettings) -> Iterator[Rows]:
-    drafts, kb = getattr(settings, "drafts", True), getattr(settings, "kb", "")
+    drafts = getattr(settings, "drafts", True)
     pairs = [(one.question, cast("JudgeRow | RouterRow", one).draft if drafts else "") for one in rows]
-    found = list(_probed(kb, pairs)) if kb else None
     for at in range(0, len(pairs), _AT_ONCE):
-        some = slice(at, at + _AT_ONCE)
-        yield read_rows(pairs[some], settings.base, found[some] if found else None)
-
-
-def _probed(kb: str, pairs: Sequence[tuple[str, str]]) -> Iterator[Found]:
-    from ragweave.tools.knowledge import KnowledgeBase
-
-    retriever = KnowledgeBase.open(kb).as_retriever(mode="bm25", k=PROBE_K)
-    for pair in pairs:
-        yield {query: retriever.invoke(query) for query in probe_queries(*pair)}
+        yield read_rows(pairs[at : at + _AT_ONCE], settings.base)
 
 
 def _stacked(parts: Sequence[Rows]) -> Rows:

@@ -19,7 +19,7 @@ from ragweave.evaluation.labels.known import retriever
 from ragweave.evaluation.labels.settings import LabelSettings, dropped, row
 from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FILTERS, FilterSettings, Span, filco_task, span_of
-from ragweave.tools.scorers.specs import scorer_of_spec
+from ragweave.tools.models.scoring import scorer_of
 
 GOLD = "gold"
 
@@ -38,7 +38,7 @@ class FilterLabeller:
         spec = models.get("scorer") or settings.models.get("scorer")
         if settings.measure == "cxmi" and not spec:
             raise UsageError("cxmi needs a scorer: --model scorer=hf:NAME")
-        self._scorer = scorer_of_spec(spec) if isinstance(spec, str) else spec
+        self._scorer = scorer_of(spec) if spec else None
         self._retriever = retriever(settings) if settings.kb else None
 
     async def __call__(self, question: Question) -> Record:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ragweave.datasets import Question
 from ragweave.evaluation.metrics.metric import Compute, Metric, Score, State
 
-_SMALL = ("proxy", "rewrite", "judge")
+_SMALL = ("proxy", "rewrite", "judge", "router")
 _SOURCE = "Tan et al. 2024, SlimPLM, table 4"
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from ragweave.tools.scorers.specs import LogprobScorer, scored
+from ragweave.tools.models.scoring import LogprobScorer
 from ragweave.tools.text.normalize import words
 from ragweave.tools.text.sentences import split_sentences
 
@@ -134,7 +134,7 @@ def cxmi(
         lead = f"\n{answer_line(question, '')}" if getattr(scorer, "causal", False) else ""
     asked = f"question: Given the ['context', '{task.kind}'], predict the {task.wanted}:{task.asked}{lead}"
     prompts = [asked, *(f"{context_line(one)}\n{asked}" for one in texts)]
-    base, *scores = scored(scorer, [(prompt, output) for prompt in prompts])
+    base, *scores = scorer.score([(prompt, output) for prompt in prompts])
     return [score - base for score in scores]
 
 

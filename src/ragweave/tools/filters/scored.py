@@ -28,8 +28,8 @@ from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.tools.filters import measures
 from ragweave.tools.filters.measures import Unit
+from ragweave.tools.models.scoring import LogprobScorer
 from ragweave.tools.retrieval.reranking import BiEncoderScorer
-from ragweave.tools.scorers.specs import LogprobScorer
 
 Granularity = Literal["sentence", "passage"]
 """What is kept or dropped: sentences, or whole passages (the paper's PSG)."""
@@ -75,7 +75,7 @@ class FilterSettings:
     """The settings of a filter; each uses those that apply to it."""
 
     scorer: LogprobScorer | None = None
-    """What scores outputs; `ragweave.tools.scorers.scored` asks it so that the run's usage counts the call."""
+    """What scores outputs; the run's usage counts its calls."""
     unit: Unit = "words"
     """What `lexical` counts."""
     encoder: str = ""
@@ -179,7 +179,7 @@ def _lexical(
 
 def _cxmi(question: str, segments: Sequence[Document], answers: Sequence[str], settings: FilterSettings) -> list[float]:
     if settings.scorer is None:
-        raise UsageError("the cxmi filter needs a scorer: scorer=HuggingFaceScorer(model)")
+        raise UsageError("the cxmi filter needs a scorer: build_graph(…, scorer=scorer_of('llamacpp:model.gguf'))")
     texts, output = [one.page_content for one in segments], measures.outputs_of(question, answers)[0]
     return measures.cxmi(texts, question, output, settings.scorer, settings.lead)
 

@@ -1,14 +1,15 @@
-"""Causal Hugging Face models on this machine, by LangChain's pipeline model (extra `hf`)."""
+"""Hugging Face models on this machine (extra `hf`): a chat model by LangChain's pipeline model, and a scorer."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.tools.models.roles import ChatModel
-from ragweave.tools.models.weights import model_folder, model_of, tokenizer_of
+from ragweave.tools.models.weights import SAFELY, device, model_folder, model_of, need, tokenizer_of
 
 _GENERATION = ("temperature", "top_p", "top_k", "repetition_penalty")
 
@@ -51,3 +52,107 @@ def huggingface_chat(name: str, settings: Mapping[str, Any]) -> ChatModel:
     context = getattr(model.config, "max_position_embeddings", None)
     profile = {"structured_output": False, "tool_calling": False, **({"max_input_tokens": context} if context else {})}
     return ChatHuggingFace(llm=HuggingFacePipeline(pipeline=made), tokenizer=tokenizer, model_id=name, profile=profile)
+
+
+class HuggingFaceScorer:
+    """Scores continuations with a transformers model, causal or sequence-to-sequence (`scoring.LogprobScorer`).
+
+    Prompt and continuation are tokenised apart and joined as ids. Batching changes a score by floating-point noise only
+    (below 1e-4 in float32). Threads take turns.
+    """
+
+    def __init__(self, model: str, *, batch_size: int = 16, device: str | None = None, dtype: str = "float32") -> None:
+        """Name a folder, or the hub name of a model on this machine; it loads at the first call.
+
+        Args:
+            model: The folder or hub name.
+            batch_size: Pairs in a forward pass.
+            device: A torch device; None: CUDA if there is one.
+            dtype: Number type of the weights; "auto": the checkpoint's, which may be too coarse for equal scores across
+                batch sizes.
+        """
+        need("Hugging Face scoring", "hf", "transformers", "torch")
+        self.batch_size = max(batch_size, 1)
+        self._folder, self._device, self._dtype = model_folder(model), device, dtype
+        self._loaded: tuple[Any, Any] | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def causal(self) -> bool:
+        """Whether the model continues its prompt; it is loaded to find out."""
+        return not self._parts()[0].config.is_encoder_decoder
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the natural-log probability of each continuation and the end token, in nats."""
+        with self._lock:
+            model, tokenizer = self._parts()
+            rows = [(at, *_encoded(model, tokenizer, *pair)) for at, pair in enumerate(pairs)]
+            rows.sort(key=lambda row: -len(row[1]) - len(row[2]))
+            scores = [0.0] * len(rows)
+            for first in range(0, len(rows), self.batch_size):
+                batch = rows[first : first + self.batch_size]
+                values = _batch_scores(model, [row[1] for row in batch], [row[2] for row in batch])
+                for (at, *_), value in zip(batch, values, strict=True):
+                    scores[at] = value
+            return scores
+
+    def _parts(self) -> tuple[Any, Any]:
+        with self._lock:
+            if self._loaded is None:
+                from transformers import AutoConfig
+
+                seq2seq = AutoConfig.from_pretrained(str(self._folder), **SAFELY).is_encoder_decoder
+                auto = "AutoModelForSeq2SeqLM" if seq2seq else "AutoModelForCausalLM"
+                model = model_of(self._folder, auto, dtype=self._dtype).to(self._device or device()).eval()
+                self._loaded = model, tokenizer_of(self._folder)
+            return self._loaded
+
+
+def _encoded(model: Any, tokenizer: Any, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
+    """Return the ids of prompt and continuation; a prompt that is too long loses its beginning."""
+    eos, causal = tokenizer.eos_token_id, not model.config.is_encoder_decoder
+    head = list(tokenizer(prompt, verbose=False)["input_ids"])
+    tail = list(tokenizer(continuation, add_special_tokens=False, verbose=False)["input_ids"])
+    tail += [eos] if eos is not None else []
+    while causal and len(head) > 1 and head[-1] == eos:
+        head.pop()  # behind an end token the continuation would be a new text
+    head = head or [one for one in (tokenizer.bos_token_id, eos) if one is not None][:1]
+    limit = getattr(model.config, "max_position_embeddings", None) or len(head) + len(tail)
+    room = limit - (len(tail) if causal else 0)
+    if len(tail) > limit or room < 1:
+        raise UsageError(f"the text to score has {len(tail)} tokens, but the model takes {limit}: shorten it")
+    if len(head) > room:
+        first = [head[0]] if head[0] == tokenizer.bos_token_id else []
+        head = [*first, *head[len(head) - room + len(first) :]]
+    return head, tail
+
+
+def _batch_scores(model: Any, heads: Sequence[list[int]], tails: Sequence[list[int]]) -> list[float]:
+    import torch
+
+    if model.config.is_encoder_decoder:
+        ids, mask = _padded(model, heads)
+        decoder, decoder_mask = _padded(model, [[model.config.decoder_start_token_id, *tail[:-1]] for tail in tails])
+        more = {"decoder_input_ids": decoder, "decoder_attention_mask": decoder_mask}
+        starts = [0] * len(heads)
+    else:
+        ids, mask = _padded(model, [head + tail for head, tail in zip(heads, tails, strict=True)])
+        more, starts = {}, [len(head) - 1 for head in heads]
+    with torch.inference_mode():
+        logits = model(input_ids=ids, attention_mask=mask, **more).logits
+    found = []
+    for row, start, tail in zip(logits, starts, tails, strict=True):
+        likely = row[start : start + len(tail)].float().log_softmax(dim=1)
+        chosen = likely.gather(1, torch.tensor(tail, device=likely.device)[:, None])
+        found.append(min(0.0, float(chosen.double().sum())))
+    return found
+
+
+def _padded(model: Any, rows: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+    """Return ids and mask, (rows, longest), padded on the right, where no token sees the padding."""
+    import torch
+
+    width = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+    return ids.to(model.device), mask.to(model.device)

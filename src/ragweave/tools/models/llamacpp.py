@@ -38,6 +38,7 @@ from ragweave.tools.models.llamacpp_engine import (
     harmless,
     llama_cpp,
     reuse_prefix,
+    scores,
     special,
 )
 
@@ -146,7 +147,7 @@ class LlamaCppChat(BaseChatModel):
 
     @property
     def weights(self) -> Weights:
-        """The weights, which a scorer may share."""
+        """The weights."""
         fields = {name: getattr(self, name) for name in Loading._fields}
         loading = Loading(**{**fields, "n_ctx": self.context})
         if self._weights is None or self._weights.loading != loading:
@@ -309,6 +310,16 @@ class LlamaCppChat(BaseChatModel):
                 return str(render()(messages=turns, **values).prompt)
         except (TemplateError, ValueError, TypeError) as error:
             raise UnusableModelError(f"the chat template of {name} failed: {error}") from error
+
+    causal: ClassVar[bool] = True
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the log-probability of each continuation behind its prompt, as `scoring.LogprobScorer` says.
+
+        Prompts are plain text, without the chat template.
+        """
+        with self.weights.turn() as llama:
+            return scores(llama, pairs)
 
     @override
     def get_token_ids(self, text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""llama-cpp-python beneath the chat model and the scorer: weights, turns, kept prefixes, replies."""
+"""llama-cpp-python beneath the chat model: weights, turns, reused prefixes, replies, scores."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
+from ragweave.tools.models.scoring import checked_score
 
 _ANEW = 8
 """Tokens: llama.cpp computes fewer at once by other kernels, whose numbers differ."""
@@ -266,3 +267,61 @@ def harmless(llama: Any, text: str) -> str:
 
 def _vocabulary(llama: Any) -> Any:
     return llama_cpp().llama_model_get_vocab(llama.model)
+
+
+def scores(llama: Any, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    """Return the natural-log probability of each continuation and the end token behind its prompt, in nats.
+
+    What prompts share at their beginning is computed once, and only the logits that predict a continuation are. A prompt
+    that is too long for the context loses its beginning.
+
+    Raises:
+        UsageError: A continuation alone is longer than the context.
+    """
+    # Sorted, so that neighbours share as much of their beginnings as they can.
+    found = {pair: _score(llama, *_pair(llama, *pair)) for pair in sorted(set(pairs))}
+    return [found[pair] for pair in pairs]
+
+
+def _pair(llama: Any, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
+    start, end, most = llama.token_bos(), llama.token_eos(), llama.n_ctx()
+    head, tail = encoded(llama, prompt), encoded(llama, continuation, begins=False)
+    tail += [end] if end >= 0 else []
+    head = head or [max(start, end)]  # for an empty prompt: a token that texts begin or end with
+    room = most - len(tail)
+    if room < 1:
+        raise UsageError(
+            f"the text to score has {len(tail)} tokens, but the model takes {most}, prompt included: shorten the text"
+        )
+    if len(head) > room:
+        first = head[:1] if head[0] == start and room > 1 else []
+        head = [*first, *head[len(head) - room + len(first) :]]
+    return head, tail
+
+
+def _score(llama: Any, head: list[int], tail: list[int]) -> float:
+    """Return the log-probability of `tail` behind `head`."""
+    tokens, total = [*head, *tail[:-1]], 0.0
+    for at in range(reuse_prefix(llama, tokens[: len(head)]), len(tokens), llama.n_batch):
+        part = tokens[at : at + llama.n_batch]
+        wanted = range(max(0, len(head) - 1 - at), len(part))
+        _decode(llama, part, wanted)
+        total += sum(log_softmax(llama, i)[tail[at + i - len(head) + 1]] for i in wanted)
+    return checked_score(float(total))
+
+
+def _decode(llama: Any, tokens: Sequence[int], wanted: range) -> None:
+    """Add tokens to the context and compute the logits at some of them; `Llama.eval` takes one."""
+    lib, at = llama_cpp(), llama.n_tokens
+    batch = lib.llama_batch_init(len(tokens), 0, 1)
+    try:
+        batch.n_tokens = len(tokens)
+        for i, token in enumerate(tokens):
+            batch.token[i], batch.pos[i], batch.logits[i] = token, at + i, i in wanted
+            batch.n_seq_id[i], batch.seq_id[i][0] = 1, 0
+        if code := lib.llama_decode(llama.ctx, batch):
+            raise RuntimeError(f"llama_decode returned {code}")
+    finally:
+        lib.llama_batch_free(batch)
+    llama.input_ids[at : at + len(tokens)] = tokens
+    llama.n_tokens = at + len(tokens)

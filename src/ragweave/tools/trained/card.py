@@ -55,9 +55,7 @@ class Card(BaseModel):
     alone: bool = False
     """Whether a filter that writes reads one passage at a time, as it was trained."""
     drafts: bool = True
-    """Whether a router reads a draft answer too, or the question alone."""
-    probes: bool = False
-    """Whether a router reads the results of probe searches of the knowledge base."""
+    """Whether a judge or router reads a draft answer too, or the question alone."""
     max_input: int = Field(default=1024, ge=1)
     """Most tokens read."""
     max_output: int = Field(default=512, ge=1)

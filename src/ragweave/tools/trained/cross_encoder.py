@@ -40,10 +40,6 @@ class CrossEncoderScorer:
         """Take a transformers model with one label, and the most tokens of a pair."""
         self._tokenizer, self._model, self._limit, self._lock = tokenizer, model, limit, threading.Lock()
 
-    def probability(self, question: str, draft: str) -> float:
-        """Return the probability that a draft is known, in [0, 1]."""
-        return self.probabilities([(question, draft)])[0]
-
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the probability of each pair, in [0, 1]; those too long lose the end of the longer text."""
         with self._lock, torch.inference_mode():

@@ -1,11 +1,10 @@
-"""What a linear judge or router reads of a question, a draft answer and a probe search, as numbers.
+"""What a linear judge or router reads of a question and a draft answer, as numbers.
 
-Twelve plain features of question and draft; their words, hashed into columns (feature hashing, Weinberger et al. 2009),
-so that a component holds no vocabulary; and, for a router with probe searches, how their results agree with the
-draft. None sees a right answer. Counts are log(1 + n).
+Twelve plain features; and the words, hashed into columns (feature hashing, Weinberger et al. 2009), so that a component
+holds no vocabulary. None sees a right answer. Counts are log(1 + n).
 
-Sources: the groups of arXiv 2505.04253 (question type, complexity, popularity, knowledgability), made without a
-language model; overlap of draft and evidence after arXiv 2402.10612 (Rowen).
+Source: the groups of arXiv 2505.04253 (question type, complexity, popularity, knowledgability), made without a language
+model.
 """
 
 from __future__ import annotations
@@ -13,20 +12,15 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from langchain_core.documents import Document
 from numpy.typing import NDArray
-
-from ragweave.tools.text.normalize import normalize_answer
 
 WORDS = 1 << 15
 """Columns of hashed words."""
-PROBE_K = 5
-"""Passages of a first search."""
 
 FEATURES = (
     *("question.words", "question.names", "question.compares"),
@@ -35,8 +29,6 @@ FEATURES = (
     *("reasoning.hedges", "reasoning.holds_answer"),
 )
 """Names of `draft_features`."""
-PROBES = ("probe.gap", "probe.gain", "probe.holds_answer")
-"""Names of `probe_features`."""
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _CONCLUSION = re.compile(r"\bso,? the (?:final )?answer is:?\s*", re.IGNORECASE)
@@ -120,44 +112,3 @@ def hashed_words(question: str, draft: str) -> HashedWords:
 def _columns(mark: str, words: Iterable[str]) -> NDArray[np.intp]:
     found = {zlib.crc32(f"{mark} {one}".encode("utf-8", "surrogatepass")) % WORDS for one in words}
     return np.asarray(sorted(found), dtype=np.intp)
-
-
-Found = Mapping[str, Sequence[Document]]
-"""By query, its passages, best first, with `metadata["score"]` if the retriever has one; BM25 is meant."""
-
-
-def probe_queries(question: str, draft: str) -> dict[str, int]:
-    """Return the queries of the probe searches, the question alone and with the draft's answer, and passages for each."""
-    return {query: PROBE_K for query in _queries(question, draft) if query}
-
-
-def _queries(question: str, draft: str) -> tuple[str, str]:
-    asked = question.strip()
-    return asked, f"{asked} {read_draft(draft).answer}".strip()
-
-
-def probe_features(question: str, draft: str, found: Found) -> list[float]:
-    """Return how the results of probe searches agree with a draft, in the order of `PROBES`.
-
-    How much nearer the best passage is than the fifth, how much the answer adds to the best score, and whether the
-    best passage for question and answer holds the answer.
-
-    Args:
-        question: The question.
-        draft: A model's answer without retrieval; may be empty.
-        found: What was found for each of `probe_queries`.
-    """
-    alone, together = (found.get(one, ()) for one in _queries(question, draft))
-    first = _score(alone, 0)
-    answer = normalize_answer(read_draft(draft).answer)
-    best = together[0] if together else Document(page_content="")
-    text = normalize_answer(f"{best.metadata.get('title') or ''} {best.page_content}")
-    return [
-        (first - _score(alone, PROBE_K - 1)) / (1 + first),
-        math.log1p(_score(together, 0)) - math.log1p(first),
-        float(bool(answer) and f" {answer} " in f" {text} "),
-    ]
-
-
-def _score(passages: Sequence[Document], place: int) -> float:
-    return max(float(passages[place].metadata.get("score") or 0.0), 0.0) if len(passages) > place else 0.0

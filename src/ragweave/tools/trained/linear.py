@@ -17,16 +17,7 @@ from numpy.typing import NDArray
 from ragweave.errors import MissingExtraError, ModelError
 from ragweave.tools.retrieval.embedding import named_embeddings
 from ragweave.tools.trained.card import loaded_once, read_card
-from ragweave.tools.trained.features import (
-    FEATURES,
-    PROBES,
-    Found,
-    HashedWords,
-    draft_features,
-    first_sentence,
-    hashed_words,
-    probe_features,
-)
+from ragweave.tools.trained.features import FEATURES, HashedWords, draft_features, first_sentence, hashed_words
 
 Array = NDArray[np.float64]
 _WEIGHTS = "linear.safetensors"
@@ -47,21 +38,17 @@ class Rows:
         return Rows(self.features[chosen], self.vectors[chosen], [self.words[one] for one in chosen])
 
 
-def read_rows(pairs: Sequence[tuple[str, str]], encoder: str, found: Sequence[Found] | None = None) -> Rows:
+def read_rows(pairs: Sequence[tuple[str, str]], encoder: str) -> Rows:
     """Read pairs of question and draft.
 
     Args:
         pairs: Questions and drafts; a draft may be empty.
         encoder: The embedding model: `minilm`, a folder or a hub name.
-        found: What a first search found for each pair; None: there was no search.
 
     Raises:
         MissingExtraError: The packages that run the embedding model are not installed.
     """
     features = [draft_features(*pair) for pair in pairs]
-    if found is not None:
-        probes = [probe_features(*pair, one) for pair, one in zip(pairs, found, strict=True)]
-        features = [[*one, *probe] for one, probe in zip(features, probes, strict=True)]
     texts = [
         text for asked, said in pairs for text in (asked.strip(), f"{asked.strip()} {first_sentence(said)}".strip())
     ]
@@ -91,19 +78,14 @@ class Linear:
         return chances
 
 
-def feature_names(*, probes: bool) -> tuple[str, ...]:
-    """Return the names of the features, with or without those of probe searches."""
-    return (*FEATURES, *PROBES) if probes else FEATURES
-
-
-def write_linear(folder: Path, weights: Linear, names: Sequence[str]) -> None:
+def write_linear(folder: Path, weights: Linear) -> None:
     """Write weights, and the names of the features that they apply to."""
     from safetensors.numpy import save_file
 
-    save_file(vars(weights), folder / _WEIGHTS, {"features": " ".join(names)})
+    save_file(vars(weights), folder / _WEIGHTS, {"features": " ".join(FEATURES)})
 
 
-def read_linear(folder: Path, names: Sequence[str]) -> Linear:
+def read_linear(folder: Path) -> Linear:
     """Read weights.
 
     Raises:
@@ -115,25 +97,25 @@ def read_linear(folder: Path, names: Sequence[str]) -> Linear:
     except ImportError as error:
         raise MissingExtraError("A trained judge or router", "offline") from error
     with safe_open(folder / _WEIGHTS, framework="numpy") as file:
-        if (file.metadata() or {}).get("features", "").split() != list(names):
+        if (file.metadata() or {}).get("features", "").split() != list(FEATURES):
             raise ModelError(f"{folder}: was trained on other features than this ragweave computes: train it again")
         return Linear(**{name: file.get_tensor(name) for name in Linear.__annotations__})
 
 
-class LinearJudge:
-    """Says how probable it is that a draft is right; safe under threads."""
+class LinearReader:
+    """The weights with the encoder that they were learnt with; safe under threads."""
 
     def __init__(self, weights: Linear, encoder: str) -> None:
-        """Take the weights, and the name of the embedding model that they were learnt with."""
+        """Take the weights, and the name of the embedding model."""
         self._weights, self._encoder = weights, encoder
 
-    def probability(self, question: str, draft: str) -> float:
-        """Return the probability that the draft is known, in [0, 1]."""
-        return float(self._weights.probabilities(read_rows([(question, draft)], self._encoder))[0, 0])
+    def probabilities(self, question: str, draft: str) -> list[float]:
+        """Return the probability of each output, in [0, 1]."""
+        found: list[float] = self._weights.probabilities(read_rows([(question, draft)], self._encoder))[0].tolist()
+        return found
 
 
 @loaded_once
-def load_linear_judge(folder: Path) -> LinearJudge:
-    """Load a linear judge (errors as `loaded_once` and `read_linear`)."""
-    card = read_card(folder, "judge")
-    return LinearJudge(read_linear(folder, feature_names(probes=False)), card.base)
+def load_linear(folder: Path) -> LinearReader:
+    """Load a linear judge or router (errors as `loaded_once` and `read_linear`)."""
+    return LinearReader(read_linear(folder), read_card(folder).base)
