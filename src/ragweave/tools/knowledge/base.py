@@ -13,6 +13,7 @@ from typing import Any, Self, get_args
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from langchain_core.tools import BaseTool
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
@@ -31,6 +32,7 @@ from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.embedding import OBJECT, is_model, name_of, named_embeddings
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
+from ragweave.tools.retrieval.toolkit import search_tools
 
 
 class KnowledgeBase:
@@ -358,12 +360,45 @@ class KnowledgeBase:
         wanted = check_k(k)
         chosen = _checked_filter(filter)
         words = partial(self._search.search, mode="bm25", chosen=chosen)
-        lexical = Bm25Retriever(search=words, k=wanted, load=self._search.warm_up)
+        places = partial(self._search.around, chosen=chosen)
+        lexical = Bm25Retriever(search=words, k=wanted, load=self._search.warm_up, places=places)
         found: PassageRetriever = lexical
         if (checked_mode := self._mode(mode)) != "bm25":
             search = partial(self._search.search, mode=checked_mode, chosen=chosen)
-            found = SearchRetriever(search=search, k=wanted, words=lexical, load=self._warm_up)
+            found = SearchRetriever(
+                search=search,
+                k=wanted,
+                words=lexical,
+                load=self._warm_up,
+                embeddings=self._embeddings,
+                places=places,
+            )
         return found if rerank is None else RerankRetriever.over(found, rerank, k=wanted)
+
+    def as_tools(
+        self,
+        k: int = 5,
+        mode: RetrieverName = "auto",
+        *,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangChain's word for it
+        rerank: Reranker | None = None,
+    ) -> list[BaseTool]:
+        """Return `keyword_search`, `semantic_search` and `read`, for an agent such as `create_agent`'s.
+
+        Searches give snippets, `read` gives whole passages and their neighbours, each once a conversation.
+        The method `agentic` is the same as a graph.
+
+        Args:
+            k: Snippets a search.
+            mode: How `semantic_search` searches, as in `as_retriever`.
+            filter: As in `as_retriever`; `read` reads no other passages.
+            rerank: As in `as_retriever`.
+
+        Raises:
+            UsageError: As `as_retriever`.
+            KnowledgeBaseError: As `as_retriever`.
+        """
+        return search_tools(self.as_retriever(k, mode, filter=filter, rerank=rerank), k)
 
     def _mode(self, name: RetrieverName) -> Mode:
         if name not in get_args(RetrieverName):

@@ -173,6 +173,13 @@ class Search:
         scores[places] += np.fromiter((one.strength for one in paths.values()), np.float32)
         return scores, paths
 
+    def around(self, name: str, sides: int, chosen: dict[str, Any]) -> list[Document]:
+        """Return the passage of an id with up to `sides` neighbours on each side, in order."""
+        with self.store.snapshot() as now:
+            rows = now.around(name, sides, now.matching(chosen) if chosen else None)
+            stored = sorted(now.passages(rows).items())
+        return [Document(id=own, page_content=text, metadata=meta) for _, (own, text, meta) in stored]
+
     def _with_index(self, work: Callable[[Snapshot, _Index], T]) -> T:
         """Do something with the current state and its index.
 

@@ -176,6 +176,25 @@ class Snapshot:
         )
         return [row for (row,) in rows]
 
+    def around(self, name: str, sides: int, allowed: Sequence[int] | None = None) -> list[int]:
+        """Return the row ids of the passage `name` and its neighbours in the same document.
+
+        Args:
+            name: The passage's id.
+            sides: Most neighbours on each side.
+            allowed: The row ids that may be returned; None: all.
+        """
+        rows = self.db.execute(
+            "SELECT other.id, own.id FROM passages own JOIN passages other "
+            "ON other.id BETWEEN own.id - ?1 AND own.id + ?1 "
+            "AND other.source = own.source AND other.document IS own.document "
+            "AND json_extract(other.metadata, '$.title') IS json_extract(own.metadata, '$.title') "
+            "WHERE own.id = (SELECT min(id) FROM passages WHERE name = ?2)",
+            (sides, name),
+        ).fetchall()
+        some = None if allowed is None else set(allowed)
+        return [row for row, own in rows if some is None or {row, own} <= some]
+
     def rows_of(self, contents: Iterable[str]) -> list[tuple[int, str]]:
         """Return row id and content of the passages that have these contents."""
         return self.db.execute(

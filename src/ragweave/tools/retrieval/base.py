@@ -11,6 +11,7 @@ from langchain_core.callbacks import (
     CallbackManagerForRetrieverRun,
 )
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStoreRetriever
@@ -51,6 +52,23 @@ class PassageRetriever(BaseRetriever):
     def lexical(self) -> PassageRetriever | None:
         """Return what searches the same passages by their words alone; None: nothing does."""
         return None
+
+    def embedder(self) -> Embeddings | None:
+        """Return what embeds the passages; None: nothing does."""
+        return None
+
+    def around(self, name: str, sides: int = 1) -> list[Document]:
+        """Return the passage of an id with its neighbours in the same document, in order.
+
+        Args:
+            name: The id.
+            sides: Most neighbours before it, and behind it.
+
+        Returns:
+            Nothing where there is no such passage, or passages cannot be found by id.
+        """
+        del name, sides
+        return []
 
     def warm_up(self) -> None:
         """Load what the first search would load on this machine: nothing, unless overridden."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 
@@ -163,6 +164,14 @@ class RerankRetriever(PassageRetriever):
     def lexical(self) -> PassageRetriever | None:
         """Return what the retriever below has."""
         return lexical_of(self.base)
+
+    def embedder(self) -> Embeddings | None:
+        """Return what the retriever below has."""
+        return self.base.embedder() if isinstance(self.base, PassageRetriever) else None
+
+    def around(self, name: str, sides: int = 1) -> list[Document]:
+        """Return a passage with its neighbours."""
+        return self.base.around(name, sides) if isinstance(self.base, PassageRetriever) else []
 
     def warm_up(self) -> None:
         """Warm up the retriever below; the reranker is loaded by its first query."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from langchain_core.documents import Document
@@ -102,10 +102,23 @@ class SearchRetriever(PassageRetriever):
     """What searches the same passages by words alone."""
     load: Callable[[], object] | None = None
     """Loads what the first search needs."""
+    embeddings: Any = None
+    """What embeds the passages."""
+    places: Callable[[str, int], list[Document]] | None = None
+    """An id and a number of neighbours to the passage among them."""
 
     def lexical(self) -> PassageRetriever | None:
         """Return what searches the same passages by words alone."""
         return self.words
+
+    def embedder(self) -> Embeddings | None:
+        """Return what embeds the passages."""
+        own: Embeddings | None = self.embeddings
+        return own
+
+    def around(self, name: str, sides: int = 1) -> list[Document]:
+        """Return a passage with its neighbours."""
+        return self.places(name, sides) if self.places else []
 
     def warm_up(self) -> None:
         """Load what the first search needs."""
@@ -181,7 +194,7 @@ class DenseRetriever(SearchRetriever):
             order = (-similarity).argsort(kind="stable")[:k]
             return [with_score(passages[at], float(similarity[at])) for at in order]
 
-        return cls(search=search, k=check_k(k))
+        return cls(search=search, k=check_k(k), embeddings=embeddings)
 
 
 class HybridRetriever(PassageRetriever):

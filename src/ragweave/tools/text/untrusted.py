@@ -117,12 +117,13 @@ def render_passages(passages: Sequence[Document]) -> str:
     The number is the position in the prompt, from 1: ids that a passage claims for itself are
     only text.
     """
-    return "\n".join(_block(number, doc) for number, doc in enumerate(passages, start=1))
+    return "\n".join(render_passage(str(number), doc) for number, doc in enumerate(passages, start=1))
 
 
-def _block(number: int, doc: Document) -> str:
-    title = title_of(doc)
-    head = f'<passage {number} title="{title}">' if title else f"<passage {number}>"
+def render_passage(name: str, doc: Document) -> str:
+    """Write a passage as a block of a name."""
+    title, name = title_of(doc), one_line(name)
+    head = f'<passage {name} title="{title}">' if title else f"<passage {name}>"
     return f"{head}\n{untrusted(doc.page_content).strip()}\n</passage>"
 
 

@@ -1,0 +1,198 @@
+"""Search as an agent uses it: by exact words, by meaning, and reading whole passages.
+
+Source: Du et al. 2026 (A-RAG: Scaling Agentic Retrieval-Augmented Generation via Hierarchical Retrieval
+Interfaces, arXiv 2602.03442) and its released code: searches return snippets, the sentences that match;
+a passage is read whole, and only once.
+
+Where we differ: both searches order what a retriever finds, where the paper scans every chunk for words
+and every sentence's vector.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.prebuilt import InjectedState
+
+from ragweave.state.passages import as_document, heading_of, with_id
+from ragweave.tools.bindings import unbound
+from ragweave.tools.retrieval.base import PassageRetriever, lexical_of, takes_k
+from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.untrusted import one_line, render_passage
+from ragweave.tools.text.words import terms
+
+SNIPPET = "snippet"
+"""Metadata: the sentences of a passage that match a search."""
+_DEPTH = 4
+"""Passages that a search orders, for each that it returns."""
+_SENTENCES = 3
+"""Most sentences of a snippet."""
+_LONGEST = 600
+"""Most characters of a snippet."""
+
+
+class SnippetRetriever(BaseRetriever):
+    """Asks a retriever for more passages than are wanted, orders them, and adds their snippets.
+
+    `words`: a passage scores the length of each keyword times how often it has it, exactly but for case;
+    keywords are separated by commas. Passages without any keyword are left out, unless none has one.
+    `meaning`: a passage scores as its best sentence's cosine with the query; without embeddings the order
+    stays, and the snippet is what shares most words with the query.
+    """
+
+    base: Any
+    """Any LangChain retriever."""
+    by: Literal["words", "meaning"]
+    embeddings: Any = None
+    """What embeds sentences; None: nothing."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int = 5
+    ) -> list[Document]:
+        found = self.base.invoke(query, {"callbacks": run_manager.get_child()}, **self._settings(k))
+        return self.ordered(query, found, k)
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int = 5
+    ) -> list[Document]:
+        found = await self.base.ainvoke(query, {"callbacks": run_manager.get_child()}, **self._settings(k))
+        return self.ordered(query, found, k)
+
+    def _settings(self, k: int) -> dict[str, Any]:
+        return {"k": _DEPTH * k} if takes_k(self.base) else {}
+
+    def ordered(self, query: str, found: Sequence[Document], k: int) -> list[Document]:
+        """Return the k best of what was found, each with its snippet."""
+        passages = [with_id(as_document(one)) for one in found[: _DEPTH * k]]
+        sentences = [[one.text for one in split_sentences(doc.page_content)] for doc in passages]
+        if self.by == "words":
+            keywords = keywords_of(query)
+            scores = [_exact(keywords, f"{heading_of(doc.metadata)}\n{doc.page_content}") for doc in passages]
+            weights = [[_exact(keywords, one) for one in said] for said in sentences]
+        else:
+            weights = self._similarities(query, sentences)
+            scores = [max(one, default=0.0) if self.embeddings else 1.0 for one in weights]
+        order = sorted(range(len(passages)), key=lambda at: -scores[at])
+        matching = [at for at in order if scores[at] > 0] or order
+        return [_with_snippet(passages[at], sentences[at], weights[at]) for at in matching[:k]]
+
+    def _similarities(self, query: str, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+        if self.embeddings is None:
+            asked = set(terms(query))
+            return [[float(len(asked & set(terms(one)))) for one in said] for said in sentences]
+        every = [one for said in sentences for one in said]
+        vectors = np.asarray(self.embeddings.embed_documents(every) if every else [[1.0]], dtype=float)
+        asked_for = np.asarray(self.embeddings.embed_query(query), dtype=float)
+        near = iter((vectors @ asked_for / np.linalg.norm(vectors, axis=1)).tolist())
+        return [[next(near) for _ in said] for said in sentences]
+
+
+def keywords_of(text: str) -> list[str]:
+    """Return the keywords that a text lists, separated by commas, in lower case."""
+    return [word for one in re.split(r"[,;\n]", text) if (word := one.strip(" \t\"'“”.").casefold())]
+
+
+def _exact(keywords: Iterable[str], text: str) -> float:
+    lowered = text.casefold()
+    return float(sum(lowered.count(one) * len(one) for one in keywords))
+
+
+def _with_snippet(passage: Document, sentences: Sequence[str], weights: Sequence[float]) -> Document:
+    best = sorted(range(len(sentences)), key=lambda at: -weights[at])[:_SENTENCES]
+    matching = [at for at in best if weights[at] > 0.5 * weights[best[0]]] or best[:1]
+    said = " … ".join(sentences[at] for at in sorted(matching))
+    return passage.model_copy(update={"metadata": {**passage.metadata, SNIPPET: said[:_LONGEST]}})
+
+
+def keyword_search(retriever: BaseRetriever) -> SnippetRetriever:
+    """Return a search by exact words over the passages of any retriever."""
+    return SnippetRetriever(base=lexical_of(retriever) or retriever, by="words")
+
+
+def semantic_search(retriever: BaseRetriever) -> SnippetRetriever:
+    """Return a search by meaning over the passages of any retriever."""
+    return SnippetRetriever(base=retriever, by="meaning", embeddings=_embeddings_of(retriever))
+
+
+def _embeddings_of(retriever: BaseRetriever) -> Embeddings | None:
+    own = unbound(retriever)
+    if isinstance(own, PassageRetriever):
+        return own.embedder()
+    return getattr(getattr(own, "vectorstore", None), "embeddings", None)
+
+
+def around(retriever: BaseRetriever, passage: Document, sides: int) -> list[Document]:
+    """Return a passage and its neighbours in their document, in order; itself where none are known."""
+    own = unbound(retriever)
+    found = own.around(str(passage.id), sides) if isinstance(own, PassageRetriever) else []
+    return found or [passage]
+
+
+def snippet_line(passage: Document, name: str) -> str:
+    """Return a line that shows a passage's name, title and snippet."""
+    title = one_line(heading_of(passage.metadata))
+    return f"- {name}: {title and title + ': '}{one_line(str(passage.metadata.get(SNIPPET) or passage.page_content))}"
+
+
+NOTHING = "Nothing was found. Try other words."
+READ_BEFORE = "Passage {name} was read before: see above."
+NO_PASSAGE = "There is no passage {name}: read takes the names that a search shows."
+
+_Keywords = Annotated[str, "One to three names or terms as the text may have them, separated by commas."]
+_Query = Annotated[str, "What to look for, in a sentence or a question."]
+_Ids = Annotated[list[str], "The names of passages, as a search shows them."]
+_Messages = Annotated[Any, InjectedState("messages")]
+
+
+def search_tools(retriever: PassageRetriever, k: int = 5, sides: int = 1) -> list[BaseTool]:
+    """Return the tools `keyword_search`, `semantic_search` and `read` over a retriever.
+
+    An agent (`langchain.agents.create_agent`, or LangGraph's `ToolNode`) reads snippets and texts; the
+    passages are each tool message's artifact. `read` knows by them what the conversation has read.
+
+    Args:
+        retriever: A knowledge base's retriever: `read` finds passages by their ids.
+        k: Snippets a search.
+        sides: Neighbours that are read before and behind a passage.
+    """
+    by_words, by_meaning = keyword_search(retriever), semantic_search(retriever)
+
+    def keyword_search_(keywords: _Keywords) -> tuple[str, list[Document]]:
+        """Find passages that have exact words, such as names, numbers and terms; returns snippets."""
+        return shown(by_words.invoke(keywords, k=k))
+
+    def semantic_search_(query: _Query) -> tuple[str, list[Document]]:
+        """Find passages by meaning, where their words are not known; returns snippets."""
+        return shown(by_meaning.invoke(query, k=k))
+
+    def shown(found: list[Document]) -> tuple[str, list[Document]]:
+        return "\n".join(snippet_line(one, str(one.id)) for one in found) or NOTHING, found
+
+    def read(ids: _Ids, messages: _Messages = ()) -> tuple[str, list[Document]]:
+        """Read whole passages and what stands next to them; each can be read once."""
+        known = {one.id for said in messages if said.type == "tool" and said.name == "read" for one in said.artifact}
+        lines, new = list[str](), list[Document]()
+        for name in dict.fromkeys(ids):
+            found = retriever.around(name, sides)
+            lines += _read_lines(name, found, known)
+            new += [one for one in found if one.id not in known]
+            known.update(one.id for one in found)
+        return "\n".join(lines), new
+
+    return [
+        StructuredTool.from_function(one, name=one.__name__.rstrip("_"), response_format="content_and_artifact")
+        for one in (keyword_search_, semantic_search_, read)
+    ]
+
+
+def _read_lines(name: str, found: Sequence[Document], known: Collection[str | None]) -> list[str]:
+    new = [render_passage(str(one.id), one) for one in found if one.id not in known]
+    return new or [(READ_BEFORE if found else NO_PASSAGE).format(name=one_line(name))]
