@@ -22,6 +22,7 @@ MethodName = Literal[
     "iter_retgen",
     "self_ask",
     "react",
+    "agentic",
     "flare",
     "self_eval",
     "skr_knn",

@@ -24,6 +24,7 @@ _NAMES = (
     "iter_retgen",
     "self_ask",
     "react",
+    "agentic",
     "flare",
     "self_eval",
     "skr_knn",

@@ -31,6 +31,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import ValidationError
 
@@ -119,6 +120,8 @@ class Prompt(Generic[FormT]):
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of this call, such as a temperature."""
     stop: Sequence[str] = ()
+    tools: Sequence[BaseTool] = ()
+    """Tools that the reply may call."""
     constrain: bool = True
     """Whether the model is held to the form, if it can be; a model trained on a format of its own is not."""
     turns: Callable[[Sequence[Document]], Sequence[BaseMessage]] = lambda _passages: ()
@@ -288,6 +291,8 @@ class _Call:
         model = calls.with_settings(self.model, self.prompt.settings)
         if self.form:
             model = model.with_structured_output(self.form, include_raw=True)
+        elif self.prompt.tools:
+            model = calls.with_tools(model, self.prompt.tools)
         elif self.prompt.stop and calls.takes(self.model, "stop"):
             model = model.bind(stop=[*dict.fromkeys([*calls.own_stops(self.model), *self.prompt.stop])])
         return _labelled(model, self.role, self.sample)
@@ -354,7 +359,7 @@ class _Call:
             "input_cut": cut,
             "reply_limit_reached": finish == "length" and not self.prompt.probability,
             "content_filtered": finish == "content_filter",
-            "empty_reply": not text and form is None,
+            "empty_reply": not text and form is None and not getattr(message, "tool_calls", None),
             "reply_unreadable": bool(text) and self.prompt.form is not None and form is None,
         }
         return [event for event, happened in events.items() if happened]

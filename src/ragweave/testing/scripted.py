@@ -17,7 +17,9 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, RunnablePassthrough
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field, PrivateAttr
+from typing_extensions import override
 
 from ragweave.tools.text.normalize import words
 
@@ -155,6 +157,11 @@ class ScriptedModel(BaseChatModel):
         )
         whole = RunnableMap(raw=held) | parsed
         return whole if include_raw else whole | RunnableLambda(lambda out: out["parsed"])
+
+    @override
+    def bind_tools(self, tools: Sequence[Any], **given: Any) -> Runnable[Any, AIMessage]:
+        """Return this model, whose settings name the tools."""
+        return self.bind(tools=[convert_to_openai_tool(one) for one in tools], **given)
 
     def _generate(
         self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **given: Any

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
+from langchain_core.tools import BaseTool
 from pydantic import ValidationError
 
 from ragweave.tools.models.errors import status_of
@@ -101,6 +102,18 @@ def with_settings(model: Any, settings: Mapping[str, Any]) -> Any:
         model = model.model_copy(update=update)
         vars(model).pop("_serialized", None)  # LangChain's cached description, which would keep the old settings
     return model.bind(**bound) if bound else model
+
+
+def calls_tools(model: Any) -> bool:
+    """Say whether a model's profile says that it calls tools."""
+    return bool(profile_of(model).get("tool_calling"))
+
+
+def with_tools(model: Any, tools: Sequence[BaseTool]) -> Any:
+    """Return a model that may call tools, with what it is bound to."""
+    if isinstance(model, RunnableBinding):
+        return model.model_copy(update={"bound": with_tools(model.bound, tools)})
+    return model.bind_tools(tools)
 
 
 def reply_limit(model: Any) -> int | None:

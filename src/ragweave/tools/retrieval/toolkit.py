@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
@@ -57,17 +57,9 @@ class SnippetRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int = 5
     ) -> list[Document]:
-        found = self.base.invoke(query, {"callbacks": run_manager.get_child()}, **self._settings(k))
+        settings = {"k": _DEPTH * k} if takes_k(self.base) else {}
+        found = self.base.invoke(query, {"callbacks": run_manager.get_child()}, **settings)
         return self.ordered(query, found, k)
-
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int = 5
-    ) -> list[Document]:
-        found = await self.base.ainvoke(query, {"callbacks": run_manager.get_child()}, **self._settings(k))
-        return self.ordered(query, found, k)
-
-    def _settings(self, k: int) -> dict[str, Any]:
-        return {"k": _DEPTH * k} if takes_k(self.base) else {}
 
     def ordered(self, query: str, found: Sequence[Document], k: int) -> list[Document]:
         """Return the k best of what was found, each with its snippet."""
@@ -112,27 +104,27 @@ def _with_snippet(passage: Document, sentences: Sequence[str], weights: Sequence
     return passage.model_copy(update={"metadata": {**passage.metadata, SNIPPET: said[:_LONGEST]}})
 
 
-def keyword_search(retriever: BaseRetriever) -> SnippetRetriever:
+def keyword_search(retriever: Any) -> SnippetRetriever:
     """Return a search by exact words over the passages of any retriever."""
     return SnippetRetriever(base=lexical_of(retriever) or retriever, by="words")
 
 
-def semantic_search(retriever: BaseRetriever) -> SnippetRetriever:
+def semantic_search(retriever: Any) -> SnippetRetriever:
     """Return a search by meaning over the passages of any retriever."""
     return SnippetRetriever(base=retriever, by="meaning", embeddings=_embeddings_of(retriever))
 
 
-def _embeddings_of(retriever: BaseRetriever) -> Embeddings | None:
+def _embeddings_of(retriever: object) -> Embeddings | None:
     own = unbound(retriever)
     if isinstance(own, PassageRetriever):
         return own.embedder()
     return getattr(getattr(own, "vectorstore", None), "embeddings", None)
 
 
-def around(retriever: BaseRetriever, passage: Document, sides: int) -> list[Document]:
+def around(retriever: object, passage: Document, sides: int) -> list[Document]:
     """Return a passage and its neighbours in their document, in order; itself where none are known."""
     own = unbound(retriever)
-    found = own.around(str(passage.id), sides) if isinstance(own, PassageRetriever) else []
+    found = own.around(str(passage.id), sides) if sides and isinstance(own, PassageRetriever) else []
     return found or [passage]
 
 

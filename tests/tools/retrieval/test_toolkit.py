@@ -1,0 +1,76 @@
+"""Search as an agent's tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from tests.hash_embeddings import HashEmbeddings
+
+from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.retrieval import DenseRetriever, toolkit
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
+    chapters = [
+        f"Chapter {number}. The stone of arch {number} came from Veld. " + "It is very old. " * 5 for number in range(5)
+    ]
+    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(size=30, embedding=None)) as made:
+        made.add(Document("\n\n".join(chapters), metadata={"title": "Alden", "open": 1}))
+        made.add(Document("A ferry.", metadata={"title": "Sorre", "open": 0}))
+        yield made
+
+
+def name_of(lines: str) -> str:
+    return lines.splitlines()[0].removeprefix("- ").partition(":")[0]
+
+
+def asked(tools: list[Any], before: list[BaseMessage], name: str, **arguments: Any) -> list[BaseMessage]:
+    graph = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode(tools))
+    graph.add_edge(START, "tools")
+    call = AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call-{len(before)}"}])
+    messages: list[BaseMessage] = graph.compile().invoke({"messages": [*before, call]})["messages"]
+    return messages
+
+
+def test_an_agent_reads_what_it_found_with_its_neighbours_once(kb: KnowledgeBase) -> None:
+    tools = kb.as_tools(k=2)
+    assert [sorted(one.args) for one in tools] == [["keywords"], ["query"], ["ids"]]
+    said = asked(tools, [], "keyword_search", keywords="arch 3, stone")
+    assert str(said[-1].content).splitlines()[0].endswith("Alden: The stone of arch 3 came from Veld.")
+    name = name_of(str(said[-1].content))
+    said = asked(tools, said, "read", ids=[name])
+    assert [one.page_content[:9] for one in said[-1].artifact] == ["Chapter 2", "Chapter 3", "Chapter 4"]  # type: ignore[attr-defined]
+    assert f'<passage {name} title="Alden">\nChapter 3.' in str(said[-1].content)
+    said = asked(tools, said, "read", ids=[name, "zz"])
+    assert str(said[-1].content) == f"{toolkit.READ_BEFORE.format(name=name)}\n{toolkit.NO_PASSAGE.format(name='zz')}"
+
+
+def test_neighbours_end_with_the_document_and_pass_the_filter(kb: KnowledgeBase) -> None:
+    (ferry,) = kb.as_retriever(k=1).invoke("ferry")
+    assert [one.id for one in kb.as_retriever().around(str(ferry.id), 5)] == [ferry.id]
+    assert kb.as_retriever(filter={"open": 1}).around(str(ferry.id), 5) == []
+    assert kb.as_retriever().around("zz") == []
+
+
+def test_the_best_sentence_ranks_a_passage() -> None:
+    texts = ["Bells rang. Alden has a bridge of grey granite. It rained.", "Alden has a bridge. " * 3]
+    retriever = DenseRetriever.from_documents(map(Document, texts), HashEmbeddings())
+    first, *_ = toolkit.semantic_search(retriever).invoke("Alden has a bridge of grey granite.", k=2)
+    assert (first.page_content, first.metadata["snippet"]) == (texts[0], "Alden has a bridge of grey granite.")
+
+
+def test_words_are_found_exactly_else_what_the_search_found() -> None:
+    texts = ["The ferryman rang.", "A Ferry crossed the Sorre. The ferry sank."]
+    retriever = DenseRetriever.from_documents(map(Document, texts), HashEmbeddings())
+    search = toolkit.keyword_search(retriever)
+    assert [one.page_content for one in search.invoke("ferry crossed, sank")] == texts[1:]
+    assert len(search.invoke("lighthouse")) == 2
