@@ -23,7 +23,7 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import InjectedState
 
 from ragweave.state.passages import as_document, heading_of, with_id
-from ragweave.tools.bindings import unbound
+from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval.base import PassageRetriever, lexical_of, takes_k
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.untrusted import one_line, render_passage
