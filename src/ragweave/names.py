@@ -36,6 +36,7 @@ MethodName = Literal[
     "adaptive_rag",
     "search_r1",
     "research",
+    "search_o1",
 ]
 
 RetrieverName = Literal[

@@ -38,6 +38,7 @@ _NAMES = (
     "adaptive_rag",
     "search_r1",
     "research",
+    "search_o1",
 )
 
 

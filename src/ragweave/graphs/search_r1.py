@@ -36,7 +36,7 @@ from ragweave.nodes import read
 from ragweave.nodes.ask import Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, end_chain
 from ragweave.nodes.retrieve import Route, retrieve_node, search_branches
-from ragweave.nodes.turns import Turn, TurnsState, action_of, found_in_turns, of_turn, searched, transcript
+from ragweave.nodes.turns import Turn, TurnsState, action_of, boxed, found_in_turns, of_turn, searched, transcript
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.tools.text.untrusted import title_of, untrusted
 
@@ -111,8 +111,7 @@ def search_r1(state: TurnsState, reply: Reply[Any], options: SearchR1Options) ->
     protocol, last = PROTOCOLS[options.protocol], is_last(state, options)
     done = action_of(reply, [protocol.query, ANSWER], opened=ANSWER.begin if last else "")
     if last or done.tags == ANSWER:
-        boxed = re.search(r"\\boxed\{(.*)\}", done.text, re.S)
-        said = boxed[1] if boxed else done.text
+        said = boxed(done.text) or done.text
         return end_chain(
             state,
             options,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -68,6 +69,12 @@ def action_of(reply: Reply[Any], tags: Sequence[Tags], *, opened: str = "") -> A
     if start < 0:
         return Action(said, None, "")
     return Action(said + last.end, last, said[start + len(last.begin) :].strip())
+
+
+def boxed(text: str) -> str:
+    r"""Return what the last `\boxed{…}` of a text holds; "" without one."""
+    found = re.findall(r"\\boxed\{(?:\\\w+\{)?([^{}]*)", text)
+    return str(found[-1]).strip() if found else ""
 
 
 def transcript(turns: Sequence[Turn], result_of: Callable[[Turn], str], end: str = "") -> list[BaseMessage]:
