@@ -35,8 +35,8 @@ MethodName = Literal[
     "uncertainty_gate",
     "adaptive_rag",
     "search_r1",
-    "research",
     "search_o1",
+    "research",
 ]
 
 RetrieverName = Literal[

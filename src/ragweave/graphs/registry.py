@@ -37,8 +37,8 @@ _NAMES = (
     "uncertainty_gate",
     "adaptive_rag",
     "search_r1",
-    "research",
     "search_o1",
+    "research",
 )
 
 
