@@ -1,0 +1,152 @@
+"""Nugget recall of `research` on ten questions over the bundled articles, beside `concat` with long answers.
+
+Nuggets were written by hand from the articles (`research_nuggets.json`), vital or okay, as the AutoNuggetizer of
+TREC 2024 RAG has them (Pradeep et al. 2024, arXiv 2411.09607). Scores are its four: a supported nugget counts 1, a
+partly supported one one half, and 0 in the strict scores; over the vital nuggets, or over all.
+
+Support is decided by words: a nugget names groups of alternatives; all groups within two sentences of the answer are
+support, half of them partial support. `--judge MODEL` asks a model instead.
+
+    python benchmarks/research_nuggets.py --model llamacpp:qwen2.5-coder-1.5b.gguf?n_ctx=4096 --minutes 60
+    python benchmarks/research_nuggets.py --table
+
+Each answer is written as soon as it is there: a run that is interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from ragweave import build_graph, chat_model
+from ragweave.corpus import corpus_documents
+from ragweave.graphs.specs import read_system
+from ragweave.tools.retrieval import Bm25Retriever
+from ragweave.tools.text.sentences import split_sentences
+
+HERE = Path(__file__).parent
+NUGGETS = HERE / "research_nuggets.json"
+RESULTS = HERE / "results" / "research_nuggets.jsonl"
+SYSTEMS = ("concat", "research", "research[sections=0]")
+SCORES = ("strict_vital", "vital", "strict_all", "all")
+CREDIT = {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}
+
+
+class Verdict(BaseModel):
+    """A judge's verdict."""
+
+    verdict: Literal["support", "partial_support", "not_support"]
+
+
+def by_words(answer: str, match: str) -> str:
+    """Return how an answer supports a nugget, by the nugget's groups of alternatives."""
+    said = [one.text.lower() for one in split_sentences(answer)]
+    groups = [[one.strip() for one in group.split("|")] for group in match.split("&")]
+    windows = [f"{one} {two}" for one, two in zip(said, [*said[1:], ""], strict=True)]
+    share = max(
+        (sum(any(word in one for word in group) for group in groups) / len(groups) for one in windows), default=0
+    )
+    return "support" if share == 1 else "partial_support" if share >= 0.5 else "not_support"
+
+
+def by_judge(judge: Any, question: str, answer: str, nugget: str) -> str:
+    """Return how an answer supports a nugget, as a model says."""
+    asked = (
+        f"Question: {question}\n\nAnswer:\n{answer}\n\nFact: {nugget}\n\nDoes the answer state this fact? support: all of "
+        "it; partial_support: a part of it; not_support: none of it."
+    )
+    verdict: Verdict = judge.with_structured_output(Verdict).invoke(asked)
+    return verdict.verdict
+
+
+def scores(nuggets: Sequence[Sequence[str]], support: Sequence[str]) -> dict[str, float]:
+    """Return the four scores of an answer, 0 to 1."""
+    found: dict[str, float] = {}
+    for name in SCORES:
+        wanted = [one for nugget, one in zip(nuggets, support, strict=True) if "all" in name or nugget[0] == "vital"]
+        credit = [float(one == "support") if "strict" in name else CREDIT[one] for one in wanted]
+        found[name] = round(sum(credit) / len(credit), 4)
+    return found
+
+
+def measure(spec: str, minutes: float, judge: Any, k: int) -> None:
+    """Answer and score what is not there yet, for so many minutes."""
+    name = Path(spec.partition(":")[2].partition("?")[0]).stem or spec
+    done = {(row["model"], row["system"], row["question"]) for row in recorded()}
+    model, end = chat_model(spec), time.monotonic() + 60 * minutes
+    retriever = Bm25Retriever.from_documents(corpus_documents(), k=k)
+    for entry in json.loads(NUGGETS.read_text("utf-8")):
+        for system in SYSTEMS:
+            question = entry["question"]
+            if (name, system, question) in done:
+                continue
+            if time.monotonic() > end:
+                return
+            method, options, _ = read_system(system)
+            graph = build_graph(method, model=model, retriever=retriever, **{"k": k, "citations": True, **options})
+            out = graph.invoke({"question": question, "answer_type": "long"}, {"max_concurrency": 1})
+            support = [
+                by_judge(judge, question, out["answer"], text) if judge else by_words(out["answer"], match)
+                for _, text, match in entry["nuggets"]
+            ]
+            usage, cited = out["usage"], out["citations"]
+            row = {"model": name, "system": system, "question": question, "answer": out["answer"], "support": support}
+            row |= scores(entry["nuggets"], support)
+            row |= {
+                "quoted": sum(bool(one["quotes"]) for one in cited),
+                "sentences": len(cited),
+                "calls": usage["calls"],
+            }
+            row |= {"tokens": usage["input_tokens"] + usage["output_tokens"]}
+            with RESULTS.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(row) + "\n")
+            print(name, system, row["vital"], row["all"], question, flush=True)
+
+
+def recorded() -> Iterator[dict[str, Any]]:
+    """Yield the rows so far."""
+    if RESULTS.exists():
+        yield from map(json.loads, RESULTS.read_text("utf-8").splitlines())
+
+
+def table() -> None:
+    """Print what is recorded, a line a model and system."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in recorded():
+        groups[row["model"], row["system"]].append(row)
+    print("| model | system | questions | strict vital | vital | strict all | all | quoted | calls | tokens |")
+    print("|---" * 10 + "|")
+    for (model, system), found in sorted(groups.items()):
+        means = " | ".join(f"{sum(row[name] for row in found) / len(found):.2f}" for name in SCORES)
+        sentences = sum(row["sentences"] for row in found)
+        quoted = sum(row["quoted"] for row in found) / sentences if sentences else 0
+        costs = " | ".join(f"{sum(row[name] for row in found) / len(found):,.1f}" for name in ("calls", "tokens"))
+        print(f"| {model} | `{system}` | {len(found)} | {means} | {quoted:.0%} | {costs} |")
+
+
+def main() -> None:
+    """Measure, or print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--model", help="the model's spec")
+    parser.add_argument("--judge", help="a model that decides support; without it, words do")
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("-k", type=int, default=5, help="passages per search")
+    parser.add_argument("--table", action="store_true", help="print what is recorded")
+    arguments = parser.parse_args()
+    if arguments.table:
+        table()
+    elif arguments.model:
+        measure(arguments.model, arguments.minutes, arguments.judge and chat_model(arguments.judge), arguments.k)
+    else:
+        parser.error("give --model, or --table")
+
+
+if __name__ == "__main__":
+    main()
