@@ -1,20 +1,25 @@
 """The span encoder on sentences that people chose: which sentence of a passage answers the question?
 
-    ragweave label filter qed:FILE --measure gold --passages 1 --out qed.jsonl          (clapnq likewise)
-    ragweave label filter squad:FILE --measure strinc --passages 1 --top all --out silver.jsonl
-    python benchmarks/trained_filter.py --gold qed.jsonl --gold clapnq.jsonl [--silver silver.jsonl] [--folds 3]
-        [--fold 0] [--work FOLDER]
+    ragweave label filter qed:../shared/data/filter/qed-dev.jsonl.gz --measure gold -k 1 --out W/qed
+    ragweave label filter clapnq:../shared/data/filter/clapnq-answerable.jsonl.gz --measure gold -k 1 --out W/clapnq
+    ragweave label filter squad:../shared/data/abstain/squad2-dev-sample.json.gz -k 1 --top all --out W/squad
+    ragweave label filter nq:../shared/data/nq/nq-open-oracle.jsonl.gz -k 1 --top all --out W/nq
+    python benchmarks/trained_filter.py --gold W/qed --gold W/clapnq --silver W/squad --silver W/nq --work W
+        [--folds 3] [--fold 0] [--silver-rows 4000] [--epochs 1]
 
 Trains on silver rows first, which nobody labelled (without those whose question is among the gold rows), and then on
 the gold rows of the other folds; questions that share a passage are in one fold. `first`: the best sentence is one that
 people chose; `in two`: one of the best two is. Words shared with the question reach .53 of QED and CLAPNQ together,
-untrained MiniLM .65, silver rows alone .74, and cross-encoders .60 to .64. A span encoder that was trained before is
-taken from --work.
+untrained MiniLM .65, silver rows alone .74, and cross-encoders .60 to .64. Whatever was trained before is taken from
+--work W, and a training that was stopped goes on from its last checkpoint. --silver-rows and --epochs (of silver rows)
+make the first stage cheaper.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,7 +36,7 @@ from ragweave.training.rows import FilterRow, question_key, read_rows, sentences
 
 def rows_of(path: Path) -> list[FilterRow]:
     """Return the rows in which there is something to choose."""
-    rows = [row for row in read_rows(path, "filter") if isinstance(row, FilterRow)]
+    rows = [row for row in read_rows(path / "labels.jsonl", "filter") if isinstance(row, FilterRow)]
     return [row for row in rows if len(set(sentences_of(row).keep)) == 2]
 
 
@@ -51,7 +56,10 @@ def trained(rows: Sequence[FilterRow], folder: Path, **settings: object) -> Filt
     if not (folder / "card.json").is_file():
         labels = folder.with_suffix(".jsonl")
         labels.write_text("".join(f"{row.model_dump_json()}\n" for row in rows), "utf-8")
-        train("filter", labels, folder, resume=folder.is_dir(), settings={"held_out": 0, **settings})
+        resume = any(folder.glob("checkpoints/checkpoint-*"))
+        if not resume and folder.is_dir():  # stopped before its first checkpoint
+            shutil.rmtree(folder)
+        train("filter", labels, folder, resume=resume, settings={"held_out": 0, "save_every": 50, **settings})
     return trained_filter(f"{folder}/")
 
 
@@ -75,9 +83,11 @@ def main() -> None:
     """Train and measure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--gold", type=Path, action="append", required=True)
-    parser.add_argument("--silver", type=Path)
+    parser.add_argument("--silver", type=Path, action="append")
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--fold", type=int, action="append", help="measure this fold alone")
+    parser.add_argument("--silver-rows", type=int, help="a sample of so many")
+    parser.add_argument("--epochs", type=int, default=1, help="epochs over the silver rows")
     parser.add_argument("--work", type=Path, default=Path("filter-benchmark"))
     given = parser.parse_args()
     given.work.mkdir(exist_ok=True)
@@ -86,8 +96,10 @@ def main() -> None:
     fold, base = folds_of(rows, given.folds), "minilm"
     if given.silver:
         asked = {question_key(row) for row in rows}
-        silver = [row for row in rows_of(given.silver) if question_key(row) not in asked]
-        kind, base = trained(silver, given.work / "silver"), str(given.work / "silver")
+        silver = [row for path in given.silver for row in rows_of(path) if question_key(row) not in asked]
+        if given.silver_rows:
+            silver = random.Random(0).sample(silver, min(given.silver_rows, len(silver)))
+        kind, base = trained(silver, given.work / "silver", epochs=given.epochs), str(given.work / "silver")
         found = [(row, scores_of(kind, row)) for row in rows]
         for path in given.gold:
             show(

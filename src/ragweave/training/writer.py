@@ -51,7 +51,7 @@ class WriterSettings(NeuralSettings):
     """Most tokens written."""
     warmup: float = Field(0.0, ge=0)
     weight_decay: float = Field(0.0, ge=0)
-    gradient_checkpointing: bool = False
+    activation_checkpointing: bool = False
     """Whether activations are computed again, which takes less memory and more time."""
 
 
@@ -108,7 +108,7 @@ def fit_seq2seq(job: Job) -> Trained:
         ids = tokenizer(target, add_special_tokens=False)["input_ids"][: settings.max_output - 1]
         return {"input_ids": tokenizer(text)["input_ids"], "labels": [*ids, tokenizer.eos_token_id]}
 
-    values = arguments(settings, job.folder, **_checkpointing(settings))
+    values = arguments(settings, job.folder, activation_checkpointing=settings.activation_checkpointing)
     trainer: Any = Seq2SeqTrainer(
         model=model,
         args=one_gpu(Seq2SeqTrainingArguments(**values)),
@@ -119,10 +119,6 @@ def fit_seq2seq(job: Job) -> Trained:
     )
     run(trainer, job)
     return _finished(job, trainer, model, tokenizer, settings.max_input)
-
-
-def _checkpointing(settings: WriterSettings) -> dict[str, bool]:
-    return {"gradient_checkpointing": True} if settings.gradient_checkpointing else {}
 
 
 def _add_marks(tokenizer: Any) -> None:
@@ -165,7 +161,7 @@ def fit_lora(job: Job) -> Trained:
         ids = tokenizer(target, add_special_tokens=False)["input_ids"][: settings.max_output - 1]
         return {"prompt": fitted(tokenizer, given._replace(tail=tail), room)[0], "completion": tokenizer.decode(ids)}
 
-    values = arguments(settings, job.folder, **_checkpointing(settings))
+    values = arguments(settings, job.folder, activation_checkpointing=settings.activation_checkpointing)
     trainer: Any = trl.SFTTrainer(
         model=model,
         args=one_gpu(trl.SFTConfig(**values, max_length=None, completion_only_loss=True)),
