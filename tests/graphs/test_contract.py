@@ -154,3 +154,27 @@ class TestResearch(MethodTests):
         "# Who built the bridge at Alden?\n\nAda Brenner built the bridge in 1931.\n\n"
         "## When was the bridge at Alden built?\n\nAda Brenner built the bridge in 1931."
     )
+
+
+class TestConcatByFusion(MethodTests):
+    method = "concat"
+    options = {"query": "fusion"}
+    replies = {"retrieve": "Alden bridge builder\ngranite arches engineer", "concat": "Ada Brenner"}
+
+
+class TestCragByHyde(MethodTests):
+    method = "crag"
+    options = {"query": "hyde"}
+    replies = {
+        "retrieve": "Karl Oster built it.",
+        "grade": "Correct",
+        "keywords": "Query: Alden",
+        "refine": "1",
+        "answer": "Ada Brenner",
+    }
+
+
+class TestSelfEvalByDecomposition(MethodTests):
+    method = "self_eval"
+    options = {"query": "decompose"}
+    replies = {"need": "Yes", "retrieve": "Who drew it?\nWho paid for it?", "answer": "Ada Brenner"}

@@ -28,10 +28,10 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node
 from ragweave.nodes.ask import PASSAGE_TOKENS, Components, Prompt, Reply, model_node
-from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Style
+from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.read import cut, is_unknown
-from ragweave.nodes.retrieve import collect_node, retrieve_node, search_branches
+from ragweave.nodes.retrieve import collect_node, search_branches
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState, note
 from ragweave.tools.text.untrusted import title_of, untrusted
@@ -42,7 +42,7 @@ _LONGEST = 4_000
 """The most characters that are taken over from a reply."""
 
 
-class AstuteOptions(Options):
+class AstuteOptions(SearchOptions):
     """Options of `astute`."""
 
     own_paper = "astute"
@@ -242,7 +242,7 @@ def to_answer(state: AstuteState, runtime: Runtime[AstuteOptions]) -> str | list
 )
 def astute(graph: Graph, components: Components) -> None:
     """Wire algorithm 1: a call for what is known, one for each further round, and the answer."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("recall", recall(components))
     graph.add_node("collect", collect_node())
     graph.add_node("consolidate", consolidate(components))

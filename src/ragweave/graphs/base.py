@@ -32,7 +32,7 @@ from langgraph.runtime import Runtime
 
 from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
-from ragweave.nodes import answer, sufficiency
+from ragweave.nodes import answer, queries, sufficiency
 from ragweave.nodes.ask import Components, Prompts
 from ragweave.nodes.options import Options, make_options
 from ragweave.nodes.retrieve import GIVEN
@@ -86,7 +86,10 @@ def method(
 
     def declare(wire: Callable[[Graph, Components], None]) -> Method:
         own = {**answer.PROMPTS, **sufficiency.PROMPTS, **(prompts or {})}
-        return Method(name, summary, paper, when, calls, options, state, own, wire, files, second_search)
+        counted = calls
+        if issubclass(options, queries.SearchOptions):
+            own, counted = {**own, **queries.PROMPTS}, _with_queries(calls)
+        return Method(name, summary, paper, when, counted, options, state, own, wire, files, second_search)
 
     return declare
 
@@ -135,6 +138,14 @@ def empty_state(state_type: type[Any]) -> dict[str, Any]:
         kind = get_origin(hint) or hint
         update[name] = kind() if not has_reducer and kind in (str, int, bool, list, dict) else None
     return update
+
+
+def _with_queries(calls: Calls) -> Calls:
+    def counted(options: Any) -> tuple[int, int]:
+        (fewest, most), (least, greatest) = calls(options), options.query_calls
+        return fewest + least, most + greatest
+
+    return counted
 
 
 class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):

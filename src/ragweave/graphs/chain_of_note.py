@@ -27,7 +27,8 @@ from ragweave.nodes.ask import SHORT_TOKENS, Components
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.queries import SearchOptions, search_node
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
 from ragweave.nodes.vote import vote_node
 from ragweave.state import AnswerType, RAGState
 
@@ -35,7 +36,7 @@ NOTE_TOKENS = 64
 """Tokens of a note: a sentence or two."""
 
 
-class ChainOfNoteOptions(Options):
+class ChainOfNoteOptions(SearchOptions):
     """Options of `chain_of_note`."""
 
     own_paper: ClassVar[Paper | Literal[""]] = "chain_of_note"
@@ -181,7 +182,7 @@ def chain_of_note(graph: Graph, components: Components) -> None:
         max_tokens=reply_tokens,
         read_reply=read_noted,
     )
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node("chain_of_note", noted)
     graph.add_node("plain", answer_node(components, "plain", "concat", closed_book="direct"))

@@ -12,13 +12,13 @@ from langgraph.runtime import Runtime
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node, together
 from ragweave.nodes.ask import Components
-from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.queries import SearchOptions, search_node
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState
 
 
-class FusionOptions(Options):
+class FusionOptions(SearchOptions):
     """Options of the methods of Liu et al. 2024."""
 
     own_paper = "post_fusion"
@@ -39,7 +39,7 @@ def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 )
 def concat(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → concat → vote."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_node("vote", vote_node("concat"))

@@ -13,7 +13,8 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions, to_answer
 from ragweave.nodes.answer import answer_branches, answer_node, one_by_one
 from ragweave.nodes.ask import Components
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.queries import search_node
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
 from ragweave.nodes.vote import is_answered, vote_node
 from ragweave.state import RAGState
 
@@ -35,7 +36,7 @@ def to_fallback(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 )
 def concat_pf(graph: Graph, components: Components) -> None:
     """Wire figure 2's upper half: 1 call where Concat knows, 1 + k where it does not."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_node("concat_vote", vote_node("concat", continues=lambda state, _options: bool(state["passages"])))

@@ -14,7 +14,8 @@ from ragweave.graphs.direct import DirectOptions, to_search
 from ragweave.graphs.examples import PROMPTS, reasoned, with_shots
 from ragweave.nodes.answer import answer_node, each_sample
 from ragweave.nodes.ask import Components
-from ragweave.nodes.retrieve import collect_node, retrieve_node
+from ragweave.nodes.queries import search_node
+from ragweave.nodes.retrieve import collect_node
 from ragweave.nodes.vote import vote_node
 
 
@@ -32,7 +33,7 @@ def cot(graph: Graph, components: Components) -> None:
     answer = answer_node(
         components, "cot", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
     )
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node("cot", answer)
     graph.add_node("vote", vote_node("cot"))

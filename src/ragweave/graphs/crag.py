@@ -31,8 +31,8 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_node, each_sample
 from ragweave.nodes.ask import QUERY_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, Ids, ids_form, limited
-from ragweave.nodes.options import Options
 from ragweave.nodes.papers import context_text
+from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.read import choice, phrase
 from ragweave.nodes.retrieve import (
     TO_RETRIEVAL,
@@ -51,7 +51,7 @@ from ragweave.tools.text.untrusted import numbered, render_passages
 Word = Literal["Correct", "Ambiguous", "Incorrect"]
 
 
-class CragOptions(Options):
+class CragOptions(SearchOptions):
     """Options of `crag`."""
 
     own_paper = "crag"
@@ -264,7 +264,7 @@ def to_second_search(state: CragState) -> Route:
 )
 def crag(graph: Graph, components: Components) -> None:
     """Wire figure 2: one call per passage, one to search again, one to refine, and the answer."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node("grade", grade(components))
     graph.add_node("assess", assess)

@@ -14,15 +14,21 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import PROMPTS, ShotOptions, answered, with_shots
 from ragweave.nodes.answer import answer_node, each_sample
 from ragweave.nodes.ask import Components
-from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.queries import SearchOptions, search_node
+from ragweave.nodes.retrieve import Route, collect_node, to_retrieval
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState
 
 
-class DirectOptions(ShotOptions):
+class DirectOptions(ShotOptions, SearchOptions):
     """Options of `direct` and `cot`."""
 
     retrieve: bool = Field(False, description="Whether to retrieve passages and answer from them.")
+
+    @property
+    def query_calls(self) -> tuple[int, int]:
+        """None without retrieval."""
+        return super().query_calls if self.retrieve else (0, 0)
 
 
 def to_search(state: RAGState, runtime: Runtime[DirectOptions]) -> Route:
@@ -41,7 +47,7 @@ def to_search(state: RAGState, runtime: Runtime[DirectOptions]) -> Route:
 )
 def direct(graph: Graph, components: Components) -> None:
     """Wire one call: begin → (retrieve →) collect → direct → vote."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node(
         "direct",

@@ -24,9 +24,9 @@ from pydantic import Field, model_validator
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node, together
 from ragweave.nodes.ask import Components
-from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.queries import SearchOptions, search_node
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState, note
 from ragweave.tools.text.normalize import estimate_tokens
@@ -35,7 +35,7 @@ TOKENS_PER_PASSAGE = 50
 """Tokens of the budget for which a passage is retrieved (released code)."""
 
 
-class DosRagOptions(Options):
+class DosRagOptions(SearchOptions):
     """Options of `dos_rag`."""
 
     own_paper: ClassVar[Paper | Literal[""]] = "dos_rag"
@@ -124,7 +124,7 @@ def to_answer(state: RAGState, runtime: Runtime[DosRagOptions]) -> Route:
 )
 def dos_rag(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → restore → concat → vote."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node("restore", restore)
     graph.add_node("concat", answer_node(components, "concat", "concat"))

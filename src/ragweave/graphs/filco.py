@@ -29,8 +29,9 @@ from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import PROMPTS as PAPER_PROMPTS
 from ragweave.nodes.papers import Style, bare_texts, context_text
+from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.read import is_unknown
-from ragweave.nodes.retrieve import TO_RETRIEVAL, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.retrieve import TO_RETRIEVAL, collect_node, to_retrieval
 from ragweave.nodes.segments import recompose, reranked, split_passages, tokens_saved
 from ragweave.nodes.vote import vote_node
 from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, no_usage, note, running
@@ -69,7 +70,7 @@ class FilterOptions(Options):
     lead: str | None = Field(None, description="Text between question and output for cxmi; none: as the scorer needs.")
 
 
-class FilcoOptions(FilterOptions):
+class FilcoOptions(FilterOptions, SearchOptions):
     """Options of `filco`."""
 
     own_paper = "filco"
@@ -258,7 +259,7 @@ def scores_by_model(o: FilterOptions) -> int:
 )
 def filco(graph: Graph, components: Components) -> None:
     """Wire figure 1: retrieve → filter → generate."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node("filter_context", filter_node(components))
     graph.add_node("choose_sentences", choose_sentences(components))

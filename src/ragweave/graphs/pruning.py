@@ -15,7 +15,8 @@ from ragweave.graphs.concat import FusionOptions
 from ragweave.graphs.examples import one_shot
 from ragweave.nodes.answer import answer_branches, answer_node, together
 from ragweave.nodes.ask import Components
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.queries import search_node
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState
 
@@ -45,7 +46,7 @@ def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 )
 def pruning(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → pruning → vote."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node("pruning", answer_node(components, "pruning", "pruning", reasoning=True, copies="1891"))
     graph.add_node("vote", vote_node("pruning"))

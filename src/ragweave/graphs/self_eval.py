@@ -22,14 +22,14 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
-from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper
-from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
+from ragweave.nodes.queries import SearchOptions, search_node
+from ragweave.nodes.retrieve import Route, collect_node, search_branches
 from ragweave.nodes.vote import is_answered, vote_node
 from ragweave.state import RAGState
 
 
-class DecisionOptions(Options):
+class DecisionOptions(SearchOptions):
     """Options of a method that decides first whether to retrieve."""
 
     own_paper: ClassVar[Paper | Literal[""]] = "slimplm"
@@ -38,6 +38,11 @@ class DecisionOptions(Options):
         True,
         description="Whether to retrieve after all if the answer without passages is Unknown; the papers stop there.",
     )
+
+    @property
+    def query_calls(self) -> tuple[int, int]:
+        """None where it does not search."""
+        return 0, super().query_calls[1]
 
 
 class SelfEvalOptions(DecisionOptions):
@@ -168,7 +173,7 @@ def fallback_retrieval(
 def add_decision(graph: Graph, components: Components, decision: str) -> None:
     """Add retrieval and the answer after the node `decision`, which sets `known`."""
     wanted, to_fallback = fallback_retrieval(components)
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node("answer", answer_node(components, "answer", "direct_passages", closed_book="direct"))
     graph.add_node("vote", vote_node("answer", continues=wanted))

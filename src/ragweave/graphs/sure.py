@@ -30,16 +30,16 @@ from ragweave.nodes import read
 from ragweave.nodes.answer import READER, unknown_clause
 from ragweave.nodes.ask import PASSAGE_TOKENS, SHORT_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, limited, limited_list
-from ragweave.nodes.options import Options
 from ragweave.nodes.papers import show_of
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, join, retrieve_node, to_retrieval
+from ragweave.nodes.queries import SearchOptions, search_node
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, join, to_retrieval
 from ragweave.nodes.vote import final_update
 from ragweave.state import UNKNOWN, AnswerType, Candidate, RAGState, merge
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import one_line, untrusted
 
 
-class SureOptions(Options):
+class SureOptions(SearchOptions):
     """Options of `sure`."""
 
     own_paper = "sure"
@@ -343,7 +343,7 @@ def to_checks(state: SureState, runtime: Runtime[SureOptions]) -> Route:
 )
 def sure(graph: Graph, components: Components) -> None:
     """Wire figure 2: candidates, summaries, validity and ranking, choice."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node("propose", propose(components))
     graph.add_node("summarise", summarise(components))

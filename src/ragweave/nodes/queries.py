@@ -1,0 +1,156 @@
+"""The option `query`: what is searched for in the question's place, written by a model.
+
+* `hyde`: the question, and a passage that might answer it (Gao et al. 2022, Precise Zero-Shot Dense Retrieval
+  without Relevance Labels, arXiv 2212.10496, section 3.2, where the mean of vectors has the question's, too).
+* `query2doc`: five times the question, then such a passage, as one text (Wang et al. 2023, arXiv 2303.07678,
+  equation 1, which is for word search).
+* `fusion`: the question and four more queries (Rackauckas 2024, RAG-Fusion, arXiv 2402.03367).
+* `step_back`: the question and a more general one (Zheng et al. 2023, Take a Step Back, arXiv 2310.06117).
+* `decompose`: the question and at most five sub-questions (Ammann et al. 2025, arXiv 2507.00355).
+
+What several texts find is merged by reciprocal rank. The prompts are ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any, Literal
+
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import get_runtime
+from pydantic import Field
+
+from ragweave.nodes import read
+from ragweave.nodes.ask import PASSAGE_TOKENS, QUERY_TOKENS, Components, FunctionNode, Node, Prompt, Reply, model_node
+from ragweave.nodes.forms import Form, limited_list
+from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import Query, retrieve_node
+from ragweave.state import RAGState, add_usage, note, ranked
+from ragweave.tools.retrieval.retrievers import fused
+
+MOST = {"fusion": 4, "step_back": 1, "decompose": 5}
+"""How many queries are written."""
+_REPEATS, _QUESTION = 5, "question"
+
+
+class SearchOptions(Options):
+    """Options of a method that searches for the question itself."""
+
+    query: Literal["hyde", "query2doc", "fusion", "step_back", "decompose"] | None = Field(
+        None,
+        description="What is searched for; none: the question. A model writes a passage that may answer it (hyde, "
+        "query2doc), more queries (fusion), a more general question (step_back) or sub-questions (decompose). Methods "
+        "that write their own queries lack this option.",
+    )
+
+    @property
+    def query_calls(self) -> tuple[int, int]:
+        """The fewest and the most calls that write queries."""
+        return (self.query is not None,) * 2
+
+
+class Queries(Form):
+    """Search queries."""
+
+    queries: list[str] = limited_list(max(MOST.values()))
+
+
+_PASSAGE = ChatPromptTemplate(
+    [
+        ("system", "You write a short passage as it might stand in an encyclopedia: a few sentences, nothing else."),
+        ("human", "Write a passage that answers the question.\nQuestion: {question}"),
+    ]
+)
+
+
+def _listing(task: str, question: str, *queries: str) -> ChatPromptTemplate:
+    asked = f"{task} Write each on a line of its own and nothing else.\nQuestion: "
+    return ChatPromptTemplate(
+        [("human", asked + question), ("ai", "\n".join(queries)), ("human", asked + "{question}")]
+    )
+
+
+_BRIDGE = "Where was the engineer of the bridge at Verra born?"
+PROMPTS: Mapping[str, ChatPromptTemplate] = {
+    "query_hyde": _PASSAGE,
+    "query_query2doc": _PASSAGE,
+    "query_fusion": _listing(
+        "Write four search queries that look for the answer to the question in different words.",
+        _BRIDGE,
+        "birthplace of the engineer of the Verra bridge",
+        "who built the bridge at Verra",
+        "Verra bridge engineer biography",
+        "early life of the builder of the bridge at Verra",
+    ),
+    "query_step_back": _listing(
+        "Write one more general question, whose answer helps with the question.",
+        _BRIDGE,
+        "What is the life story of the engineer of the bridge at Verra?",
+    ),
+    "query_decompose": _listing(
+        "Write the questions, five at most, that have to be answered one after the other to answer the question.",
+        _BRIDGE,
+        "Who was the engineer of the bridge at Verra?",
+        "Where was this engineer born?",
+    ),
+}
+"""The templates by `query_` and the option's value; variable: `question`."""
+
+
+def _asking(query: Query, options: SearchOptions) -> Prompt[Queries]:
+    lists = options.query in MOST
+    return Prompt(
+        f"query_{options.query}",
+        {"question": query["text"]},
+        form=Queries if lists else None,
+        max_tokens=QUERY_TOKENS if lists else PASSAGE_TOKENS,
+        task="rewrite" if lists else "recall",
+    )
+
+
+@model_node("rewrite", _asking)
+def rewrite(query: Query, reply: Reply[Queries], options: SearchOptions) -> dict[str, Any]:
+    """Take the texts to search for; the question alone if the model wrote none."""
+    question, kind = query["text"], str(options.query)
+    written = reply.form.queries[: MOST[kind]] if reply.form else [] if kind in MOST else [reply.text]
+    texts = [one.strip() for one in written if one.strip() and not read.is_unknown(one)]
+    longer = [" ".join([question] * _REPEATS + texts)] if kind == "query2doc" and texts else []
+    searches = [Query(name=_QUESTION, text=one) for one in longer or dict.fromkeys([question, *texts])]
+    return {"searches": searches, "notes": [] if texts else [note("no_query_written")]}
+
+
+def _is_rewritten(query: Query) -> bool:
+    return query["name"] == _QUESTION and get_runtime(SearchOptions).context.query is not None
+
+
+def search_node(components: Components, depth: Callable[[Any], int] = lambda options: options.k) -> Node:
+    """Return a retrieval node that searches for the question as the option `query` says.
+
+    Args:
+        components: The models, the prompts and the retriever.
+        depth: From the options to how many passages are kept.
+    """
+    search, rewriting = retrieve_node(components.retriever, depth), rewrite(components)
+
+    def joined(made: Mapping[str, Any], updates: Sequence[RAGState]) -> RAGState:
+        usage = reduce(add_usage, (one["usage"] for one in updates), made["usage"])
+        found = [one["retrieved"][_QUESTION] for one in updates]
+        best = fused(found, depth(get_runtime(Options).context)) if len(found) > 1 else found[0]
+        return {"retrieved": {_QUESTION: ranked(best, _QUESTION)}, "usage": usage, "notes": made["notes"]}
+
+    def call(query: Query, config: RunnableConfig) -> Any:
+        if not _is_rewritten(query):
+            return search.invoke(query, config)
+        made = rewriting.invoke(query, config)
+        return joined(made, [search.invoke(one, config) for one in made["searches"]])
+
+    async def acall(query: Query, config: RunnableConfig) -> Any:
+        if not _is_rewritten(query):
+            return await search.ainvoke(query, config)
+        made = await rewriting.ainvoke(query, config)
+        return joined(made, await asyncio.gather(*(search.ainvoke(one, config) for one in made["searches"])))
+
+    return FunctionNode(call, acall, name="retrieve")
