@@ -36,6 +36,7 @@ MethodName = Literal[
     "adaptive_rag",
     "search_r1",
     "search_o1",
+    "main_rag",
     "research",
 ]
 

@@ -38,6 +38,7 @@ _NAMES = (
     "adaptive_rag",
     "search_r1",
     "search_o1",
+    "main_rag",
     "research",
 )
 

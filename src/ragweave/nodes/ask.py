@@ -327,7 +327,7 @@ class _Call:
         usage = self._usage(message)
         notes += [note("setting_refused", setting=name) for name in self.refused]
         notes += [note(event) for event in self._events(message, text, form, usage)]
-        chance = sigmoid(log_odds(message)) if self.prompt.probability else None
+        chance = sigmoid(log_odds(message)) if self.prompt.probability and text else None
         return _Answered(Reply(text, form, self.prompt.passages, message, probability=chance), usage, notes)
 
     def again(self, done: Sequence[_Answered]) -> _Call | None:

@@ -79,6 +79,12 @@ def continues(model: Any) -> bool:
     return bool(getattr(unbound(model), "continues_turn", False)) and takes(model, _CONTINUING)
 
 
+def reports_logprobs(model: Any) -> bool:
+    """Say whether a model may report the log-probabilities of its answer's first token."""
+    knows = "logprobs" in getattr(type(unbound(model)), "model_fields", {})
+    return knows and takes(model, "logprobs") and not profile_of(model).get("reasoning_output")
+
+
 def with_settings(model: Any, settings: Mapping[str, Any]) -> Any:
     """Return a copy of a model with other settings, of those that it has and takes.
 

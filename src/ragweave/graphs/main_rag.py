@@ -1,0 +1,189 @@
+"""MAIN-RAG: three agents filter what was found: one answers, one judges, one answers from what is left.
+
+Source: Chang et al. 2025 (MAIN-RAG: Multi-Agent Filtering Retrieval-Augmented Generation, ACL, arXiv 2501.00332). The
+predictor answers from each passage. The judge says whether the passage holds what the question asks for, and whether
+that answer follows from it; a passage's score is the log-odds of its Yes against its No. The adaptive judge bar is the
+mean of the scores less n standard deviations, with n = 0 as the plain one; passages below it are dropped, and the final
+predictor reads the others, the best first.
+
+Where we differ: the prompts are in our own words. A decision model may judge (`judge=`): the score is then the log-odds
+of its probability. A judge that reports no log-probabilities states its confidence in a form. k is ours.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from langchain_core.decisions import Noul
+from langchain_core.documents import Document
+from langchain_core.prompts import ChatPromptTemplate
+from langgraph.graph import END
+from langgraph.runtime import Runtime
+from langgraph.types import Send
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from ragweave.graphs.base import Graph, method
+from ragweave.nodes.answer import READER, Branch, answer_node, each_sample
+from ragweave.nodes.ask import VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
+from ragweave.nodes.forms import Form
+from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, arranged, collect_node, join, retrieve_node, to_retrieval
+from ragweave.nodes.vote import pool_of, vote_node
+from ragweave.state import RAGState, merge, note
+from ragweave.tools.models import calls
+from ragweave.tools.text.untrusted import untrusted
+
+
+class MainRagOptions(Options):
+    """Options of `main_rag`."""
+
+    n: float = Field(0.0, description="Standard deviations below the mean where the judge bar stands.")
+
+
+class MainRagState(RAGState, total=False):
+    """The state of `main_rag`."""
+
+    scores: Annotated[dict[str, float], merge]
+    """The judge's log-odds of each passage, by its id."""
+
+
+class Judging(TypedDict):
+    """The input of a branch that judges a passage and the answer that was read from it."""
+
+    question: str
+    passage: Document
+    draft: str
+
+
+_HELPS = "Does the passage hold what the question asks for, and does the draft answer follow from the passage?"
+
+
+class Helps(Form):
+    """The judge's verdict."""
+
+    decides = Noul(instructions=_HELPS)
+
+    answer: Literal["Yes", "No"]
+
+
+class Stated(Form):
+    """The judge's verdict and its confidence, where there are no log-probabilities."""
+
+    answer: Literal["Yes", "No"]
+    confidence: Literal["50%", "60%", "70%", "80%", "90%", "99%"]
+
+
+_JUDGE = (
+    "{passages}\n\nQuestion: {question}\nDraft answer: {draft}\nThe passage may be noise: it may not be about the "
+    f"question, or mislead. {_HELPS} Say Yes only if both are so; else No."
+)
+PROMPTS = {
+    "main_rag_judge": ChatPromptTemplate([("system", READER), ("human", _JUDGE)]),
+    "main_rag_judge_stated": ChatPromptTemplate(
+        [("system", READER), ("human", f"{_JUDGE} State how sure you are, from 50% to 99%, too.")]
+    ),
+}
+
+
+def to_predictions(state: MainRagState) -> Route:
+    """Route: a branch for each passage; without any, the end."""
+    shared = Branch(question=state["question"], answer_type=state["answer_type"], sample=0)
+    return [Send("predict", Branch(**shared, passages=[one])) for one in state["passages"]] or "no passage"
+
+
+def to_judges(state: MainRagState) -> list[Send]:
+    """Route: a branch for each passage with the answer that was read from it."""
+    read = {name: one["answer"] for one in pool_of(state, "predict") for name in one["passages"]}
+    return [
+        Send("judge", Judging(question=state["question"], passage=one, draft=read.get(str(one.id), "")))
+        for one in state["passages"]
+    ]
+
+
+def judge_node(components: Components) -> Node:
+    """Return the node that scores a passage: by log-probabilities, by a decision model, or by a stated confidence."""
+    models = components.models
+    states = not models.decides("judge") and not calls.reports_logprobs(models.for_role("judge"))
+
+    def judging(state: Judging, _options: MainRagOptions) -> Prompt[Any]:
+        values = {"question": state["question"], "draft": untrusted(state["draft"])}
+        name, form = ("main_rag_judge_stated", Stated) if states else ("main_rag_judge", Helps)
+        return Prompt(
+            name,
+            values,
+            [state["passage"]],
+            form=form,
+            max_tokens=VERDICT_TOKENS,
+            task="sufficient",
+            probability=not states,
+        )
+
+    @model_node("judge", judging)
+    def judge(state: Judging, reply: Reply[Any], _options: MainRagOptions) -> MainRagState:
+        return {"scores": {str(state["passage"].id): score_of(reply)}}
+
+    return judge(components)
+
+
+def score_of(reply: Reply[Any]) -> float:
+    """Return the log-odds of Yes against No; 0 where the judge says neither."""
+    chance, form = reply.probability, reply.form
+    if chance is None and isinstance(form, Stated):
+        sure = int(form.confidence.rstrip("%")) / 100
+        chance = sure if form.answer == "Yes" else 1 - sure
+    chance = min(max(0.5 if chance is None else chance, 1e-9), 1 - 1e-9)
+    return math.log(chance / (1 - chance))
+
+
+def above_bar(passages: Sequence[Document], scores: Mapping[str, float], n: float) -> list[Document]:
+    """Return the passages at the judge bar or above it, ranked by their scores, the best first."""
+    found = [scores.get(str(one.id), 0.0) for one in passages]
+    bar = statistics.fmean(found) - n * statistics.pstdev(found)
+    best = sorted(
+        (pair for pair in zip(found, passages, strict=True) if pair[0] >= bar - 1e-9), key=lambda pair: -pair[0]
+    )
+    return [one.model_copy(update={"metadata": {**one.metadata, "rank": rank}}) for rank, (_, one) in enumerate(best)]
+
+
+def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RAGState:
+    """Keep what the final predictor reads."""
+    best = above_bar(state["passages"], state["scores"], runtime.context.n)
+    return {
+        "passages": arranged(best, runtime.context.order),
+        "notes": [note("judge_bar", scores=dict(state["scores"]), kept=[one.id for one in best])],
+    }
+
+
+@method(
+    "main_rag",
+    summary="Each passage is answered from and judged; those above an adaptive bar are read again.",
+    paper="Chang et al. 2025, MAIN-RAG",
+    when="Noisy passages, with a model that judges them well or a decision model as its judge.",
+    calls=lambda o: (2 * o.k + o.samples,) * 2,
+    options=MainRagOptions,
+    state=MainRagState,
+    prompts=PROMPTS,
+)
+def main_rag(graph: Graph, components: Components) -> None:
+    """Wire the three agents: predict → judge → filter → final."""
+    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("collect", collect_node())
+    graph.add_node("predict", answer_node(components, "predict", "post_fusion", one_passage=True))
+    graph.add_node("predicted", join)
+    graph.add_node("judge", judge_node(components))
+    graph.add_node("filter", filter_passages)
+    graph.add_node("final", answer_node(components, "final", "concat", round=1))
+    graph.add_node("vote", vote_node("final"))
+    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
+    graph.add_edge("retrieve", "collect")
+    graph.add_conditional_edges("collect", to_predictions, {"each passage": "predict", "no passage": "vote"})
+    graph.add_edge("predict", "predicted")
+    graph.add_conditional_edges("predicted", to_judges, ["judge"])
+    graph.add_edge("judge", "filter")
+    graph.add_conditional_edges("filter", each_sample("final"), {"each sample": "final"})
+    graph.add_edge("final", "vote")
+    graph.add_edge("vote", END)
