@@ -10,7 +10,6 @@ from tests.openai_server import OpenAIServer
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.labels import LabelSettings, make_labels, write_labels
-from ragweave.evaluation.labels.rewrite import support
 from ragweave.nodes.proxy import Rewrite
 
 Label = Callable[..., tuple[list[dict[str, Any]], dict[str, int]]]
@@ -151,29 +150,22 @@ def test_a_question_needs_retrieval_if_only_that_answers_it(label: Label, server
     assert dropped == {"right or wrong either way": 1}
 
 
-FIRST = (
+REPLY = (
     "<Questions> <Question(Who built it?)> <NeedSearch(True)> <Query(Aster Bridge builder)> </Questions>\n"
-    "<Claims> <Claim(He built the Aster Bridge.)> <Search(True)> <Query(Aster Bridge)> </Claims>"
+    "<Claims> <Claim(Ida Holm built the Aster Bridge.)> <Search(True)> <Query(Aster Bridge)> </Claims>"
 )
-SECOND = FIRST.replace("He built", "Ida Holm built")
 
 
 @pytest.mark.loopback
-def test_a_teacher_annotates_and_mends_its_faults(label: Label, server: OpenAIServer, spec: str) -> None:
-    def script(body: dict[str, Any]) -> Any:
-        prompt = json.dumps(body["messages"])
-        return (
-            SECOND if "begins with 'he'" in prompt else FIRST if "prepare web searches" in prompt else "Ida Holm did."
-        )
-
-    server.script = script
+def test_a_teacher_annotates(label: Label, server: OpenAIServer, spec: str) -> None:
+    server.script = lambda body: REPLY if "prepare web searches" in json.dumps(body["messages"]) else "Ida Holm did."
     row = {"id": "1", "question": "Who built the Aster Bridge?"}
     rows, _ = label("rewrite", row, models={"teacher": f"{spec}&n=1", "proxy": spec})
     assert rows[0] == {
         "id": "1",
         "question": row["question"],
         "draft": "Ida Holm did.",
-        "target": SECOND.replace(".)", ")"),
+        "target": REPLY.replace(".)", ")"),
     }
     read = Rewrite.from_text(rows[0]["target"])
     assert read is not None
@@ -195,15 +187,14 @@ def test_released_annotations_are_taken_as_they_are(label: Label) -> None:
     rows, _ = label("rewrite", row)
     read = Rewrite.from_text(rows[0]["target"])
     assert read is not None
-    assert [one.text for one in read.claims] == ["Ida Holm built the Aster Bridge", "Ida Holm was Norwegian"]
-    assert [one.needs_search for one in read.claims] == [True, False]
+    assert [one.text for one in read.claims] == [
+        "Ida Holm built the Aster Bridge",
+        "It is red",
+        "Ida Holm was Norwegian",
+    ]
+    assert [one.needs_search for one in read.claims] == [True, True, False]
     _, dropped = label("rewrite", {"question": "Who?"})
     assert dropped == {"no draft": 1}
-
-
-def test_support_is_the_share_of_words_of_meaning() -> None:
-    assert support("Ida Holm built the bridge", "the bridge that Ida built") == pytest.approx(3 / 4)
-    assert support("红楼梦", "《红楼梦》是小说") == 1.0
 
 
 def test_no_such_labels_or_drafts(label: Label) -> None:
