@@ -20,12 +20,12 @@ PADDING = "It is one of the sights of the town, which many people visit, and on 
 
 @pytest.fixture
 def kb(tmp_path: Path) -> str:
-    """A knowledge base of ten pages; each Bridge N is on one of them, and its Engineer Ada N on the next one too."""
+    """A knowledge base of ten pages; each is about Bridge N and mentions the one before."""
     with KnowledgeBase.create(tmp_path / "kb") as base:
         for at in range(10):
-            text = f"The town calls it Bridge {at}. It was built by Ada Brenner{at} in {1900 + at}. "
-            text += f"Later on came Ada Brenner{at - 1} and saw it. " if at else ""
-            base.add(Document(page_content=text + PADDING, metadata={"source": f"page{at}.md"}))
+            text = f"It was built after Aster Bridge {at - 1} in {1900 + at}. "
+            metadata = {"source": f"page{at}.md", "title": f"Aster Bridge {at}"}
+            base.add(Document(page_content=text + PADDING, metadata=metadata))
     return str(tmp_path / "kb")
 
 

@@ -4,9 +4,9 @@
     write_questions(settings, 50, Path("run"))          # run/questions.jsonl
     evaluate(settings, Path("run"))
 
-Half of the questions need one passage. The other half need two passages of different sources that share a name: the
-question describes the name by what the first passage says and asks for what the second one says. A question is
-refused if its answer does not stand in the passage, or if it gives the answer or the name away.
+Half of the questions need one passage. The other half need two passages of different sources, one about a name that
+the other one mentions: the question describes the name by what the first passage says, and asks for what the second
+one says. A question is refused if its answer does not stand in the passage, or if it gives the answer or the name away.
 
 The loop is that of `run.py`, in the folder `synthetic`, so that writing resumes and pays for no call twice.
 """
@@ -19,7 +19,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from itertools import combinations, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from ragweave.evaluation.metrics.text import all_words, stands_in
 from ragweave.evaluation.run import Budget, Run, Summary, run_async
 from ragweave.nodes.forms import Form, limited
 from ragweave.tools.models import ChatModel
+from ragweave.tools.retrieval.names import names_in, sentences, subjects
 from ragweave.tools.text.secrets import redacted
 from ragweave.tools.text.untrusted import render_passages, untrusted
 
@@ -44,13 +45,10 @@ _SHORTEST = 30
 _LONGEST = 10
 """Words of a short answer."""
 _COMMON = 5
-"""Passages that share a name which is too common to lead from one to another."""
+"""The most passages that mention a name which leads from one to another."""
 _MOST = 4
 """Replies asked for each question that is wanted: a model too small for this ends the run early."""
 _POINTS = re.compile(r"\bpassages?\b|\b(the|this|these) (texts?|documents?|excerpts?|articles?)\b", re.IGNORECASE)
-_NAME = re.compile(r"(?<![.!?:] )(?<!^)\b[A-Z]\w+(?:[ -][A-Z]\w+)*", re.M)
-"""Capitalised words, but for one that begins a sentence or a line."""
-
 _ONE = """{passages}
 
 Write one question that a reader of these documents might ask, and its answer. The answer is a name, number, date or \
@@ -194,33 +192,35 @@ def write_questions(
 def candidates(passages: Sequence[Document], drawn: random.Random) -> Iterator[Question]:
     """Yield what questions are to be written of: a passage and two passages in turn, each once, in random order."""
     good = [one for one in passages if len(all_words(one.page_content)) >= _SHORTEST]
+    if not good:
+        raise UsageError(f"no passage has {_SHORTEST} words, so there is nothing to write questions of")
     pairs = list(_pairs(good))
     drawn.shuffle(good)
     drawn.shuffle(pairs)
-    if not good:
-        raise UsageError(f"no passage has {_SHORTEST} words, so there is nothing to write questions of")
-    at = 0
-    for number in range(max(len(good), len(pairs))):
-        singles = [("", (good[number],))] if number < len(good) else []
-        for name, both in [*singles, *pairs[number : number + 1]]:
-            yield Question(id="+".join(str(one.id) for one in both), question=name, passages=both, at=at)
-            at += 1
+    both = chain.from_iterable(zip_longest([("", (one,)) for one in good], pairs))
+    for at, (name, chosen) in enumerate(filter(None, both)):
+        yield Question(id="+".join(str(one.id) for one in chosen), question=name, passages=chosen, at=at)
 
 
 def _pairs(passages: Sequence[Document]) -> Iterator[tuple[str, tuple[Document, ...]]]:
-    """Yield names with two passages of different sources that share them; each pair once."""
-    named: defaultdict[str, list[Document]] = defaultdict(list)
+    """Yield each pair of a passage that is about a name and one of another source that mentions it."""
+    about: defaultdict[str, list[Document]] = defaultdict(list)
+    mentions: defaultdict[str, dict[str, Document]] = defaultdict(dict)
+    spelt: dict[str, str] = {}
     for one in passages:
-        title = str(one.metadata.get("title") or "")
-        for name in {title, *_NAME.findall(one.page_content)} - {""}:
-            named[name].append(one)
+        found = {name: text for each in sentences(one.page_content) for name, text in names_in(each).items()}
+        spelt |= found
+        for name in found:
+            mentions[name][str(one.id)] = one
+        for name in subjects(one.page_content, one.metadata):
+            about[name].append(one)
     seen = set()
-    for name, sharing in named.items():
-        for pair in combinations(sharing, 2) if len(sharing) <= _COMMON else ():
-            ids = frozenset(str(one.id) for one in pair)
-            if pair[0].metadata.get("source") != pair[1].metadata.get("source") and ids not in seen:
+    for name, first in ((name, one) for name, listed in about.items() for one in listed):
+        for second in mentions[name].values() if len(mentions[name]) <= _COMMON else ():
+            ids = frozenset((str(first.id), str(second.id)))
+            if first.metadata.get("source") != second.metadata.get("source") and ids not in seen:
                 seen.add(ids)
-                yield name, pair
+                yield spelt[name], (first, second)
 
 
 def _passages(kb: str) -> list[Document]:
