@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
@@ -17,7 +17,8 @@ from typing_extensions import TypedDict
 from ragweave.errors import UsageError
 from ragweave.nodes.ask import FunctionNode, Node, Retriever, StateNode
 from ragweave.nodes.options import Options, Order
-from ragweave.state import RAGState, by_page, interleave, no_usage, note, ranked
+from ragweave.state import RAGState, Tokens, Usage, by_page, interleave, no_usage, note, ranked, running
+from ragweave.tools.models.counting import CallCounter, counted_calls
 
 GIVEN = "input"
 """The query name of passages that came with the input."""
@@ -46,23 +47,39 @@ def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lam
             raise UsageError("nothing to retrieve from: give a retriever, or passages with the question")
         return retriever, {"k": depth(get_runtime(Options).context)} if _takes_k(retriever) else {}
 
-    def update(query: Query, found: Any) -> RAGState:
+    def update(query: Query, found: Any, made: CallCounter) -> RAGState:
         if not isinstance(found, list) or not all(isinstance(one, Document) for one in found):
             raise UsageError(f"the retriever ({type(retriever).__name__}) must return a list of Documents")
         best = found[: depth(get_runtime(Options).context)]
-        return {"retrieved": {query["name"]: ranked(best, query["name"])}, "usage": {**no_usage(), "retrievals": 1}}
+        return {"retrieved": {query["name"]: ranked(best, query["name"])}, "usage": _usage(made)}
 
     def call(query: Query, config: RunnableConfig) -> RAGState:
         source, settings = prepare()
-        return update(query, source.invoke(query["text"], config, **settings))
+        with counted_calls() as made:
+            found = source.invoke(query["text"], config, **settings)
+        return update(query, found, made)
 
     async def acall(query: Query, config: RunnableConfig) -> RAGState:
         source, settings = prepare()
-        if settings and not _takes_k(source, "_aget_relevant_documents"):
-            return update(query, await run_in_executor(config, source.invoke, query["text"], config, **settings))
-        return update(query, await source.ainvoke(query["text"], config, **settings))
+        with counted_calls() as made:
+            if settings and not _takes_k(source, "_aget_relevant_documents"):
+                found = await run_in_executor(config, source.invoke, query["text"], config, **settings)
+            else:
+                found = await source.ainvoke(query["text"], config, **settings)
+        return update(query, found, made)
 
     return FunctionNode(call, acall, name="retrieve")
+
+
+def _usage(made: CallCounter) -> Usage:
+    """Return what a search cost; the calls of a retriever's own model have the role `retriever`."""
+    usage: Usage = {**no_usage(), "retrievals": 1}
+    if not made.tokens:
+        return usage
+    sent, received, estimated = zip(*made.tokens, strict=True)
+    tokens: Tokens = {"calls": len(sent), "input_tokens": sum(sent), "output_tokens": sum(received)}
+    tables = {"by_role": {"retriever": tokens}, "by_node": {running()[1]: tokens}}
+    return cast("Usage", {**usage, **tokens, "estimated": any(estimated), **tables})
 
 
 def _takes_k(retriever: Retriever, method: str = "_get_relevant_documents") -> bool:

@@ -32,7 +32,6 @@ from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.embedding import OBJECT, is_model, name_of, named_embeddings
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
-from ragweave.tools.retrieval.toolkit import search_tools
 
 
 class KnowledgeBase:
@@ -398,6 +397,8 @@ class KnowledgeBase:
             UsageError: As `as_retriever`.
             KnowledgeBaseError: As `as_retriever`.
         """
+        from ragweave.tools.retrieval.toolkit import search_tools
+
         return search_tools(self.as_retriever(k, mode, filter=filter, rerank=rerank), k)
 
     def _mode(self, name: RetrieverName) -> Mode:

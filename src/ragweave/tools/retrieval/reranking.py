@@ -24,12 +24,13 @@ from ragweave.tools.retrieval.base import (
     with_score,
 )
 from ragweave.tools.retrieval.embedding import load_named, named_embeddings, require_encoders
+from ragweave.tools.retrieval.listwise import ListwiseReranker
 from ragweave.tools.retrieval.retrievers import full_text
 from ragweave.tools.warm_up import warm_up
 
 DEPTH = 20
 """Passages that are reranked, unless more are wanted."""
-BI_ENCODER = "bi-encoder:"
+BI_ENCODER, LISTWISE = "bi-encoder:", "listwise:"
 _HEADLESS = ("Model", "ForMaskedLM", "ForPreTraining")
 """How architectures end that score no pair of texts."""
 
@@ -113,8 +114,8 @@ def load_reranker(spec: str) -> PairScorer | BaseDocumentCompressor:
     """Load a reranker by its spec.
 
     Args:
-        spec: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, or `module:Name` of an
-            object with `predict` or a LangChain document compressor.
+        spec: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, `listwise:MODEL` (a chat model's
+            spec), or `module:Name` of an object with `predict` or a LangChain document compressor.
 
     Raises:
         UsageError: There is no such object, or the model has no ranking head.
@@ -122,6 +123,10 @@ def load_reranker(spec: str) -> PairScorer | BaseDocumentCompressor:
     """
     if spec.startswith(BI_ENCODER):
         return BiEncoderScorer(spec.removeprefix(BI_ENCODER))
+    if spec.startswith(LISTWISE):
+        from ragweave.tools.models.specs import chat_model
+
+        return ListwiseReranker(model=chat_model(spec.removeprefix(LISTWISE)))
     if is_path(spec):
         return _checked(imported(spec))
     return CrossEncoderScorer(spec)
@@ -181,10 +186,13 @@ class RerankRetriever(PassageRetriever):
         found = find_with(self.base, query, max(self.depth, k))
         if not found:
             return []
-        with self._lock:  # tokenizers and most models are not safe under threads
+        with self._lock:
             if self._loaded is None:
                 named = isinstance(self.model, str)
                 self._loaded = load_reranker(self.model) if named else self.model
+        if isinstance(self._loaded, ListwiseReranker):
+            return _compressed(self._loaded, query, found)[:k]
+        with self._lock:  # tokenizers and most models are not safe under threads
             if isinstance(self._loaded, BaseDocumentCompressor):
                 return _compressed(self._loaded, query, found)[:k]
             scores = _numbers(self._loaded.predict, query, found)
