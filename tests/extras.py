@@ -77,7 +77,7 @@ NOT_CORE = (
     "cli/test_train.py",
     "docs",
     "evaluation",
-    "examples",
+    "template",
     "extend/test_outside_package.py",
     "notebooks",
     "serving/test_commands.py",

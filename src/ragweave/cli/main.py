@@ -24,6 +24,7 @@ _COMMANDS = {
         "ask": ("ask:ask", "Answer a question, by one method or by several."),
         "chat": ("chat:chat", "Talk with your documents."),
         "serve": ("serve:serve", "Serve methods by OpenAI's protocol, or as MCP tools."),
+        "new": ("new:new", "Make an app: chat page, documents, tests, langgraph.json."),
     },
     "Compare methods": {
         "methods": ("methods:methods", "List the methods; show one with its options and its graph."),

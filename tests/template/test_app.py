@@ -1,4 +1,4 @@
-"""The example app, driven as a browser would drive it, without a socket."""
+"""The app that `ragweave new` makes, driven as a browser would drive it, without a socket."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
+from tests.cli.conftest import run
 
 from ragweave.testing import RecordingRetriever, ScriptedModel
 
-pytest.importorskip("fastapi", reason='the example needs: pip install "ragweave[examples]"')
-httpx = pytest.importorskip("httpx", reason='the example needs: pip install "ragweave[examples]"')
+pytest.importorskip("fastapi", reason='the app needs: pip install "ragweave[examples]"')
+httpx = pytest.importorskip("httpx", reason='the app needs: pip install "ragweave[examples]"')
 
-FILE = Path(__file__).parents[2] / "examples" / "chat_app.py"
+FILE = Path(__file__).parents[2] / "src" / "ragweave" / "template" / "app.py"
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("chat_app", FILE)
+    spec = importlib.util.spec_from_file_location("app", FILE)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["chat_app"] = module
+    sys.modules["app"] = module
     spec.loader.exec_module(module)
     return module
 
@@ -48,7 +51,8 @@ def app_of(example: ModuleType, replies: Any, restater: Any = None, **options: A
     retriever = RecordingRetriever(documents=found)
     model = ScriptedModel(script=replies)
     given = {"restater": restater, "checkpointer": InMemorySaver(), **options}
-    return example.create_app(build_chat("concat", model=model, retriever=retriever, **given))
+    chat = build_chat("concat", model=model, retriever=retriever, **given)
+    return example.create_app(lambda: chat)
 
 
 @pytest.fixture
@@ -62,7 +66,7 @@ def open_client(app: Any) -> Any:
 
 
 async def turn(client: Any, question: str, thread: str = "t") -> list[tuple[str, dict[str, Any]]]:
-    reply = await client.post("/chat", json={"question": question, "thread": thread})
+    reply = await client.post("/ask", json={"question": question, "thread": thread})
     assert reply.status_code == 200
     assert reply.headers["content-type"].startswith("text/event-stream")
     parts = [part.split("\ndata: ") for part in reply.text.strip().split("\n\n")]
@@ -96,7 +100,7 @@ async def test_an_answer_has_its_marks_and_its_sources_as_cards(client: Any) -> 
 
 async def test_a_conversation_taken_up_again_shows_its_quotes(client: Any) -> None:
     await turn(client, "Which bridge is old?")
-    asked, said = (await client.get("/threads/t")).json()
+    asked, said = (await client.get("/said/t")).json()
     assert asked["parts"] == [{"text": "Which bridge is old?"}]
     assert said["parts"] == [{"text": "The bridge of Varn", "marks": [1]}]
     (card,) = said["sources"]
@@ -116,10 +120,10 @@ async def test_threads_are_remembered_apart(client: Any) -> None:
     await turn(client, "First?", "a")
     await turn(client, "Second?", "a")
     await turn(client, "Other?", "b")
-    told = (await client.get("/threads/a")).json()
+    told = (await client.get("/said/a")).json()
     assert [one["text"] for one in told if one["role"] == "human"] == ["First?", "Second?"]
-    assert len((await client.get("/threads/b")).json()) == 2
-    assert (await client.get("/threads/new")).json() == []
+    assert len((await client.get("/said/b")).json()) == 2
+    assert (await client.get("/said/new")).json() == []
 
 
 async def test_a_follow_up_is_restated_for_the_method(example: ModuleType) -> None:
@@ -135,7 +139,7 @@ async def test_a_follow_up_is_restated_for_the_method(example: ModuleType) -> No
 
 @pytest.mark.parametrize("given", [{"question": "  "}, {}, {"question": "q", "thread": "../x"}])
 async def test_bad_input_is_refused(client: Any, given: dict[str, str]) -> None:
-    assert (await client.post("/chat", json=given)).status_code == 422
+    assert (await client.post("/ask", json=given)).status_code == 422
 
 
 async def test_a_run_that_fails_says_why(example: ModuleType) -> None:
@@ -156,42 +160,76 @@ async def test_a_model_server_that_is_not_there_is_said(example: ModuleType, cap
     assert "secret.host" in caplog.text
 
 
-async def test_the_default_runs_on_the_bundled_articles(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAGWEAVE_MODEL", "extractive?similarity=lexical")
-    async with open_client(example.create_app()) as client:
-        page = await client.get("/")
-        assert "default-src 'none'" in page.headers["content-security-policy"]
-        assert not re.search(r"""(src|href)\s*=\s*["']|https?://|@import|url\(""", page.text)
-        assert 'TRY = ["What does BlendFilter blend?"' in page.text
-        kind, data = (await turn(client, "What does BlendFilter blend?"))[-1]
-    assert kind == "answer"
-    assert data["sources"][0]["title"] == "BlendFilter"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An app that `ragweave new` made."""
+    folder = tmp_path_factory.mktemp("new") / "my-app"
+    assert run("new", str(folder)).returncode == 0
+    return folder
 
 
-def start(**env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(FILE)],
-        env={**os.environ, "RAGWEAVE_MODEL": "extractive?similarity=lexical", **env},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def test_a_folder_that_is_there_stays_as_it_is(made: Path) -> None:
+    done = run("new", str(made))
+    assert (done.returncode, done.stderr.count("is there already")) == (2, 1)
 
 
-def test_a_missing_knowledge_base_is_said_in_a_line(tmp_path: Path) -> None:
-    done = start(RAGWEAVE_KB=str(tmp_path / "nowhere"))
-    assert done.returncode == 1
-    assert "nowhere" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_the_page_loads_nothing_from_elsewhere(made: Path) -> None:
+    page = (made / "page.html").read_text("utf-8")
+    assert not re.search(r"""(src|href)\s*=\s*["']|https?://|@import|url\(""", page)
 
 
+def test_its_own_tests_pass(made: Path) -> None:
+    env = {**os.environ, "RAGWEAVE_MODEL": "extractive?similarity=lexical"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=made, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+def test_langgraph_can_load_it(made: Path) -> None:
+    config = pytest.importorskip("langgraph_cli.config")
+    loaded = config.validate_config_file(made / "langgraph.json")
+    assert set(loaded) >= {"graphs", "http", "auth", "store"}
+    source = (made / "app.py").read_text("utf-8")
+    for path in (loaded["graphs"]["chat"]["path"], loaded["http"]["app"], loaded["auth"]["path"]):
+        assert re.search(rf"^(def )?{path.rpartition(':')[2]}\b", source, re.M)
+
+
+@pytest.mark.nightly
 @pytest.mark.loopback
-def test_a_port_in_use_is_said(socket_enabled_for_module: None) -> None:
-    pytest.importorskip("uvicorn")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        done = start(PORT=str(taken.getsockname()[1]))
-    assert done.returncode != 0
-    assert "address already in use" in done.stderr
+def test_langgraphs_server_runs_it(made: Path) -> None:
+    pytest.importorskip("langgraph_api")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", "--port", str(port)]
+    url, key = f"http://127.0.0.1:{port}", {"authorization": "Bearer secret"}
+    server = subprocess.Popen(command, cwd=made, env={**os.environ, "APP_KEYS": "secret"})
+    try:
+        for _ in range(600):
+            with suppress(httpx.TransportError):
+                if httpx.get(f"{url}/ok").status_code == 200:
+                    break
+            time.sleep(0.2)
+        assert httpx.get(url).status_code == 401
+        assert "Ask your documents" in httpx.get(url, headers=key).text
+        given = {"messages": [{"role": "user", "content": "Which files does the app answer from?"}]}
+        asked = {"assistant_id": "chat", "input": given}
+        out = httpx.post(f"{url}/runs/wait", json=asked, headers=key, timeout=60).json()
+        assert out["structured_response"]["status"] == "answered"
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+@pytest.mark.parametrize(("key", "allowed"), [(None, False), ("Bearer no", False), ("Bearer two", True)])
+async def test_langgraphs_server_wants_a_key_if_there_are_any(
+    example: ModuleType, monkeypatch: pytest.MonkeyPatch, key: str | None, allowed: bool
+) -> None:
+    assert await example.authenticated(key) == "user"
+    monkeypatch.setenv("APP_KEYS", "one two")
+    if allowed:
+        assert await example.authenticated(key) == "user"
+    else:
+        with pytest.raises(example.Auth.exceptions.HTTPException, match="needs a key"):
+            await example.authenticated(key)
