@@ -192,7 +192,7 @@ def test_langgraph_can_load_it(made: Path) -> None:
     assert set(loaded) >= {"graphs", "http", "auth", "store"}
     source = (made / "app.py").read_text("utf-8")
     for path in (loaded["graphs"]["chat"]["path"], loaded["http"]["app"], loaded["auth"]["path"]):
-        assert re.search(rf"^(def )?{path.rpartition(':')[2]}\b", source, re.M)
+        assert re.search(rf"^(async def )?{path.rpartition(':')[2]}\b", source, re.M)
 
 
 @pytest.mark.nightly
@@ -216,7 +216,7 @@ def test_langgraphs_server_runs_it(made: Path) -> None:
         given = {"messages": [{"role": "user", "content": "Which files does the app answer from?"}]}
         asked = {"assistant_id": "chat", "input": given}
         out = httpx.post(f"{url}/runs/wait", json=asked, headers=key, timeout=60).json()
-        assert out["structured_response"]["status"] == "answered"
+        assert out.get("status") == "answered", out
     finally:
         server.terminate()
         server.wait(timeout=30)

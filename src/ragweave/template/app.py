@@ -73,9 +73,9 @@ def chat() -> Chat:
     return conversation(InMemorySaver())
 
 
-def graph() -> Chat:
+async def graph() -> Chat:
     """Return the conversation for LangGraph's server, which brings its own checkpointer."""
-    return conversation()
+    return await asyncio.to_thread(conversation)
 
 
 auth = Auth()
