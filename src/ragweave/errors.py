@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import errno
 from collections.abc import Iterable
-from pathlib import Path
 
 
 class RagweaveError(Exception):
@@ -44,35 +42,6 @@ class ModelError(RagweaveError):
 
 class RunTimeoutError(RagweaveError, TimeoutError):
     """A run took longer than its `timeout` option."""
-
-
-class DiskFullError(RagweaveError, OSError):
-    """A file could not be written because the disk, a quota or a limit on file sizes is full."""
-
-    def __init__(self, path: Path, reason: str = "no space left on the disk") -> None:
-        """Name the file; its previous content is unchanged."""
-        super().__init__(errno.ENOSPC, reason)
-        self.path = path
-
-    def __str__(self) -> str:
-        """Return one clear line."""
-        return f"{self.path}: cannot be written ({self.strerror}); the old content is unchanged"
-
-
-class LockedError(RagweaveError):
-    """Another process, or another thread of this one, holds the lock of a file."""
-
-    def __init__(self, path: Path, holder: str) -> None:
-        """Name the lock's file and who holds it.
-
-        Args:
-            path: The file.
-            holder: The holder's process id; "" where it is unknown.
-        """
-        by = f"process {holder}" if holder else "another process"
-        super().__init__(f"{path} is locked by {by}; try again when it has finished")
-        self.path = path
-        self.holder = holder
 
 
 class UnusableModelError(ModelError, UsageError):

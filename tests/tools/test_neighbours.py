@@ -24,10 +24,10 @@ def test_a_file_is_read_packed_or_not(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("", "contains no training questions"),
-        ("{", r"line 1: is not valid JSON"),
-        ("[]", "line 1: must be a JSON object, not list"),
-        ('{"question": 1}', "line 1: 'question' must be a string, not 1"),
-        ('\n{"question": "?", "needed": 1}', "line 2: 'needed' must be true or false, not 1"),
+        ("{", "line 1: Invalid JSON"),
+        ("[]", "line 1: Input should be an object"),
+        ('{"question": 1}', "line 1: question: Input should be a valid string"),
+        ('\n{"question": "?", "needed": 1}', "line 2: needed: Input should be a valid boolean"),
     ],
 )
 def test_a_file_that_cannot_be_read(text: str, says: str, tmp_path: Path) -> None:

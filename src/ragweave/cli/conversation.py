@@ -22,7 +22,7 @@ VARIABLE = "RAGWEAVE_HISTORY"
 
 def conversation_file() -> Path | None:
     """Return the file of the last conversation; None if none is stored."""
-    from ragweave.tools.state_folder import state_folder
+    from ragweave.tools.files import state_folder
 
     if named := os.environ.get(VARIABLE):
         return None if named == "off" else Path(named)

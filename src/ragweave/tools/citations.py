@@ -109,31 +109,6 @@ def check_citations(answer: str, passages: Iterable[Document], citations: Iterab
                 raise ValueError(f"the passage {quote['passage']!r} does not say {quote['text']!r} at its offsets")
 
 
-def still_hold(
-    answer: str,
-    passages: Iterable[Document],
-    citations: Sequence[Citation],
-    *,
-    whole_answer: bool,
-) -> bool:
-    """Say whether citations are of this answer and these passages, word for word.
-
-    Args:
-        answer: The answer, which may have been edited since it was cited.
-        passages: The passages, which may have been edited too.
-        citations: The citations, in the order of their parts.
-        whole_answer: Whether no part of the answer may be without a citation, as `cite` leaves none.
-    """
-    try:
-        check_citations(answer, passages, citations)
-    except ValueError:
-        return False
-    ends = [0, *(one["end"] for one in citations)]
-    starts = [*(one["start"] for one in citations), len(answer)]
-    between = (answer[end:start] for end, start in zip(ends, starts, strict=True))
-    return not (whole_answer and any(text.strip() for text in between))
-
-
 def _parts(answer: str, answer_type: AnswerType) -> list[Sentence]:
     if answer_type == "long":
         return split_sentences(answer)

@@ -7,8 +7,9 @@ A file of training questions is JSONL, a row per question, which says whether th
 
 from __future__ import annotations
 
+import gzip
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -17,18 +18,20 @@ from typing import Any
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
+from pydantic import StrictBool, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.tools.files import parse_json
-from ragweave.tools.packed import open_packed
 
 
 class TrainingQuestion(TypedDict):
     """A question and whether it needed retrieval."""
 
     question: str
-    needed: bool
+    needed: StrictBool
+
+
+_ROW = TypeAdapter(TrainingQuestion)
 
 
 def read_training(path: str | Path) -> list[TrainingQuestion]:
@@ -37,10 +40,11 @@ def read_training(path: str | Path) -> list[TrainingQuestion]:
     Raises:
         UsageError: The file is missing, unreadable or empty, or a row lacks a field; the text names the line.
     """
+    opened: Any = gzip.open if Path(path).suffix == ".gz" else open
     try:
-        with open_packed(Path(path)) as file:
-            lines = file.read().decode("utf-8-sig").split("\n")
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        with opened(path, "rt", encoding="utf-8-sig") as file:
+            lines = file.read().split("\n")
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise UsageError(f"{path}: cannot be read ({type(error).__name__})") from error
     rows = [_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not rows:
@@ -50,19 +54,11 @@ def read_training(path: str | Path) -> list[TrainingQuestion]:
 
 def _row(line: str, where: str) -> TrainingQuestion:
     try:
-        row = parse_json(line)
-    except ValueError as error:
-        raise UsageError(f"{where}: is not valid JSON") from error
-    if not isinstance(row, dict):
-        raise UsageError(f"{where}: must be a JSON object, not {type(row).__name__}")
-    return {"question": _field(row, "question", str, where), "needed": _field(row, "needed", bool, where)}
-
-
-def _field(row: Mapping[str, Any], name: str, kind: type, where: str) -> Any:
-    if not isinstance(row.get(name), kind):
-        known = "a string" if kind is str else "true or false"
-        raise UsageError(f"{where}: {name!r} must be {known}, not {row.get(name)!r}")
-    return row[name]
+        return _ROW.validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = f"{first['loc'][0]}: " if first["loc"] else ""
+        raise UsageError(f"{where}: {name}{first['msg']}") from error
 
 
 @dataclass(frozen=True)

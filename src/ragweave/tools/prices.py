@@ -12,6 +12,7 @@ OpenAI's unless your table names it.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -20,7 +21,6 @@ from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 from ragweave.errors import UsageError
-from ragweave.tools.files import parse_json
 from ragweave.tools.models import ChatModel
 from ragweave.tools.models.roles import unbound
 
@@ -107,7 +107,7 @@ def _own_table(path: str) -> Mapping[str, Price]:
     if not path:
         return {}
     try:
-        listed = parse_json(Path(path).read_text("utf-8"))
+        listed = json.loads(Path(path).read_text("utf-8"))
         pairs = {str(name): Price.read(pair) for name, pair in listed.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UsageError(

@@ -8,9 +8,8 @@ import httpx
 import openai
 import pytest
 
-from ragweave.errors import ModelError, PromptTooLongError, RunTimeoutError, UsageError
+from ragweave.errors import ModelError, RunTimeoutError, UsageError
 from ragweave.tools.models import is_transient, status_of
-from ragweave.tools.models.errors import said_by_server
 
 REQUEST: Any = httpx.Request("POST", "http://127.0.0.1/v1/chat/completions")
 
@@ -116,51 +115,3 @@ def test_status_of() -> None:
     assert status_of(ValueError("bad")) is None
     assert status_of(ValueError({"message": "no such model", "code": 404})) == 404
     assert status_of(unread({"choices": None})) == 200
-
-
-def refused(text: str, status: int = 400) -> openai.APIStatusError:
-    response = httpx.Response(status, request=REQUEST)
-    return openai.APIStatusError(text, response=response, body=None)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",
-        "You passed 5000 input tokens. However, the model's context length is only 4096 tokens",
-        "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
-        "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
-        "Input length (5000 tokens) exceeds the maximum allowed length (4096 tokens).",
-        "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it",
-        "Requested token count exceeds the model's maximum context length of 4096 tokens.",
-        "Your input exceeds the context window of this model.",
-        "prompt is too long: 210000 tokens > 200000 maximum",
-    ],
-)
-def test_a_prompt_that_is_too_long_is_known_by_the_servers_text(text: str) -> None:
-    for error in (refused(text), refused(text, 413), ValueError({"message": text, "code": 400})):
-        said = said_by_server(error)
-        assert isinstance(said, PromptTooLongError)
-        assert "prompt_tokens" in str(said) and text[:30] in str(said)
-    assert said_by_server(refused(text, 500)) is None
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        refused("max_tokens is too large: 100000. This model supports at most 16384"),
-        refused("Request too large for model on tokens per minute", 413),
-        refused("'name' exceeds the maximum allowed length of 64"),
-        PromptTooLongError("the model's context length"),
-        unread({"error": {"message": "overloaded", "code": 502}}),
-        TypeError("'NoneType' object is not iterable"),
-    ],
-)
-def test_other_errors_say_it_themselves(error: Exception) -> None:
-    assert said_by_server(error) is None
-
-
-def test_a_reply_that_a_client_cannot_read_is_a_models_error() -> None:
-    assert isinstance(said_by_server(unread({"choices": None})), ModelError)
-    told = said_by_server(unread({"error": {"message": "no provider", "code": 404}}))
-    assert isinstance(told, ModelError) and "no provider" in str(told)

@@ -26,6 +26,7 @@ from langchain_core.indexing import index
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, heading_of
+from ragweave.tools.files import state_folder
 from ragweave.tools.knowledge.base import (
     KnowledgeBase,
     checked,
@@ -46,7 +47,6 @@ from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
-from ragweave.tools.state_folder import state_folder
 from ragweave.tools.text.secrets import without_secrets
 
 _NESTED = ("heading_path", "breaks")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from langchain_core.exceptions import ContextOverflowError
-
-from ragweave.errors import ModelError, PromptTooLongError, RagweaveError
+from ragweave.errors import RagweaveError
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
 """HTTP statuses below 500 after which a retry may succeed."""
@@ -46,45 +43,10 @@ def status_of(error: BaseException) -> int | None:
     return None
 
 
-def said_by_server(error: Exception) -> RagweaveError | None:
-    """Return an error of ours that says what a model's server said; None: `error` says it itself.
-
-    A prompt that is too long (LangChain recognises the texts of some servers), and what a client
-    failed on because the server sent no reply, unless that may help when tried again.
-    """
-    if isinstance(error, RagweaveError | ContextOverflowError):
-        return None
-    if status_of(error) in (400, 413) and any(_TOO_LONG.search(str(one)) for one in _chain(error)):
-        return PromptTooLongError(
-            "the prompt does not fit into the model's context: set prompt_tokens, or lower it or "
-            f"reply_tokens ({_short(error)})"
-        )
-    unread = isinstance(error, TypeError | AttributeError) and _http_status(error) is not None
-    if unread and not is_transient(error):
-        return ModelError(f"the model's server sent no reply that can be read: {_short(error)}")
-    return None
-
-
 def server_text(error: BaseException) -> str:
     """Return on one line what a server said by an error, or else what the error says."""
     told = next((said for one in _chain(error) if (said := _told(one).get("message"))), error)
     return " ".join(str(told).split()) or type(error).__name__
-
-
-_TOO_LONG = re.compile(
-    r"context_length_exceeded|exceed_context_size|context length of only|prompt is too long"
-    r"|maximum (?:context|model) length|model's context length"
-    r"|exceeds the (?:available |model's |maximum )*context"
-    r"|input length .{0,40}exceeds the maximum allowed length"
-    r"|input token count .{0,40}exceeds the maximum",
-    re.IGNORECASE,
-)
-"""What vLLM, SGLang, llama-server, LM Studio and hosted servers say of a prompt that is too long."""
-
-
-def _short(error: BaseException) -> str:
-    text = server_text(error)
-    return text if len(text) <= 200 else text[:199] + "…"
 
 
 def _http_status(error: BaseException) -> int | None:

@@ -101,17 +101,6 @@ def read_header(path: str | Path) -> Header:
     return Header(path, values)
 
 
-def split_files(path: Path) -> list[Path]:
-    """Return the files of a model that are there, in order, given the path of one of them.
-
-    By their names alone, as llama.cpp gives them: `m-00001-of-00002.gguf`, `m-00002-of-00002.gguf`.
-    """
-    end = _SPLIT.search(path.name)
-    if end is None or not 1 <= int(end[1]) <= int(end[2]):
-        return [path]
-    return [one for n in range(1, int(end[2]) + 1) if (one := _numbered(path, n)).is_file()]
-
-
 def _numbered(path: Path, number: int) -> Path:
     return path.with_name(_SPLIT.sub(rf"-{number:05d}-of-\2.gguf", path.name))
 

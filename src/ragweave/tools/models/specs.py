@@ -83,12 +83,6 @@ def trained_spec(text: str) -> TrainedSpec | None:
     return TrainedSpec(Path(head).expanduser(), query) if marked or _is_path(head) else None
 
 
-def loads_weights(spec: str) -> bool:
-    """Say whether a model of this spec has its weights in the process that calls it."""
-    name = spec.strip().removeprefix("logprobs:").partition("?")[0].partition(":")[0]
-    return name in ("extractive", "hf", "llamacpp", "smollm2") or trained_spec(spec) is not None
-
-
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 """How an absolute path of Windows begins."""
 

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
-
-from pydantic import SecretStr
 
 _SECRET = re.compile(r"key|token$|secret|password|passwd|credential|authorization", re.IGNORECASE)
 _COUNTS = re.compile(r"(?:max|min|n)_|_(?:count|limit)$|tokens$", re.IGNORECASE)
-_PLACEHOLDERS = frozenset({"", "***", "none", "empty", "no", "null", "unused"})
-"""What stands in the place of a key for servers that need none."""
 _IN_TEXT = re.compile(
     r"(?P<before>://)[^\s/@]{1,300}@"
     r"|(?P<name>[?&;][\w.-]{0,40}(?:key|token|secret|password|passwd)[\w.-]{0,40}=)[^\s&\"'<>]+"
@@ -47,11 +42,6 @@ def redacted(spec: str) -> str:
     return f"{_address(head) if '://' in head else head}?{'&'.join(kept)}"
 
 
-def has_secret(spec: str) -> bool:
-    """Say whether a spec carries a key or password; `api_key=none` is neither."""
-    return any(_secrets(spec))
-
-
 def without_secrets(text: str, known: Collection[str] = ()) -> str:
     """Return a text without keys and passwords.
 
@@ -70,61 +60,10 @@ def without_secrets(text: str, known: Collection[str] = ()) -> str:
     return _IN_TEXT.sub(_hidden, text)
 
 
-@contextmanager
-def redacting(client: object) -> Iterator[None]:
-    """Take secrets out of an exception that a client raises: a checkpointer writes it down.
-
-    Args:
-        client: The model or retriever that is called; its own keys are looked for as well.
-    """
-    try:
-        yield
-    except Exception as error:
-        fields = getattr(client, "__dict__", {}).values()
-        keys = [one.get_secret_value() for one in fields if isinstance(one, SecretStr)]
-        _redact(error, [one for one in keys if len(one) >= _SHORTEST])
-        raise
-
-
-def _redact(error: BaseException, known: Collection[str]) -> None:
-    """Redact the texts of an exception and of those behind it, in place."""
-    behind: BaseException | None = error
-    seen: set[int] = set()
-    while behind is not None and id(behind) not in seen:
-        seen.add(id(behind))
-        behind.args = tuple(_redacted(one, known) for one in behind.args)
-        for name, value in list(vars(behind).items()):
-            vars(behind)[name] = _redacted(value, known)
-        behind = behind.__cause__ or behind.__context__
-
-
-def _redacted(value: object, known: Collection[str]) -> object:
-    """Return a value of plain JSON whose texts are redacted; any other one as it is."""
-    if isinstance(value, str):
-        return without_secrets(value, known)
-    if type(value) is dict:
-        return {name: _redacted(one, known) for name, one in value.items()}
-    if type(value) is list:
-        return [_redacted(one, known) for one in value]
-    return value
-
-
 def _hidden(found: re.Match[str]) -> str:
     if found["before"]:
         return "://***@"
     return f"{found['name'] or found['kind'] or ''}***"
-
-
-def _secrets(spec: str) -> Iterator[bool]:
-    head, _, query = spec.partition("?")
-    yield _of_address(head)
-    for name, value in spec_settings(query):
-        yield _is_secret(name) and value.lower() not in _PLACEHOLDERS
-        yield _of_address(value)
-
-
-def _of_address(text: str) -> bool:
-    return "://" in text and _address(text) != urlunsplit(urlsplit(text))
 
 
 def _is_secret(name: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -14,13 +13,6 @@ _BLANKS = {
     ord(one): "\n" if one in "\x85\u2028\u2029" else " " for one in map(chr, range(0x80, 0x3001)) if one.isspace()
 }
 """White space beyond ASCII to ASCII's: sentencex 1.0.32 panics over a capital between two such."""
-_TITLE = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|St|Sgt|Lt|Col|Gen|Capt|Rev|Vol)\.\Z")
-_NO_NAME = re.compile(
-    r"\W*(?:it|he|she|they|this|that|these|those|there|the|a|an|in|on|at|his|her|its|their|as|according"
-    r"|since|both|passages?|documents?|because)\b",
-    re.IGNORECASE,
-)
-"""How a sentence goes on that is no name behind a title."""
 
 
 class Sentence(NamedTuple):
@@ -49,16 +41,6 @@ def split_sentences(text: str, language: str = "en") -> list[Sentence]:
             first = start + len(piece) - len(piece.lstrip())
             sentences.append(Sentence(stripped, first, first + len(stripped)))
     return sentences
-
-
-def ends_in_title(text: str, rest: str = "") -> bool:
-    """Return whether `text` ends in a title that a name follows: a splitter cuts "Dr. No" there.
-
-    Args:
-        text: What seems to end a sentence.
-        rest: What follows: "Baker St. It is …" ends in no title.
-    """
-    return _TITLE.search(text[-8:]) is not None and not _NO_NAME.match(rest)
 
 
 def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:

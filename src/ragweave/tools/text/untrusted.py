@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 
 from langchain_core.documents import Document
 
@@ -21,12 +20,8 @@ _TAG = re.compile(
 )
 _BRACKETS = re.compile(r"\[(?=/?INST\s*\])|\[(?=\[)|\](?=\])|\((?=\()|\)(?=\))", re.IGNORECASE)
 _LINES = re.compile("[\r\u2028\u2029]")
-_CLINGING = "\u034f\u200c\u200d\ufe00-\ufe0f"
-_CLINGING_MARKS = frozenset(map(chr, (0x34F, *range(0xFE00, 0xFE10))))
+_SHAPING = frozenset("\u034f\u200c\u200d" + "".join(map(chr, range(0xFE00, 0xFE10))))
 _INVISIBLE = frozenset({"Cc", "Cf", "Co", "Cs"})
-_PLANES = (range(0x20000), range(0xE0000, 0xE1000))
-"""Where Unicode has control, format and surrogate characters, and the first private ones."""
-_PRIVATE_PLANES = "\U000f0000-\U000ffffd\U00100000-\U0010fffd"
 _ROLE_LINE = re.compile(
     r"^([ \t>*#]*)(system|user|assistant|human|ai|instruction|instructions|tool)([ \t*]*):",
     re.IGNORECASE | re.MULTILINE,
@@ -51,45 +46,15 @@ def _drop_invisible(text: str) -> str:
 
     Joiners shape Persian, Indic and emoji text; behind `<` they would hide a delimiter.
     """
-    marks = text.replace("\n", "").replace("\t", "")
-    if marks.isascii() and marks.isprintable():
+    hidden = {char for char in set(text) if char in _SHAPING or unicodedata.category(char) in _INVISIBLE} - {"\n", "\t"}
+    if not hidden:
         return text
-    return _hidden().sub("", text) if any(map(_may_hide, set(text))) else text
-
-
-def _may_hide(char: str) -> bool:
-    """Tell what the pattern may drop: few texts hold any, and the pattern takes long to make."""
-    if unicodedata.category(char) in _INVISIBLE:
-        return char not in "\n\t"
-    return char in _CLINGING_MARKS
-
-
-@cache
-def _hidden() -> re.Pattern[str]:
-    """Return the pattern of what is dropped; made once, at first use, from the Unicode data.
-
-    It begins with one character class, by which `re` skips visible text fast.
-    """
-    codes = (
-        code
-        for plane in _PLANES
-        for code in plane
-        if unicodedata.category(chr(code)) in _INVISIBLE and chr(code) not in "\n\t\u200c\u200d"
+    before = zip(f" {text}", text, strict=False)
+    return "".join(
+        char
+        for last, char in before
+        if char not in hidden or (char in _SHAPING and not last.isascii() and last not in hidden)
     )
-    invisible = _PRIVATE_PLANES + _as_class(codes)
-    shaping = rf"(?<![{_CLINGING}])|(?<![^\x00-\x7f{_CLINGING}{invisible}].)"
-    return re.compile(rf"[{_CLINGING}{invisible}](?:{shaping})", re.DOTALL)
-
-
-def _as_class(codes: Iterable[int]) -> str:
-    """Write ascending codes as the ranges of a character class."""
-    runs: list[list[int]] = []
-    for code in codes:
-        if runs and runs[-1][1] == code - 1:
-            runs[-1][1] = code
-        else:
-            runs.append([code, code])
-    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in runs)
 
 
 def one_line(text: str) -> str:
