@@ -23,11 +23,10 @@ def test_it_names_what_is_installed(ragweave: Run) -> None:
 
 @needs_model
 def test_a_model_file_is_described_and_measured(ragweave: Run) -> None:
-    done = ragweave("doctor", "--model", "smollm2?n_ctx=512&n_threads=1")
+    done = ragweave("doctor", "--model", "smollm2?n_ctx=1024&n_threads=1")
     assert done.returncode == 0, done.stderr
     assert "architecture llama, 135M" in done.stdout
-    assert "trained context 8192, opened 512 tokens" in done.stdout
-    assert "135 million parameters" in done.stdout
+    assert "trained context 8192, opened 1024 tokens" in done.stdout
     assert "tokens a second of a prompt" in done.stdout
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from importlib import metadata
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 import typer
 
@@ -16,39 +16,36 @@ from ragweave.errors import MissingExtraError, ModelError
 if TYPE_CHECKING:
     from ragweave.tools.models.llamacpp import LlamaCppChat
 
-Level = Literal["ok", "note", "problem"]
-
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
-_PACKAGES = (
-    ("ragweave", ""),
-    ("langgraph", ""),
-    ("langchain-core", ""),
-    ("langchain-openai", "openai"),
-    ("chromadb", "chroma"),
-    ("onnxruntime", "offline"),
-    ("sentence-transformers", "encoders"),
-    ("langchain-community", "community"),
-    ("langchain-postgres", "postgres"),
-    ("langchain-qdrant", "qdrant"),
-    ("langchain-elasticsearch", "elasticsearch"),
-    ("ray", "ray"),
-    ("llama-cpp-python", "llamacpp"),
-)
+_PACKAGES = {
+    "ragweave": "",
+    "langgraph": "",
+    "langchain-core": "",
+    "langchain-openai": "openai",
+    "chromadb": "chroma",
+    "onnxruntime": "offline",
+    "sentence-transformers": "encoders",
+    "langchain-community": "community",
+    "langchain-postgres": "postgres",
+    "langchain-qdrant": "qdrant",
+    "langchain-elasticsearch": "elasticsearch",
+    "ray": "ray",
+    "llama-cpp-python": "llamacpp",
+}
+"""Packages, each with the extra that brings it."""
 _BUILDS = "https://abetlen.github.io/llama-cpp-python/whl"
-_READ, _WRITTEN = 256, 24
-"""Tokens read and written to measure a model's speed."""
+_PROMPT = "The old bridge was opened in the spring. " * 25
+_WRITTEN = 24
+"""Tokens of the reply that is timed."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One fact."""
+class Finding(NamedTuple):
+    """One fact, shown as a line."""
 
     topic: str
-    """What it is about: `package`, `machine`, `llama.cpp`, `model`, `speed` or `knowledge base`."""
-    level: Level
-    """`problem`: something asked for will not work; `note`: worth knowing."""
+    level: Literal["ok", "note", "problem"]
+    """`problem`: something that was asked for will not work; `note`: worth knowing."""
     text: str
-    """One line to show."""
 
 
 def doctor(
@@ -65,11 +62,11 @@ def doctor(
     """
     from ragweave.tools.text.plain import plain
 
-    findings = [*installed(), llama_cpp_build()]
+    findings = [*_installed(), _llama_cpp_build()]
     if model is not None:
-        findings += inspect_model(model)
+        findings += _model(model)
     if kb is not None:
-        findings += inspect_kb(kb, repair=repair)
+        findings += _knowledge_base(kb, repair=repair)
     topic = ""
     for finding in findings:
         if finding.topic != topic:
@@ -80,21 +77,18 @@ def doctor(
         raise typer.Exit(1)
 
 
-def installed() -> list[Finding]:
-    """Return which packages are there, and the processors."""
-    found = [Finding("package", "ok", f"Python {platform.python_version()}")]
-    for name, extra in _PACKAGES:
+def _installed() -> Iterator[Finding]:
+    yield Finding("package", "ok", f"Python {platform.python_version()}")
+    for name, extra in _PACKAGES.items():
         try:
-            found.append(Finding("package", "ok", f"{name} {metadata.version(name)}"))
+            yield Finding("package", "ok", f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
-            where = f': pip install "ragweave[{extra}]"' if extra else ""
-            level: Level = "note" if extra else "problem"
-            found.append(Finding("package", level, f"{name} is not installed{where}"))
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count() or '?'} processors"
-    return [*found, Finding("machine", "ok", machine)]
+            hint = f': pip install "ragweave[{extra}]"' if extra else ""
+            yield Finding("package", "note" if extra else "problem", f"{name} is not installed{hint}")
+    yield Finding("machine", "ok", f"{platform.system()} {platform.machine()}, {os.cpu_count() or '?'} processors")
 
 
-def llama_cpp_build() -> Finding:
+def _llama_cpp_build() -> Finding:
     """Return what llama.cpp was built for."""
     from ragweave.tools.models.llamacpp_engine import llama_cpp
 
@@ -110,37 +104,50 @@ def llama_cpp_build() -> Finding:
     return Finding("llama.cpp", "note", f"no GPU; builds for one: {_BUILDS} ({built})")
 
 
-def inspect_model(model: str, *, speed: bool = True) -> list[Finding]:
-    """Return what a model file says of itself, and how fast it runs.
-
-    Args:
-        model: The file's path or spec, with settings behind `?`.
-        speed: Whether to load and time it.
-
-    Raises:
-        UsageError: A setting is unknown or out of range.
-    """
+def _model(given: str) -> list[Finding]:
+    """Return what a model file says of itself, and how fast it runs."""
     from ragweave.tools.models.specs import chat_model
 
-    head = model.strip().partition("?")[0]
-    spec = model if head == "smollm2" or head.startswith("llamacpp:") else f"llamacpp:{model}"
+    head = given.strip().partition("?")[0]
+    spec = given if head == "smollm2" or head.startswith("llamacpp:") else f"llamacpp:{given}"
     try:
-        made = cast("LlamaCppChat", chat_model(spec))
-        return [*_facts(made), *(_speed(made) if speed else ())]
+        model = cast("LlamaCppChat", chat_model(spec))
+        return [*_facts(model), Finding("speed", "ok", _speed(model))]
     except (ModelError, MissingExtraError) as error:
         return [Finding("model", "problem", str(error))]
 
 
-def inspect_kb(kb: str, *, repair: bool = False) -> list[Finding]:
-    """Return what is wrong with a knowledge base.
+def _facts(model: LlamaCppChat) -> Iterator[Finding]:
+    header = model.header
+    size = header.metadata.get("general.size_label", "size not stated")
+    yield Finding("model", "ok", f"{header.name}: architecture {header.architecture}, {size}")
+    context = header.context or "not stated"
+    yield Finding("model", "ok", f"trained context {context}, opened {model.context} tokens")
+    if model.chat_template or header.template:
+        yield Finding("model", "ok", "has a chat template")
+    else:
+        text = "no chat template: set chat_template=…, or chat_template=plain to continue the prompt"
+        yield Finding("model", "problem", text)
 
-    Args:
-        kb: Its folder.
-        repair: Whether to rebuild its index first, if anything is wrong.
 
-    Raises:
-        KnowledgeBaseError: It cannot be opened.
-    """
+def _speed(model: LlamaCppChat) -> str:
+    """Return the tokens a second of a prompt and of a reply."""
+    from langchain_core.messages import AIMessageChunk
+
+    with model.weights.turn():
+        began = first = time.perf_counter()  # the weights are loaded
+    total = AIMessageChunk(content="")
+    for chunk in model.bind(max_tokens=_WRITTEN).stream(_PROMPT):
+        first = first if total.content else time.perf_counter()
+        total += cast("AIMessageChunk", chunk)
+    usage = total.usage_metadata or {"input_tokens": 0, "output_tokens": 0}
+    read, written = usage["input_tokens"] / (first - began), usage["output_tokens"] / (time.perf_counter() - first)
+    counts = f"{usage['input_tokens']} and {usage['output_tokens']} measured"
+    return f"{read:.1f} tokens a second of a prompt, {written:.1f} of a reply ({counts})"
+
+
+def _knowledge_base(kb: str, *, repair: bool) -> list[Finding]:
+    """Return what is wrong with a knowledge base; first rebuild its index if anything is, and that is wanted."""
     from ragweave.cli.screen import progress_bar
     from ragweave.tools.knowledge import KnowledgeBase
 
@@ -152,37 +159,3 @@ def inspect_kb(kb: str, *, repair: bool = False) -> list[Finding]:
         gone = [f"{path}: the file is gone; its passages are still here" for path in base.missing_files()]
         sound = [] if found else [Finding("knowledge base", "ok", f"{kb}: {len(base)} passages, no problems found")]
         return [*found, *sound, *(Finding("knowledge base", "note", line) for line in gone)]
-
-
-def _facts(model: LlamaCppChat) -> list[Finding]:
-    header = model.header
-    size = header.metadata.get("general.size_label", "size not stated")
-    said = f"{header.name}: architecture {header.architecture}, {size}"
-    context = f"trained context {header.context or 'not stated'}, opened {model.context} tokens"
-    found = [Finding("model", "ok", said), Finding("model", "ok", context)]
-    if model.chat_template or header.template:
-        return [*found, Finding("model", "ok", "has a chat template")]
-    text = "no chat template: set chat_template=…, or chat_template=plain to continue the prompt"
-    return [*found, Finding("model", "problem", text)]
-
-
-def _speed(model: LlamaCppChat) -> list[Finding]:
-    from ragweave.tools.models.llamacpp_engine import encoded, llama_cpp, log_softmax
-
-    with model.weights.turn() as llama:
-        count = min(_READ, model.context // 2)
-        tokens = (encoded(llama, "The old bridge was opened in the spring. ") * count)[:count]
-        llama.reset()
-        times = [time.perf_counter()]
-        for parts in ([tokens], [tokens[:1]] * _WRITTEN):
-            for part in parts:
-                llama.eval(part)
-            log_softmax(llama)  # waits for a GPU
-            times.append(time.perf_counter())
-        read, written = count / (times[1] - times[0]), _WRITTEN / (times[2] - times[1])
-        parameters = llama_cpp().llama_model_n_params(llama.model)
-    text = f"{read:.1f} tokens a second of a prompt, {written:.1f} of a reply"
-    return [
-        Finding("model", "ok", f"{parameters / 1e6:,.0f} million parameters"),
-        Finding("speed", "ok", f"{text} ({count} and {_WRITTEN} measured)"),
-    ]

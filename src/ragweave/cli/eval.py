@@ -1,4 +1,4 @@
-"""`ragweave eval`: a data set, several methods, a durable run and its report."""
+"""`ragweave eval`: a data set, several methods, a durable run and its report. `ragweave report`: the report alone."""
 
 from __future__ import annotations
 
@@ -169,3 +169,26 @@ def resumed(folder: Path) -> Settings:
         raise UsageError(f"{folder}: keys are not stored; repeat the command that began the run")
     values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in plain.items()}
     return Settings(**values)
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run's folder; several are compared.")],
+    main: Annotated[str, typer.Option(help="The metric that systems are compared by.")] = "",
+    langsmith: Annotated[
+        bool, typer.Option("--langsmith", help="Write a run on langsmith:NAME to LangSmith, as experiments.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Where to write.  [default: the first run]")] = None,
+) -> None:
+    """Show a run as a table, and write report.md, report.csv and report.html."""
+    from ragweave.evaluation.report import read_report, show, write
+
+    found = read_report(folders, main)
+    show(found)
+    folder = out or folders[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    typer.echo(f"wrote {', '.join(map(str, write(found, folder)))}", err=True)
+    if langsmith:
+        from ragweave.evaluation.langsmith import write_experiments
+
+        names = [name for one in folders for name in write_experiments(one)]
+        typer.echo(f"wrote to LangSmith: {', '.join(names)}", err=True)

@@ -73,34 +73,22 @@ def index(
     title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
 ) -> None:
     """Index files; run it again to index only what changed. Settings are fixed at the first run."""
-    given = {
-        "chunker": chunker,
-        "unit": unit,
-        "size": size,
-        "overlap": overlap,
-        "language": language,
-        "embedding": embedding,
-        "text_field": text_field,
-        "id_field": id_field,
-        "title_field": title_field,
-    }
+    given = {"chunker": chunker, "unit": unit, "size": size, "overlap": overlap, "language": language}
+    given |= {"embedding": embedding, "text_field": text_field, "id_field": id_field, "title_field": title_field}
     settings = {key: value for key, value in given.items() if value is not None}
     pages = [] if loader else _pages(paths or (), fetch)
-    sources = [*(one for one in paths or () if one not in pages), *_bundled(bundled)]
+    sources = [one for one in paths or () if one not in pages]
+    if bundled:
+        from ragweave.corpus import corpus_path
+
+        sources.append(str(corpus_path()))
     if not sources and not pages:
         raise UsageError("nothing to index: give files or folders, or use --bundled")
     with _opened(kb, settings) as base:
-        report = _with_bar(base, sources, pages, loader)
-        _show(base, report)
-    _refuse_nothing(report)
-
-
-def _bundled(wanted: bool) -> list[str]:
-    if not wanted:
-        return []
-    from ragweave.corpus import corpus_path
-
-    return [str(corpus_path())]
+        reports = _with_bar(base, sources, pages, loader)
+        for report in reports:
+            _show(base, report)
+    _refuse_nothing(reports)
 
 
 def _opened(place: str, given: dict[str, Any]) -> KnowledgeBase | ServedKnowledgeBase:
@@ -144,23 +132,17 @@ def _pages(paths: Sequence[str], wanted: bool) -> list[str]:
 
 
 def _with_bar(
-    base: KnowledgeBase | ServedKnowledgeBase,
-    sources: list[str],
-    pages: list[str],
-    loader: str | None,
-) -> IndexReport:
+    base: KnowledgeBase | ServedKnowledgeBase, sources: list[str], pages: list[str], loader: str | None
+) -> list[IndexReport]:
+    """Index, and return what each write did."""
     from ragweave.cli.screen import progress_bar
 
     with progress_bar() as bar:
         advance = _stages(bar)
-        made = []
         if loader is not None:
-            made = [base.index_documents(_loaded(loader, one), one, advance) for one in sources]
-        elif sources:
-            made = [base.index_paths(sources, advance)]
-        if pages:
-            made += [base.index_pages(pages, advance)]
-    return _joined(made)
+            return [base.index_documents(_loaded(loader, one), one, advance) for one in sources]
+        reports = [base.index_paths(sources, advance)] if sources else []
+        return [*reports, *([base.index_pages(pages, advance)] if pages else [])]
 
 
 def _loaded(loader: str, argument: str) -> Iterator[Document]:
@@ -171,15 +153,6 @@ def _loaded(loader: str, argument: str) -> Iterator[Document]:
         raise UsageError(f"{loader} is no LangChain document loader, but {type(made).__name__}")
     found: Iterator[Document] = made.lazy_load()
     return found
-
-
-def _joined(reports: Sequence[IndexReport]) -> IndexReport:
-    """Return what several writes did together."""
-    from dataclasses import replace
-
-    counted = ("added", "changed", "removed", "moved", "unchanged", "embedded")
-    sums = {name: sum(getattr(one, name) for one in reports) for name in counted}
-    return replace(reports[-1], notices=tuple(one for each in reports for one in each.notices), **sums)
 
 
 def _stages(bar: Any) -> Progress:
@@ -207,12 +180,13 @@ def _show(base: KnowledgeBase | ServedKnowledgeBase, report: IndexReport) -> Non
     typer.echo(f"{base.path}: {report} ({kind})")
 
 
-def _refuse_nothing(report: IndexReport) -> None:
+def _refuse_nothing(reports: Sequence[IndexReport]) -> None:
     """Raise UsageError where nothing that was named is in the index now."""
-    removed = report.removed or report.moved
-    done = removed or report.added or report.changed or report.unchanged
-    if (report.notices and not done) or not (report.passages or removed):
+    removed = any(one.removed or one.moved for one in reports)
+    done = removed or any(one.added or one.changed or one.unchanged for one in reports)
+    notices = any(one.notices for one in reports)
+    if (notices and not done) or not (reports[-1].passages or removed):
         reason = "the folders have no file of a supported type"
-        if report.notices:
+        if notices:
             reason = "every file found was skipped, for the reasons above"
         raise UsageError(f"no passage was indexed: {reason}")

@@ -29,11 +29,11 @@ _COMMANDS = {
     "Compare methods": {
         "methods": ("methods:methods", "List the methods; show one with its options and its graph."),
         "eval": ("eval:evaluate", "Run methods on a data set, and score the answers."),
-        "report": ("report:report", "Show runs as tables and pages."),
+        "report": ("eval:report", "Show runs as tables and pages."),
         "reproduce": ("reproduce:reproduce", "Run a paper's table, with the paper's numbers beside it."),
     },
     "Train components": {
-        "label": ("label:label", "Make training rows from a data set."),
+        "label": ("train:label", "Make training rows from a data set."),
         "train": ("train:train", "Train a judge, rewriter, filter, generator or router."),
     },
     "Help": {

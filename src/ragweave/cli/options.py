@@ -15,17 +15,8 @@ from ragweave.errors import ModelError, UsageError, did_you_mean
 if TYPE_CHECKING:
     from ragweave.graphs import Method, MethodGraph
 
-ARGUMENTS = {
-    "answer": "model",
-    "proxy": "proxy",
-    "judge": "judge",
-    "rewrite": "rewriter",
-    "filter": "filter_model",
-    "router": "router",
-}
-"""The arguments of `build_graph` that name models, by role."""
 RESTATER = "restater"
-ROLES = (*ARGUMENTS, RESTATER)
+ROLES = ("answer", "proxy", "judge", "rewrite", "filter", "router", RESTATER)
 DEFAULT_KB = "kb"
 DEFAULT_METHOD = "concat_pf"
 
@@ -219,6 +210,7 @@ class Setup:
         from langgraph.types import RetryPolicy
 
         from ragweave.graphs import METHODS, build_graph
+        from ragweave.graphs.build import MODEL_ARGUMENTS
         from ragweave.graphs.specs import read_system
         from ragweave.nodes.options import make_options
 
@@ -230,9 +222,7 @@ class Setup:
             if name in fields or not any(name in one.options.model_fields for one in self.methods)
         }
         context_filter = shared.pop("filter", None)  # also a trained filter's folder, which is no option's value
-        unknown: dict[str, Any] = {
-            name: shared[name] for name in shared.keys() - fields.keys()
-        }  # build_graph says what is wrong
+        unknown: dict[str, Any] = {name: shared[name] for name in shared.keys() - fields.keys()}  # refused below
         method, values, by_proxy = read_system(spec, shared)
         models = {**self.models, "answer": self.models["proxy"]} if by_proxy and "proxy" in self.models else self.models
         if self.retriever is None and getattr(make_options(method.options, values), "retrieve", True):
@@ -246,7 +236,7 @@ class Setup:
             second_retriever=self.second if method.second_search else None,
             filter=context_filter,
             retry_policy=RetryPolicy(max_attempts=1),  # clients try again themselves, and a dead server stays dead
-            **{ARGUMENTS[role]: one for role, one in models.items() if role in ARGUMENTS},
+            **{MODEL_ARGUMENTS[role]: one for role, one in models.items() if role != RESTATER},
             **values,
             **unknown,
         )

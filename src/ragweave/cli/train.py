@@ -1,14 +1,93 @@
-"""`ragweave train`: labelled rows in, the folder of a trained component out."""
+"""`ragweave label`: training rows from a data set's questions. `ragweave train`: rows in, a trained component out."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
+from ragweave.cli import options, runs
 from ragweave.errors import UsageError
 from ragweave.tools.text.plain import plain
+
+_ROLES = ("proxy", "teacher", "answer", "scorer")
+
+
+def label(
+    kind: Annotated[str, typer.Argument(help="judge, rewrite, filter or needed.")],
+    data: Annotated[str, typer.Argument(help="NAME:FILE, a file, or hf:NAME.")],
+    out: Annotated[Path, typer.Option(help="The folder of the labels.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            help="[ROLE=]SPEC, repeatable: proxy (the default role) drafts, teacher annotates, answer answers, scorer "
+            "scores.",
+        ),
+    ] = None,
+    draft: Annotated[str, typer.Option(metavar="FIELD", help="The rows' field that holds drafts.")] = "",
+    label_: Annotated[str, typer.Option("--label", metavar="FIELD", help="The field that holds labels.")] = "",
+    theta: Annotated[float, typer.Option(help="Share of the right answers that a known draft exceeds.")] = 0.5,
+    apart: Annotated[
+        bool, typer.Option("--apart", help="Each name of an answer counts as an answer (SlimPLM).")
+    ] = False,
+    balance: Annotated[bool, typer.Option(help="judge: sample the larger class down.")] = True,
+    seed: int = 0,
+    measure: Annotated[str, typer.Option(help="filter: strinc, lexical, cxmi, full, gold.")] = "strinc",
+    unit: Annotated[str, typer.Option(help="filter: sentence, or passage (FILCO's PSG).")] = "sentence",
+    top: Annotated[str, typer.Option(help="filter: most sentences, or all above the threshold.")] = "1",
+    threshold: Annotated[float | None, typer.Option(help="filter: what a score must exceed.")] = None,
+    k: Annotated[int, typer.Option("-k", help="Passages a question.")] = 5,
+    kb: runs.Kb = "",
+    limit: runs.Limit = None,
+    concurrency: runs.Concurrency = 16,
+    shard: runs.Shard = "",
+    ray: runs.Ray = None,
+    cache: runs.Cache = None,
+) -> None:
+    """Make training rows: OUT/labels.jsonl, which `ragweave train` reads.
+
+    The same command resumes, and pays for no call twice.
+    """
+    from ragweave.evaluation.labels import LabelSettings, make_labels, write_labels
+
+    if not (top == "all" or (top.isdigit() and int(top))):
+        raise UsageError(f"--top is a number above 0, or all, not {top!r}")
+    settings = LabelSettings(
+        kind=kind,
+        data=data,
+        models=options.models_of(model, _ROLES, "answer" if kind == "needed" else "proxy"),
+        limit=limit,
+        draft=draft,
+        label=label_,
+        theta=theta,
+        apart=apart,
+        balance=balance and kind == "judge",
+        seed=seed,
+        measure=measure,
+        unit=unit,
+        top=None if top == "all" else int(top),
+        threshold=threshold,
+        k=k,
+        kb=kb,
+    )
+    work = partial(make_labels, settings, out.resolve(), cache=cache, concurrency=concurrency)
+    if ray is None:
+        summary = work(shard=shard)
+    else:
+        from ragweave.evaluation.on_ray import run_on_ray
+
+        summary = run_on_ray(work, out, address=ray)
+    path, classes, dropped = write_labels(out)
+    counts = ", ".join(f"{number} {name}" for name, number in classes.items())
+    typer.echo(f"{path}: {counts or 'no rows'}")
+    for why, number in dropped.items():
+        typer.echo(f"  {number} left out: {why}", err=True)
+    if len(classes) == 1 and kind in ("judge", "needed"):
+        typer.echo("warning: all rows are of one class, of which nothing can be learnt", err=True)
+    runs.end(summary)
 
 
 def train(

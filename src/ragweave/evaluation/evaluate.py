@@ -21,7 +21,6 @@ from ragweave.evaluation.folder import read_results, shard_folder
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.run import Budget, Run, Summary, System, run_async
 from ragweave.evaluation.systems import (
-    ARGUMENTS,
     GoldRetriever,
     GraphSystem,
     OwnPassages,
@@ -31,13 +30,14 @@ from ragweave.evaluation.systems import (
     open_model,
     own_prompts,
 )
+from ragweave.graphs.build import MODEL_ARGUMENTS
 from ragweave.graphs.specs import read_system
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.text.secrets import redacted
 
 EVALUATOR, SCORER = "evaluator", "scorer"
-ROLES = (*ARGUMENTS, EVALUATOR, SCORER)
+ROLES = (*MODEL_ARGUMENTS, EVALUATOR, SCORER)
 """The roles that a model may be given for: those of methods, the judge of judged metrics, the scorer of CXMI."""
 
 

@@ -20,6 +20,7 @@ from ragweave.evaluation.cache import ReplyCache
 from ragweave.evaluation.folder import Record
 from ragweave.evaluation.metrics import Metric, scores
 from ragweave.graphs import Method, build_graph
+from ragweave.graphs.build import MODEL_ARGUMENTS
 from ragweave.graphs.specs import read_system
 from ragweave.tools.models import Role, chat_model
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
@@ -28,8 +29,6 @@ from ragweave.tools.text.secrets import redacted
 Gold = Literal["as_found", "with", "without"]
 """What becomes of gold passages: nothing, one is put in if none was found, or all are taken out."""
 
-ARGUMENTS = {"answer": "model", "proxy": "proxy", "judge": "judge", "rewrite": "rewriter", "filter": "filter_model"}
-"""The arguments of `build_graph` that name models, by role."""
 _SMALL = ("proxy", "judge", "rewrite", "router")
 
 
@@ -157,7 +156,7 @@ def graph_system(
         method,
         retriever=retriever,
         retry_policy=RetryPolicy(max_attempts=1),  # a question is asked again from its start
-        **{ARGUMENTS[role]: one for role, one in played.items()},
+        **{MODEL_ARGUMENTS[role]: one for role, one in played.items()},
         **(parts or {}),
         **values,
     )

@@ -27,6 +27,15 @@ from ragweave.tools.models.scoring import LogprobScorer
 from ragweave.tools.models.specs import chat_model, trained_spec
 from ragweave.tools.trained.filters import trained_filter
 
+MODEL_ARGUMENTS = {
+    "answer": "model",
+    "proxy": "proxy",
+    "judge": "judge",
+    "rewrite": "rewriter",
+    "filter": "filter_model",
+    "router": "router",
+}
+"""The arguments of `build_graph` that name models, by role."""
 MAX_CONCURRENCY = 1024
 """Branches at once, unless the caller's config says less; LangGraph alone runs 6 on two cores."""
 

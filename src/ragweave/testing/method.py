@@ -15,6 +15,7 @@ from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from ragweave.graphs import METHODS, Method, MethodGraph, build_graph
+from ragweave.graphs.build import MODEL_ARGUMENTS
 from ragweave.state import RAGOutput
 from ragweave.testing.scripted import (
     CARDS,
@@ -27,14 +28,7 @@ from ragweave.testing.scripted import (
     ScriptedModel,
 )
 
-ROLES = {
-    "model": "answer",
-    "proxy": "proxy",
-    "judge": "judge",
-    "rewriter": "rewrite",
-    "filter_model": "filter",
-    "router": "router",
-}
+ROLES = {argument: role for role, argument in MODEL_ARGUMENTS.items()}
 """Arguments of `build_graph`, and the roles that they fill: each has a model of its own here."""
 
 _ODD = ("", '}]> zqxv "ids": [[ <Known(Tr', "<passage 1> </passage> %s {0} \x00\n" * 3)
