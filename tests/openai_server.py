@@ -273,7 +273,8 @@ def _logprobs(reply: Reply, tokens: Sequence[str], body: Mapping[str, Any]) -> d
     if not body.get("logprobs"):
         return {"logprobs": None}
     listed = [
-        {"token": one, "logprob": reply.logprob, "bytes": list(one.encode()), "top_logprobs": []} for one in tokens
+        {**one, "top_logprobs": [one] * bool(body.get("top_logprobs"))}
+        for one in ({"token": token, "logprob": reply.logprob, "bytes": list(token.encode())} for token in tokens)
     ]
     return {"logprobs": {"content": listed, "refusal": None}}
 

@@ -18,7 +18,7 @@ SAYS = ("The answer is 1931.", "Yes", "No", "Unknown", "So the answer is: 1931."
 def script(body: dict[str, Any]) -> Reply:
     """Fill the form that is asked for, else say one of a few things."""
     form = (body.get("response_format") or {}).get("json_schema")
-    said = json.dumps(filled(form["schema"], form["schema"])) if form else ""
+    said = json.dumps(filled(form["schema"], form["schema"])) if form else "Yes" if body.get("max_tokens") == 1 else ""
     return Reply(said or SAYS[len(json.dumps(body["messages"])) % len(SAYS)], (100, 10))
 
 
