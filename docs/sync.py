@@ -15,11 +15,13 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import get_args
 
 from ragweave.datasets import FORMATS
 from ragweave.evaluation import METRICS
 from ragweave.evaluation.reproduce import listing
 from ragweave.graphs import METHODS, Method
+from ragweave.graphs.base import Group
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge.chunking import CHUNKERS
 from ragweave.tools.models import MODELS
@@ -42,9 +44,13 @@ def calls(method: Method) -> str:
 
 
 def methods() -> str:
-    """Return the table of the methods."""
-    rows = [[f"`{one.name}`", one.summary, calls(one), one.paper] for one in METHODS.ours()]
-    return table("method | what it does | calls | paper", rows)
+    """Return the tables of the methods, a group each."""
+    tables = []
+    for group in get_args(Group):
+        rows = [[f"`{one.name}`", one.summary, calls(one), one.paper] for one in METHODS.ours() if one.group == group]
+        if rows:
+            tables += [f"### {group.capitalize()}", table("method | what it does | calls | paper", rows)]
+    return "\n\n".join(tables)
 
 
 def models() -> str:

@@ -10,13 +10,18 @@ from mkdocs.structure.files import File, Files
 
 from ragweave import METHODS, build_graph
 from ragweave.graphs import Method
+from ragweave.graphs.base import Group
 
 
 def on_config(config: Any) -> Any:
     """Put the methods into the navigation, and keep it for `llms.txt`."""
     for section in config.nav:
         if "Methods" in section:
-            section["Methods"] = [f"methods/{one.name}.md" for one in METHODS.ours()]
+            section["Methods"] = [
+                {group.capitalize(): pages}
+                for group in get_args(Group)
+                if (pages := [f"methods/{one.name}.md" for one in METHODS.ours() if one.group == group])
+            ]
     return config
 
 

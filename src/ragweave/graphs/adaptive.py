@@ -103,6 +103,7 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     summary="All four papers' components in one graph; each can be switched off.",
     paper="SlimPLM, BlendFilter, FILCO, Post-fusion as Fallback",
     when="As a laboratory: start with all of it, look at the trace, switch off what does not earn its calls.",
+    group="when to retrieve",
     calls=calls,
     options=AdaptiveOptions,
     state=AdaptiveState,

@@ -87,6 +87,7 @@ def _reader(options: AdaptiveRagOptions) -> str:
     summary="A classifier chooses for each question: no retrieval, one round, or many.",
     paper="Jeong et al. 2024, Adaptive-RAG",
     when="Where easy and multi-hop questions come mixed: train a `router` on your own.",
+    group="when to retrieve",
     calls=lambda o: (
         (o.strategy == "classified") + o.samples,
         (o.strategy == "classified") + o.max_steps + (1 + o.fallback_retrieval) * o.samples,

@@ -313,6 +313,7 @@ _EDGES: dict[Hashable, str] = {
     summary="The model searches by words and by meaning, reads what looks promising, and answers when it knows.",
     paper="Du et al. 2026, A-RAG",
     when="Multi-hop questions, with a model that calls tools well.",
+    group="agentic",
     calls=lambda o: (1 + o.fallback_retrieval, o.rounds + 1),
     options=AgenticOptions,
     state=AgenticState,

@@ -235,6 +235,7 @@ def to_answer(state: AstuteState, runtime: Runtime[AstuteOptions]) -> str | list
     paper="Wang et al. 2024, Astute RAG",
     when="A large model that knows much, over a retriever that may mislead: what both sources say outweighs what one "
     "says alone. Small models remember too little.",
+    group="noisy passages",
     calls=lambda o: (bool(o.own_passages) + o.samples, bool(o.own_passages) + o.iterations - 1 + 2 * o.samples),
     options=AstuteOptions,
     state=AstuteState,

@@ -19,7 +19,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NotRequired, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args, get_origin, get_type_hints
 
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -41,6 +41,11 @@ from ragweave.state.passages import QUESTION
 from ragweave.tools.drawing import draw_svg
 
 Graph: TypeAlias = StateGraph[Any, Any, Any, Any]
+Group = Literal[
+    "start here", "more than one hop", "when to retrieve", "noisy passages", "agentic", "baselines", "other"
+]
+"""What methods are for, as the docs group them."""
+
 Calls = Callable[[Any], tuple[int, int]]
 """From the options to the fewest and the most model calls for a question that finds k passages."""
 
@@ -67,6 +72,7 @@ class Method:
     """The options that name a file or folder: Studio's remote callers may not set them."""
     second_search: bool = False
     """Whether it searches again with `second_retriever`, if one is given."""
+    group: Group = "other"
 
 
 def method(
@@ -81,6 +87,7 @@ def method(
     prompts: Mapping[str, ChatPromptTemplate] | None = None,
     files: frozenset[str] = frozenset(),
     second_search: bool = False,
+    group: Group = "other",
 ) -> Callable[[Callable[[Graph, Components], None]], Method]:
     """Declare the method that the decorated function wires."""
 
@@ -89,7 +96,7 @@ def method(
         counted = calls
         if issubclass(options, queries.SearchOptions):
             own, counted = {**own, **queries.PROMPTS}, _with_queries(calls)
-        return Method(name, summary, paper, when, counted, options, state, own, wire, files, second_search)
+        return Method(name, summary, paper, when, counted, options, state, own, wire, files, second_search, group)
 
     return declare
 

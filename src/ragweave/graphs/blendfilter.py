@@ -231,6 +231,7 @@ def add_blending(graph: Graph, components: Components) -> None:
     summary="Three blended queries, each one's passages filtered by the model itself.",
     paper="Wang et al. 2024, BlendFilter",
     when="Multi-hop questions, and retrievers that bring much that is off-topic. Eleven calls per question.",
+    group="more than one hop",
     calls=lambda o: (o.samples, 2 + o.hops + 2 * len(o.queries) + 2 * o.samples),
     options=BlendFilterOptions,
     state=BlendFilterState,

@@ -165,6 +165,7 @@ def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:
     paper="Yu et al. 2023, Chain-of-Note",
     when="Noisy retrieval, where irrelevant passages must not mislead and an honest Unknown is worth having. Replies are "
     "longer: a note per passage.",
+    group="noisy passages",
     calls=lambda o: (o.samples, 2 * o.samples),
     options=ChainOfNoteOptions,
     prompts=PROMPTS,

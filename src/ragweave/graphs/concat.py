@@ -34,6 +34,7 @@ def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
     summary="All passages in one prompt.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="The everyday choice where calls are expensive. It may say Unknown although a passage holds the answer.",
+    group="start here",
     calls=lambda o: (o.samples, o.samples),
     options=FusionOptions,
 )

@@ -31,6 +31,7 @@ def to_fallback(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
     summary="Concat; where it says Unknown, Post-Fusion as the fallback.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="The recommended start: Concat's price on most questions, and k more calls only where it has no answer.",
+    group="start here",
     calls=lambda o: (o.samples, (1 + o.k) * o.samples),
     options=FusionOptions,
 )

@@ -24,6 +24,7 @@ from ragweave.nodes.vote import vote_node
     summary="Ask the model to think step by step, without retrieval unless retrieve=True.",
     paper="Wei et al. 2022, Chain-of-Thought",
     when="A baseline for questions that take several steps of reasoning, with a model that can reason.",
+    group="baselines",
     calls=lambda o: (o.samples, 2 * o.samples),
     options=DirectOptions,
     prompts=PROMPTS,

@@ -256,6 +256,7 @@ def to_second_search(state: CragState) -> Route:
     paper="Yan et al. 2024, CRAG",
     when="Where retrieval often fails and there is somewhere else to look: give a second retriever, such as a web "
     "search. One call per passage: let a small judge grade.",
+    group="noisy passages",
     calls=lambda o: (o.k + o.refine + o.samples, o.k + (o.rewrite and o.second_search) + o.refine + o.samples),
     options=CragOptions,
     state=CragState,

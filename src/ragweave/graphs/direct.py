@@ -41,6 +41,7 @@ def to_search(state: RAGState, runtime: Runtime[DirectOptions]) -> Route:
     summary="Ask the model, without retrieval unless retrieve=True.",
     paper="the baseline of all papers",
     when="To know what the model knows by itself. With retrieve=True it is the plainest RAG there is.",
+    group="baselines",
     calls=lambda o: (o.samples, o.samples),
     options=DirectOptions,
     prompts=PROMPTS,

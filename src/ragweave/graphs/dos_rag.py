@@ -119,6 +119,7 @@ def to_answer(state: RAGState, runtime: Runtime[DosRagOptions]) -> Route:
     paper="Laitenberger et al. 2025, DOS RAG",
     when="A model with a long context, and documents cut into passages: the simple baseline that multi-stage methods "
     "have to beat at the same number of tokens.",
+    group="start here",
     calls=lambda o: (o.samples, o.samples),
     options=DosRagOptions,
 )

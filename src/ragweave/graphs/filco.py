@@ -252,6 +252,7 @@ def scores_by_model(o: FilterOptions) -> int:
     summary="Only the sentences that help go into the prompt.",
     paper="Wang et al. 2023, FILCO",
     when="Long passages of which a sentence helps. The paper's scores need a filter trained on its labels.",
+    group="noisy passages",
     calls=lambda o: (o.samples, o.samples + scores_by_model(o)),
     options=FilcoOptions,
     prompts=PROMPTS,

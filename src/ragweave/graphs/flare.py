@@ -221,6 +221,7 @@ def to_doubt(state: FlareState) -> Route:
     summary="Look up each sentence that the model is unsure of, and write it anew.",
     paper="Jiang et al. 2023, FLARE",
     when="Long answers, with a model that reports log-probabilities: it looks up what it is unsure of while it writes.",
+    group="when to retrieve",
     calls=lambda o: (1, o.rounds + 1 + o.ask_again),
     options=FlareOptions,
     state=FlareState,

@@ -203,6 +203,7 @@ def to_next(state: IrcotState, runtime: Runtime[IrcotOptions]) -> Route:
     summary="Each sentence of the reasoning is searched for; a reader answers over what was found.",
     paper="Trivedi et al. 2023, IRCoT",
     when="Multi-hop questions, where what to search for next follows from what was found.",
+    group="more than one hop",
     calls=lambda o: (1 + o.samples * (o.read_by != "chain"), o.max_steps + 2 * o.samples),
     options=IrcotOptions,
     state=IrcotState,

@@ -89,6 +89,7 @@ def vote(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> RAGS
     summary="Retrieve and answer in rounds; each searches with the last one's text.",
     paper="Shao et al. 2023, ITER-RETGEN",
     when="Questions whose answer's words find better passages than the question's; a baseline of BlendFilter and SlimPLM.",
+    group="more than one hop",
     calls=lambda o: (o.samples, 2 * o.rounds * o.samples),
     options=IterRetgenOptions,
     state=IterRetgenState,

@@ -163,6 +163,7 @@ def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RA
     summary="Each passage is answered from and judged; those above an adaptive bar are read again.",
     paper="Chang et al. 2025, MAIN-RAG",
     when="Noisy passages, with a model that judges them well or a decision model as its judge.",
+    group="noisy passages",
     calls=lambda o: (2 * o.k + o.samples,) * 2,
     options=MainRagOptions,
     state=MainRagState,

@@ -38,6 +38,7 @@ def to_distiller(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
     summary="Post-Fusion; then Concat as the distiller over what gave an answer.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="Where quality is worth k + 1 calls: passages without an answer are dropped, and candidates help to decide.",
+    group="noisy passages",
     calls=lambda o: (o.k * o.samples, (o.k + 1) * o.samples),
     options=FusionOptions,
 )

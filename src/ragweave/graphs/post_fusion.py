@@ -29,6 +29,7 @@ def to_answers(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
     summary="Each passage alone, then a majority vote.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="Where passages are long or distract from one another. A wrong majority can vote a right answer down.",
+    group="noisy passages",
     calls=lambda o: (o.k * o.samples, o.k * o.samples),
     options=FusionOptions,
 )

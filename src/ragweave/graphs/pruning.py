@@ -40,6 +40,7 @@ def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
     summary="One prompt that first rules out the passages that cannot answer.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="One call, with a model that follows a worked example: it first rules passages out.",
+    group="noisy passages",
     calls=lambda o: (o.samples, 2 * o.samples),
     options=FusionOptions,
     prompts=PROMPTS,

@@ -238,6 +238,7 @@ def to_action(state: ReactState, runtime: Runtime[ReactOptions]) -> Route:
     summary="Thoughts and actions in turns: search, observe, finish.",
     paper="Yao et al. 2022, ReAct",
     when="Multi-hop questions, with a model that keeps to the Thought and Action format.",
+    group="agentic",
     calls=lambda o: (1 + o.fallback_retrieval, o.max_steps + 2),
     options=ReactOptions,
     state=ReactState,

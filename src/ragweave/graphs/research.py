@@ -273,6 +273,7 @@ def _cited(section: Section, offset: int, passages: Sequence[Document]) -> list[
     summary="A report over your documents: planned, searched and written by section, each sentence quoted or marked.",
     paper="after Shao et al. 2024, STORM",
     when="A question that takes a page to answer, from many documents. `most_calls` and `most_tokens` limit the cost.",
+    group="agentic",
     calls=lambda o: (1 + bool(o.sections), 2 + o.sections * (1 + _calls_of(o.search_by))),
     options=ResearchOptions,
     state=ResearchState,

@@ -208,6 +208,7 @@ def to_search(state: SearchO1State) -> Route:
     summary="A reasoning model searches while it thinks; a second call reads the documents for it.",
     paper="Li et al. 2025, Search-o1",
     when="Multi-hop questions, with a model that reasons at length, such as QwQ; long documents.",
+    group="agentic",
     calls=lambda o: (1, 2 * o.rounds + 1),
     options=SearchO1Options,
     state=SearchO1State,

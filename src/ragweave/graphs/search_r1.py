@@ -146,6 +146,7 @@ def to_search(state: TurnsState) -> Route:
     summary="A trained model searches in the middle of its reasoning, by tags.",
     paper="Jin et al. 2025, Search-R1",
     when="With a checkpoint trained to search: Search-R1, R1-Searcher, ReSearch, AutoRefine or O2-Searcher.",
+    group="agentic",
     calls=lambda o: (1, o.rounds + 1),
     options=SearchR1Options,
     state=TurnsState,

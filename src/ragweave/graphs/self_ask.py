@@ -296,6 +296,7 @@ def to_follow_up(state: SelfAskState, runtime: Runtime[SelfAskOptions]) -> Route
     summary="The model asks follow-up questions, reads what each finds, then answers.",
     paper="Press et al. 2022, Self-Ask",
     when="Multi-hop questions, with a model that asks good follow-up questions.",
+    group="more than one hop",
     calls=lambda o: (1 + o.fallback_retrieval * (1 + o.reader), 2 * o.rounds + 3),
     options=SelfAskOptions,
     state=SelfAskState,

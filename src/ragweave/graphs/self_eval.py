@@ -189,6 +189,7 @@ def add_decision(graph: Graph, components: Components, decision: str) -> None:
     summary="The model itself says first whether it needs to retrieve.",
     paper="Kadavath et al. 2022, Self-Eval",
     when="Where some questions need no retrieval and the model can tell which.",
+    group="when to retrieve",
     calls=lambda o: (1 + o.samples, 1 + (1 + o.fallback_retrieval) * o.samples),
     options=SelfEvalOptions,
     state=DecisionState,

@@ -76,6 +76,7 @@ def neighbours_node(embeddings: Embeddings | None) -> StateNode:
     summary="Retrieve where most of the nearest training questions needed it.",
     paper="Wang et al. 2023, SKR",
     when="Where you have training questions labelled with whether retrieval helped (`ragweave label needed`).",
+    group="when to retrieve",
     calls=lambda o: (o.samples, (1 + o.fallback_retrieval) * o.samples),
     options=SkrKnnOptions,
     state=DecisionState,

@@ -184,6 +184,7 @@ def small_calls(o: proxy.ProxyOptions) -> tuple[int, int]:
     summary="A small proxy model decides when and what to retrieve; one call to the big one.",
     paper="Tan et al. 2024, SlimPLM",
     when="Many easy questions, an expensive model and a small one at hand: the small one decides, the big one is called once.",
+    group="when to retrieve",
     calls=lambda o: (small_calls(o)[0] + o.samples, small_calls(o)[1] + (1 + o.fallback_retrieval) * o.samples),
     options=SlimPlmOptions,
     state=proxy.ProxyState,

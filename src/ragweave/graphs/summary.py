@@ -38,6 +38,7 @@ def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
     summary="One prompt that first sums up what helps.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="One call, with a model that follows a worked example: it first sums up what helps.",
+    group="noisy passages",
     calls=lambda o: (o.samples, 2 * o.samples),
     options=FusionOptions,
     prompts=PROMPTS,

@@ -336,6 +336,7 @@ def to_checks(state: SureState, runtime: Runtime[SureOptions]) -> Route:
     paper="Kim et al. 2024, SuRe",
     when="Short answers where passages speak for several: seven calls, most of them short. The winning summary is a "
     "rationale to show.",
+    group="noisy passages",
     calls=lambda o: (1, 1 + o.candidates * (1 + o.validity + (o.candidates - 1) * o.ranking)),
     options=SureOptions,
     state=SureState,

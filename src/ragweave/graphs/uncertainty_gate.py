@@ -54,6 +54,7 @@ def decide(state: GateState, runtime: Runtime[UncertaintyGateOptions]) -> GateSt
     paper="Wang et al. 2025, TARG",
     when="Where many questions need no retrieval and the model reports log-probabilities; with `gate=variance` for any "
     "model. Set `threshold` on questions whose answers you know.",
+    group="when to retrieve",
     calls=lambda o: (o.gate_drafts + o.samples, o.gate_drafts + (1 + o.fallback_retrieval) * o.samples),
     options=UncertaintyGateOptions,
     state=GateState,
