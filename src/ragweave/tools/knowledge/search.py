@@ -19,13 +19,11 @@ from ragweave.tools.knowledge.passages import indexed_text
 from ragweave.tools.knowledge.store import Snapshot, Store
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
-from ragweave.tools.retrieval.graph import SEEDS, NamePath, Seed, reached
+from ragweave.tools.retrieval.graph import SEEDS, NamePath, Scores, Seed, along_names
 from ragweave.tools.retrieval.retrievers import DEPTH, fused_scores
 from ragweave.tools.retrieval.vectors import EXACT, Chroma, chroma_available, unit
 
 Mode = Literal["bm25", "dense", "hybrid", "graph"]
-Scores = NDArray[np.float32]
-"""One a passage, in the index's order; what is not above 0 is not found."""
 T = TypeVar("T")
 _STATES = 2
 """States whose opened index is cached for the next query."""
@@ -168,10 +166,7 @@ class Search:
         stored = now.passages(best)
         seeds = [Seed(row, score, *stored[row]) for row, score in best.items()]
         terms = analyzer_for(self.store.settings.language).terms
-        paths = reached(now.db, query, seeds, len(index.rows), terms)
-        places = np.searchsorted(index.rows, np.fromiter(paths, np.int64))
-        scores[places] += np.fromiter((one.strength for one in paths.values()), np.float32)
-        return scores, paths
+        return along_names(now.db, query, seeds, scores, index.rows, index.bm25.score, terms)
 
     def around(self, name: str, sides: int, chosen: dict[str, Any]) -> list[Document]:
         """Return the passage of an id with up to `sides` neighbours on each side, in order."""

@@ -3,14 +3,15 @@
 A multi-hop question names the first passage and only describes the second: "When was the director of
 Get Low born?". Word and vector search find the film. The director's passage shares no word with the
 question, but a name with the film's passage. The score of a passage is its base score, the best being
-1, plus the strength of its best path:
+1, plus the strength of its best path from another passage or from the question:
 
-    path = seed² · gate · rarity · edge
+    path = seed² · gate · rarity · edge · (1 + rest)
 
 - seed: the base score of one of the first `SEEDS` passages.
 - gate: how many of the question's terms stand in the sentence with the name, from `FLOOR` to 1.
 - rarity: the inverse document frequency of the name, as a share of the greatest.
 - edge: 1 to passages about the name, `MENTION` to those that mention it; less where there are many.
+- rest: the BM25 score of the question's terms that the first passage lacks, as a share of the best.
 
 The best path counts, not the sum as in personalised PageRank: many weak paths over common names would
 outweigh the one that answers. Two SQLite tables hold the graph; a query reads the rows of about a
@@ -29,9 +30,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ragweave.state.passages import heading_of
 from ragweave.tools.retrieval.names import COMMON, folded, names_in, names_of, runs, sentences, subjects
 
+Scores = NDArray[np.float32]
 TABLES = """
 CREATE TABLE IF NOT EXISTS names (
     id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, passages INTEGER NOT NULL);
@@ -56,6 +61,8 @@ CROWDING = 0.25
 """A name that `n` passages have reaches each of them by `n ** -CROWDING`."""
 ASKED = 0.6
 """The strength of the names in the question."""
+OWN = 0.15
+"""What a seed adds to its own score: else one that answers alone could fall behind those it leads to."""
 MOST = 300
 """A name that more passages have is not followed."""
 _BATCH = 20_000
@@ -108,32 +115,44 @@ def add_names(db: sqlite3.Connection, passages: Iterable[tuple[int, str, Mapping
         db.execute("DELETE FROM found")
 
 
-def clear_names(db: sqlite3.Connection) -> None:
-    """Delete all names."""
-    db.execute("DELETE FROM names")
-    db.execute("DELETE FROM mentions")
-
-
-def reached(
-    db: sqlite3.Connection, query: str, seeds: Sequence[Seed], passages: int, terms: Callable[[str], list[str]]
-) -> dict[int, NamePath]:
-    """Return the best path to each passage that the names of question and seeds reach.
+def along_names(
+    db: sqlite3.Connection,
+    query: str,
+    seeds: Sequence[Seed],
+    scores: Scores,
+    rows: NDArray[np.int64],
+    words: Callable[[list[str]], Scores],
+    terms: Callable[[str], list[str]],
+) -> tuple[Scores, dict[int, NamePath]]:
+    """Return the scores with those of the best paths added, and the paths by row.
 
     Args:
         db: A connection to the tables.
         query: The question.
-        seeds: The first passages.
-        passages: How many there are in all.
-        terms: The analyzer, for the gate.
+        seeds: The first passages, best first.
+        scores: Base scores of all passages, the best 1.
+        rows: Their rows, ascending.
+        words: Terms to the BM25 scores of all passages.
+        terms: The analyzer.
     """
     asked = _asked(db, query)
-    starts = {name: NamePath(ASKED, spelt, None) for name, spelt in asked.items()}
+    starts = {name: [NamePath(ASKED, spelt, None)] for name, spelt in asked.items()}
     wanted = set(terms(query))
     for seed in seeds:
         for name, path in _passed_on(seed, wanted, terms):
-            if name not in asked and path.strength > starts.get(name, path._replace(strength=0)).strength:
-                starts[name] = path
-    return _followed(db, starts, passages)
+            if name not in asked:
+                starts.setdefault(name, []).append(path)
+    best = _followed(db, starts, len(rows))
+    places = np.searchsorted(rows, np.fromiter(best, np.int64))
+    answered = {term for seed in seeds[:1] for term in terms(f"{heading_of(seed.metadata)}\n{seed.text}")}
+    rest = words(sorted(wanted - answered))
+    share = 1 + rest[places] / max(float(rest.max(initial=0)), 1e-9)
+    paths = {row: _times(path, float(one)) for (row, path), one in zip(best.items(), share, strict=True)}
+    raised = scores.copy()
+    own = np.searchsorted(rows, [seed.row for seed in seeds])
+    raised[own] += OWN * scores[own] ** 2
+    raised[places] += np.fromiter((path.strength for path in paths.values()), np.float32)
+    return raised, paths
 
 
 def _passed_on(seed: Seed, wanted: set[str], terms: Callable[[str], list[str]]) -> Iterator[tuple[str, NamePath]]:
@@ -142,8 +161,16 @@ def _passed_on(seed: Seed, wanted: set[str], terms: Callable[[str], list[str]]) 
     for sentence in sentences(seed.text):
         shared = len(wanted.intersection(terms(sentence))) / max(len(wanted), 1)
         strength = seed.score**2 * (FLOOR + (1 - FLOOR) * shared)
-        spelt = {run: run for _, _, run in runs(sentence)} | names_in(sentence)
-        yield from ((name, NamePath(strength, text, seed)) for name, text in spelt.items() if name not in own)
+        for name, text in (_plain_runs(sentence) | names_in(sentence)).items():
+            if name not in own:
+                yield name, NamePath(strength, text, seed)
+
+
+def _plain_runs(sentence: str) -> dict[str, str]:
+    """Return the runs of words that may be a name without capitals: common words neither begin nor end one."""
+    words = folded(sentence).split()
+    plain = [word not in COMMON for word in words]
+    return {run: run for start, end, run in runs(sentence) if plain[start] and plain[end - 1]}
 
 
 def _asked(db: sqlite3.Connection, query: str) -> dict[str, str]:
@@ -166,15 +193,15 @@ def _asked(db: sqlite3.Connection, query: str) -> dict[str, str]:
     return names
 
 
-def _followed(db: sqlite3.Connection, starts: Mapping[str, NamePath], passages: int) -> dict[int, NamePath]:
-    """Return the best path to each passage from the names given."""
+def _followed(db: sqlite3.Connection, starts: Mapping[str, list[NamePath]], passages: int) -> dict[int, NamePath]:
+    """Return the best path to each passage from the names given; none leads back to where it began."""
     most = math.log(1 + passages)
-    worth: dict[int, NamePath] = {}
+    worth: dict[int, list[NamePath]] = {}
     counts: dict[int, int] = {}
     for text, (name, count) in _known(db, starts).items():
         if count <= MOST:
             rarity = min(math.log(1 + passages / count) / most, 1.0)
-            worth[name], counts[name] = _times(starts[text], rarity), count
+            worth[name], counts[name] = [_times(path, rarity) for path in starts[text]], count
     about = defaultdict(list)
     for name, row in _rows(db, worth, about=True):
         about[name].append(row)
@@ -183,9 +210,10 @@ def _followed(db: sqlite3.Connection, starts: Mapping[str, NamePath], passages: 
         edges.append((row, name, (MENTION if name in about else UNTITLED) * counts[name] ** -CROWDING))
     best: dict[int, NamePath] = {}
     for row, name, edge in edges:
-        strength = worth[name].strength * edge
-        if row not in best or best[row].strength < strength:
-            best[row] = worth[name]._replace(strength=strength)
+        for path in worth[name]:
+            strength = path.strength * edge
+            if (path.seed is None or path.seed.row != row) and (row not in best or best[row].strength < strength):
+                best[row] = path._replace(strength=strength)
     return best
 
 

@@ -122,7 +122,7 @@ def names_of(text: str, metadata: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def runs(text: str, least: int = 2) -> Iterator[tuple[int, int, str]]:
-    """Yield each run of `least` to `LONGEST` words of a text: its first word, the one behind its last, the run."""
+    """Yield the runs of `least` to `LONGEST` words of a text: first word, the one behind the last, and the run."""
     words = folded(text).split()
     for start in range(len(words)):
         for end in range(start + least, min(len(words), start + LONGEST) + 1):
@@ -146,6 +146,8 @@ def _of_heads(heads: Iterable[str]) -> Iterator[str]:
             yield f"§ {numbered[1]}"
             head = head[numbered.end() :]
         yield folded(_DISAMBIGUATION.sub("", head)) or folded(head)
+        if " " not in head:
+            yield folded(head.rpartition(".")[2])
 
 
 def _identifiers(token: str) -> Iterator[str]:

@@ -1,0 +1,188 @@
+"""Graph retrieval beside BM25, dense and hybrid: recall of supporting passages among five.
+
+    python benchmarks/graph_retrieval.py [--sets hotpotqa musique] [--limit N]
+    python benchmarks/graph_retrieval.py --table
+    python benchmarks/graph_retrieval.py --passages 300000      # names alone, of that many passages
+
+Every set is indexed into a knowledge base in a temporary folder and searched as a user does. `hybrid (RRF)` fuses ranks,
+`hybrid` scores; `graph, words` is the graph without vectors. `gain` is graph minus hybrid with the 95 % interval of a
+paired bootstrap over questions. SciFact's measure is nDCG@10. Vectors of the packaged MiniLM are stored by content, so
+a second run encodes nothing. Each set is written to `results/graph_retrieval.json` as soon as it is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import random
+import re
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+
+from own_sets import sklearn, stdlib, zones
+from passage_sets import SETS, Asked, PassageSet
+from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.retrieval import HybridRetriever
+from ragweave.tools.retrieval.analyzer import analyzer_for
+from ragweave.tools.retrieval.graph import SEEDS, TABLES, Seed, add_names, along_names
+from ragweave.tools.statistics import Interval, bootstrap, compare
+from vectors import StoredEmbeddings
+
+RESULTS = Path(__file__).parent / "results" / "graph_retrieval.json"
+ALL: dict[str, Callable[[], PassageSet]] = {**SETS, "stdlib": stdlib, "sklearn": sklearn, "zones": zones}
+METHODS = ("BM25", "dense", "hybrid (RRF)", "hybrid", "graph, words", "graph")
+K = 5
+_NAME = re.compile(r"\b[A-Z][a-z]{3,}\b")
+
+
+def retrievers(kb: KnowledgeBase, words: KnowledgeBase) -> dict[str, BaseRetriever]:
+    """Return the methods over a knowledge base, and over one of the same passages without vectors."""
+    bm25, dense, hybrid, graph = (kb.as_retriever(10, mode) for mode in ("bm25", "dense", "hybrid", "graph"))
+    rrf = HybridRetriever(retrievers=[bm25, dense], k=10)
+    found = (bm25, dense, rrf, hybrid, words.as_retriever(10, "graph"), graph)
+    return dict(zip(METHODS, found, strict=True))
+
+
+def recall(found: list[str], asked: Asked) -> float:
+    """Return the share of the supporting passages among the first five."""
+    return len(asked.support.intersection(found[:K])) / len(asked.support)
+
+
+def ndcg(found: list[str], asked: Asked) -> float:
+    """Return nDCG@10 with binary relevance."""
+    gain = sum(1 / math.log2(rank + 2) for rank, one in enumerate(found[:10]) if one in asked.support)
+    return gain / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(asked.support))))
+
+
+def in_percent(found: Interval) -> list[float]:
+    """Return mean and bounds."""
+    return [round(100 * one, 1) for one in (found.mean, found.low, found.high)]
+
+
+def measure(name: str, limit: int | None) -> dict[str, Any]:
+    """Index a set, ask its questions by every method, and return the table's row."""
+    documents, questions = ALL[name]()
+    questions = questions[:limit]
+    score = ndcg if name == "scifact" else recall
+    values: dict[str, list[float]] = {}
+    full, seconds = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        kb = KnowledgeBase.create(Path(folder) / "kb", embeddings=StoredEmbeddings())
+        words = KnowledgeBase.create(Path(folder) / "words", settings=Settings(embedding=None))
+        for one in (kb, words):
+            one.add(documents, "corpus", split=False)
+        for method, retriever in retrievers(kb, words).items():
+            retriever.invoke("warm up")
+            begun = time.process_time()
+            found = [[str(doc.id) for doc in retriever.invoke(asked.text)] for asked in questions]
+            seconds[method] = round(1000 * (time.process_time() - begun) / len(questions), 1)
+            values[method] = list(map(score, found, questions))
+            full[method] = sum(asked.support <= {*one[:K]} for one, asked in zip(found, questions, strict=True))
+        kb.close()
+        words.close()
+    row: dict[str, Any] = {"set": name, "passages": len(documents), "questions": len(questions)}
+    row |= {method: in_percent(bootstrap(one))[0] for method, one in values.items()}
+    for other in ("hybrid", "hybrid (RRF)"):
+        row[f"gain over {other}"] = in_percent(compare(values["graph"], values[other]).difference)
+    shares = {method: round(100 * one / len(questions), 1) for method, one in full.items()}
+    return row | {"all in five": shares, "ms": seconds}
+
+
+def altered(documents: list[Document], count: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield so many passages: the documents again and again, each time with other names."""
+    for number, doc in enumerate(islice(cycle(documents), count)):
+        mark = (
+            f"{chr(97 + number // len(documents) % 26)}{number // len(documents)}" if number >= len(documents) else ""
+        )
+        text, title = (_NAME.sub(rf"\g<0>{mark}", one) for one in (doc.page_content, doc.metadata["title"]))
+        yield number + 1, text, {"title": title}
+
+
+def named(count: int, path: Path) -> dict[str, Any]:
+    """Return index time, table size and query time of the names of so many passages."""
+    sets = [SETS[name]() for name in ("2wiki", "hotpotqa", "musique", "nq")]
+    documents = [doc for one in sets for doc in one.documents]
+    asked, first = [], 1
+    for one in sets:
+        rows = {str(doc.id): row for row, doc in enumerate(one.documents, first)}
+        asked += [(each.text, [rows[name] for name in each.support][:SEEDS]) for each in one.questions]
+        first += len(rows)
+    terms = analyzer_for("english").terms
+    db = sqlite3.connect(path)
+    db.executescript("CREATE TABLE passages (id INTEGER PRIMARY KEY);" + TABLES)
+    begun = time.process_time()
+    add_names(db, altered(documents, count))
+    db.commit()
+    indexed = time.process_time() - begun
+    nothing, order = np.zeros(count, np.float32), np.arange(1, count + 1)
+    times = []
+    for text, support in random.Random(7).sample(asked, 200):
+        found = [documents[row - 1] for row in support]
+        seeds = [Seed(row, 1.0, str(row), d.page_content, d.metadata) for row, d in zip(support, found, strict=True)]
+        begun = time.process_time()
+        along_names(db, text, seeds, nothing, order, lambda _: nothing, terms)
+        times.append(1000 * (time.process_time() - begun))
+    rows = {one: db.execute(f"SELECT count(*) FROM {one}").fetchone()[0] for one in ("names", "mentions")}
+    db.close()
+    size = {"mb": path.stat().st_size // 10**6, "index_s": round(indexed, 1), "query_ms": round(median(times), 1)}
+    return {"passages": count, **rows, **size}
+
+
+def stored() -> dict[str, Any]:
+    """Return what is recorded."""
+    return json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {"sets": {}, "scale": {}}
+
+
+def store(kind: str, key: str, row: dict[str, Any]) -> None:
+    """Record a row."""
+    about = {"python": platform.python_version(), "date": time.strftime("%Y-%m-%d")}
+    found = stored() | about
+    found[kind][key] = row
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+def table() -> None:
+    """Print what is recorded."""
+    found = stored()
+    print("| set | passages | questions |", " | ".join(METHODS), "| gain over hybrid | over hybrid (RRF) |")
+    print("|" + "---|" * (5 + len(METHODS)))
+    for row in found["sets"].values():
+        gains = ["{:+.1f} [{:.1f}, {:.1f}]".format(*row[f"gain over {one}"]) for one in ("hybrid", "hybrid (RRF)")]
+        cells = [row["set"], row["passages"], row["questions"], *(row[one] for one in METHODS), *gains]
+        print("|", " | ".join(map(str, cells)), "|")
+    for row in found["scale"].values():
+        print(row)
+
+
+def main() -> None:
+    """Measure, or print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--sets", nargs="+", choices=ALL, default=[*ALL])
+    parser.add_argument("--limit", type=int, help="questions of each set")
+    parser.add_argument("--passages", type=int, help="measure the names of so many passages instead")
+    parser.add_argument("--table", action="store_true", help="print what is recorded")
+    options = parser.parse_args()
+    if options.passages:
+        with tempfile.TemporaryDirectory() as folder:
+            store("scale", str(options.passages), named(options.passages, Path(folder) / "names.sqlite"))
+    elif not options.table:
+        for name in options.sets:
+            store("sets", name, measure(name, options.limit))
+            print(name, flush=True)
+    table()
+
+
+if __name__ == "__main__":
+    main()
