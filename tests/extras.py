@@ -32,6 +32,8 @@ EXTRAS = {
     "langchain_openai": "openai",
     "langchain_tests": "test",
     "langchain_text_splitters": "documents",
+    "langgraph.checkpoint.conformance": "test",
+    "langgraph.checkpoint.postgres": "test",
     "langgraph.checkpoint.sqlite": "sqlite",
     "langgraph_api": "studio",
     "langgraph_cli": "studio",

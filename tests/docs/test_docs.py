@@ -23,6 +23,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"\]\((?!https?:|\.\./\.\./)([^)#\s]+)")
 
 
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 @pytest.mark.parametrize(
     "page", [one for one in PAGES if BLOCK.search(one.read_text("utf-8"))], ids=lambda one: one.name
 )

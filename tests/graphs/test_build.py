@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import pytest
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
+from langgraph.types import TracePolicy, omit_payload
 
 from ragweave import METHODS, build_graph
 from ragweave.errors import UsageError
@@ -22,6 +24,18 @@ ASK = {"question": "Who built the bridge at Alden?"}
 
 def model(*said: str) -> ScriptedModel:
     return ScriptedModel(script=said or ["Ada Brenner"])
+
+
+def test_a_trace_policy_keeps_passages_out_of_the_spans_of_nodes() -> None:
+    lean = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
+    found: dict[str, list[Any]] = {}
+    for name, policy in (("full", None), ("lean", lean)):
+        tracer = RunCollectorCallbackHandler()
+        graph = build_graph("concat", model=model(), retriever=RecordingRetriever(), trace_policy=policy)
+        graph.invoke(ASK, {"callbacks": [tracer]})
+        found[name] = [one.inputs for one in tracer.traced_runs[0].child_runs if one.name == "collect"]
+    assert "retrieved" in found["full"][0]
+    assert found["lean"] == [{}]
 
 
 def test_mistakes_are_explained() -> None:

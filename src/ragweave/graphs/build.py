@@ -12,7 +12,7 @@ from langchain_core.exceptions import ModelError
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable
 from langgraph.graph import START, StateGraph
-from langgraph.types import Checkpointer, RetryPolicy
+from langgraph.types import Checkpointer, RetryPolicy, TracePolicy
 
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.graphs.base import Graph, Method, MethodGraph, begin_node
@@ -65,6 +65,7 @@ def build_graph(
     prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
     checkpointer: Checkpointer = None,
     retry_policy: RetryPolicy = RETRY,
+    trace_policy: TracePolicy | None = None,
     state: type[Any] | None = None,
     **options: Any,
 ) -> MethodGraph:
@@ -92,6 +93,7 @@ def build_graph(
         prompts: Templates by name, instead of the method's; NAME also replaces NAME@PAPER.
         checkpointer: Where LangGraph keeps threads.
         retry_policy: Which errors of a node are tried again.
+        trace_policy: What tracers record of a node's input and output, such as nothing (`omit_payload`).
         state: The method's state with more keys; their reducers must read None as "start over".
         **options: The method's options.
 
@@ -137,6 +139,8 @@ def build_graph(
     graph.add_node("begin", begin_node(schema))
     graph.add_edge(START, "begin")
     chosen.wire(graph, components)
+    for node in graph.nodes.values():
+        node.trace_policy = trace_policy
     made = MethodGraph(**vars(graph.compile(checkpointer=checkpointer, name=chosen.name)))
     return made.with_config({"max_concurrency": MAX_CONCURRENCY})
 
