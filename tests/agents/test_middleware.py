@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from ragweave import build_graph
+from ragweave import KnowledgeBase, build_graph
 from ragweave.agents import QuoteOrMark, RetrieveWhenUncertain
 from ragweave.testing import CARDS, RecordingRetriever, ScriptedModel, unsure
 
@@ -74,3 +75,13 @@ def test_passages_come_from_a_graph_as_a_tool() -> None:
     assert answered.text.startswith("Ada Brenner\n\nSources:")
     assert answered.artifact["usage"]["calls"] == 1
     assert out["citations"][0]["quotes"]
+
+
+def test_passages_come_from_the_tools_of_a_knowledge_base(tmp_path: Path) -> None:
+    (tmp_path / "alden.txt").write_text("The bridge at Alden was built by Ada Brenner in 1931.", "utf-8")
+    with KnowledgeBase.create(tmp_path / "kb") as kb:
+        kb.index_paths([tmp_path / "alden.txt"])
+        call = {"name": "keyword_search", "args": {"keywords": "bridge, Alden"}, "id": "1"}
+        model = ToolCaller(script=[AIMessage("", tool_calls=[call]), "Ada Brenner built the bridge at Alden."])
+        out = agent_of(model, QuoteOrMark(), tools=kb.as_tools()).invoke(QUESTION)
+    assert out["messages"][-1].text.endswith("> “The bridge at Alden was built by Ada Brenner in 1931.” (alden — alden.txt)")
