@@ -84,4 +84,6 @@ def test_passages_come_from_the_tools_of_a_knowledge_base(tmp_path: Path) -> Non
         call = {"name": "keyword_search", "args": {"keywords": "bridge, Alden"}, "id": "1"}
         model = ToolCaller(script=[AIMessage("", tool_calls=[call]), "Ada Brenner built the bridge at Alden."])
         out = agent_of(model, QuoteOrMark(), tools=kb.as_tools()).invoke(QUESTION)
-    assert out["messages"][-1].text.endswith("> “The bridge at Alden was built by Ada Brenner in 1931.” (alden — alden.txt)")
+    assert out["messages"][-1].text.endswith(
+        "> “The bridge at Alden was built by Ada Brenner in 1931.” (alden — alden.txt)"
+    )
