@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from importlib import import_module
 from typing import Any
-from urllib.parse import parse_qsl
 
 from ragweave.errors import UsageError
+from ragweave.tools.models.specs import read_settings
 
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_][\w.]*(?:\?.*)?")
 
@@ -35,7 +34,7 @@ def imported(path: str, *arguments: Any) -> Any:
     """
     place, _, query = path.partition("?")
     module, _, name = place.partition(":")
-    settings = {key: _value(text) for key, text in parse_qsl(query, keep_blank_values=True)}
+    settings = read_settings(query)
     try:
         found: Any = import_module(module)
         for attribute in name.split("."):
@@ -49,10 +48,3 @@ def imported(path: str, *arguments: Any) -> Any:
     except (TypeError, ValueError, ImportError) as error:
         said = " ".join(str(error).split())
         raise UsageError(f"{place}: cannot be made ({said}); give settings as ?name=value") from error
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

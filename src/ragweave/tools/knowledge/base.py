@@ -27,8 +27,7 @@ from ragweave.tools.knowledge.settings import IndexReport, Notice, Progress, Set
 from ragweave.tools.knowledge.store import FILE, Source, Store
 from ragweave.tools.knowledge.web import clean_url, fetch
 from ragweave.tools.knowledge.writer import Writer
-from ragweave.tools.listed import listed
-from ragweave.tools.retrieval.base import PassageRetriever, check_k
+from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
 from ragweave.tools.retrieval.embedding import OBJECT, is_model, name_of, named_embeddings
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
@@ -360,7 +359,7 @@ class KnowledgeBase:
         chosen = _checked_filter(filter)
         words = partial(self._search.search, mode="bm25", chosen=chosen)
         places = partial(self._search.around, chosen=chosen)
-        lexical = Bm25Retriever(search=words, k=wanted, load=self._search.warm_up, places=places)
+        lexical = Bm25Retriever(search=words, k=wanted, places=places)
         found: PassageRetriever = lexical
         if (checked_mode := self._mode(mode)) != "bm25":
             search = partial(self._search.search, mode=checked_mode, chosen=chosen)
@@ -368,7 +367,6 @@ class KnowledgeBase:
                 search=search,
                 k=wanted,
                 words=lexical,
-                load=self._warm_up,
                 embeddings=self._embeddings,
                 places=places,
             )
@@ -418,12 +416,6 @@ class KnowledgeBase:
     def _needs_object(self) -> KnowledgeBaseError:
         name = str(self.settings.embedding).removeprefix(OBJECT)
         return KnowledgeBaseError(f"{self.path} was created with an embeddings object ({name}): pass one to open()")
-
-    def _warm_up(self) -> None:
-        self._search.warm_up()
-        load = getattr(self._embeddings, "warm_up", None)  # an object that was given has none
-        if callable(load):
-            load()
 
     def check(self) -> list[str]:
         """Return what is wrong, one line each; files that are gone are no fault of the index.

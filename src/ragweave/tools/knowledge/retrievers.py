@@ -24,7 +24,6 @@ from ragweave.tools.imported import imported, is_path
 from ragweave.tools.knowledge.servers import is_address, open_knowledge_base
 from ragweave.tools.retrieval.base import PassageRetriever, find_with, lexical_of
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
-from ragweave.tools.warm_up import warm_up
 
 if TYPE_CHECKING:
     from ragweave.tools.knowledge.base import KnowledgeBase
@@ -44,10 +43,6 @@ class AnyRetriever(PassageRetriever):
     def lexical(self) -> PassageRetriever | None:
         """Return what the inner one has."""
         return lexical_of(self.inner)
-
-    def warm_up(self) -> None:
-        """Warm up the inner one."""
-        warm_up([self.inner])
 
     def _find(self, query: str, k: int) -> list[Document]:
         return find_with(self.inner, query, k)

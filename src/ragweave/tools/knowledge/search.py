@@ -194,10 +194,6 @@ class Search:
             f"ragweave doctor --repair --kb {self.store.folder}"
         ) from failure
 
-    def warm_up(self) -> None:
-        """Open the index of the current state."""
-        self._with_index(lambda _now, _index: None)
-
     def open(self, name: str) -> _Index:
         """Open the index of a state; "" is an empty one.
 

@@ -42,8 +42,7 @@ from ragweave.tools.knowledge.records import Records
 from ragweave.tools.knowledge.settings import IndexReport, Notice, Progress, Settings
 from ragweave.tools.knowledge.store import Source
 from ragweave.tools.knowledge.vector_servers import EXTRAS, SERVERS, Collection
-from ragweave.tools.listed import listed
-from ragweave.tools.retrieval.base import PassageRetriever, check_k
+from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
 from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
@@ -284,8 +283,7 @@ class ServedKnowledgeBase:
         words = None
         if "bm25" in modes:
             words = Bm25Retriever(search=partial(search, mode="bm25"), k=check_k(k))
-        load = getattr(self._embeddings, "warm_up", None)
-        found = SearchRetriever(search=partial(search, mode=mode), k=check_k(k), words=words, load=load)
+        found = SearchRetriever(search=partial(search, mode=mode), k=check_k(k), words=words)
         return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
 
     def close(self) -> None:

@@ -313,11 +313,6 @@ class ExtractiveChat(BaseChatModel):
         """The name that traces show."""
         return "extractive"
 
-    def warm_up(self) -> None:
-        """Load MiniLM, where it is used."""
-        if self._encoder():
-            _encoded("warm up")
-
     def _encoder(self) -> bool:
         if self.similarity == "minilm" and not onnx_available():
             raise MissingExtraError("The MiniLM similarity of the extractive model", "offline")

@@ -6,11 +6,9 @@ calls at once, `llama-server -np 8` with `openai:NAME?base_url=…` is faster.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from queue import SimpleQueue
 from typing import Annotated, Any, ClassVar, TypeAlias, cast
@@ -179,8 +177,7 @@ class LlamaCppChat(BaseChatModel):
     async def _agenerate(
         self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> ChatResult:
-        async with aclosing(self._astream(messages, stop, **kwargs)) as pieces:
-            return await agenerate_from_stream(pieces)
+        return await agenerate_from_stream(self._astream(messages, stop, **kwargs))  # stops if it is cancelled
 
     @override
     def _stream(
@@ -188,47 +185,24 @@ class LlamaCppChat(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         # In a thread of its own: a reader that dawdles, or asks again meanwhile, blocks nobody.
         queue: SimpleQueue[_Event] = SimpleQueue()
-        left = self._start(messages, self._call(stop, kwargs), queue.put)
-        try:
-            while (piece := _checked(queue.get())) is not None:
-                yield piece
-        finally:
-            left.set()
-
-    @override
-    async def _astream(
-        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
-    ) -> AsyncGenerator[ChatGenerationChunk, None]:
-        queue: asyncio.Queue[_Event] = asyncio.Queue()
-        call_soon = asyncio.get_running_loop().call_soon_threadsafe
-        call = self._call(stop, kwargs)
-        left = self._start(messages, call, lambda event: call_soon(queue.put_nowait, event))
-        try:
-            while (piece := _checked(await queue.get())) is not None:
-                yield piece
-        finally:
-            left.set()
-
-    def _start(
-        self,
-        messages: Sequence[BaseMessage],
-        call: Mapping[str, Any],
-        put: Callable[[_Event], object],
-    ) -> threading.Event:
-        """Write a reply in a thread, until the event that is returned is set."""
-        left = threading.Event()
+        left, call = threading.Event(), self._call(stop, kwargs)
 
         def write() -> None:
-            with suppress(RuntimeError):  # the reader's event loop was closed
-                try:
-                    for piece in self._reply(messages, call, left):
-                        put(piece)
-                    put(None)
-                except BaseException as error:  # noqa: BLE001 - raised where the reply is read
-                    put(error)
+            try:
+                for piece in self._reply(messages, call, left):
+                    queue.put(piece)
+                queue.put(None)
+            except BaseException as error:  # noqa: BLE001 - raised where the reply is read
+                queue.put(error)
 
         threading.Thread(target=write, daemon=True).start()
-        return left
+        try:
+            while (event := queue.get()) is not None:
+                if isinstance(event, BaseException):
+                    raise event
+                yield event
+        finally:
+            left.set()
 
     def _call(self, stop: list[str] | None, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of a call; one given as None is the model's."""
@@ -376,12 +350,6 @@ def _parsed(message: BaseMessage, *, kind: type[Any] | None, include_raw: bool) 
     if failed is not None:
         raise failed
     return value
-
-
-def _checked(event: _Event) -> ChatGenerationChunk | None:
-    if isinstance(event, BaseException):
-        raise event
-    return event
 
 
 @lru_cache(maxsize=8)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
 from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_core.callbacks import (
@@ -20,6 +22,18 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, whole, with_id
 from ragweave.tools.models.roles import unbound
+
+_ALONE = (str, bytes, os.PathLike, Mapping, Document)
+
+
+def listed(given: object) -> list[Any]:
+    """Return what was given as a list; a text, path, mapping or document alone is the only item.
+
+    Examples:
+        >>> listed("12"), listed(["1", "2"])
+        (['12'], ['1', '2'])
+    """
+    return [given] if isinstance(given, _ALONE) or not isinstance(given, Iterable) else list(given)
 
 
 def check_k(k: int) -> int:
@@ -69,9 +83,6 @@ class PassageRetriever(BaseRetriever):
         """
         del name, sides
         return []
-
-    def warm_up(self) -> None:
-        """Load what the first search would load on this machine: nothing, unless overridden."""
 
     def find(self, query: str, k: int | None = None) -> list[Document]:
         """Return up to `k` ranked documents with ids, without LangChain's callbacks.

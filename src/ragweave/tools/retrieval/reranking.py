@@ -26,7 +26,6 @@ from ragweave.tools.retrieval.base import (
 from ragweave.tools.retrieval.embedding import load_named, named_embeddings, require_encoders
 from ragweave.tools.retrieval.listwise import ListwiseReranker
 from ragweave.tools.retrieval.retrievers import full_text
-from ragweave.tools.warm_up import warm_up
 
 DEPTH = 20
 """Passages that are reranked, unless more are wanted."""
@@ -177,10 +176,6 @@ class RerankRetriever(PassageRetriever):
     def around(self, name: str, sides: int = 1) -> list[Document]:
         """Return a passage with its neighbours."""
         return self.base.around(name, sides) if isinstance(self.base, PassageRetriever) else []
-
-    def warm_up(self) -> None:
-        """Warm up the retriever below; the reranker is loaded by its first query."""
-        warm_up([self.base])
 
     def _find(self, query: str, k: int) -> list[Document]:
         found = find_with(self.base, query, max(self.depth, k))

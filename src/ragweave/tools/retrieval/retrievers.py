@@ -14,18 +14,17 @@ from pydantic import Field
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, heading_of, with_id
-from ragweave.tools.listed import listed
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import (
     PassageRetriever,
     check_k,
     find_with,
     lexical_of,
+    listed,
     with_score,
 )
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
 from ragweave.tools.retrieval.vectors import unit
-from ragweave.tools.warm_up import warm_up
 
 DEPTH = 100
 """Passages of each ranking that are fused, unless more are wanted."""
@@ -100,8 +99,6 @@ class SearchRetriever(PassageRetriever):
     search: Search
     words: PassageRetriever | None = None
     """What searches the same passages by words alone."""
-    load: Callable[[], object] | None = None
-    """Loads what the first search needs."""
     embeddings: Any = None
     """What embeds the passages."""
     places: Callable[[str, int], list[Document]] | None = None
@@ -119,11 +116,6 @@ class SearchRetriever(PassageRetriever):
     def around(self, name: str, sides: int = 1) -> list[Document]:
         """Return a passage with its neighbours."""
         return self.places(name, sides) if self.places else []
-
-    def warm_up(self) -> None:
-        """Load what the first search needs."""
-        if self.load is not None:
-            self.load()
 
     def _find(self, query: str, k: int) -> list[Document]:
         return self.search(query, k)
@@ -209,10 +201,6 @@ class HybridRetriever(PassageRetriever):
     def lexical(self) -> PassageRetriever | None:
         """Return the first of the retrievers that searches by words alone."""
         return next((one for one in map(lexical_of, self.retrievers) if one is not None), None)
-
-    def warm_up(self) -> None:
-        """Warm up each retriever."""
-        warm_up(self.retrievers)
 
     def _find(self, query: str, k: int) -> list[Document]:
         depth = max(self.depth, k)
