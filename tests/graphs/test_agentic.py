@@ -76,7 +76,7 @@ def test_native_calls_run_together_and_the_text_without_one_is_the_answer() -> N
         "read",
     }
     assert [one.page_content[:19] for one in out["passages"]] == ["The bridge at Alden"]
-    assert "- 1: Card 0: The bridge at Alden was built by Ada Brenner in 1931." in steps(calls[1])
+    assert steps(calls[1]).startswith("keyword_search: Ada Brenner, bridge\n- 1: Card 0: The bridge at Alden was built")
 
 
 def test_keywords_are_matched_exactly_and_a_snippet_has_their_sentences() -> None:

@@ -14,7 +14,7 @@ makes the method itself search for the question and read what it finds.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from langchain_core.documents import Document
@@ -28,7 +28,7 @@ from typing_extensions import TypedDict
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import OR_UNKNOWN, answer_branches, answer_node, together
-from ragweave.nodes.ask import PASSAGE_TOKENS, Components, Node, Prompt, Reply, Retriever, StateNode, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_ROUND, LAST_STEPS, ChainOptions, copies_example, end_chain
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import INSTRUCTIONS
@@ -45,9 +45,6 @@ class AgenticOptions(ChainOptions):
 
     rounds: int = Field(10, ge=1, description="Most rounds of tool calls before the answer is forced (released code).")
     neighbours: int = Field(1, ge=0, description="Passages that are read before and behind a passage.")
-    tool_calls: bool | None = Field(
-        None, description="Whether the model calls tools natively, or fills a form; none: as its profile says."
-    )
     fallback_retrieval: bool = Field(True, description="Whether an answer before anything was read is looked up first.")
 
 
@@ -82,11 +79,12 @@ class Step(Form):
         found = _ACTION.search(text)
         concluded = text if re.search(r"\banswer is\b", text, re.I) else ""
         tool, said = (found[1].lower(), found[2].strip()) if found else ("answer", concluded)
+        said = said if "(" in said else said.rstrip(")")
         return cls.model_construct(thought="", tool=tool, input=said)
 
 
 _ACTION = re.compile(
-    r'\b(keyword_search|semantic_search|read|answer)(?:\W{1,5}input)?\W{0,3}?[:\[(]\W{0,3}([^\])}"\n]*)', re.I
+    r'\b(keyword_search|semantic_search|read|answer)(?:\W{1,5}input)?\W{0,3}?[:\[(]\W{0,3}([^\]}"\n]*)', re.I
 )
 SEARCHES = ("keyword_search", "semantic_search")
 _TASK = (
@@ -101,31 +99,18 @@ _EXAMPLE = (
     '{"thought": "Passage 2 may name it.", "tool": "read", "input": "2"}\n'
     '{"thought": "Verra is on the Osk.", "tool": "answer", "input": "Osk"}'
 )
-_ASK = ("human", "Question: {question}\n{passages}")
+_HOW_TO_CALL = (
+    "Once you know the answer, call no tool: reason in a sentence or two, and end with "
+    '"So the answer is …". Behind these words, {conclusion}.'
+)
+_HOW_TO_FILL = (
+    "Write one step, a JSON object with a thought, a tool and its input, then stop. With the tool answer, {conclusion}. "
+    "Steps to another question might be:\n"
+)
 PROMPTS = {
-    "agentic": ChatPromptTemplate(
-        [
-            (
-                "system",
-                _TASK + "Once you know the answer, call no tool: reason in a sentence or two, and end with "
-                '"So the answer is …". Behind these words, {conclusion}{or_unknown}.',
-            ),
-            _ASK,
-        ]
-    ),
-    "agentic_form": ChatPromptTemplate(
-        [
-            (
-                "system",
-                _TASK + "Write one step, a JSON object with a thought, a tool and its input, then stop. With the tool "
-                "answer, {conclusion}{or_unknown}. Steps to another question might be:\n"
-                + _EXAMPLE.replace("{", "{{").replace("}", "}}"),
-            ),
-            _ASK,
-        ]
-    ),
+    "agentic": ChatPromptTemplate([("system", _TASK + "{how}"), ("human", "Question: {question}\n{passages}")]),
 }
-"""Variables: `question`, `conclusion`, `or_unknown`; `passages`, which are all steps so far."""
+"""Variables: `question`; `how` to call tools and to answer; `passages`, which are all steps so far."""
 _NO_TOOL = "No tool was called. Call one, or give the answer."
 _LEFT_OUT = "(left out here)"
 
@@ -194,23 +179,18 @@ def transcript(state: AgenticState, shown: Sequence[Document]) -> str:
 def agent_node(components: Components) -> Node:
     """Return the node that asks for tool calls, natively or by a form, or for the answer."""
     tools = toolkit.search_tools(Bm25Retriever.from_documents([]))  # shown to the model; the graph's nodes search
-    profiled = calls_tools(components.models.answer)
+    native = calls_tools(components.models.answer)
 
     def acting(state: AgenticState, options: AgenticOptions) -> Prompt[Step] | None:
         if needs_no_reply(state, options):
             return None
-        native = profiled if options.tool_calls is None else options.tool_calls
-        kind, instruction = state["answer_type"], INSTRUCTIONS[state["answer_type"]].removesuffix(".")
-        values = {
-            "question": state["question"],
-            "answer_type": kind,
-            "conclusion": instruction[:1].lower() + instruction[1:],
-            "or_unknown": OR_UNKNOWN if options.unknown else "",
-        }
+        kind, said = state["answer_type"], INSTRUCTIONS[state["answer_type"]].removesuffix(".")
+        conclusion = said[:1].lower() + said[1:] + (OR_UNKNOWN if options.unknown else "")
+        how = (_HOW_TO_CALL if native else _HOW_TO_FILL).format(conclusion=conclusion) + ("" if native else _EXAMPLE)
         searches = [Document("", id=step["name"]) for step in state["steps"] if step["tool"] in SEARCHES]
         return Prompt(
-            "agentic" if native else "agentic_form",
-            values,
+            "agentic",
+            {"question": state["question"], "answer_type": kind, "how": how},
             ranked([*reversed(every(state, "read").values()), *reversed(searches)], ""),
             lambda shown: transcript(state, shown),
             form=None if native else Step,
@@ -257,24 +237,14 @@ def called(reply: Reply[Step]) -> tuple[list[tuple[str, str]], str, str]:
     """Return the tools that a reply calls with their inputs, its answer if it calls none, and its thought."""
     if form := reply.form:
         return ([], form.input, "") if form.tool == "answer" else ([(form.tool, form.input)], "", form.thought)
-    native = getattr(reply.message, "tool_calls", [])
-    return [(one["name"], _text(one["args"])) for one in native], "" if native else reply.text, reply.text
-
-
-def _text(arguments: Mapping[str, Any]) -> str:
-    lists = [one if isinstance(one, list) else [one] for one in arguments.values()]
-    return ", ".join(str(item) for one in lists for item in one)
-
-
-def read_node(retriever: Retriever | None) -> StateNode:
-    """Return a node that reads passages and their neighbours."""
-
-    def read_passages(state: Any, *, runtime: Runtime[Any]) -> RAGState:
-        del runtime
-        near = [one for doc in state["passages"] for one in toolkit.around(retriever, doc, state["sides"])]
-        return {"retrieved": {state["name"]: ranked(near, state["name"])}}
-
-    return read_passages
+    if native := getattr(reply.message, "tool_calls", []):
+        inputs = [", ".join(map(str, one["args"].values())) for one in native]
+        return (
+            [(one["name"], text) for one, text in zip(native, inputs, strict=True)],
+            "",
+            str(getattr(reply.message, "text", "")),
+        )
+    return [], reply.text, ""
 
 
 def to_tools(state: AgenticState, runtime: Runtime[AgenticOptions]) -> Route:
@@ -297,17 +267,6 @@ def to_tools(state: AgenticState, runtime: Runtime[AgenticOptions]) -> Route:
     return branches or "go on"
 
 
-_EDGES: dict[Hashable, str] = {
-    "exact words": "keyword_search",
-    "meaning": "semantic_search",
-    "passages": "read",
-    "go on": "agent",
-    "at the limit": "answer",
-    "no passage": "vote",
-    "answered": END,
-}
-
-
 @method(
     "agentic",
     summary="The model searches by words and by meaning, reads what looks promising, and answers when it knows.",
@@ -322,14 +281,31 @@ _EDGES: dict[Hashable, str] = {
 def agentic(graph: Graph, components: Components) -> None:
     """Wire the loop: agent → a branch for each tool call → agent."""
     retriever = components.retriever
+
+    def read_passages(state: Any) -> RAGState:
+        near = [one for doc in state["passages"] for one in toolkit.around(retriever, doc, state["sides"])]
+        return {"retrieved": {state["name"]: ranked(near, state["name"])}}
+
     graph.add_node("agent", agent_node(components))
     graph.add_node("keyword_search", retrieve_node(retriever and toolkit.keyword_search(retriever)))
     graph.add_node("semantic_search", retrieve_node(retriever and toolkit.semantic_search(retriever)))
-    graph.add_node("read", read_node(retriever))
+    graph.add_node("read", read_passages)
     graph.add_node("answer", answer_node(components, "answer", "concat", round=LAST_ROUND))
     graph.add_node("vote", vote_node("answer"))
     graph.add_edge("begin", "agent")
-    graph.add_conditional_edges("agent", to_tools, _EDGES)
+    graph.add_conditional_edges(
+        "agent",
+        to_tools,
+        {
+            "exact words": "keyword_search",
+            "meaning": "semantic_search",
+            "passages": "read",
+            "go on": "agent",
+            "at the limit": "answer",
+            "no passage": "vote",
+            "answered": END,
+        },
+    )
     for tool in (*SEARCHES, "read"):
         graph.add_edge(tool, "agent")
     graph.add_edge("answer", "vote")

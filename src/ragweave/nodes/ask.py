@@ -359,7 +359,7 @@ class _Call:
             "input_cut": cut,
             "reply_limit_reached": finish == "length" and not self.prompt.probability,
             "content_filtered": finish == "content_filter",
-            "empty_reply": not text and form is None and not getattr(message, "tool_calls", None),
+            "empty_reply": not text and form is None,
             "reply_unreadable": bool(text) and self.prompt.form is not None and form is None,
         }
         return [event for event, happened in events.items() if happened]

@@ -89,7 +89,7 @@ class SnippetRetriever(BaseRetriever):
 
 def keywords_of(text: str) -> list[str]:
     """Return the keywords that a text lists, separated by commas, in lower case."""
-    return [word for one in re.split(r"[,;\n]", text) if (word := one.strip(" \t\"'“”.").casefold())]
+    return [word for one in re.split(r"[,;\n]", text) if (word := one.strip(" \t\"'“”.[]").casefold())]
 
 
 def _exact(keywords: Iterable[str], text: str) -> float:
