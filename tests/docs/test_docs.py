@@ -19,13 +19,14 @@ from ragweave.testing import RecordingRetriever, Script, ScriptedModel
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(ragweave.__file__).parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SKILL = ROOT / "skills" / "ragweave" / "SKILL.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"\]\((?!https?:|\.\./\.\./)([^)#\s]+)")
 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 @pytest.mark.parametrize(
-    "page", [one for one in PAGES if BLOCK.search(one.read_text("utf-8"))], ids=lambda one: one.name
+    "page", [one for one in (*PAGES, SKILL) if BLOCK.search(one.read_text("utf-8"))], ids=lambda one: one.name
 )
 def test_the_code_of_a_page_runs_from_top_to_bottom(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -37,7 +38,7 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(
         exec(compile(block, page.name, "exec", dont_inherit=True), vars(module))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("page", [*PAGES, SKILL], ids=lambda one: one.name)
 def test_links_lead_to_files(page: Path) -> None:
     links = FILE.findall(page.read_text("utf-8"))
     assert [one for one in links if not (page.parent / one).exists()] == []
@@ -47,6 +48,16 @@ def test_readme_is_short_and_names_every_method() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.encode()) <= 8_000
     assert [one.name for one in METHODS.ours() if f"`{one.name}`" not in text] == []
+
+
+def test_the_skill_names_methods_and_commands_that_exist() -> None:
+    text = SKILL.read_text("utf-8")
+    assert yaml.safe_load(text.split("---")[1]).keys() == {"name", "description"}
+    methods = re.search(r"## Choose a method\n(.*?)\n## ", text, re.S)
+    assert methods is not None
+    assert set(re.findall(r"`(\w+)`", methods[1])) <= set(METHODS)
+    listed: Any = get_command(app)
+    assert set(re.findall(r"^ragweave (\w+)", text, re.M)) <= set(listed.list_commands(None))
 
 
 def test_docs_stay_short() -> None:
