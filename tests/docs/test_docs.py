@@ -9,11 +9,15 @@ import sys
 import threading
 from pathlib import Path
 from types import FrameType, ModuleType
+from typing import Any
 
 import pytest
+import yaml
+from typer.main import get_command
 
 import ragweave
 from ragweave import METHODS, build_graph
+from ragweave.cli.main import app
 from ragweave.testing import RecordingRetriever, Script, ScriptedModel
 
 ROOT = Path(__file__).parents[2]
