@@ -37,6 +37,7 @@ MethodName = Literal[
     "search_r1",
     "search_o1",
     "main_rag",
+    "decompose",
     "research",
 ]
 

@@ -39,6 +39,7 @@ _NAMES = (
     "search_r1",
     "search_o1",
     "main_rag",
+    "decompose",
     "research",
 )
 

@@ -178,7 +178,10 @@ class RerankRetriever(PassageRetriever):
         return self.base.around(name, sides) if isinstance(self.base, PassageRetriever) else []
 
     def _find(self, query: str, k: int) -> list[Document]:
-        found = find_with(self.base, query, max(self.depth, k))
+        return self.reranked(query, find_with(self.base, query, max(self.depth, k)))[:k]
+
+    def reranked(self, query: str, found: list[Document]) -> list[Document]:
+        """Return passages, wherever they were found, ordered by the model's score for a query."""
         if not found:
             return []
         with self._lock:
@@ -189,10 +192,10 @@ class RerankRetriever(PassageRetriever):
             return _compressed(self._loaded, query, found)[:k]
         with self._lock:  # tokenizers and most models are not safe under threads
             if isinstance(self._loaded, BaseDocumentCompressor):
-                return _compressed(self._loaded, query, found)[:k]
+                return _compressed(self._loaded, query, found)
             scores = _numbers(self._loaded.predict, query, found)
         judged = [with_score(doc, score) for doc, score in zip(found, scores, strict=True)]
-        return sorted(judged, key=lambda doc: -doc.metadata["score"])[:k]
+        return sorted(judged, key=lambda doc: -doc.metadata["score"])
 
 
 def _compressed(compressor: BaseDocumentCompressor, query: str, found: list[Document]) -> list[Document]:

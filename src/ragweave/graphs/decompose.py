@@ -1,0 +1,253 @@
+"""Decomposition: sub-questions are searched for, and their passages pooled, reranked and read once.
+
+Source: Ammann et al. 2025 (Question Decomposition for Retrieval-Augmented Generation, ACL Student Research Workshop,
+arXiv 2507.00355): a model splits the question into at most five sub-questions; the passages of all of them and of the
+question are pooled, reranked against the question, and the best are read. `solve="in_turn"` takes the order of LogicRAG
+(Chen et al. 2026, You Don't Need Pre-built Graphs for RAG, AAAI, arXiv 2508.06105): sub-questions are ranked
+topologically by what they depend on; those of a rank are searched for together, and answered before the next rank.
+
+Where we differ: the prompts are in our own words. The reranker is the retriever's own (`rerank=` of a knowledge base);
+without one, the pool is ordered by reciprocal rank fusion. In turn, a sub-question names the answers that it needs (#1),
+which then stand in its search, where LogicRAG asks for pairs of dependencies; the answers are what is remembered, where
+it writes a running summary; and every sub-question is answered, where it stops once the question can be.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from langchain_core.prompts import ChatPromptTemplate
+from langgraph.graph import END
+from langgraph.runtime import Runtime
+from langgraph.types import Send
+from pydantic import Field
+
+from ragweave.graphs.base import Graph, method
+from ragweave.nodes import read
+from ragweave.nodes.answer import HOW, OPEN_BOOK, READER, Branch, answer_branches, answer_node, together
+from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, Retriever, StateNode, model_node
+from ragweave.nodes.chain import LAST_STEPS
+from ragweave.nodes.forms import Form, limited_list
+from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches
+from ragweave.nodes.vote import pool_of, vote_node
+from ragweave.state import UNKNOWN, RAGState, by_query, note
+from ragweave.tools.models.roles import unbound
+from ragweave.tools.retrieval.reranking import RerankRetriever
+from ragweave.tools.retrieval.retrievers import fused
+from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.untrusted import one_line
+
+MOST = 5
+"""Sub-questions (Ammann et al. 2025)."""
+
+
+class DecomposeOptions(Options):
+    """Options of `decompose`."""
+
+    solve: Literal["together", "in_turn"] = Field(
+        "together",
+        description="Whether sub-questions are only searched for, all at once, or answered in turn, by what they depend "
+        "on (LogicRAG).",
+    )
+    pool: int = Field(10, ge=1, description="Most passages that are read, of all that were found.")
+
+
+class DecomposeState(RAGState, total=False):
+    """The state of `decompose`."""
+
+    asked: dict[str, str]
+    """The sub-questions by number, from "1"; #1 stands for the answer to the first."""
+
+
+class SubQuestions(Form):
+    """The sub-questions of a question."""
+
+    questions: list[Annotated[str, Field(json_schema_extra={"maxLength": 200})]] = limited_list(MOST)
+
+    @classmethod
+    def from_text(cls, text: str) -> SubQuestions | None:
+        """Read a list, or a line each."""
+        return cls.model_construct(questions=read.listed(text)) if text else None
+
+
+_SPLIT = (
+    f"Split the question into the simpler questions, at most {MOST}, whose answers it needs. Each must be clear by itself "
+    "and be answered by one search. A question that one search answers is not split: repeat it. Write each on a line of "
+    "its own, with its number, and nothing else."
+)
+_REFER = " Where a question needs the answer to an earlier one, write # and that one's number in its place."
+_RIVER = "Question: Which is longer, the river at the port of The Salt Road or the Sorre?"
+
+
+def _splitting(task: str, lines: str) -> ChatPromptTemplate:
+    return ChatPromptTemplate(
+        [("human", f"{task}\n{_RIVER}"), ("ai", lines), ("human", f"{task}\nQuestion: {{question}}")]
+    )
+
+
+PROMPTS = {
+    "decompose": _splitting(
+        _SPLIT,
+        "1. Which port is The Salt Road about?\n2. Which river is at the port of The Salt Road?\n3. How long is the Sorre?",
+    ),
+    "decompose_in_turn": _splitting(
+        _SPLIT + _REFER,
+        "1. Which port is The Salt Road about?\n2. Which river is at #1?\n3. How long is #2?\n4. How long is the Sorre?",
+    ),
+    "decompose_answer": ChatPromptTemplate(
+        [
+            ("system", READER),
+            (
+                "human",
+                OPEN_BOOK
+                + "Answers to simpler questions, any of which may be wrong:\n{facts}\nAnswer the question from "
+                "the passages and from these answers." + HOW,
+            ),
+        ]
+    ),
+}
+
+
+def splitting(state: DecomposeState, options: DecomposeOptions) -> Prompt[SubQuestions] | None:
+    """Ask for the sub-questions; there is nothing to search for in given passages."""
+    if state["given"] and options.solve == "together":
+        return None
+    name = "decompose" if options.solve == "together" else "decompose_in_turn"
+    return Prompt(name, {"question": state["question"]}, form=SubQuestions, max_tokens=QUERY_TOKENS, task="topic")
+
+
+@model_node("rewrite", splitting)
+def split(state: DecomposeState, reply: Reply[SubQuestions], _options: DecomposeOptions) -> DecomposeState:
+    """Take the sub-questions; none if the question is not split."""
+    said = [" ".join(one.split()) for one in reply.form.questions if re.search(r"\w", one)] if reply.form else []
+    is_split = any(normalize_answer(one) != normalize_answer(state["question"]) for one in said)
+    return {"asked": {str(at): one for at, one in enumerate(said[:MOST], start=1) if is_split}}
+
+
+def facts(state: DecomposeState) -> dict[str, str]:
+    """Return the answers to sub-questions, by number."""
+    return {str(one["round"]): one["answer"] for one in pool_of(state, "solve")}
+
+
+def ready(state: DecomposeState) -> list[str]:
+    """Return the sub-questions that need no answer that is missing, by number; in a circle, the first one."""
+    known = facts(state)
+    left = {number: text for number, text in state["asked"].items() if number not in known}
+    free = [number for number, text in left.items() if not {*re.findall(r"#(\d)", text)} & (left.keys() - {number})]
+    return free or [*left][:1]
+
+
+def resolved(state: DecomposeState, number: str) -> str:
+    """Return a sub-question with the answers that it needs; for one that is unknown, what was asked."""
+    known = {one: answer for one, answer in facts(state).items() if answer != UNKNOWN}
+    asked = {one: text.rstrip("?") for one, text in state["asked"].items() if one != number}
+    return re.sub(r"#(\d)", lambda found: {**asked, **known}.get(found[1], ""), state["asked"][number])
+
+
+def plan(state: DecomposeState, runtime: Runtime[DecomposeOptions]) -> DecomposeState:
+    """Add the queries of the sub-questions whose turn it is; all at once if they are not answered."""
+    more = state["remaining_steps"] >= LAST_STEPS
+    numbers = (ready(state) if runtime.context.solve == "in_turn" else [*state["asked"]]) if more else []
+    return {"queries": {**state["queries"], **{f"sub_{one}": resolved(state, one) for one in numbers}}}
+
+
+def solve_branches(state: DecomposeState) -> list[Send]:
+    """Return a branch for each sub-question that was searched for and is not answered."""
+    known, branches = facts(state), []
+    for number in state["asked"]:
+        name = f"sub_{number}"
+        if number not in known and name in state["queries"]:
+            passages = state["passages"] if state["given"] else state["retrieved"].get(name, [])
+            shared = Branch(question=state["queries"][name], answer_type="short", passages=passages, sample=0)
+            branches.append(Send("solve", Branch(**shared, round=int(number))))
+    return branches
+
+
+def to_search(state: DecomposeState) -> Route:
+    """Route: search for the queries that are new; in given passages, answer them at once."""
+    if state["given"]:
+        return solve_branches(state) or "nothing left"
+    new = {name: text for name, text in state["queries"].items() if name not in state["retrieved"]}
+    return search_branches(new) or "nothing left"
+
+
+def to_solve(state: DecomposeState, runtime: Runtime[DecomposeOptions]) -> Route:
+    """Route: answer the sub-questions, or read all that they found."""
+    return (solve_branches(state) if runtime.context.solve == "in_turn" else []) or "together"
+
+
+def pool_node(retriever: Retriever | None) -> StateNode:
+    """Return the node that takes the best of all that was found, by the retriever's reranker or reciprocal rank."""
+    reranker = unbound(retriever)
+
+    def pool(state: DecomposeState, runtime: Runtime[DecomposeOptions]) -> RAGState:
+        if state["given"]:
+            return {"passages": arranged(state["passages"], runtime.context.order)}
+        lists = list(found_by_query(state).values())
+        if isinstance(reranker, RerankRetriever):
+            best = reranker.reranked(state["question"], by_query(lists))
+        else:
+            best = fused(lists, runtime.context.pool)
+        found = [
+            one.model_copy(update={"metadata": {**one.metadata, "rank": rank}})
+            for rank, one in enumerate(best[: runtime.context.pool])
+        ]
+        notes = [] if found else [note("no_passages_found")]
+        return {"passages": arranged(found, runtime.context.order), "notes": notes}
+
+    return pool
+
+
+def to_answer(state: DecomposeState, runtime: Runtime[DecomposeOptions]) -> Route:
+    """Route: a branch for each sample over the pool, with the answers to sub-questions."""
+    known = sorted((number, answer) for number, answer in facts(state).items() if answer != UNKNOWN)
+    hints = [f"{state['queries'][f'sub_{number}']} {answer}" for number, answer in known]
+    return answer_branches(state, "answer", runtime.context, together(state["passages"]), hints=hints) or "no passage"
+
+
+def facts_shown(branch: Branch, _options: DecomposeOptions) -> dict[str, Any]:
+    """Return the values of the prompt `decompose_answer`."""
+    return {"facts": "\n".join(map(one_line, branch.get("hints", []))) or "(none)"}
+
+
+@method(
+    "decompose",
+    summary="Sub-questions are searched for, and their passages pooled, reranked and read once.",
+    paper="Ammann et al. 2025, Question Decomposition",
+    when="Multi-hop questions whose facts stand in different documents; with a reranker.",
+    calls=lambda o: (1 + o.samples, 1 + MOST * (o.solve == "in_turn") + o.samples),
+    options=DecomposeOptions,
+    state=DecomposeState,
+    prompts=PROMPTS,
+)
+def decompose(graph: Graph, components: Components) -> None:
+    """Wire split → plan → retrieve → (solve → plan →) pool → answer."""
+    graph.add_node("split", split(components))
+    graph.add_node("plan", plan)
+    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("found", join)
+    graph.add_node("solve", answer_node(components, "solve", "concat"))
+    graph.add_node("pool", pool_node(components.retriever))
+    answers = answer_node(
+        components,
+        "answer",
+        "concat",
+        round=MOST + 1,
+        values=facts_shown,
+        named=lambda name, options: "decompose_answer" if options.solve == "in_turn" else name,
+    )
+    graph.add_node("answer", answers)
+    graph.add_node("vote", vote_node("answer"))
+    graph.add_edge("begin", "split")
+    graph.add_edge("split", "plan")
+    graph.add_conditional_edges(
+        "plan", to_search, {"each query": "retrieve", "passages given": "solve", "nothing left": "pool"}
+    )
+    graph.add_edge("retrieve", "found")
+    graph.add_conditional_edges("found", to_solve, {"in turn": "solve", "together": "pool"})
+    graph.add_edge("solve", "plan")
+    graph.add_conditional_edges("pool", to_answer, {"each sample": "answer", "no passage": "vote"})
+    graph.add_edge("answer", "vote")
+    graph.add_edge("vote", END)
