@@ -60,6 +60,7 @@ def test_after_the_last_query_the_box_is_opened() -> None:
     ("replies", "answer", "count"),
     [
         (["I have read nothing. It may be any of them.", "Ada Brenner}"], "Ada Brenner", 2),
+        (["The final answer is \\boxed{Osk}.", "Ada Brenner}"], "Ada Brenner", 2),
         (["So the answer is Ada Brenner."], "Ada Brenner", 1),
         (["\\boxed{\\text{Ada Brenner}}"], "Ada Brenner", 1),
         (["\\boxed{Unknown}"], "Unknown", 1),

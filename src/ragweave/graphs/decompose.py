@@ -15,7 +15,7 @@ it writes a running summary; and every sub-question is answered, where it stops 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
@@ -28,11 +28,11 @@ from ragweave.nodes import read
 from ragweave.nodes.answer import HOW, OPEN_BOOK, READER, Branch, answer_branches, answer_node, together
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, Retriever, StateNode, model_node
 from ragweave.nodes.chain import LAST_STEPS
-from ragweave.nodes.forms import Form, limited_list
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches
+from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches, search_usage
 from ragweave.nodes.vote import pool_of, vote_node
 from ragweave.state import UNKNOWN, RAGState, by_query, note
+from ragweave.tools.models.counting import counted_calls
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval.reranking import RerankRetriever
 from ragweave.tools.retrieval.retrievers import fused
@@ -61,40 +61,27 @@ class DecomposeState(RAGState, total=False):
     """The sub-questions by number, from "1"; #1 stands for the answer to the first."""
 
 
-class SubQuestions(Form):
-    """The sub-questions of a question."""
-
-    questions: list[Annotated[str, Field(json_schema_extra={"maxLength": 200})]] = limited_list(MOST)
-
-    @classmethod
-    def from_text(cls, text: str) -> SubQuestions | None:
-        """Read a list, or a line each."""
-        return cls.model_construct(questions=read.listed(text)) if text else None
-
-
 _SPLIT = (
-    f"Split the question into the simpler questions, at most {MOST}, whose answers it needs. Each must be clear by itself "
-    "and be answered by one search. A question that one search answers is not split: repeat it. Write each on a line of "
-    "its own, with its number, and nothing else."
+    f"Write the simpler questions, at most {MOST}, that have to be answered first. Each must be clear by itself and be "
+    "answered by one search. Write each on a line of its own, with its number, and nothing else."
 )
 _REFER = " Where a question needs the answer to an earlier one, write # and that one's number in its place."
-_RIVER = "Question: Which is longer, the river at the port of The Salt Road or the Sorre?"
+_BRIDGE = "Question: On which river lies the port that The Salt Road is about?"
+_BOTH = "Question: Which bridge is older, the one at Verra or the one at Osterholt?"
+_OLDER = "1. When was the bridge at Verra built?\n2. When was the bridge at Osterholt built?"
 
 
 def _splitting(task: str, lines: str) -> ChatPromptTemplate:
-    return ChatPromptTemplate(
-        [("human", f"{task}\n{_RIVER}"), ("ai", lines), ("human", f"{task}\nQuestion: {{question}}")]
-    )
+    shown = [("human", f"{task}\n{_BRIDGE}"), ("ai", lines), ("human", f"{task}\n{_BOTH}"), ("ai", _OLDER)]
+    return ChatPromptTemplate([*shown, ("human", f"{task}\nQuestion: {{question}}")])
 
 
 PROMPTS = {
     "decompose": _splitting(
-        _SPLIT,
-        "1. Which port is The Salt Road about?\n2. Which river is at the port of The Salt Road?\n3. How long is the Sorre?",
+        _SPLIT, "1. Which port is The Salt Road about?\n2. On which river lies the port of The Salt Road?"
     ),
     "decompose_in_turn": _splitting(
-        _SPLIT + _REFER,
-        "1. Which port is The Salt Road about?\n2. Which river is at #1?\n3. How long is #2?\n4. How long is the Sorre?",
+        _SPLIT + _REFER, "1. Which port is The Salt Road about?\n2. On which river lies #1?"
     ),
     "decompose_answer": ChatPromptTemplate(
         [
@@ -110,20 +97,22 @@ PROMPTS = {
 }
 
 
-def splitting(state: DecomposeState, options: DecomposeOptions) -> Prompt[SubQuestions] | None:
+def splitting(state: DecomposeState, options: DecomposeOptions) -> Prompt[Any] | None:
     """Ask for the sub-questions; there is nothing to search for in given passages."""
     if state["given"] and options.solve == "together":
         return None
     name = "decompose" if options.solve == "together" else "decompose_in_turn"
-    return Prompt(name, {"question": state["question"]}, form=SubQuestions, max_tokens=QUERY_TOKENS, task="topic")
+    return Prompt(name, {"question": state["question"]}, max_tokens=QUERY_TOKENS, task="topic")
 
 
 @model_node("rewrite", splitting)
-def split(state: DecomposeState, reply: Reply[SubQuestions], _options: DecomposeOptions) -> DecomposeState:
-    """Take the sub-questions; none if the question is not split."""
-    said = [" ".join(one.split()) for one in reply.form.questions if re.search(r"\w", one)] if reply.form else []
-    is_split = any(normalize_answer(one) != normalize_answer(state["question"]) for one in said)
-    return {"asked": {str(at): one for at, one in enumerate(said[:MOST], start=1) if is_split}}
+def split(state: DecomposeState, reply: Reply[Any], _options: DecomposeOptions) -> DecomposeState:
+    """Take the sub-questions, each once; none if the question is not split."""
+    first: dict[str, tuple[str, str]] = {}
+    for number, one in enumerate(read.listed(reply.text)[:MOST], start=1):
+        if normalize_answer(one):
+            first.setdefault(normalize_answer(one), (str(number), " ".join(one.split())))
+    return {"asked": dict(first.values()) if first.keys() - {normalize_answer(state["question"])} else {}}
 
 
 def facts(state: DecomposeState) -> dict[str, str]:
@@ -186,16 +175,18 @@ def pool_node(retriever: Retriever | None) -> StateNode:
         if state["given"]:
             return {"passages": arranged(state["passages"], runtime.context.order)}
         lists = list(found_by_query(state).values())
-        if isinstance(reranker, RerankRetriever):
-            best = reranker.reranked(state["question"], by_query(lists))
-        else:
-            best = fused(lists, runtime.context.pool)
+        with counted_calls() as made:
+            ranks = isinstance(reranker, RerankRetriever)
+            best = (
+                reranker.reranked(state["question"], by_query(lists)) if ranks else fused(lists, runtime.context.pool)
+            )
         found = [
             one.model_copy(update={"metadata": {**one.metadata, "rank": rank}})
             for rank, one in enumerate(best[: runtime.context.pool])
         ]
         notes = [] if found else [note("no_passages_found")]
-        return {"passages": arranged(found, runtime.context.order), "notes": notes}
+        usage = search_usage(made, retrievals=0)
+        return {"passages": arranged(found, runtime.context.order), "usage": usage, "notes": notes}
 
     return pool
 

@@ -24,7 +24,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.ask import Components, Prompt, Reply, model_node
-from ragweave.nodes.chain import LAST_STEPS, ChainOptions, end_chain
+from ragweave.nodes.chain import LAST_STEPS, ChainOptions, copies_example, end_chain
 from ragweave.nodes.retrieve import Route, retrieve_node, search_branches
 from ragweave.nodes.turns import (
     Tags,
@@ -142,6 +142,8 @@ def reason(state: SearchO1State, reply: Reply[Any], options: SearchO1Options) ->
         return {"turns": [*state["turns"], turn], "queries": queries, "asked": asked, "notes": notes}
     said, kind = boxed(done.said), state["answer_type"]
     answer = read.answer(said or done.said, kind, reasoning=not said) if done.tags is None else UNKNOWN
+    if copies_example(answer, _TASK, state, [one["result"] for one in state["turns"]]):
+        said, answer = "", UNKNOWN
     if answer == UNKNOWN and not last and not (said and read.is_unknown(said)):
         return {
             "turns": [*state["turns"], Turn(said=done.said, names=[], result="")],

@@ -51,7 +51,7 @@ def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lam
         if not isinstance(found, list) or not all(isinstance(one, Document) for one in found):
             raise UsageError(f"the retriever ({type(retriever).__name__}) must return a list of Documents")
         best = found[: depth(get_runtime(Options).context)]
-        return {"retrieved": {query["name"]: ranked(best, query["name"])}, "usage": _usage(made)}
+        return {"retrieved": {query["name"]: ranked(best, query["name"])}, "usage": search_usage(made)}
 
     def call(query: Query, config: RunnableConfig) -> RAGState:
         source, settings = prepare()
@@ -71,9 +71,9 @@ def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lam
     return FunctionNode(call, acall, name="retrieve")
 
 
-def _usage(made: CallCounter) -> Usage:
-    """Return what a search cost; the calls of a retriever's own model have the role `retriever`."""
-    usage: Usage = {**no_usage(), "retrievals": 1}
+def search_usage(made: CallCounter, retrievals: int = 1) -> Usage:
+    """Return what searches cost; the calls of a retriever's own model have the role `retriever`."""
+    usage: Usage = {**no_usage(), "retrievals": retrievals}
     if not made.tokens:
         return usage
     sent, received, estimated = zip(*made.tokens, strict=True)

@@ -189,7 +189,7 @@ class RerankRetriever(PassageRetriever):
                 named = isinstance(self.model, str)
                 self._loaded = load_reranker(self.model) if named else self.model
         if isinstance(self._loaded, ListwiseReranker):
-            return _compressed(self._loaded, query, found)[:k]
+            return _compressed(self._loaded, query, found)
         with self._lock:  # tokenizers and most models are not safe under threads
             if isinstance(self._loaded, BaseDocumentCompressor):
                 return _compressed(self._loaded, query, found)
