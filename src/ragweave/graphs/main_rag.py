@@ -30,15 +30,15 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import READER, Branch, answer_node, each_sample
 from ragweave.nodes.ask import VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
-from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, arranged, collect_node, join, retrieve_node, to_retrieval
+from ragweave.nodes.queries import SearchOptions, search_node
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, arranged, collect_node, join, to_retrieval
 from ragweave.nodes.vote import pool_of, vote_node
 from ragweave.state import RAGState, merge, note
 from ragweave.tools.models import calls
 from ragweave.tools.text.untrusted import untrusted
 
 
-class MainRagOptions(Options):
+class MainRagOptions(SearchOptions):
     """Options of `main_rag`."""
 
     n: float = Field(0.0, description="Standard deviations below the mean where the judge bar stands.")
@@ -171,7 +171,7 @@ def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RA
 )
 def main_rag(graph: Graph, components: Components) -> None:
     """Wire the three agents: predict → judge → filter → final."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
+    graph.add_node("retrieve", search_node(components))
     graph.add_node("collect", collect_node())
     graph.add_node("predict", answer_node(components, "predict", "post_fusion", one_passage=True))
     graph.add_node("predicted", join)
