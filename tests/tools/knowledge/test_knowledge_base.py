@@ -12,8 +12,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.testing.store import WordEmbeddings
-from ragweave.tools.knowledge import KnowledgeBase, Settings, place_at
-from ragweave.tools.knowledge import base as indexing
+from ragweave.tools.knowledge import KnowledgeBase, Settings, place_at, web
 from ragweave.tools.knowledge import search as searching
 from ragweave.tools.knowledge.passages import UnreadableError
 
@@ -233,7 +232,7 @@ def test_pages_are_indexed_once(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPat
             raise UnreadableError("the server says 404")
         return b"<title>Tides</title><main><p>High water is at noon.</p></main>", ".html"
 
-    monkeypatch.setattr(indexing, "fetch", fetch)
+    monkeypatch.setattr(web, "fetch", fetch)
     page = "https://example.org/page"
     report = kb.index_pages([f"{page}#top", "https://example.org/lost"])
     assert (report.added, str(report.notices[0])) == (

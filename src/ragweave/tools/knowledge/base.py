@@ -21,11 +21,11 @@ from ragweave.state.passages import as_document, whole
 from ragweave.tools.knowledge.chunking import chunker_of, simple_tokens
 from ragweave.tools.knowledge.ingest import COUNTED, Ingest, passages_of
 from ragweave.tools.knowledge.loaders.text import own_fields
-from ragweave.tools.knowledge.passages import Loaded, UnreadableError, passage_of
+from ragweave.tools.knowledge.passages import Loaded, passage_of
 from ragweave.tools.knowledge.search import Mode, Search
 from ragweave.tools.knowledge.settings import IndexReport, Notice, Progress, Settings
 from ragweave.tools.knowledge.store import FILE, Source, Store
-from ragweave.tools.knowledge.web import clean_url, fetch
+from ragweave.tools.knowledge.web import fetched
 from ragweave.tools.knowledge.writer import Writer
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
 from ragweave.tools.retrieval.embedding import OBJECT, is_model, name_of, named_embeddings
@@ -198,15 +198,14 @@ class KnowledgeBase:
             UsageError: One is no address.
             KnowledgeBaseError: As `index_paths`.
         """
-        pages = fetched(listed(urls))
+        notices: list[Notice] = []
+        pages = fetched(listed(urls), notices)
 
         def take(ingest: Ingest) -> None:
+            ingest.notices += notices
             known = ingest.writer.now.sources("page")
-            for url, page in pages:
-                if isinstance(page, Notice):
-                    ingest.notices.append(page)
-                else:
-                    ingest.page(url, *page, known.get(url))
+            for url, name, data in pages:
+                ingest.page(url, name, data, known.get(url))
 
         return self._ingest(take, progress)
 
@@ -518,18 +517,3 @@ def loaded_of(document: Document) -> Loaded:
     place = {k: meta.pop(k) for k in ("page", "line", "heading_path") if k in meta}
     title = str(document.metadata.get("title") or "")
     return Loaded(document.page_content, title, document.id, own_fields(meta) | place)
-
-
-def fetched(urls: Iterable[str]) -> list[tuple[str, tuple[bytes, str] | Notice]]:
-    """Return the bytes and suffixes of web pages by address, or why one cannot be had.
-
-    Raises:
-        UsageError: One is no address.
-    """
-    found: list[tuple[str, tuple[bytes, str] | Notice]] = []
-    for url in dict.fromkeys(map(clean_url, urls)):
-        try:
-            found.append((url, fetch(url)))
-        except UnreadableError as error:
-            found.append((url, Notice(url, str(error))))
-    return found

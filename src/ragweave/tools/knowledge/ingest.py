@@ -103,16 +103,15 @@ class Ingest:
         else:
             self.take(source, Path(key), data or b"", before)
 
-    def page(self, url: str, data: bytes, suffix: str, before: Source | None) -> None:
+    def page(self, url: str, name: Path, data: bytes, before: Source | None) -> None:
         """Take a web page, unless its bytes are as before."""
         digest = hashlib.sha256(data).hexdigest()
         before = _to_read_again(before)
         if before and before.hash == digest:
             self._unchanged(before)
             return
-        name = url.rstrip("/").rpartition("/")[2] or "page"
         source = Source(url, url, "page", digest, len(data), 0, time.time_ns())
-        self.take(source, Path(name).with_suffix(suffix), data, before)
+        self.take(source, name, data, before)
 
     def take(self, source: Source, path: Path, data: bytes, before: Source | None) -> None:
         """Read a file's bytes and stage its passages, one by one.

@@ -7,20 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.indexing import RecordManager
-from langchain_core.runnables import run_in_executor
 
 _TABLE = "ragweave_records"
 _MOST = 500
 """Values of one statement."""
-
-
-def _awaited(method: Callable[..., Any]) -> Any:
-    """Return a method that does the same in a worker thread."""
-
-    async def run(self: Any, *values: Any, **named: Any) -> Any:
-        return await run_in_executor(None, lambda: method(self, *values, **named))
-
-    return run
 
 
 class Records(RecordManager):
@@ -97,9 +87,8 @@ class Records(RecordManager):
         limit: int | None = None,
     ) -> list[str]:
         """Return the keys within some times, of some sources."""
-        times = " AND updated < ? AND updated > ?"
-        values = [before or float("inf"), after or float("-inf")]
-        return self._where("source", group_ids, times, values)[:limit]
+        times = [before or float("inf"), after or float("-inf")]
+        return self._where("source", group_ids, times)[:limit]
 
     def delete_keys(self, keys: Sequence[str]) -> None:
         """Forget keys."""
@@ -117,18 +106,18 @@ class Records(RecordManager):
         self._db.close()
 
     def _where(
-        self, column: str, wanted: Sequence[str] | None, more: str = "", values: Sequence[Any] = ()
+        self, column: str, wanted: Sequence[str] | None, times: Sequence[float] = (float("inf"), float("-inf"))
     ) -> list[str]:
-        sql = f"SELECT key FROM {_TABLE} WHERE namespace = ?{more}"  # noqa: S608
+        sql = f"SELECT key FROM {_TABLE} WHERE namespace = ? AND updated < ? AND updated > ?"  # noqa: S608
         if wanted is None:
-            return [row[0] for row in self._do(sql, (self.namespace, *values))]
+            return [row[0] for row in self._do(sql, (self.namespace, *times))]
         found: list[str] = []
         for first in range(0, len(wanted), _MOST):
             some = wanted[first : first + _MOST]
             chosen = f"{sql} AND {column} IN ({', '.join('?' * len(some))})"
-            found += [row[0] for row in self._do(chosen, (self.namespace, *values, *some))]
+            found += [row[0] for row in self._do(chosen, (self.namespace, *times, *some))]
         return found
 
-    acreate_schema, aget_time = _awaited(create_schema), _awaited(get_time)
-    aupdate, aexists = _awaited(update), _awaited(exists)
-    alist_keys, adelete_keys = _awaited(list_keys), _awaited(delete_keys)
+    # `index()` calls none of the asynchronous methods, which are abstract.
+    aget_time = aupdate = aexists = alist_keys = adelete_keys = None  # type: ignore[assignment]
+    acreate_schema = None  # type: ignore[assignment]

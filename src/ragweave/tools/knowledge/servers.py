@@ -27,13 +27,7 @@ from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, heading_of
 from ragweave.tools.files import state_folder
-from ragweave.tools.knowledge.base import (
-    KnowledgeBase,
-    checked,
-    embeddings_of,
-    fetched,
-    loaded_of,
-)
+from ragweave.tools.knowledge.base import KnowledgeBase, checked, embeddings_of, loaded_of
 from ragweave.tools.knowledge.chunking import simple_tokens
 from ragweave.tools.knowledge.ingest import absolute, passages_of, walk
 from ragweave.tools.knowledge.loaders import load
@@ -42,6 +36,7 @@ from ragweave.tools.knowledge.records import Records
 from ragweave.tools.knowledge.settings import IndexReport, Notice, Progress, Settings
 from ragweave.tools.knowledge.store import Source
 from ragweave.tools.knowledge.vector_servers import EXTRAS, SERVERS, Collection
+from ragweave.tools.knowledge.web import fetched
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
 from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
@@ -171,13 +166,7 @@ class ServedKnowledgeBase:
         """Fetch web pages and index those that are new or changed, as a folder's `index_pages`."""
         del progress
         notices: list[Notice] = []
-        pages = []
-        for url, page in fetched(listed(urls)):
-            if isinstance(page, Notice):
-                notices.append(page)
-            else:
-                name = url.rstrip("/").rpartition("/")[2] or "page"
-                pages.append((url, Path(name).with_suffix(page[1]), page[0]))
+        pages = fetched(listed(urls), notices)
         documents = (doc for page in pages for doc in self._read(*page, notices))
         return self._index(documents, [url for url, _, _ in pages], notices)
 

@@ -12,12 +12,15 @@ import contextlib
 import ipaddress
 import socket
 import time
+from collections.abc import Iterable
+from pathlib import Path
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 import httpx
 
 from ragweave.errors import UsageError
 from ragweave.tools.knowledge.passages import UnreadableError
+from ragweave.tools.knowledge.settings import Notice
 
 SECONDS = 30.0
 """Longest time that a page may take, redirects included."""
@@ -48,6 +51,28 @@ def clean_url(url: str) -> str:
     if parts.username or parts.password:
         raise UsageError("an address with a password is not read: sources are stored as plain text")
     return urldefrag(url)[0]
+
+
+def fetched(urls: Iterable[str], notices: list[Notice]) -> list[tuple[str, Path, bytes]]:
+    """Fetch pages; return the address, a file name of its type and the bytes of each.
+
+    Args:
+        urls: The addresses; of equal ones the first.
+        notices: Takes a line for each page that cannot be had.
+
+    Raises:
+        UsageError: One is no address.
+    """
+    found = []
+    for url in dict.fromkeys(map(clean_url, urls)):
+        try:
+            data, suffix = fetch(url)
+        except UnreadableError as error:
+            notices.append(Notice(url, str(error)))
+        else:
+            name = url.rstrip("/").rpartition("/")[2] or "page"
+            found.append((url, Path(name).with_suffix(suffix), data))
+    return found
 
 
 def fetch(url: str) -> tuple[bytes, str]:

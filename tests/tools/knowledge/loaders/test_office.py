@@ -59,7 +59,7 @@ def test_broken_pictures_links_and_notes_lose_themselves():
     )
     related = {"gone": ("image", "http://127.0.0.1/a.png"), "bad": ("footnotes", "none.xml")}
     (one,), notices = read("a.docx", docx(body, related))
-    assert one.text == "Fees rise." and "none.xml is missing" in notices
+    assert one.text == "Fees rise." and "none.xml" in notices
 
 
 def test_all_that_a_reader_sees_in_word():
@@ -173,7 +173,7 @@ def test_headers_of_two_rows_titles_and_second_tables():
 def test_packages_that_are_no_documents(name):
     with pytest.raises(UnreadableError, match="unpacks to"):
         read(name, zipped(a="a " * 50_000_000))
-    with pytest.raises(UnreadableError, match="damaged"):
+    with pytest.raises(UnreadableError, match="not a zip"):
         read(name, b"no zip")
     with pytest.raises(UnreadableError, match="encrypted"):
         read(name, b"\xd0\xcf\x11\xe0" + bytes(600))

@@ -10,45 +10,27 @@ import re
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from ragweave.tools.knowledge.loaders.html import (
-    alternative,
-    decode_html,
-    html_markdown,
-    numeral,
-)
+from ragweave.tools.knowledge.loaders.html import alternative, decode_html, html_markdown, numeral
 from ragweave.tools.knowledge.loaders.packages import (
     attribute,
     beside,
     child,
     local,
     open_package,
-    parse_xml,
-    read_part,
+    read_xml,
     relations,
 )
 from ragweave.tools.knowledge.loaders.text import markdown, structure
 from ragweave.tools.knowledge.passages import Heading, Loaded, UnreadableError
 from ragweave.tools.knowledge.settings import Notice
 
-_SKIPPED = frozenset(
-    (
-        "del",
-        "moveFrom",
-        "delText",
-        "instrText",
-        "Fallback",
-        "pPr",
-        "rPr",
-        "rt",
-        "bodyPr",
-        "lstStyle",
-    )
-)
+_SKIPPED = frozenset(re.findall(r"\w+", "del moveFrom delText instrText Fallback pPr rPr rt bodyPr lstStyle"))
 """Deleted text, doubles for older programs, properties."""
 _SIGNS = {"tab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _MATH = {
@@ -242,13 +224,10 @@ class _Reader:
         """Yield the texts of a chart or diagram, which are parts of their own."""
         wanted = {value for key, value in element.attrib.items() if key.endswith(("}id", "}dm"))}
         for ident, (_, target) in relations(self.package, self.part).items():
-            if ident not in wanted:
-                continue
-            try:
-                root, _ = parse_xml(read_part(self.package, target))
-            except UnreadableError:
-                continue
-            yield from _series(root) if local(element) == "chart" else self.blocks(root)
+            if ident in wanted:
+                with suppress(Exception):  # a broken one loses nothing but itself
+                    root = read_xml(self.package, target)
+                    yield from _series(root) if local(element) == "chart" else self.blocks(root)
 
 
 def _series(chart: Any) -> Iterator[str]:
@@ -277,39 +256,30 @@ def _main(package: zipfile.ZipFile, usual: str) -> str:
 
 def _property(package: zipfile.ZipFile, name: str) -> str:
     """Return the title that a file's properties give."""
-    try:
-        found = " ".join(" ".join(_texts(parse_xml(read_part(package, name))[0], "title")).split())
-    except UnreadableError:
-        return ""
+    texts = _texts(read_xml(package, name), "title") if name in package.NameToInfo else []
+    found = " ".join(" ".join(texts).split())
     return "" if found in ("PowerPoint Presentation", "Word Document") else found
 
 
 def load_docx(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
-    """Load a Word document with list numbers, notes, comments, text boxes and page headers.
-
-    Raises:
-        UnreadableError: It is damaged, encrypted or too large.
-    """
+    """Load a Word document with list numbers, notes, comments, text boxes and page headers."""
     package = open_package(data)
     name = _main(package, "word/document.xml")
-    root, whole = parse_xml(read_part(package, name))
-    if not whole:
-        yield Notice(str(path), "damaged: read as far as possible", partly=True)
     reader = _Reader(package, name)
     margins: dict[str, None] = {}
     for kind, target in relations(package, name).values():
         if kind in _WORD_PARTS:
             try:
                 margins.update(dict.fromkeys(_take(reader, kind, target)))
-            except UnreadableError as error:
-                yield Notice(str(path), str(error), partly=True)
-    text = "\n\n".join([*margins, *reader.blocks(root)])
+            except Exception as error:  # noqa: BLE001 - the document can be read
+                yield Notice(str(path), f"{kind}: {error}", partly=True)
+    text = "\n\n".join([*margins, *reader.blocks(read_xml(package, name))])
     yield markdown(text, path.stem, _property(package, "docProps/core.xml"))
 
 
 def _take(reader: _Reader, kind: str, name: str) -> Iterator[str]:
     """Give a reader what a part says; yield the texts of a page header or footer."""
-    root, _ = parse_xml(read_part(reader.package, name))
+    root = read_xml(reader.package, name)
     if kind == "styles":
         reader.styles = {attribute(one, "styleId"): one for one in _all(root, "style")}
     elif kind == "numbering":
@@ -326,33 +296,37 @@ def load_pptx(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
     """Load a presentation: a slide is a page, its title a heading; its notes follow its text.
 
     Raises:
-        UnreadableError: It is damaged, encrypted or too large.
+        UnreadableError: It has no text.
     """
     package = open_package(data)
     name = _main(package, "ppt/presentation.xml")
     related = relations(package, name)
-    root, _ = parse_xml(read_part(package, name))
     text, pages, headings = "", [], []
-    for number, one in enumerate(_all(root, "sldId"), 1):
+    for number, one in enumerate(_all(read_xml(package, name), "sldId"), 1):
         pages.append(len(text))
         ident = next((value for key, value in one.attrib.items() if key.endswith("}id")), "")
         try:
-            part = related.get(ident, ("", ""))[1]
-            slide, _ = parse_xml(read_part(package, part))
-        except UnreadableError as error:
+            title, blocks = _slide(package, related[ident][1])
+        except Exception as error:  # noqa: BLE001 - the other slides can be read
             yield Notice(str(path), f"slide {number}: {error}", partly=True)
             continue
         # A slide without a title ends the section of the one before it.
-        headings.append(Heading(len(text), 1, _slide_title(slide) or f"Slide {number}"))
-        blocks = [*_Reader(package, part).blocks(slide)]
-        for kind, target in relations(package, part).values():
-            if kind == "notesSlide" and target in package.NameToInfo:
-                blocks += _Reader(package, target).blocks(parse_xml(read_part(package, target))[0])
+        headings.append(Heading(len(text), 1, title or f"Slide {number}"))
         text += "".join(f"{block}\n\n" for block in blocks)
     if not text.strip():
         raise UnreadableError("presentation without text")
     title = _property(package, "docProps/core.xml") or path.stem
     yield Loaded(text, title, pages=tuple(pages), headings=tuple(headings), tables=structure(text)[1])
+
+
+def _slide(package: zipfile.ZipFile, name: str) -> tuple[str, list[str]]:
+    """Return the title of a slide, and its texts and notes."""
+    slide = read_xml(package, name)
+    blocks = [*_Reader(package, name).blocks(slide)]
+    for kind, target in relations(package, name).values():
+        if kind == "notesSlide" and target in package.NameToInfo:
+            blocks += _Reader(package, target).blocks(read_xml(package, target))
+    return _slide_title(slide), blocks
 
 
 def _slide_title(slide: Any) -> str:
@@ -363,22 +337,18 @@ def _slide_title(slide: Any) -> str:
 
 
 def load_epub(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
-    """Load the chapters of a book in their order, as one Markdown text.
-
-    Raises:
-        UnreadableError: It is damaged, encrypted or too large.
-    """
+    """Load the chapters of a book in their order, as one Markdown text."""
     package = open_package(data)
-    root, _ = parse_xml(read_part(package, "META-INF/container.xml"))
+    root = read_xml(package, "META-INF/container.xml")
     name = next((attribute(one, "full-path") for one in _all(root, "rootfile")), None) or ""
-    book, _ = parse_xml(read_part(package, name))
+    book = read_xml(package, name)
     items = {attribute(one, "id"): attribute(one, "href") or "" for one in _all(book, "item")}
     texts = []
     for one in _all(book, "itemref"):
         href = items.get(attribute(one, "idref"), "")
         try:
-            source, _ = decode_html(read_part(package, beside(name, href)))
+            source, _ = decode_html(package.read(beside(name, href)))
             texts.append(html_markdown(source, whole=True)[1])
-        except (UnreadableError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - the other chapters can be read
             yield Notice(str(path), f"chapter {href}: {error}", partly=True)
     yield markdown("\n\n".join(texts), path.stem, " ".join(_texts(book, "title")[:1]).strip())

@@ -1,82 +1,38 @@
-"""Zip packages of XML, as Office and EPUB files are: opened, read and parsed within bounds."""
+"""Zip packages of XML, as Office and EPUB files are."""
 
 from __future__ import annotations
 
 import io
 import posixpath
 import zipfile
-import zlib
 from typing import Any
 from urllib.parse import unquote
 
 from ragweave.tools.knowledge.passages import UnreadableError
 
-_MARKUP = (".xml", ".rels", ".xhtml", ".html", ".htm", ".opf", ".ncx", ".css")
-_MAX_MARKUP = 2**26
-"""Bytes of markup in a document."""
-_MAX_PARTS = 20_000
 
-
-def open_package(data: bytes, *, max_markup: int = _MAX_MARKUP) -> zipfile.ZipFile:
+def open_package(data: bytes) -> zipfile.ZipFile:
     """Open a package.
 
-    Args:
-        data: The file.
-        max_markup: Bytes that its XML and HTML may unpack to.
-
     Raises:
-        UnreadableError: It is no zip, is encrypted, or unpacks to far more than a document.
+        UnreadableError: It is encrypted, or unpacks to far more than a document.
+        zipfile.BadZipFile: It is no zip file.
     """
     if data.startswith(b"\xd0\xcf\x11\xe0"):
         raise UnreadableError("encrypted, or of an Office before 2007")
-    try:
-        package = zipfile.ZipFile(io.BytesIO(data))
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise UnreadableError(f"damaged ({error})") from error
-    members = package.infolist()
-    if any(one.flag_bits & 1 for one in members) or "META-INF/rights.xml" in package.NameToInfo:
-        raise UnreadableError("encrypted")
-    size = sum(one.file_size for one in members)
-    markup = sum(one.file_size for one in members if one.filename.lower().endswith(_MARKUP))
-    if markup > max_markup or len(members) > _MAX_PARTS or size > max(2**26, 100 * len(data)):
+    package = zipfile.ZipFile(io.BytesIO(data))
+    size = sum(one.file_size for one in package.infolist())
+    if size > max(2**26, 100 * len(data)):
         raise UnreadableError(f"unpacks to {size >> 20} MiB, more than a document should")
     return package
 
 
-def read_part(package: zipfile.ZipFile, name: str) -> bytes:
-    """Return a part of a package, which may be markup under any name.
-
-    Raises:
-        UnreadableError: It is missing, damaged or too large.
-    """
-    try:
-        if package.getinfo(name).file_size > _MAX_MARKUP:
-            raise UnreadableError(f"{name} unpacks to more than {_MAX_MARKUP >> 20} MiB")
-        return package.read(name)
-    except KeyError as error:
-        raise UnreadableError(f"damaged: {name} is missing") from error
-    except (OSError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise UnreadableError(f"damaged: {name} ({error})") from error
-
-
-def parse_xml(data: bytes) -> tuple[Any, bool]:
-    """Parse XML without entities and the network, as far as it can be read.
-
-    Returns:
-        The root element, and whether all of it is well-formed.
-
-    Raises:
-        UnreadableError: Nothing of it can be read.
-    """
+def read_xml(package: zipfile.ZipFile, name: str) -> Any:
+    """Return the root element of a package's file, read without entities and the network."""
     from lxml import etree
 
-    parser: Any = etree.XMLParser(
-        resolve_entities=False, no_network=True, recover=True, remove_comments=True, remove_pis=True
-    )
-    root = etree.fromstring(data, parser) if data.strip() else None
-    if root is None:
-        raise UnreadableError("damaged: XML without an element")
-    return root, not parser.error_log
+    parser: Any = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
+    return etree.fromstring(package.read(name), parser)
 
 
 def local(element: Any) -> str:
@@ -100,22 +56,22 @@ def child(element: Any, *names: str) -> Any:
     return element
 
 
-def beside(part: str, target: str) -> str:
-    """Return the name of a part that another part names relative to itself."""
-    folder = posixpath.dirname(part)
+def beside(name: str, target: str) -> str:
+    """Return the name of a file that another file of the package names relative to itself."""
+    folder = posixpath.dirname(name)
     return posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
 
 
-def relations(package: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
-    """Return what a part refers to: id → kind (`slide`, `chart`, …) and the name of that part."""
-    folder, name = posixpath.split(part)
-    held = f"{folder}/_rels/{name}.rels".lstrip("/")
-    if held not in package.NameToInfo:
+def relations(package: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]]:
+    """Return what a file of the package refers to: id → kind (`slide`, `chart`, …) and the other's name."""
+    folder, file = posixpath.split(name)
+    listed = f"{folder}/_rels/{file}.rels".lstrip("/")
+    if listed not in package.NameToInfo:
         return {}
     return {
         attribute(one, "Id") or "": (
             (attribute(one, "Type") or "").rpartition("/")[2],
-            beside(part, attribute(one, "Target") or ""),
+            beside(name, attribute(one, "Target") or ""),
         )
-        for one in parse_xml(read_part(package, held))[0]
+        for one in read_xml(package, listed)
     }

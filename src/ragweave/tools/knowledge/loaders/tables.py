@@ -30,8 +30,6 @@ _UNSAVED = re.compile(rb"</f>\s*(?:(?:<v\s*/>|<v></v>)\s*)?</c>")
 """A formula without a saved value."""
 _MOST_MERGED = 100_000
 """Cells of a merged area that are filled with its text."""
-_MAX_SHEETS = 2**30
-"""Bytes of XML that a workbook may unpack to; they are read as a stream."""
 _MOST_CELLS = 20_000_000
 """Cells of a sheet that are read, empty ones included."""
 
@@ -193,7 +191,7 @@ def load_workbook(path: Path, data: bytes, settings: Settings) -> Iterator[Loade
         import openpyxl
     except ImportError:
         raise UnreadableError(str(MissingExtraError("Reading workbooks", "documents")), "openpyxl") from None
-    package = open_package(data, max_markup=_MAX_SHEETS)
+    package = open_package(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and the like, which are not read
         # Only read-only mode is fast where a file claims far more cells than it has.
