@@ -7,8 +7,8 @@ whole; where none reaches the threshold, the answer is `Unknown`.
 
 Both models compare words, and, where the `offline` extra is installed, the tokens of the packaged
 MiniLM: the mean over a question's tokens of the largest cosine with a token of the sentence, as in
-ColBERT (Khattab and Zaharia 2020, section 3.3). `benchmarks/extractive_nq.py` fits the weights on the
-first halves of NQ-open and SQuAD 2.0 and measures them on the others.
+ColBERT (Khattab and Zaharia 2020, section 3.3). `benchmarks/extractive_nq.py --fit` fits the weights on the
+first halves of NQ-open and SQuAD 2.0; without `--fit` it measures them on the others.
 """
 
 from __future__ import annotations
@@ -302,8 +302,7 @@ class ExtractiveChat(BaseChatModel):
     similarity: Literal["auto", "lexical", "minilm"] = "auto"
     """How sentences are compared: by words, with MiniLM, or with MiniLM where it is installed."""
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
-    """The support that an answer needs; None: with MiniLM as fitted, so that 4 of 5
-    unanswerable questions of SQuAD 2.0 get Unknown; by words alone half of them do."""
+    """The support that an answer needs; None: 0.45 with MiniLM, 0.5 by words (`Weights.threshold`)."""
     profile: ModelProfile | None = Field(
         default_factory=lambda: ModelProfile(structured_output=False, tool_calling=False), exclude=True
     )
