@@ -51,7 +51,7 @@ class KnowledgeBase:
         """The folder."""
         self._store = Store(self.path)
         self.settings = self._store.settings
-        """How it cuts, analyses and embeds."""
+        """How it chunks, analyses and embeds."""
         self._embeddings = embeddings_of(self.path, self.settings.embedding, embeddings)
         spans = getattr(self._embeddings, "token_spans", None)
         self._tokens = spans if callable(spans) else simple_tokens
@@ -65,11 +65,11 @@ class KnowledgeBase:
         settings: Settings | None = None,
         embeddings: Embeddings | None = None,
     ) -> Self:
-        """Make an empty knowledge base in a new or empty folder.
+        """Create an empty knowledge base in a new or empty folder.
 
         Args:
             path: The folder.
-            settings: How to cut, analyse and embed; fixed from here on.
+            settings: How to chunk, analyse and embed; they cannot be changed later.
             embeddings: A LangChain embeddings object instead of `settings.embedding`; `open` then
                 needs it too.
 
@@ -109,7 +109,7 @@ class KnowledgeBase:
         settings: Settings | None = None,
         embeddings: Embeddings | None = None,
     ) -> Self:
-        """Open a knowledge base, or create it where there is none.
+        """Open a knowledge base, or create it if there is none.
 
         An empty one takes the given settings and embeddings instead of its own.
 
@@ -150,7 +150,7 @@ class KnowledgeBase:
 
     @property
     def indexed_folder(self) -> str:
-        """The deepest folder that holds all indexed files; "" where there is none."""
+        """The deepest folder that contains all indexed files; "" if there is none."""
         with self._store.snapshot() as now:
             folders = [str(Path(key).parent) for key in now.sources("file")]
         return os.path.commonpath(folders) if folders else ""
@@ -173,7 +173,7 @@ class KnowledgeBase:
         are recognised by their bytes and name. A file that cannot be read is a line in the report.
 
         Args:
-            paths: Files, or folders that are taken recursively but for what is hidden (`.name`).
+            paths: Files, or folders, which are read recursively without hidden files (`.name`).
             progress: Called with stage, done and total.
 
         Raises:
@@ -191,11 +191,11 @@ class KnowledgeBase:
         """Fetch web pages and index those that are new or changed; links are not followed.
 
         Args:
-            urls: Addresses, or one alone.
+            urls: One address or several.
             progress: Called with stage, done and total.
 
         Raises:
-            UsageError: One is no address.
+            UsageError: One is not a web address.
             KnowledgeBaseError: As `index_paths`.
         """
         notices: list[Notice] = []
@@ -214,10 +214,10 @@ class KnowledgeBase:
     ) -> IndexReport:
         """Bring one source up to date with documents, such as a LangChain loader gives.
 
-        They take the place of all that the source had; the same documents again change nothing.
+        They replace all documents of the source. Indexing the same documents again changes nothing.
 
         Args:
-            documents: Documents with text; those without are left out.
+            documents: The documents; those without text are skipped.
             source: How passages cite them.
             progress: Called with stage, done and total.
 
@@ -256,7 +256,7 @@ class KnowledgeBase:
         again changes nothing.
 
         Args:
-            documents: Documents, or one alone; `metadata` may hold `title` and `source`.
+            documents: One document or several; `metadata` may hold `title` and `source`.
             source: How passages cite them, instead of their `metadata["source"]`.
             split: Cut them as the settings say; False takes each as one passage.
 
@@ -295,7 +295,7 @@ class KnowledgeBase:
         """Delete passages by their ids or those of their documents, or all of a source.
 
         Args:
-            ids: Ids, or one alone.
+            ids: One id or several.
             source: A file's path, a page's address, or the name documents were added under.
 
         Returns:
@@ -342,7 +342,7 @@ class KnowledgeBase:
         """Return a retriever over the state that is current at each query.
 
         Args:
-            k: Passages a query; a call may ask for another number.
+            k: Passages per query; a call may ask for another number.
             mode: `bm25`, `dense`, `hybrid` (both scores, fused), `graph` (the same, and one hop over
                 the names that passages share), or `auto` (hybrid where there are embeddings, else bm25).
             filter: Values that the passages' metadata must have: `{"source": "a.md"}`; of a list
@@ -417,7 +417,7 @@ class KnowledgeBase:
         return KnowledgeBaseError(f"{self.path} was created with an embeddings object ({name}): pass one to open()")
 
     def check(self) -> list[str]:
-        """Return what is wrong, one line each; files that are gone are no fault of the index.
+        """Return what is wrong, one line per fault; missing files are not faults of the index.
 
         `rebuild` repairs all but damage to SQLite's own file.
         """

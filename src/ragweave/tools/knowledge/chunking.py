@@ -4,7 +4,7 @@ A chunker gives spans of the text, so that every passage is verbatim and knows i
 declared by one value, ours or a package's, which names it as an entry point of the group
 `ragweave.chunkers`:
 
-    CHUNKER = ChunkerKind(name="lines", summary="A passage a line.",
+    CHUNKER = ChunkerKind(name="lines", summary="One passage per line.",
                           make=lambda settings, tokens: cut_at_lines)
 
 Long tables are cut between rows before any chunker sees them, and each passage of one repeats the
@@ -17,7 +17,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -39,11 +39,13 @@ _WORD = re.compile(r"\S+")
 _TOKEN = re.compile(rf"{WORD}|[^\w\s]")
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 _LONGEST_WORD = 200
-"""Characters of one word; of a longer run each 200 count as one."""
+"""Characters of a word; each 200 characters of a longer run count as one word."""
 _BREAKS = 95
 """Percentile of the distances between neighbouring sentences above which a passage ends."""
 _SEPARATORS = ["\n\n", "\n", r"(?<=[。！？])(?![。！？」』”’）])", " ", ""]
 """Paragraphs, lines, sentences of scripts without spaces between words, words, characters."""
+_MARKDOWN = [r"\n#{1,6} ", r"```\n", r"\n(?:\*\*\*+|---+|___+)\n"]
+"""Headings, code blocks and rules."""
 _CODES = dict(
     re.findall(
         r"(\w+):(\w+)",
@@ -65,7 +67,7 @@ class Chunk(NamedTuple):
 
 
 def _each(pattern: re.Pattern[str], text: str) -> list[Span]:
-    """Return the spans a pattern finds; letters of scripts without spaces are spans one by one."""
+    """Return the spans that a pattern finds; each letter of a script without spaces is a span."""
     found = [match.span() for match in pattern.finditer(text)]
     if not text.isascii():
         found = [span for one in found for span in apart(text, *one)]
@@ -132,10 +134,6 @@ def _fixed(settings: Settings, tokens: Tokens) -> Chunker:
     return cut
 
 
-def _token(settings: Settings, tokens: Tokens) -> Chunker:
-    return _fixed(replace(settings, unit="tokens"), tokens)
-
-
 def _whole_sentences(settings: Settings, tokens: Tokens) -> Chunker:
     def cut(loaded: Loaded) -> list[Span]:
         pieces = _sentences(loaded.text, settings)
@@ -162,7 +160,7 @@ def _sections(settings: Settings, tokens: Tokens) -> Chunker:
 
 
 def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
-    """Cut where the two sentences before and the two behind are furthest apart.
+    """Cut where the two sentences before and the two after are furthest apart.
 
     Source: Hearst 1997, "TextTiling", with embeddings for words; the percentile is that of Kamradt
     2023, "5 Levels of Text Splitting", level 4, and of LangChain's `SemanticChunker`.
@@ -196,15 +194,7 @@ def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
     return cut
 
 
-def _recursive(settings: Settings, tokens: Tokens) -> Chunker:
-    return _by_langchain(settings, tokens, [])
-
-
-def _markdown(settings: Settings, tokens: Tokens) -> Chunker:
-    return _by_langchain(settings, tokens, [r"\n#{1,6} ", r"```\n", r"\n(?:\*\*\*+|---+|___+)\n"])
-
-
-def _by_langchain(settings: Settings, tokens: Tokens, coarse: list[str]) -> Chunker:
+def _recursive(settings: Settings, tokens: Tokens, coarse: Sequence[str] = ()) -> Chunker:
     try:
         from langchain_text_splitters import RecursiveCharacterTextSplitter
     except ImportError:
@@ -245,12 +235,12 @@ class ChunkerKind:
 
 
 _OURS = (
-    ("fixed", "so many words (sentences, tokens) a passage, as the papers cut Wikipedia", _fixed),
+    ("fixed", "a fixed number of words (sentences, tokens), as the papers cut Wikipedia", _fixed),
     ("sentences", "whole sentences, as many as fit", _whole_sentences),
     ("headings", "the sections under each heading, long ones at whole sentences", _sections),
     ("recursive", "paragraphs, lines, then words, by LangChain", _recursive),
-    ("markdown", "the same at Markdown's headings, code blocks and rules first", _markdown),
-    ("token", "so many tokens of the embedding model a passage", _token),
+    ("markdown", "the same at Markdown's headings, code blocks and rules first", partial(_recursive, coarse=_MARKDOWN)),
+    ("token", "a fixed number of tokens of the embedding model", lambda s, t: _fixed(replace(s, unit="tokens"), t)),
     ("semantic", "where the embedding of neighbouring sentences changes most", _semantic),
 )
 

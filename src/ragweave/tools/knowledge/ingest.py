@@ -21,9 +21,9 @@ from ragweave.tools.knowledge.store import Source
 from ragweave.tools.knowledge.writer import Writer
 
 COUNTED = ("added", "changed", "removed", "moved", "unchanged")
-"""What an indexing run counts files by."""
+"""What an indexing run counts."""
 _CLOCK = 2_000_000_000
-"""Nanoseconds within which two changes may leave a file the same time: its bytes are read again."""
+"""Nanoseconds within which two changes may leave a file with the same time, so that its bytes are read."""
 
 
 def passages_of(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterator[Passage]:
@@ -46,7 +46,7 @@ class Ingest:
     notices: list[Notice] = field(default_factory=list)
 
     def paths(self, paths: Iterable[Path], leave_out: Path) -> None:
-        """Take the files under some paths: new and changed ones are read, vanished ones removed.
+        """Take the files under some paths: read new and changed ones, remove missing ones.
 
         Raises:
             KnowledgeBaseError: A path does not exist and was never indexed.
@@ -167,10 +167,10 @@ def _to_read_again(before: Source | None) -> Source | None:
 
 
 def _bytes_of(key: str, before: Source | None) -> tuple[Source, bytes | None]:
-    """Return a file's source and bytes; no bytes where size and time are as they were before.
+    """Return a file's source and its bytes; no bytes if size and time are unchanged.
 
     Raises:
-        UnreadableError: It is no regular file, too long, or its name is not in UTF-8.
+        UnreadableError: It is not a regular file, is too long, or its name is not in UTF-8.
         OSError: It cannot be read.
     """
     path = Path(key)
@@ -202,18 +202,18 @@ def absolute(path: str | Path) -> str:
 
 
 def _same_file(source: Source, gone: dict[str, Source]) -> str:
-    """Return which of the files that are gone has the bytes and name of a source; "": none."""
+    """Return the missing file with the bytes and name of a source; "" if there is none."""
     name = Path(source.key).name
     alike = (key for key, one in gone.items() if one.hash == source.hash and Path(key).name == name)
     return next(alike, "")
 
 
 def walk(root: str, leave_out: Path | None, report: Callable[[Notice], object]) -> Iterator[str]:
-    """Yield the files of a folder, recursively, sorted; or `root` itself where it is a file.
+    """Yield the files of a folder, recursively and sorted; or `root` itself if it is a file.
 
     Args:
         root: An absolute path.
-        leave_out: A folder that is passed over; so are hidden ones, and links to folders.
+        leave_out: A folder to skip. Hidden folders and links to folders are skipped too.
         report: Called for a folder that cannot be listed.
     """
     if not Path(root).is_dir():

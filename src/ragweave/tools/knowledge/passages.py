@@ -14,11 +14,11 @@ from ragweave.state.passages import heading_of
 LONGEST_TITLE = 400
 """Characters of a title or heading; a longer one is cut."""
 LONGEST_FIELD = 1_000
-"""Characters of a metadata value; a longer one would stand with every passage, and is left out."""
+"""Characters of a metadata value; a longer one is left out, as every passage would repeat it."""
 
 
 class UnreadableError(Exception):
-    """A file without text that we can read; the message is the reason, on one line."""
+    """A file cannot be read; the message is the reason, on one line."""
 
     def __init__(self, reason: str, needs: str = "") -> None:
         """Give the reason, and the package that would read the file if it were installed."""
@@ -41,7 +41,7 @@ class Table(NamedTuple):
 
     start: int
     body: int
-    """Offset of the first row behind the header."""
+    """Offset of the first row after the header."""
     end: int
 
 
@@ -107,7 +107,7 @@ class Passage(NamedTuple):
 
 
 def indexed_text(text: str, metadata: Mapping[str, Any]) -> str:
-    """Return what is indexed of a passage: its title and headings, where it has any, and its text."""
+    """Return what is indexed of a passage: its title and headings, if any, and its text."""
     heading = heading_of(metadata)
     return f"{heading}\n{text}" if heading else text
 

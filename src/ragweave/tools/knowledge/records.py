@@ -10,7 +10,7 @@ from langchain_core.indexing import RecordManager
 
 _TABLE = "ragweave_records"
 _MOST = 500
-"""Values of one statement."""
+"""Most values in a statement."""
 
 
 class Records(RecordManager):
@@ -30,7 +30,7 @@ class Records(RecordManager):
         return rows
 
     def create_schema(self) -> None:
-        """Make the tables, where there are none."""
+        """Create the tables if they do not exist."""
         self._do(
             f"CREATE TABLE IF NOT EXISTS {_TABLE} (namespace TEXT, key TEXT, source TEXT, "
             "updated DOUBLE PRECISION, PRIMARY KEY (namespace, key))"
@@ -38,7 +38,7 @@ class Records(RecordManager):
         self._do("CREATE TABLE IF NOT EXISTS ragweave_settings (namespace TEXT PRIMARY KEY, value TEXT)")
 
     def settings(self) -> str | None:
-        """Return the settings as they were noted; None: nothing was."""
+        """Return the noted settings, or None."""
         sql = "SELECT value FROM ragweave_settings WHERE namespace = ?"
         rows = self._do(sql, (self.namespace,))
         return str(rows[0][0]) if rows else None

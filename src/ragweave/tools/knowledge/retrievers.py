@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
@@ -124,7 +124,7 @@ class RetrieverSpec:
 
     name: str
     kb: str = ""
-    """Folder or address; "": none."""
+    """Folder or address; "" for none."""
 
     @classmethod
     def read(cls, text: str, kb: str | Path | None = None) -> RetrieverSpec:
@@ -158,10 +158,6 @@ class RetrieverSpec:
     def __str__(self) -> str:
         """Return the text that `read` takes."""
         return f"{self.name}:{self.kb}" if self.kb and self.name in MODES else self.name
-
-    def at(self, kb: str) -> RetrieverSpec:
-        """Return the same retriever over a knowledge base at this place."""
-        return replace(self, kb=kb)
 
     def open(self, base: AnyKnowledgeBase | None = None) -> PassageRetriever:
         """Return the retriever.

@@ -46,7 +46,7 @@ from ragweave.tools.text.secrets import without_secrets
 _NESTED = ("heading_path", "breaks")
 """Metadata that stores take as JSON text: not all of them take lists of lists."""
 _BEFORE = "text_from"
-"""Metadata: where a passage's text begins, behind title and headings, which are searched too."""
+"""Metadata: where a passage's text begins, after title and headings, which are searched too."""
 
 
 def is_address(place: str | Path) -> bool:
@@ -253,9 +253,9 @@ class ServedKnowledgeBase:
         """Return a retriever by the server's search, hybrid where it has one.
 
         Args:
-            k: Passages a query; a call may ask for another number.
+            k: Passages per query; a call may ask for another number.
             mode: `auto`; on PostgreSQL also `bm25` (words), `dense` and `hybrid`.
-            filter: Values that the passages' metadata must have; of a list any one.
+            filter: Values that the passages' metadata must have; any one of a list.
             rerank: As a folder's.
 
         Raises:

@@ -61,7 +61,7 @@ class Settings:
         return self
 
     def conflict(self, own: Settings, embeddings: Embeddings | None) -> str:
-        """Return in what these settings differ from a knowledge base's own; "" where in nothing.
+        """Return how these settings differ from a knowledge base's own; "" if they do not.
 
         An embeddings object is not compared here, and `auto` is any model.
         """
@@ -76,14 +76,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Notice:
-    """One line about a file that was not read, or not all of it."""
+    """One line about a file that was not read, or not completely."""
 
     path: str
     reason: str
     partly: bool = False
     """Whether the rest of the file was indexed."""
     needs: str = ""
-    """The package that is missing: once it is installed, the file is read again."""
+    """The missing package; once it is installed, the file is read again."""
 
     def __str__(self) -> str:
         """Render as `path: reason`."""

@@ -179,16 +179,10 @@ def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: Settin
     store = ElasticsearchStore(name, embedding=embeddings, es_url=url, strategy=strategy)
 
     def native(chosen: Filter) -> list[dict[str, Any]]:
+        clauses = ((field, _any_of(value)) for field, value in chosen.items())
         return [
-            {
-                "bool": {
-                    "should": [
-                        {"term": {f"metadata.{field}{'.keyword' * isinstance(one, str)}": one}}
-                        for one in _any_of(value)
-                    ]
-                }
-            }
-            for field, value in chosen.items()
+            {"terms": {f"metadata.{field}{'.keyword' * isinstance(wanted[0], str)}": wanted}}
+            for field, wanted in clauses
         ]
 
     return _by_store(store, native)
@@ -199,22 +193,19 @@ def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings) -> 
     from langchain_chroma import Chroma
 
     where = urlsplit(url)
-    port = where.port or (443 if where.scheme == "https" else 8000)
     secure = where.scheme == "https"
     store = Chroma(
         name,
         embeddings,
         host=where.hostname,
-        port=port,
+        port=where.port or (443 if secure else 8000),
         ssl=secure,
         collection_configuration={"hnsw": {"space": "cosine"}},
     )
 
     def native(chosen: Filter) -> dict[str, Any]:
-        return _joined(
-            "$and",
-            [_joined("$or", [{field: one} for one in _any_of(value)]) for field, value in chosen.items()],
-        )
+        clauses = [{field: {"$in": _any_of(value)}} for field, value in chosen.items()]
+        return clauses[0] if len(clauses) == 1 else {"$and": clauses}  # which takes at least two
 
     inner = _by_store(store, native)
 
@@ -223,11 +214,6 @@ def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings) -> 
         return [with_score(doc, 1 - doc.metadata["score"]) for doc in found]  # it gives distances
 
     return Collection(store, search)
-
-
-def _joined(operator: str, clauses: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a condition of Chroma's, whose operators take at least two."""
-    return clauses[0] if len(clauses) == 1 else {operator: clauses}
 
 
 SERVERS: dict[str, Callable[[str, str, Embeddings, Settings], Collection]] = {

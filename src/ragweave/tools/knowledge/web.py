@@ -57,11 +57,11 @@ def fetched(urls: Iterable[str], notices: list[Notice]) -> list[tuple[str, Path,
     """Fetch pages; return the address, a file name of its type and the bytes of each.
 
     Args:
-        urls: The addresses; of equal ones the first.
+        urls: The addresses; duplicates are fetched once.
         notices: Takes a line for each page that cannot be had.
 
     Raises:
-        UsageError: One is no address.
+        UsageError: One is not a web address.
     """
     found = []
     for url in dict.fromkeys(map(clean_url, urls)):
@@ -79,7 +79,7 @@ def fetch(url: str) -> tuple[bytes, str]:
     """Return the bytes of a page, texts in UTF-8, and the suffix of files of its type.
 
     Raises:
-        UsageError: `url` is no address.
+        UsageError: `url` is not a web address.
         UnreadableError: The page cannot be reached, is refused, too long, too slow or of another type.
     """
     here = clean_url(url)

@@ -26,9 +26,9 @@ from ragweave.tools.knowledge.passages import LONGEST_TITLE, Heading, Loaded, Ta
 from ragweave.tools.knowledge.settings import Notice, Settings
 
 MOST_BYTES = 2**30
-"""Bytes of a file that are read."""
+"""Largest file that is read, in bytes."""
 _UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
-"""Text that no one reads: data URIs, and long runs without a blank, such as keys."""
+"""Text that nobody reads: data URIs, and long runs without a blank, such as keys."""
 
 Loader = Callable[..., Iterator[Loaded | Notice]]
 
@@ -76,12 +76,12 @@ LOADERS: dict[str, Loader] = {
 }
 """Loaders by suffix. Any other file is read as text, if it holds text."""
 _NOT_TEXT = (b"{\\rtf", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b")
-"""How files begin that may look like text and are none."""
+"""How binary files begin that may look like text."""
 _ROWS = (load_csv, load_json, load_workbook)
 
 
 def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
-    """Yield the texts of a file, and a line for each thing that was not read.
+    """Yield the texts of a file, and a notice for each thing that was not read.
 
     Raises:
         UnreadableError: Nothing of it can be read.
@@ -115,7 +115,7 @@ def _loaded(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | No
 
 
 def _unpacked(data: bytes) -> bytes:
-    """Unpack gzip that grows no more than text does, 100 times or to 64 MiB."""
+    """Unpack gzip of up to 100 times its size, or 64 MiB."""
     most = max(2**26, 100 * len(data))
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
@@ -128,7 +128,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def clean(loaded: Loaded) -> tuple[Loaded, int]:
-    """Return a text without what no one reads and lone surrogates, and how much was left out."""
+    """Return a text without `_UNREAD` and lone surrogates, and how many characters were left out."""
     text = utf8(loaded.text).replace("\0", "\ufffd")
     runs = [one.span() for one in _UNREAD.finditer(text)]
     if not runs:

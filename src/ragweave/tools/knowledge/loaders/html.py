@@ -1,4 +1,4 @@
-"""HTML as Markdown: what a page says, without what stands around it.
+"""HTML as Markdown: the content of a page, without its menus, banners and footers.
 
 markdownify turns the page's `<main>` or `<article>`s (else its body) into Markdown, which keeps asides,
 captions, figures, `<time>`, forms and tables of links. Extractors of articles take those for
@@ -25,7 +25,7 @@ _AROUND = re.compile(
     r"|advert|newsletter|share|social)(?:$|[-_ ])",
     re.IGNORECASE,
 )
-"""Class and id names of what stands around an article."""
+"""Class and id names of elements around an article."""
 _DECLARED = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
 _PERMALINK = re.compile(r"\s*[#¶§\U0001F517\uf0c1]\ufe0f?\s*")
 _HIDDEN = "//*[@hidden or @aria-hidden='true' or @role='navigation' or @role='banner']"
@@ -63,7 +63,7 @@ def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
 
     Args:
         source: HTML.
-        whole: Whether nothing stands around its text, as in a chapter of a book.
+        whole: Whether all of it is content, as in a chapter of a book.
 
     Raises:
         UnreadableError: There is no text.
@@ -94,7 +94,7 @@ def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
 
 
 def _prune(page: Any) -> None:
-    """Remove what is not shown, or stands around the text."""
+    """Remove what is not shown or not content."""
     from lxml import etree
 
     etree.strip_elements(page, *_DROP, with_tail=False)
@@ -127,7 +127,7 @@ def _spell_out(page: Any) -> None:
 
 
 def alternative(text: str | None) -> str:
-    """Return the alternative text of a picture; nothing where it is a single word or file name."""
+    """Return the alternative text of a picture; "" if it is a single word or a file name."""
     return " ".join(text.split()) if text and " " in text.strip() else ""
 
 
@@ -145,7 +145,7 @@ def numeral(number: int, kind: str) -> str:
 
 
 def _converted(element: Any) -> str:
-    """Return an element as Markdown; what is nested too deeply for the converter, as its text."""
+    """Return an element as Markdown, or as plain text if it is nested too deeply for the converter."""
     from lxml import etree
     from markdownify import markdownify
 

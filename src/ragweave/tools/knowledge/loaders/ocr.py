@@ -18,14 +18,14 @@ from ragweave.tools.knowledge.settings import Notice
 NEEDS = "rapidocr"
 """The package that recognises text."""
 _LOCK = threading.Lock()
-"""Neither RapidOCR nor PDFium is safe under threads."""
+"""Neither RapidOCR nor PDFium is thread-safe."""
 _DPI = 150
 _LONGEST_SIDE = 4000
 """Pixels of a rendered page."""
 
 
 def available() -> bool:
-    """Say whether the packages of the extra `ocr` are installed."""
+    """Return whether the packages of the extra `ocr` are installed."""
     return find_spec(NEEDS) is not None and find_spec("pypdfium2") is not None
 
 

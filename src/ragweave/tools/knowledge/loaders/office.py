@@ -31,7 +31,7 @@ from ragweave.tools.knowledge.passages import Heading, Loaded, UnreadableError
 from ragweave.tools.knowledge.settings import Notice
 
 _SKIPPED = frozenset(re.findall(r"\w+", "del moveFrom delText instrText Fallback pPr rPr rt bodyPr lstStyle"))
-"""Deleted text, doubles for older programs, properties."""
+"""Deleted text, copies for older programs, properties."""
 _SIGNS = {"tab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 _MATH = {
     "f": "({num})/({den})",
@@ -42,7 +42,7 @@ _MATH = {
 }
 _WORD_PARTS = frozenset(("styles", "numbering", "header", "footer", "footnotes", "endnotes", "comments"))
 _APART = frozenset(("txbxContent", "chart", "relIds"))
-"""What stands within a paragraph and is none of its text: text boxes, charts, diagrams."""
+"""What a paragraph contains besides its text: text boxes, charts, diagrams."""
 
 
 def _all(element: Any, name: str) -> Iterator[Any]:
@@ -54,7 +54,7 @@ def _texts(element: Any, name: str) -> list[str]:
 
 
 def _within(element: Any, name: str) -> Iterator[Any]:
-    """Yield the rows of a table or the cells of a row, also those in content controls."""
+    """Yield the rows of a table or the cells of a row, including those in content controls."""
     for one in element:
         if local(one) == name:
             yield one
@@ -102,7 +102,7 @@ class _Numbers:
         return f"{shown} " if shown else ""
 
     def _restart(self, list_id: str, at: int) -> int | None:
-        """Return with which number a list begins anew, at the first paragraph of it."""
+        """Return the number at which a list restarts; None except at its first paragraph."""
         if (list_id, at) in self._restarted:
             return None
         self._restarted.add((list_id, at))
@@ -177,7 +177,7 @@ class _Reader:
         return f"[^{name}]" if text and kind != "comment" else ""
 
     def _mark(self, properties: Any, text: str) -> str:
-        """Return a paragraph's text behind the number and heading marks that its style gives."""
+        """Return a paragraph's text with the number and heading marks of its style."""
         style = attribute(child(properties, "pStyle"), "val") if properties is not None else None
         chain: list[Any] = [properties] if properties is not None else []
         names, one = [], style
@@ -199,7 +199,7 @@ class _Reader:
         return f"{'#' * min(level, 6)} {' '.join(text.split())}" if level <= 9 else text
 
     def _table(self, element: Any) -> Iterator[str]:
-        """Yield a table; one of a single column is a frame around text, not a table."""
+        """Yield a table; a single column is a frame around text."""
         rows = [[*_within(row, "tc")] for row in _within(element, "tr")]
         if max(map(len, rows), default=0) == 1:
             for row in rows:
@@ -221,7 +221,7 @@ class _Reader:
         yield as_table(table)
 
     def _related(self, element: Any) -> Iterator[str]:
-        """Yield the texts of a chart or diagram, which are parts of their own."""
+        """Yield the texts of a chart or diagram, which are files of their own."""
         wanted = {value for key, value in element.attrib.items() if key.endswith(("}id", "}dm"))}
         for ident, (_, target) in relations(self.package, self.part).items():
             if ident in wanted:
@@ -255,7 +255,7 @@ def _main(package: zipfile.ZipFile, usual: str) -> str:
 
 
 def _property(package: zipfile.ZipFile, name: str) -> str:
-    """Return the title that a file's properties give."""
+    """Return the title in a file's properties."""
     texts = _texts(read_xml(package, name), "title") if name in package.NameToInfo else []
     found = " ".join(" ".join(texts).split())
     return "" if found in ("PowerPoint Presentation", "Word Document") else found
@@ -278,7 +278,7 @@ def load_docx(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
 
 
 def _take(reader: _Reader, kind: str, name: str) -> Iterator[str]:
-    """Give a reader what a part says; yield the texts of a page header or footer."""
+    """Give a reader styles, numbers or notes; yield the texts of a page header or footer."""
     root = read_xml(reader.package, name)
     if kind == "styles":
         reader.styles = {attribute(one, "styleId"): one for one in _all(root, "style")}

@@ -16,7 +16,7 @@ def open_package(data: bytes) -> zipfile.ZipFile:
 
     Raises:
         UnreadableError: It is encrypted, or unpacks to far more than a document.
-        zipfile.BadZipFile: It is no zip file.
+        zipfile.BadZipFile: It is not a zip file.
     """
     if data.startswith(b"\xd0\xcf\x11\xe0"):
         raise UnreadableError("encrypted, or of an Office before 2007")
@@ -28,7 +28,7 @@ def open_package(data: bytes) -> zipfile.ZipFile:
 
 
 def read_xml(package: zipfile.ZipFile, name: str) -> Any:
-    """Return the root element of a package's file, read without entities and the network."""
+    """Return the root element of a file; no entity is expanded and nothing is fetched."""
     from lxml import etree
 
     parser: Any = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)

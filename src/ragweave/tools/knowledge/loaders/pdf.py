@@ -22,11 +22,11 @@ _SCAN = 0.4
 _GLYPHS = re.compile(r"/[A-Za-z]{1,3}[0-9A-F]{1,4}(?=/|\s|$)")
 """Names of glyphs, which pypdf gives where a font does not say what they stand for."""
 _ROWS = 5
-"""Lines from which columns are recognised."""
+"""Fewest lines of a column."""
 _SHORT = 20
 """Characters of a line that may be a table's."""
 _BLANK = 3
-"""Blank lines of the layout behind which a line belongs to no column."""
+"""Blank lines of the layout after which a line belongs to no column."""
 _GAP = re.compile(r"(?<=\S)( {3,})(?=\S)")
 _PICTURE = "a picture that was not read"
 _UNMAPPED = "text that cannot be read, as its font maps no letters"
@@ -76,7 +76,7 @@ def _title(reader: Any) -> str:
 
 
 def _page(page: Any, data: bytes, index: int) -> tuple[str, str]:
-    """Return the text of a page, fields and notes last, and what could not be read of it."""
+    """Return the text of a page, with fields and notes at the end, and what could not be read."""
     text, covered = _drawn(page)
     more = [*_annotations(page)]
     lines = [] if _all_unmapped(page) else [one for one in text.split("\n") if not _is_garbage(one)]
@@ -98,7 +98,7 @@ def _page(page: Any, data: bytes, index: int) -> tuple[str, str]:
 
 
 def _drawn(page: Any) -> tuple[str, float]:
-    """Return the text that a page draws, and which share of it the largest picture covers."""
+    """Return the text that a page draws, and the share of the page that its largest picture covers."""
     covered = 0.0
     starts: Counter[int] = Counter()  # where lines begin beyond the left column, in points
     width, height = float(page.mediabox.width) or 1, float(page.mediabox.height) or 1
@@ -118,10 +118,10 @@ def _drawn(page: Any) -> tuple[str, float]:
 
 
 def _column_by_column(page: Any, text: str) -> str:
-    """Return a page's text, the left column before the right one where its lines run across both.
+    """Return a page's text, with the left column before the right one if lines run across both.
 
-    Such lines have the same gap in pypdf's layout, and long texts on both sides: those of a table are
-    short. All other lines stay where they are.
+    Such lines have a gap at the same place in pypdf's layout, and long texts on both sides; in a table
+    they are short. All other lines keep their order.
     """
     try:
         lines = page.extract_text(extraction_mode="layout").split("\n")
@@ -158,14 +158,14 @@ def _is_image(page: Any, operands: Any) -> bool:
 
 
 def _is_garbage(text: str) -> bool:
-    """Say whether a line is names of glyphs, or signs from where fonts put letters of their own."""
+    """Return whether a line consists of glyph names or private-use characters."""
     glyphs = sum(len(one.group()) for one in _GLYPHS.finditer(text))
     own = sum("\ue000" <= one <= "\uf8ff" or one == "\ufffd" for one in text)
     return own + glyphs > max(0.3 * len("".join(text.split())), 3)
 
 
 def _all_unmapped(page: Any) -> bool:
-    """Say whether all fonts of a page number their glyphs without saying what these stand for."""
+    """Return whether no font of a page says which letters its glyphs stand for."""
     fonts = (page.get("/Resources") or {}).get("/Font")
     fonts = [one.get_object() for one in (fonts.get_object() if fonts else {}).values()]
     return bool(fonts) and all(map(_is_unmapped, fonts))

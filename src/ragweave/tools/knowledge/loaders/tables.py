@@ -23,15 +23,11 @@ from ragweave.tools.knowledge.settings import Notice, Settings
 
 _SAMPLE = 50
 """Records by which the separator and the header are found."""
-_MOST_NOTICES = 5
-"""Bad rows of a file that are named one by one."""
 _MERGED = re.compile(rb'<mergeCell ref="([A-Z]+)(\d+):([A-Z]+)(\d+)"')
 _UNSAVED = re.compile(rb"</f>\s*(?:(?:<v\s*/>|<v></v>)\s*)?</c>")
 """A formula without a saved value."""
 _MOST_MERGED = 100_000
 """Cells of a merged area that are filled with its text."""
-_MOST_CELLS = 20_000_000
-"""Cells of a sheet that are read, empty ones included."""
 
 
 class _Row(NamedTuple):
@@ -42,7 +38,7 @@ class _Row(NamedTuple):
 
 
 def load_csv(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
-    """Load one text per row of a file with a header; lines above the header are a text of their own.
+    """Load one text per row of a file with a header, and one of the lines above the header.
 
     Raises:
         UnreadableError: There are no rows, or no such column.
@@ -137,7 +133,7 @@ def load_json(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | 
             bad.append(number)
             names = row if isinstance(row, dict) else names
     if bad:
-        which = ", ".join(map(str, bad[:_MOST_NOTICES])) + (", …" if bad[_MOST_NOTICES:] else "")
+        which = ", ".join(map(str, bad[:5])) + ", …" * (len(bad) > 5)
         reason = f"{len(bad)} lines are no JSON objects" + (f" with {settings.text_field}" * bool(names))
         reason += f"; --text-field may be one of: {', '.join(names)[:200]}" if names else ""
         yield Notice(str(path), f"{reason} (lines {which})", partly=True)
@@ -151,7 +147,7 @@ def _parsed(text: str) -> Any:
 
 
 def _object(row: dict[str, Any], line: int, settings: Settings, metadata: dict[str, Any]) -> Iterator[Loaded]:
-    """Yield the text of a row: that of the text field, else a line for each field."""
+    """Yield the text of a row: its text field, or else one line per field."""
     text, title = row.get(settings.text_field), row.get(settings.title_field)
     given = row.get(settings.id_field)
     tables: tuple[Table, ...] = ()
@@ -236,12 +232,8 @@ def _filled(sheet: Any, merged: list[tuple[bytes, ...]]) -> Iterator[_Row]:
         if right > left:
             wide[top] = max(right, wide.get(top, 0))
     shown: dict[tuple[int, int], str] = {}
-    seen = 0
     sheet.reset_dimensions()
     for line, row in enumerate(sheet.iter_rows(), 1):
-        seen += 1 + len(row)
-        if seen > _MOST_CELLS:
-            raise ValueError(f"more than {_MOST_CELLS} cells")
         texts = []
         for column in range(1, max(len(row), wide.get(line, 0)) + 1):
             text = _cell(row[column - 1]) if column <= len(row) else ""
@@ -253,7 +245,7 @@ def _filled(sheet: Any, merged: list[tuple[bytes, ...]]) -> Iterator[_Row]:
 
 
 def _block(path: Path, block: Iterable[_Row], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded]:
-    """Yield the rows of a table; titles above its header are a text of their own."""
+    """Yield the rows of a table, after one text of the titles above its header."""
     rows = iter(block)
     above = []
     header = _Row(0, ())
@@ -274,7 +266,7 @@ def _block(path: Path, block: Iterable[_Row], settings: Settings, place: dict[st
 
 
 def _cell(cell: Any) -> str:
-    """Return a cell as the sheet shows it, for the commonest formats of numbers."""
+    """Return a cell as the sheet shows it, for the most common number formats."""
     value, form = cell.value, getattr(cell, "number_format", None) or "General"
     if value is None:
         return ""

@@ -16,7 +16,7 @@ from ragweave.tools.knowledge.settings import Notice
 RESERVED = frozenset(
     re.findall(r"\w+", "source title start end page line heading_path rank score via breaks lead query")
 )
-"""Metadata that a knowledge base itself gives a passage."""
+"""Metadata that the knowledge base itself sets."""
 _SAMPLE = 1_000_000
 """Bytes from which the encoding is guessed."""
 _WITHIN_WORDS = re.compile(r"(?<=[^\W\d_])[^\w\s\x00-\x7f’‘–—…](?=[^\W\d_])")
@@ -29,7 +29,7 @@ def decode(data: bytes) -> tuple[str, str]:
     """Return the text of bytes, and a line on its encoding where it is not UTF-8.
 
     Raises:
-        UnreadableError: They are no text.
+        UnreadableError: They are not text.
     """
     encoding, note = _encoding(data)
     text = data.decode(encoding, "replace")
