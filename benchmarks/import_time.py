@@ -4,7 +4,7 @@
 
 Goals: `import ragweave` and `ragweave --help` at most 0.3 s and 0.6 s, both without torch,
 chromadb, openai; `ragweave ask` over the bundled articles, with the embedded defaults and with
-`--retriever bm25`, at most 3 s and 300 MB, without torch and chromadb. Each is timed in fresh
+`--retriever bm25`, at most 1.6 s of CPU and 240 MB, without torch and chromadb. Each is timed in fresh
 processes, compiled already, beside a bare `python -c pass`; the best of several is reported, and its
 ratio to the bare start. A first answer is also measured in seconds of CPU (all threads) and in peak
 memory, the most of all runs. Writes `benchmarks/results/import_time.json`; exits with 1 where a goal
@@ -56,7 +56,7 @@ def loaded(code: str) -> list[str]:
 
 ASK = ("ask", "What does BlendFilter blend?")
 FIRST_ANSWERS = {"ragweave ask": (), "ragweave ask --retriever bm25": ("--retriever", "bm25")}
-ANSWER_SECONDS, ANSWER_MB = 3.0, 300.0
+ANSWER_CPU, ANSWER_MB = 1.6, 240.0
 NO_ANSWER_LOADS = ("torch", "chromadb", "sentence_transformers", "transformers", "scipy")
 COMPILED = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
@@ -117,13 +117,13 @@ def first_answers() -> dict[str, FirstAnswer]:
 
 def missed_answers(answers: dict[str, FirstAnswer]) -> list[str]:
     return [
-        name for name, one in answers.items() if one.seconds > ANSWER_SECONDS or one.peak_mb > ANSWER_MB or one.loads
+        name for name, one in answers.items() if one.cpu_seconds > ANSWER_CPU or one.peak_mb > ANSWER_MB or one.loads
     ]
 
 
 def answers_table(answers: dict[str, FirstAnswer]) -> Table:
     table = Table("command", "seconds", "CPU seconds", "peak MB", "heavy modules")
-    table.title = f"First answer (goals: {ANSWER_SECONDS:g} s, {ANSWER_MB:g} MB)"
+    table.title = f"First answer (goals: {ANSWER_CPU:g} s of CPU, {ANSWER_MB:g} MB)"
     for name, one in answers.items():
         heavy = ", ".join(one.loads) or "none"
         numbers = (f"{one.seconds:.2f}", f"{one.cpu_seconds:.2f}", f"{one.peak_mb:.0f}")
@@ -157,7 +157,7 @@ def main() -> int:
         console.print(f"[red]missed[/red] {name}")
     RESULTS.parent.mkdir(exist_ok=True)
     report = {
-        "goals": {**GOALS, "first answer": {"seconds": ANSWER_SECONDS, "peak_mb": ANSWER_MB}},
+        "goals": {**GOALS, "first answer": {"cpu_seconds": ANSWER_CPU, "peak_mb": ANSWER_MB}},
         "bare_seconds": bare,
         "found": found,
         "first_answers": {name: asdict(one) for name, one in answers.items()},

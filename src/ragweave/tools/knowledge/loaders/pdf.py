@@ -193,10 +193,9 @@ def _annotation(one: Any) -> Iterator[str]:
         yield str(one["/Contents"])
     if one.get("/Subtype") != "/Widget":
         return
-    found = _field(one)
-    value: Any = found.get("/V")
-    name = str(found.get("/TU") or found.get("/T") or "")
-    if found.get("/FT") == "/Btn":
+    value, kind, name = (one.get_inherited(key) for key in ("/V", "/FT", "/T"))
+    name = str(one.get_inherited("/TU") or name or "")
+    if kind == "/Btn":
         on = str(one.get("/AS") or value or "/Off")
         if on != "/Off" and name:
             yield f"{name}: {'yes' if on.lower() in ('/yes', '/on', '/1') else on[1:]}"
@@ -206,17 +205,6 @@ def _annotation(one: Any) -> Iterator[str]:
     shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
     if shown:
         yield f"{name}: {shown}" if name else shown
-
-
-def _field(widget: Any) -> dict[str, Any]:
-    """Return the entries of a form field; a widget inherits those that it lacks."""
-    found: dict[str, Any] = {}
-    for _ in range(8):
-        found = {key: widget[key] for key in ("/TU", "/T", "/V", "/FT") if key in widget} | found
-        if "/Parent" not in widget:
-            break
-        widget = widget["/Parent"].get_object()
-    return found
 
 
 def _has_content(page: Any) -> bool:
