@@ -41,7 +41,7 @@ def test_eval_shows_a_table_and_resumes(run: Run, tmp_path: Path) -> None:
     first = run("eval", "q.jsonl", "--methods", "concat,post_fusion[k=2]")
     assert first.exit_code == 0, first.output
     assert "post_fusion[k=2]" in first.output
-    assert "are level with EM" in first.output
+    assert "are level with Contains" in first.output
     assert {one.name for one in (tmp_path / "runs" / "q").iterdir()} >= {"report.html", "report.md", "report.csv"}
     again = run("eval", "q.jsonl", "--methods", "concat,post_fusion[k=2]")
     assert "0 answered, 8 before, 0 failed" in again.output

@@ -100,7 +100,7 @@ def scatter(report: Report) -> str:
         parts.append(_text(_LEFT - 6, down(y) + 4, f"{y:g}", "end"))
     parts += [_text(across(x), _HIGH - 24, f"{x:,.0f}", "middle") for x in _ticks(0, most)]
     parts.append(_text(_WIDE, _HIGH - 4, "tokens a question", "end"))
-    taken: list[tuple[float, float, float]] = []
+    taken = [(across(x) - 6, across(x) + 6, down(y) + 4) for _, x, y, *_ in points]
     for name, tokens, mean, low, high in sorted(points, key=lambda one: -one[2]):
         x, y = across(tokens), down(mean)
         left = x > _WIDE * 0.6

@@ -111,7 +111,8 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
 
     Args:
         folders: The run's folder; of several runs, each system is called by its run too.
-        main: The metric that systems are compared by; "": the first of `MAIN` that there is.
+        main: The metric that systems are compared by; "": the first of `MAIN` that there is, or `contains` if
+            `extractive` answered.
 
     Raises:
         UsageError: There is no run, its shards began with different settings, or no such metric was computed.
@@ -132,7 +133,8 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
         names += dict.fromkeys([*planned, *(one["system"] for one in found), *paper.best, *paper.empty])
     values = _values(records, names, paper)
     metrics = _metrics(values, paper, settings.get("own_metrics", {}))
-    chosen = _main(metrics, main)
+    answers = str(settings.get("models", {}).get("answer")) if settings.get("systems") else ""
+    chosen = _main(metrics, main, quotes=answers.startswith("extractive"))
     prices = {role: Price(*pair) for role, pair in settings.get("prices", {}).items()}
     lines = [_line(name, [one for one in records if one["system"] == name], values[name], prices) for name in names]
     return Report(
@@ -207,11 +209,13 @@ def _metrics(values: Mapping[str, Scores], paper: Paper, own: Mapping[str, Any])
     return found
 
 
-def _main(metrics: Sequence[Metric], wanted: str) -> str:
+def _main(metrics: Sequence[Metric], wanted: str, *, quotes: bool) -> str:
+    """Return the main metric; of answers that are whole quoted sentences, exact match says nothing."""
     names = [one.name for one in metrics]
     if wanted and wanted not in names:
         raise UsageError(f"no score of {wanted!r}; there are {', '.join(names)}")
-    return wanted or next((one for one in MAIN.values() if one in names), names[0] if names else "")
+    usual = (["contains"] if quotes else []) + list(MAIN.values())
+    return wanted or next((one for one in usual if one in names), names[0] if names else "")
 
 
 def _line(name: str, mine: Sequence[Record], values: Scores, prices: Mapping[str, Price]) -> Line:
