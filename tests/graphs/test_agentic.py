@@ -107,6 +107,11 @@ def test_two_rounds_that_bring_nothing_new_end_the_loop_and_concat_answers_from_
     assert [one.metadata["title"] for one in out["passages"]] == ["Card 0"]
 
 
+def test_a_snippet_is_shown_once() -> None:
+    _, calls, _ = run("keyword_search: granite", "keyword_search: Granite", "read: 1", "answer: Unknown")
+    assert steps(calls[2]).splitlines()[3:5] == ["keyword_search: Granite", "- found before: 1, 2"]
+
+
 def test_the_limit_forces_an_answer_from_what_was_found() -> None:
     searching = [f"semantic_search: {word}" for word in ("granite", "ferry")]
     out, calls, searches = run(*searching, "Ada Brenner", rounds=2, k=2, fallback_retrieval=False)
@@ -129,7 +134,7 @@ def test_a_model_that_is_held_to_a_form_fills_it() -> None:
     said = [json.dumps({"thought": "I look.", **one}) for one in replies]
     model = ScriptedModel(script=said, profile={"structured_output": True})
     out = build_graph("agentic", model=model, retriever=RecordingRetriever()).invoke({"question": QUESTION})
-    assert (out["answer"], {one.form for one in model.calls}) == ("Ada", {"Step"})
+    assert (out["answer"], [one.form for one in model.calls]) == ("Ada", ["FirstStep", "Step", "Step"])
     assert steps(model.calls[1]).startswith("Thought: I look.\nkeyword_search: Alden\n- 1: Card ")
 
 

@@ -83,6 +83,12 @@ class Step(Form):
         return cls.model_construct(thought="", tool=tool, input=said)
 
 
+class FirstStep(Step):
+    """The same, while there is nothing to read."""
+
+    tool: Literal["keyword_search", "semantic_search", "answer"]
+
+
 _ACTION = re.compile(
     r'\b(keyword_search|semantic_search|read|answer)(?:\W{1,5}input)?\W{0,3}?[:\[(]\W{0,3}([^\]}"\n]*)', re.I
 )
@@ -112,7 +118,7 @@ PROMPTS = {
 }
 """Variables: `question`; `how` to call tools and to answer; `passages`, which are all steps so far."""
 _NO_TOOL = "No tool was called. Call one, or give the answer."
-_LEFT_OUT = "(left out here)"
+_LEFT_OUT, _AGAIN = "(left out here)", "- found before: {numbers}"
 
 
 def found(state: AgenticState, step: Call) -> dict[str, Document]:
@@ -159,14 +165,17 @@ def needs_no_reply(state: AgenticState, options: AgenticOptions) -> bool:
 def transcript(state: AgenticState, shown: Sequence[Document]) -> str:
     """Write the steps so far; of what they found, only what is among `shown`."""
     numbers = {name: str(place) for place, name in enumerate(every(state, *SEARCHES, "read"), start=1)}
-    kept, known, lines = {str(doc.id) for doc in shown}, set[str](), list[str]()
+    kept, known, seen, lines = {str(doc.id) for doc in shown}, set[str](), set[str](), list[str]()
     for step in state["steps"]:
         lines += [f"Thought: {one_line(step['thought'])}"] if step["thought"] else []
         lines.append(f"{step['tool']}: {one_line(step['text'])}" if step["tool"] else _NO_TOOL)
         passages = found(state, step)
         if step["tool"] in SEARCHES:
-            snippets = [toolkit.snippet_line(doc, numbers[name]) for name, doc in passages.items()]
+            snippets = [toolkit.snippet_line(doc, numbers[name]) for name, doc in passages.items() if name not in seen]
+            again = ", ".join(numbers[name] for name in passages if name in seen)
+            snippets += [_AGAIN.format(numbers=again)] if again else []
             lines += (snippets or [toolkit.NOTHING]) if step["name"] in kept else [_LEFT_OUT]
+            seen.update(passages)
         elif step["tool"]:
             new = {name: doc for name, doc in passages.items() if name not in known}
             texts = [render_passage(numbers[name], doc) for name, doc in new.items() if name in kept]
@@ -193,7 +202,7 @@ def agent_node(components: Components) -> Node:
             {"question": state["question"], "answer_type": kind, "how": how},
             ranked([*reversed(every(state, "read").values()), *reversed(searches)], ""),
             lambda shown: transcript(state, shown),
-            form=None if native else Step,
+            form=None if native else Step if every(state, *SEARCHES) else FirstStep,
             max_tokens=None if kind == "long" else PASSAGE_TOKENS,
             task="step",
             tools=tools if native else (),
