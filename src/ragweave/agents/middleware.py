@@ -112,16 +112,14 @@ class RetrieveWhenUncertain(AgentMiddleware[PassagesState, Any, Any]):
         )
         self._search = graph.with_config({"tags": [TAG_NOSTREAM]})
 
-    def before_agent(self, state: PassagesState, runtime: Runtime[Any]) -> dict[str, Any]:
+    def before_agent(self, state: PassagesState, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002
         """Search for the last question, if the draft is uncertain; forget what was found for the one before."""
-        del runtime
         question = _question(state["messages"])
         found = self._search.invoke({"question": question})["passages"] if question else []
         return {"passages": Overwrite(found)}
 
-    async def abefore_agent(self, state: PassagesState, runtime: Runtime[Any]) -> dict[str, Any]:
+    async def abefore_agent(self, state: PassagesState, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002
         """Search; the same, awaited."""
-        del runtime
         question = _question(state["messages"])
         found = (await self._search.ainvoke({"question": question}))["passages"] if question else []
         return {"passages": Overwrite(found)}
@@ -160,9 +158,8 @@ class QuoteOrMark(AgentMiddleware[PassagesState, Any, Any]):
         super().__init__()
         self._show, self._mark = show, mark
 
-    def after_agent(self, state: PassagesState, runtime: Runtime[Any]) -> dict[str, Any] | None:
+    def after_agent(self, state: PassagesState, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """Replace the answer by the cited one."""
-        del runtime
         last, messages = state["messages"][-1], state["messages"]
         if not isinstance(last, AIMessage) or last.tool_calls or not last.text.strip():
             return None
