@@ -141,3 +141,7 @@ def test_a_poisoned_passage_cannot_write_the_prompts_structure() -> None:
 def test_studio_draws_no_error_handlers() -> None:
     drawn = asyncio.run(build_graph("slimplm", model=model()).aget_graph())
     assert not [name for name in drawn.nodes if "error_handler" in name]
+
+
+def test_the_docs_have_a_group_for_every_method() -> None:
+    assert [one.name for one in METHODS.ours() if one.group == "other"] == []

@@ -208,6 +208,7 @@ def facts_shown(branch: Branch, _options: DecomposeOptions) -> dict[str, Any]:
     summary="Sub-questions are searched for, and their passages pooled, reranked and read once.",
     paper="Ammann et al. 2025, Question Decomposition",
     when="Multi-hop questions whose facts stand in different documents; with a reranker.",
+    group="more than one hop",
     calls=lambda o: (1 + o.samples, 1 + MOST * (o.solve == "in_turn") + o.samples),
     options=DecomposeOptions,
     state=DecomposeState,
