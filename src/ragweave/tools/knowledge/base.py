@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -355,7 +354,7 @@ class KnowledgeBase:
             KnowledgeBaseError: The mode needs embeddings, and there are none.
         """
         wanted = check_k(k)
-        chosen = _checked_filter(filter)
+        chosen = dict(filter or {})
         words = partial(self._search.search, mode="bm25", chosen=chosen)
         places = partial(self._search.around, chosen=chosen)
         lexical = Bm25Retriever(search=words, k=wanted, places=places)
@@ -495,15 +494,6 @@ def embeddings_of(path: str | Path, name: str | None, given: Embeddings | None) 
             f"with those of {name_of(given).removeprefix(OBJECT)}"
         )
     return given
-
-
-def _checked_filter(wanted: Mapping[str, Any] | None) -> dict[str, Any]:
-    chosen = dict(wanted or {})
-    try:
-        json.dumps(chosen, default=list)
-    except TypeError as error:
-        raise UsageError(f"a filter takes texts, numbers and lists of them: {error}") from None
-    return chosen
 
 
 def _key(document: Document, source: str | None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import ipaddress
+import mimetypes
 import socket
 import time
 from collections.abc import Iterable
@@ -28,15 +29,6 @@ MOST_BYTES = 20_000_000
 """Longest page."""
 _REDIRECTS = 5
 _HEADERS = {"User-Agent": "ragweave", "Accept-Encoding": "gzip"}
-_SUFFIXES = {
-    "text/html": ".html",
-    "application/xhtml+xml": ".xhtml",
-    "text/plain": ".txt",
-    "text/markdown": ".md",
-    "text/csv": ".csv",
-    "application/json": ".json",
-    "application/pdf": ".pdf",
-}
 
 
 def clean_url(url: str) -> str:
@@ -80,7 +72,7 @@ def fetch(url: str) -> tuple[bytes, str]:
 
     Raises:
         UsageError: `url` is not a web address.
-        UnreadableError: The page cannot be reached, is refused, too long, too slow or of another type.
+        UnreadableError: The page cannot be reached, is refused, too long or too slow.
     """
     here = clean_url(url)
     home = ""  # the host of `url`, if its address is private
@@ -154,6 +146,4 @@ def _utf8(data: bytes, charset: str | None) -> bytes:
 
 def _suffix(answer: httpx.Response) -> str:
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if kind not in _SUFFIXES:
-        raise UnreadableError(f"of the type {kind or 'unknown'}, which is not read")
-    return _SUFFIXES[kind]
+    return ".html" if "html" in kind else mimetypes.guess_extension(kind) or ""
