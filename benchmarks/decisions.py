@@ -13,7 +13,7 @@ Three verdicts, on public data (`../shared/data`):
 * `known`: is a draft of Llama 2 7B right? SlimPLM's judge, on 200 of its released rows.
 
 `--train` trains a linear judge (SlimPLM's other rows) and a cross-encoder filter (100 other questions of HotpotQA) in
-some minutes; a passage's score is its best sentence's. A row is written as soon as a question is decided, and a run that
+half an hour; a passage's score is its best sentence's. A row is written as soon as a question is decided, and a run that
 was interrupted goes on where it stopped. The table has the AUC; the expected calibration error (ten bins), as it comes
 and after Platt scaling on the other half of the questions; calls and seconds a question.
 """
@@ -103,7 +103,7 @@ def items() -> list[Item]:
             found["filter"].append(Item("filter", name, question, more, [False, True, False, True, False]))
     for row in rows(DATA / "slimplm" / "judge-llama7b-dev.jsonl.gz")[::2]:
         draft = Document(row["llama7b_without_search_answer"].strip())
-        found["known"].append(Item("known", row["id"], row["question"], [draft], [row["known"] == "True"]))
+        found["known"].append(Item("known", row["question"], row["question"], [draft], [row["known"]]))
     turns = [
         [found[task][at] for task in TASKS if at < len(found[task])] for at in range(max(map(len, found.values())))
     ]
@@ -167,8 +167,9 @@ def deciders(args: argparse.Namespace) -> Iterator[tuple[str, str, tuple[str, ..
         chat, name = chat_model(args.model), args.model.partition("?")[0].rpartition("/")[2]
         yield name, "form", TASKS, chat, by_form
         yield name, "log-probabilities", TASKS, LogprobDecisions(chat=chat), by_decision
-    if args.trained:
+    if args.trained and (args.trained / "judge" / "card.json").is_file():
         yield "linear judge", "trained", ("known",), chat_model(f"{args.trained / 'judge'}/"), by_decision
+    if args.trained and (args.trained / "filter" / "card.json").is_file():
         yield "cross-encoder", "trained", ("grade", "filter"), None, by_filter(args.trained / "filter")
 
 
@@ -243,11 +244,12 @@ def train_both(folder: Path) -> None:
     """Train the judge and the filter, whichever is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "judge" / "card.json").is_file():
-        known = rows(DATA / "slimplm" / "judge-llama7b-train.jsonl.gz")
+        files = ("judge-llama7b-train.jsonl.gz", "judge2-llama7b-val.jsonl.gz")
+        known = {one["question"]: one for name in files for one in rows(DATA / "slimplm" / name)}.values()
         judged = [
-            {"id": one["id"], "question": one["question"], "draft": one["llama7b_without_search_answer"].strip()}
-            | {"known": one["known"] == "True"}
-            for one in known
+            {"id": str(at), "question": one["question"], "draft": one["llama7b_without_search_answer"].strip()}
+            | {"known": one["known"]}
+            for at, one in enumerate(known)
         ]
         print(train("judge", _file(folder / "judge.jsonl", judged), folder / "judge").metrics)
     if not (folder / "filter" / "card.json").is_file():
