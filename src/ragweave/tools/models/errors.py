@@ -31,12 +31,12 @@ def is_transient(error: BaseException) -> bool:
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status that `error` or its cause carries, if any.
 
-    A gateway may tell an error in a reply of status 200 (OpenRouter): its code counts then.
+    Some gateways (OpenRouter) report an error in a reply of status 200; its code counts then.
     """
     for link in _chain(error):
         status = _http_status(link)
         if status is None or status < 400:
-            code = _told(link).get("code")
+            code = _reported(link).get("code")
             status = code if type(code) is int and 400 <= code < 600 else status
         if status is not None:
             return status
@@ -44,9 +44,9 @@ def status_of(error: BaseException) -> int | None:
 
 
 def server_text(error: BaseException) -> str:
-    """Return on one line what a server said by an error, or else what the error says."""
-    told = next((said for one in _chain(error) if (said := _told(one).get("message"))), error)
-    return " ".join(str(told).split()) or type(error).__name__
+    """Return the server's message on one line, or else the error's own."""
+    message = next((one for link in _chain(error) if (one := _reported(link).get("message"))), error)
+    return " ".join(str(message).split()) or type(error).__name__
 
 
 def _http_status(error: BaseException) -> int | None:
@@ -56,16 +56,15 @@ def _http_status(error: BaseException) -> int | None:
     return status if isinstance(status, int) else None
 
 
-def _told(error: BaseException) -> Mapping[str, Any]:
-    """Return the error that a server told as a JSON object; empty: it told none.
+def _reported(error: BaseException) -> Mapping[str, Any]:
+    """Return the error object that a server sent as JSON; empty if it sent none.
 
-    LangChain's client for OpenAI raises it as it is; the openai client keeps it, or fails on it and
-    keeps the reply.
+    LangChain's OpenAI client raises it unchanged; the openai client stores it, or fails on it and stores the reply.
     """
     given = error.args[0] if isinstance(error, ValueError) and error.args else None
-    for told in (given, getattr(error, "body", None), _body(error).get("error")):
-        if isinstance(told, Mapping):
-            return told
+    for one in (given, getattr(error, "body", None), _body(error).get("error")):
+        if isinstance(one, Mapping):
+            return one
     return {}
 
 

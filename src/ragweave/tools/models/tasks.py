@@ -1,4 +1,4 @@
-"""What a node tells a model beside the prompt text: the prompt's structured inputs.
+"""The structured inputs of a prompt, which a node attaches to its text.
 
 A node attaches a `Task` to its last message under `additional_kwargs["ragweave"]`. Hosted models
 never see it; the embedded `extractive` model works from it and so parses no prompt.
