@@ -24,7 +24,7 @@ _RECORD = "--ragweave-record"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
     parser.getgroup("ragweave").addoption(
-        _RECORD, action="store_true", help="Write the baselines of ragweave_baseline anew."
+        _RECORD, action="store_true", help="Write new baselines for the fixture ragweave_baseline."
     )
 
 

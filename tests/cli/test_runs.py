@@ -41,7 +41,7 @@ def test_eval_shows_a_table_and_resumes(run: Run, tmp_path: Path) -> None:
     first = run("eval", "q.jsonl", "--methods", "concat,post_fusion[k=2]")
     assert first.exit_code == 0, first.output
     assert "post_fusion[k=2]" in first.output
-    assert "are level with Contains" in first.output
+    assert "are tied at Contains" in first.output
     assert {one.name for one in (tmp_path / "runs" / "q").iterdir()} >= {"report.html", "report.md", "report.csv"}
     again = run("eval", "q.jsonl", "--methods", "concat,post_fusion[k=2]")
     assert "0 answered, 8 before, 0 failed" in again.output
@@ -78,7 +78,7 @@ def test_eval_compares_wordings_of_one_method(run: Run, tmp_path: Path) -> None:
         ('concat: "{passage} {question}"', "brief: prompt concat has no variable passage; it has"),
         ('concat: "{passages"', "brief: prompt concat is neither a text nor"),
         ("concat: 1931", "brief: prompt concat is neither a text nor"),
-        ("", "brief.yaml: must hold"),
+        ("", "brief.yaml: must map"),
     ],
 )
 def test_a_wrong_prompt_is_named_before_the_run(run: Run, tmp_path: Path, text: str, message: str) -> None:
@@ -89,8 +89,8 @@ def test_a_wrong_prompt_is_named_before_the_run(run: Run, tmp_path: Path, text: 
 
 
 def test_synthetic_questions_need_a_model_that_writes(run: Run, tmp_path: Path) -> None:
-    assert "or --synthetic N" in str(run("eval").exception)
-    assert "or --synthetic N" in str(run("eval", "q.jsonl", "--synthetic", "3").exception)
+    assert "--synthetic N" in str(run("eval").exception)
+    assert "--synthetic N" in str(run("eval", "q.jsonl", "--synthetic", "3").exception)
     assert run("index", "--bundled", "--embedding", "none").exit_code == 0
     assert "name a chat model" in str(run("eval", "--synthetic", "3").exception)
 
@@ -100,7 +100,7 @@ def test_report_compares_runs(run: Run) -> None:
         run("eval", "q.jsonl", "--methods", "concat", "--out", name)
     found = run("report", "a", "b", "--main", "f1", "--out", "both")
     assert found.exit_code == 0
-    assert "a: concat and b: concat are level with F1" in " ".join(found.output.split())
+    assert "a: concat and b: concat are tied at F1" in " ".join(found.output.split())
     assert Path("both/report.html").exists()
 
 
@@ -163,7 +163,7 @@ def test_models_have_roles() -> None:
         (lambda: models_of(["prxy=x"], ("answer", "proxy")), "no role 'prxy': did you mean 'proxy'"),
         (lambda: models_of(["a:b", "c:d"], ("answer",)), "--model answer: given twice"),
         (lambda: models_of(["proxy="], ("proxy",)), "--model proxy: names no model"),
-        (lambda: prices_of(["15"]), "--price is READ,WRITTEN"),
+        (lambda: prices_of(["15"]), "--price is INPUT,OUTPUT"),
     ],
 )
 def test_wrong_roles_and_prices(call: Callable[[], Any], said: str) -> None:
@@ -174,9 +174,9 @@ def test_wrong_roles_and_prices(call: Callable[[], Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["eval"], "name a data set"),
+        (["eval"], "name one of these"),
         (["eval", "no.jsonl"], "no.jsonl: there is no such file"),
-        (["report", "nowhere"], "nowhere: is no run"),
+        (["report", "nowhere"], "nowhere: not a run"),
         (["label", "gold", "q.jsonl", "--out", "x"], "choose one of: judge"),
     ],
 )

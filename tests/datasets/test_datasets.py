@@ -243,7 +243,7 @@ def test_errors_name_line_and_field(tmp_path: Path, name: str, row: dict[str, An
         ("jsonl:{}/a.jsonl?answer=x", "no setting 'answer': did you mean 'answers'"),
         ("jsonl:{}/a.jsonl?question=q", "no field 'q'; there is question, answer"),
         ("jsonl:{}/b.jsonl", "b.jsonl:2: is not JSON"),
-        ("jsonl:{}/c.jsonl", "holds no question"),
+        ("jsonl:{}/c.jsonl", "there are no questions in it"),
         ("jsonl:{}/d.jsonl", "d.jsonl:2: must be an object, not a list"),
         ("jsonl:{}/e.jsonl", "is not UTF-8"),
     ],

@@ -62,17 +62,17 @@ def test_the_page_needs_nothing_else(run: Path) -> None:
     page = html(read_report(run))
     assert page.count("<circle") == 3
     assert "http" not in page
-    for word in ("prefers-color-scheme: dark", "width=device-width", "crag is ahead"):
+    for word in ("prefers-color-scheme: dark", "width=device-width", "crag leads"):
         assert word in page
 
 
 def test_the_verdict_is_one_sentence(run: Path, scripted: Callable[..., Path]) -> None:
     assert verdict(read_report(run)) == (
-        "crag is ahead with EM 75.0 [62.5, 87.5], cot has 30.0, at 2.5 times the tokens; the difference is significant "
-        "(p < .001)."
+        "crag leads with EM 75.0 [62.5, 87.5], at 2.5 times the tokens of cot, which has 30.0; the difference is "
+        "significant (p < .001)."
     )
     level = scripted(Scripted("a", 10), Scripted("b", 10), name="level")
-    assert verdict(read_report(level)).startswith("a and b are level with EM 25.0")
+    assert verdict(read_report(level)).startswith("a and b are tied at EM 25.0")
     assert "not significant" in verdict(read_report(scripted(Scripted("a", 10), Scripted("b", 11), name="near")))
 
 
@@ -112,7 +112,7 @@ def test_several_runs_are_compared(scripted: Callable[..., Path]) -> None:
 
 def test_the_main_metric_may_be_chosen(run: Path) -> None:
     assert read_report(run, "contains").main == "contains"
-    with pytest.raises(UsageError, match="no score of 'rouge_l'"):
+    with pytest.raises(UsageError, match="no 'rouge_l' score"):
         read_report(run, "rouge_l")
 
 
@@ -121,7 +121,7 @@ def test_what_has_no_score_is_noted(questions: Callable[[int], str], tmp_path: P
     settings = Settings(data=questions(2), systems=("concat",), metrics=("words", "rouge_l"))
     evaluate(settings, tmp_path / "run", own=[words], quiet=True)
     report = read_report(tmp_path / "run")
-    assert report.notes == ["No question has a score of rouge_l: it does not apply, or no verdict was read."]
+    assert report.notes == ["No question has a rouge_l score: the metric does not apply, or no verdict could be read."]
     assert [one.label for one in report.metrics] == ["Words"]  # as the run described it
     assert report.main == "words"
     assert "| 2.0 [2.0, 2.0] |" in markdown(report)
@@ -137,5 +137,5 @@ def test_names_are_only_text_in_every_form(run: Path) -> None:
 
 
 def test_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no run"):
+    with pytest.raises(UsageError, match="not a run"):
         read_report(tmp_path)

@@ -70,7 +70,7 @@ def test_a_row_whose_filter_is_trained_is_empty_without_one() -> None:
     found = plan("filco", "figure 4", "nq")
     assert found.names == ["FULL", "SILVER"]
     assert found.oracle == ["SILVER"]
-    assert found.paper.empty["PSG"] == "its filter is trained: --filter 'PSG=FOLDER'"
+    assert found.paper.empty["PSG"] == "it needs a trained filter: --filter 'PSG=FOLDER'"
     assert plan("filco", "table4", "nq").paper.printed("FULL, top 5", "filco_em") == 47.6
     trained = plan("filco", "table5", "nq", filters={"STRINC": "parts/strinc"})
     assert trained.systems == ["filco[k=1,profile=filco,filter=parts/strinc]"]
@@ -90,7 +90,7 @@ def test_what_is_not_there_is_named() -> None:
     for call, said in (
         (lambda: plan("blendfilter", "1", "nq"), "has no data set 'nq'; there are hotpotqa"),
         (lambda: plan("blendfilter", "6", "nq"), "blendfilter table6: "),
-        (lambda: plan("filco", "table5", "nq"), "no row can be run: its filter is trained"),
+        (lambda: plan("filco", "table5", "nq"), "no row can be run: it needs a trained filter"),
         (lambda: table_of("filco", "99"), "choose one of: table1"),
         (lambda: tables("nobody"), "no paper 'nobody'"),
     ):

@@ -156,7 +156,7 @@ def test_a_judge_counts_for_the_budget(
 def test_shards_are_one_run(spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
     run = settings(spec, questions(10))
     evaluate(run, tmp_path / "run", shard="1/3", quiet=True)
-    assert read_report(tmp_path / "run").notes == ["1 of 3 shards are here."]
+    assert read_report(tmp_path / "run").notes == ["Only 1 of 3 shards are here."]
     for part in (2, 3):
         evaluate(run, tmp_path / "run", shard=f"{part}/3", quiet=True)
     assert [one["at"] for one in read_results(tmp_path / "run")] == list(range(10))

@@ -48,7 +48,7 @@ def test_a_build_fails_if_a_method_answers_worse(project: pytest.Pytester) -> No
             "If this is meant: pytest --ragweave-record",
         ]
     )
-    run(project, "f1", RIGHT).stdout.fnmatch_lines("*holds contains, not f1; pytest --ragweave-record writes it anew")
+    run(project, "f1", RIGHT).stdout.fnmatch_lines("*holds contains, not f1; pytest --ragweave-record overwrites it")
 
 
 def test_a_metric_of_which_less_is_better(project: pytest.Pytester) -> None:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from ragweave.graphs import MethodGraph
 
 HELP = """\
-/sources        the passages behind the last answer
-/method [NAME]  the method in use, or another one from here on
-/trace          the steps of the last answer
-/help           this list
+/sources        show the passages behind the last answer
+/method [NAME]  show the method, or change it
+/trace          show the steps of the last answer
+/help           show this list
 /quit           leave (or Ctrl-D)
 Anything else is a question."""
 
@@ -41,7 +41,7 @@ def chat(
 ) -> None:
     """Talk with your documents: follow-up questions, quotes under each answer. /help lists the commands.
 
-    Questions from a pipe are answered one by one; where one fails, the command ends with exit code 1.
+    Questions from a pipe are answered one by one. If one of them fails, the exit code is 1.
     """
     import asyncio
 
@@ -148,7 +148,7 @@ class Talk:
         from ragweave.cli.show import show_sources
 
         if not self._answered()[0]["passages"]:
-            raise UsageError("the last answer rests on no passage")
+            raise UsageError("the last answer is based on no passage")
         show_sources(console(), self._answered()[0])
 
     def _show_trace(self, _value: str) -> None:

@@ -21,31 +21,40 @@ def evaluate(
         str | None, typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file, hf:NAME, beir:FOLDER.")
     ] = None,
     synthetic: Annotated[
-        int | None, typer.Option(metavar="N", help="Let the model write N questions from --kb, in place of DATA.")
+        int | None,
+        typer.Option(metavar="N", help="Have the model write N questions from the knowledge base, instead of DATA."),
     ] = None,
     methods: Annotated[
-        str, typer.Option(help="Methods, such as direct,concat[k=10],blendfilter[queries=question+internal].")
+        str,
+        typer.Option(help="Methods to compare, such as direct,concat[k=10],blendfilter[queries=question+internal]."),
     ] = "direct,concat,concat_pf",
     prompts: Annotated[
-        str, typer.Option(metavar="FILES", help="Compare wordings of one method: YAML files of prompts by name.")
+        str,
+        typer.Option(
+            metavar="FILES", help="Compare wordings of one method: YAML files of its prompts, separated by commas."
+        ),
     ] = "",
     model: runs.Model = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/DATA]")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder, as it was.")] = None,
-    k: Annotated[int | None, typer.Option("-k", help="Passages a query.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder with its own settings.")] = None,
+    k: Annotated[int | None, typer.Option("-k", help="Passages per query.")] = None,
     option: runs.Option = None,
     kb: runs.Kb = "",
-    corpus: Annotated[str, typer.Option(help="What is searched: a question's own passages, the file's, or kb.")] = "",
+    corpus: Annotated[
+        str, typer.Option(help="What is searched: each question's own passages, all of the file, or kb.")
+    ] = "",
     passages: Annotated[
-        str, typer.Option(help="searched, or given: each question's own, without a search.")
+        str, typer.Option(help="searched, or given: use each question's own passages without a search.")
     ] = "searched",
     retriever: Annotated[str, typer.Option(help="auto, bm25, dense, hybrid or graph.")] = "auto",
-    rerank: Annotated[str, typer.Option(help="Reranker of the knowledge base's passages.")] = "",
-    second_retriever: Annotated[str, typer.Option(help="Where crag searches again.")] = "",
-    gold: Annotated[str, typer.Option(help="Gold passages: as_found, with (one put in), without.")] = "as_found",
-    metrics: Annotated[str, typer.Option(help="Comma-separated; none: all that ask no model.")] = "",
+    rerank: Annotated[str, typer.Option(help="Reranker for the knowledge base's passages.")] = "",
+    second_retriever: Annotated[str, typer.Option(help="Where crag searches a second time.")] = "",
+    gold: Annotated[
+        str, typer.Option(help="Gold passages: as_found, with (put one in), without (take them out).")
+    ] = "as_found",
+    metrics: Annotated[str, typer.Option(help="Metrics, separated by commas.  [default: all that need no judge]")] = "",
     limit: runs.Limit = None,
-    sample: Annotated[int | None, typer.Option(help="N of them, drawn by --seed.")] = None,
+    sample: Annotated[int | None, typer.Option(help="Draw N of them at random (see --seed).")] = None,
     seed: int = 0,
     price: runs.Price = None,
     max_calls: runs.MaxCalls = None,
@@ -55,16 +64,16 @@ def evaluate(
     ray: runs.Ray = None,
     cache: runs.Cache = None,
 ) -> None:
-    """Answer a data set's questions by several methods, and score the answers.
+    """Answer the questions of a data set by several methods, and score the answers.
 
-    Each answer is saved at once. The same command resumes a run, and pays for no call twice.
+    Each answer is saved at once. If a run is interrupted, the same command resumes it and pays for no call twice.
     """
     from ragweave.evaluation import ROLES, Settings
     from ragweave.graphs.specs import read_pairs, split_systems
 
     settings: Settings
     if sum(one is not None for one in (data, synthetic, resume)) != 1:
-        raise UsageError("name a data set, or --synthetic N, or a run to --resume")
+        raise UsageError("name one of these: a data set, --synthetic N, or --resume RUN")
     if resume is not None:
         settings, folder = resumed(resume), resume
         settings = replace(settings, prices=runs.prices_of(price)) if price else settings
@@ -74,7 +83,7 @@ def evaluate(
         folder = out or Path("runs") / Path(place).name.partition(".")[0]
         systems, wordings = split_systems(methods), read_prompts(prompts)
         if wordings and len(systems) > 1:
-            raise UsageError("--prompts compares wordings of one method: name it with --methods")
+            raise UsageError("--prompts compares wordings of one method: give one with --methods")
         settings = Settings(
             data=data or f"jsonl:{folder / 'questions.jsonl'}",
             systems=tuple(systems * (1 + len(wordings))),
@@ -131,9 +140,7 @@ def read_prompts(files: str) -> dict[str, dict[str, Any]]:
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise UsageError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
         if not isinstance(texts, dict) or not texts:
-            raise UsageError(
-                f"{path}: must hold a prompt's name and text a line, such as concat: 'Answer {{question}}'"
-            )
+            raise UsageError(f"{path}: must map names of prompts to texts, such as concat: 'Answer {{question}}'")
         found[path.stem] = texts
     return found
 
@@ -148,7 +155,7 @@ def run(settings: Settings, folder: Path, *, ray: str | None = None, shard: str 
     from ragweave.evaluation.on_ray import run_on_ray
 
     if shard:
-        raise UsageError("--ray makes the shards itself: leave out --shard")
+        raise UsageError("--ray makes the shards itself: omit --shard")
     budget = {name: more.pop(name) for name in ("calls", "dollars")}
     return run_on_ray(partial(evaluate, settings, folder.resolve(), **more), folder, address=ray, **budget), folder
 
@@ -172,8 +179,8 @@ def resumed(folder: Path) -> Settings:
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run's folder; several are compared.")],
-    main: Annotated[str, typer.Option(help="The metric that systems are compared by.")] = "",
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folder of a run. Several runs are compared.")],
+    main: Annotated[str, typer.Option(help="Metric to compare the systems by.")] = "",
     langsmith: Annotated[
         bool, typer.Option("--langsmith", help="Write a run on langsmith:NAME to LangSmith, as experiments.")
     ] = False,

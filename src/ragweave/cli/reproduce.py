@@ -1,4 +1,4 @@
-"""`ragweave reproduce`: a paper's table anew, with the paper's numbers beside."""
+"""`ragweave reproduce`: a paper's table, with the paper's numbers beside ours."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ if TYPE_CHECKING:
 
 def reproduce(
     paper: Annotated[str, typer.Argument(help="blendfilter, slimplm, filco or post-fusion.")] = "",
-    table: Annotated[str, typer.Argument(help="1, table2, figure3, '1 with gold'.")] = "",
+    table: Annotated[str, typer.Argument(help="The table, such as 1, table2, figure3 or '1 with gold'.")] = "",
     data: Annotated[str | None, typer.Argument(help="NAME:FILE of one of its data sets.")] = None,
     model: runs.Model = None,
-    paper_model: Annotated[str, typer.Option(help="The paper's model whose numbers stand beside.")] = "",
+    paper_model: Annotated[str, typer.Option(help="The paper's model whose numbers are shown.")] = "",
     show_plan: Annotated[
-        bool, typer.Option("--plan", help="Print what would run for each row, and what differs from the paper.")
+        bool, typer.Option("--plan", help="Print what each row would run, and how it differs from the paper.")
     ] = False,
-    row: Annotated[str, typer.Option(help="Only the rows whose label has this in it.")] = "",
+    row: Annotated[str, typer.Option(help="Run only the rows whose label contains this.")] = "",
     filter_: Annotated[
-        list[str] | None, typer.Option("--filter", help="[ROW=]FOLDER of a trained filter (FILCO); repeatable.")
+        list[str] | None, typer.Option("--filter", help="[ROW=]FOLDER of a trained filter (FILCO). Repeatable.")
     ] = None,
     option: runs.Option = None,
     kb: runs.Kb = "",
-    drop_answered: Annotated[str, typer.Option(metavar="RUN", help="Leave out what that run answered right.")] = "",
+    drop_answered: Annotated[
+        str, typer.Option(metavar="RUN", help="Leave out the questions that RUN answered right.")
+    ] = "",
     limit: runs.Limit = None,
     price: runs.Price = None,
     max_calls: runs.MaxCalls = None,
@@ -38,7 +40,7 @@ def reproduce(
     cache: runs.Cache = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/PAPER-TABLE-DATA]")] = None,
 ) -> None:
-    """Evaluate the systems of a paper's table; without a data set, list the tables."""
+    """Evaluate the rows of a paper's table. Without a data set, list the tables."""
     from ragweave.datasets import open_dataset
     from ragweave.evaluation import ROLES, Settings
     from ragweave.evaluation import reproduce as papers

@@ -19,25 +19,30 @@ Model = Annotated[
     list[str] | None,
     typer.Option(
         "--model",
-        help="[ROLE=]SPEC, repeatable: openai:NAME, llamacpp:FILE, PROVIDER:NAME, a trained component's folder; "
-        "without a role it answers.",
+        help="[ROLE=]SPEC: openai:NAME, llamacpp:FILE, PROVIDER:NAME, or the folder of a trained component. Without a "
+        "role, the model answers. Repeatable.",
     ),
 ]
-Option = Annotated[list[str] | None, typer.Option("--option", "-o", help="NAME=VALUE, for each method that has it.")]
+Option = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", help="NAME=VALUE, an option of every method that has it. Repeatable."),
+]
 Price = Annotated[
-    list[str] | None, typer.Option("--price", help="[ROLE=]READ,WRITTEN in US dollars a million tokens; repeatable.")
+    list[str] | None, typer.Option("--price", help="[ROLE=]INPUT,OUTPUT in US dollars per million tokens. Repeatable.")
 ]
 Kb = Annotated[str, typer.Option("--kb", metavar="KB", help="Knowledge base to search: a folder or an address.")]
-Limit = Annotated[int | None, typer.Option(help="Only the first N questions.")]
+Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]
 Concurrency = Annotated[int, typer.Option(help="Questions in flight at once.")]
-MaxCalls = Annotated[int | None, typer.Option(help="Most model calls of the whole run.")]
-MaxCost = Annotated[float | None, typer.Option(help="Most US dollars of the whole run.")]
-Shard = Annotated[str, typer.Option(help="I/N: every N-th question, from the I-th on.")]
-Cache = Annotated[Path | None, typer.Option(help="File of replies that several runs share.")]
+MaxCalls = Annotated[int | None, typer.Option(help="Stop the run after this many model calls.")]
+MaxCost = Annotated[float | None, typer.Option(help="Stop the run after this many US dollars.")]
+Shard = Annotated[str, typer.Option(help="I/N: use every N-th question, starting with the I-th.")]
+Cache = Annotated[Path | None, typer.Option(help="File of replies to share among runs.")]
 Ray = Annotated[
     str | None,
     typer.Option(
-        "--ray", metavar="[ADDRESS]", help="Run shards on a Ray cluster: auto, HOST:PORT; no address: this machine."
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Run shards on a Ray cluster: auto or HOST:PORT. Without an address: on this machine.",
     ),
 ]
 _ADDRESS = re.compile(r"auto|local|(?:ray://)?[\w.\-\[\]]+:\d+")
@@ -67,7 +72,7 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:
         try:
             read, written = map(float, pair.split(","))
         except ValueError as error:
-            raise UsageError(f"--price is READ,WRITTEN, such as 0.15,0.60, not {pair!r}") from error
+            raise UsageError(f"--price is INPUT,OUTPUT, such as 0.15,0.60, not {pair!r}") from error
         found[role if equals else "*"] = (read, written)
     return found
 

@@ -38,18 +38,18 @@ def serve(
         list[str] | None,
         typer.Option(
             envvar="RAGWEAVE_API_KEYS",
-            help="A key that callers bring as a bearer token. Repeatable; commas in the variable.",
+            help="A key that callers send as a bearer token. Repeatable; in the variable, separated by commas.",
         ),
     ] = None,
     no_key: Annotated[
-        bool, typer.Option("--no-key", help="Let anyone who reaches the address call, without a key.")
+        bool, typer.Option("--no-key", help="Let anyone who can reach the address call without a key.")
     ] = False,
     origin: Annotated[
-        list[str] | None, typer.Option(help="Origin of a web page that may call (CORS). Repeatable.")
+        list[str] | None, typer.Option(help="Origin of a web page that may call the server (CORS). Repeatable.")
     ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at once; 429 above.")] = 8,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at once; more get 429.")] = 8,
 ) -> None:
-    """Serve methods, for any client that speaks OpenAI's chat completions, or for agents (--mcp)."""
+    """Serve methods to any client of OpenAI's chat completions, or to agents (--mcp)."""
     names = methods or [options.DEFAULT_METHOD]
     if mcp and len(names) > 1:
         raise UsageError("--mcp serves one method")

@@ -23,23 +23,27 @@ def label(
         list[str] | None,
         typer.Option(
             "--model",
-            help="[ROLE=]SPEC, repeatable: proxy (the default role) drafts, teacher annotates, answer answers, scorer "
-            "scores.",
+            help="[ROLE=]SPEC: proxy (the default role) drafts, teacher annotates, answer answers, scorer scores. "
+            "Repeatable.",
         ),
     ] = None,
-    draft: Annotated[str, typer.Option(metavar="FIELD", help="The rows' field that holds drafts.")] = "",
-    label_: Annotated[str, typer.Option("--label", metavar="FIELD", help="The field that holds labels.")] = "",
-    theta: Annotated[float, typer.Option(help="Share of the right answers that a known draft exceeds.")] = 0.5,
+    draft: Annotated[str, typer.Option(metavar="FIELD", help="Field of the rows that holds drafts.")] = "",
+    label_: Annotated[str, typer.Option("--label", metavar="FIELD", help="Field of the rows that holds labels.")] = "",
+    theta: Annotated[
+        float, typer.Option(help="judge: a draft is known if it holds more than this share of the right answers.")
+    ] = 0.5,
     apart: Annotated[
-        bool, typer.Option("--apart", help="Each name of an answer counts as an answer (SlimPLM).")
+        bool, typer.Option("--apart", help="judge: count each name of an answer as an answer of its own (SlimPLM).")
     ] = False,
-    balance: Annotated[bool, typer.Option(help="judge: sample the larger class down.")] = True,
+    balance: Annotated[bool, typer.Option(help="judge: downsample the larger class.")] = True,
     seed: int = 0,
-    measure: Annotated[str, typer.Option(help="filter: strinc, lexical, cxmi, full, gold.")] = "strinc",
+    measure: Annotated[str, typer.Option(help="filter: strinc, lexical, cxmi, full or gold.")] = "strinc",
     unit: Annotated[str, typer.Option(help="filter: sentence, or passage (FILCO's PSG).")] = "sentence",
-    top: Annotated[str, typer.Option(help="filter: most sentences, or all above the threshold.")] = "1",
-    threshold: Annotated[float | None, typer.Option(help="filter: what a score must exceed.")] = None,
-    k: Annotated[int, typer.Option("-k", help="Passages a question.")] = 5,
+    top: Annotated[
+        str, typer.Option(help="filter: keep at most this many sentences, or all above the threshold.")
+    ] = "1",
+    threshold: Annotated[float | None, typer.Option(help="filter: the score that a sentence must exceed.")] = None,
+    k: Annotated[int, typer.Option("-k", help="Passages per question.")] = 5,
     kb: runs.Kb = "",
     limit: runs.Limit = None,
     concurrency: runs.Concurrency = 16,
@@ -86,7 +90,7 @@ def label(
     for why, number in dropped.items():
         typer.echo(f"  {number} left out: {why}", err=True)
     if len(classes) == 1 and kind in ("judge", "needed"):
-        typer.echo("warning: all rows are of one class, of which nothing can be learnt", err=True)
+        typer.echo("warning: all rows are of one class, so nothing can be learnt from them", err=True)
     runs.end(summary)
 
 
@@ -105,15 +109,15 @@ def train(
         str | None, typer.Option(help="Model to start from: minilm (packaged), a folder, or a downloaded hub name.")
     ] = None,
     held_out: Annotated[
-        Path | None, typer.Option(help="Rows to measure on; else a tenth of the questions of LABELS.")
+        Path | None, typer.Option(help="Rows to measure on.  [default: a tenth of the questions of LABELS]")
     ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", help="name=value of another setting, such as epochs=2. Repeatable."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished training in OUT.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the unfinished training in OUT.")] = False,
 ) -> None:
-    """Train a judge, rewriter, filter, generator or router. Ctrl-C saves a checkpoint; --resume goes on."""
+    """Train a judge, rewriter, filter, generator or router. Ctrl-C saves a checkpoint; --resume continues."""
     from ragweave.training import train as train_component
 
     settings = _settings(setting or []) | ({"base": base} if base else {})

@@ -53,7 +53,7 @@ class Dataset:
     """The questions of a file, which is read again each time that they are iterated."""
 
     name: str
-    """The format's name; "" until the first row has told it."""
+    """The format's name; "" if the first row decides it."""
     place: str
     """The file or folder."""
     rows: Callable[[], Iterator[Row]]
@@ -94,7 +94,7 @@ class Dataset:
         rows = map(self._known, self.rows())
         first = next(rows, None)
         if first is None:
-            raise UsageError(f"{self.place}: holds no question")
+            raise UsageError(f"{self.place}: there are no questions in it")
         form = form or format_of(first)
         for row in chain([first], rows):
             try:
@@ -141,12 +141,12 @@ def open_dataset(spec: str, *, form: Format | None = None, keeps_fields: bool = 
         UsageError: There is no such data set, file, setting or subset.
     """
     head, _, query = spec.partition("?")
-    told: dict[str, Any] = dict(parse_qsl(query))
-    for name in told:
+    settings: dict[str, Any] = dict(parse_qsl(query))
+    for name in settings:
         if name not in _SETTINGS:
             raise UsageError(f"{spec}: no setting {name!r}: {did_you_mean(name, _SETTINGS)}")
     name, colon, place = head.partition(":")
-    split, config, given = told.pop("split", "validation"), told.pop("config", None), told.pop("as", "")
+    split, config, given = settings.pop("split", "validation"), settings.pop("config", None), settings.pop("as", "")
     if colon and name == "hf":
         known, rows = given, lambda: hub_rows(place, config, split)
     elif colon and name == "langsmith":
@@ -162,8 +162,8 @@ def open_dataset(spec: str, *, form: Format | None = None, keeps_fields: bool = 
             )
     if known and FORMATS.named(known).read_folder and not Path(place).is_dir():
         raise UsageError(f"{place}: a {known} data set is a folder")
-    subset = subset_of(known, told.pop("subset", ""), told.pop("ids", ""))
-    renamed = {theirs: ours for ours, theirs in told.items()}
+    subset = subset_of(known, settings.pop("subset", ""), settings.pop("ids", ""))
+    renamed = {theirs: ours for ours, theirs in settings.items()}
     return Dataset(known, place, rows, renamed, subset, form, keeps_fields)
 
 

@@ -23,12 +23,12 @@ _LONGEST = 4000
 async def ask(model: ChatModel, form: type[FormT], messages: Sequence[BaseMessage]) -> FormT | None:
     """Ask for a form; None if the reply cannot be read.
 
-    The reply is held to the form if the model can be; otherwise it is read from the text.
+    A model with structured output is constrained to the form; of any other the text is read.
     """
     if calls.constraint_of(model) != "none":
-        held = model.with_structured_output(form, include_raw=True)  # type: ignore[attr-defined]
+        constrained = model.with_structured_output(form, include_raw=True)  # type: ignore[attr-defined]
         try:
-            output = await held.ainvoke(list(messages))
+            output = await constrained.ainvoke(list(messages))
         except Exception as error:
             if not (calls.refuses_form(error) or calls.is_unparsed(error)):
                 raise

@@ -76,7 +76,7 @@ class Settings:
     sample: int | None = None
     seed: int = 0
     drop_answered: str = ""
-    """An earlier run; what its first system answered right is left out (Liu et al. 2024, section 4)."""
+    """An earlier run: questions that its first system answered right are left out (Liu et al. 2024, section 4)."""
     prices: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """US dollars a million tokens read and written, by role; `*`: all others."""
 
@@ -122,7 +122,7 @@ def evaluate(
     _check(settings)
     metrics = chosen_metrics(settings.metrics, [one for one in own if isinstance(one, Metric)])
     if EVALUATOR not in {*settings.models, *(given or {})} and any(one.judge for one in metrics):
-        raise UsageError("a judged metric needs a model that judges: --model evaluator=SPEC")
+        raise UsageError("judged metrics need a judge: --model evaluator=SPEC")
     data = open_dataset(settings.data)
     questions = _questions(settings, data, shard)
     mine = [one for one in own if not isinstance(one, Metric)]
@@ -277,5 +277,5 @@ def open_priced(settings: Settings, role: str, spec: Any, run: Run, stack: Async
     if price:
         budget.prices[name] = price
     elif budget.dollars is not None:
-        raise UsageError(f"a budget in dollars needs the price of {name}: --price READ,WRITTEN")
+        raise UsageError(f"a budget in dollars needs the price of {name}: --price INPUT,OUTPUT")
     return made

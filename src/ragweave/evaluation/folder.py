@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import reprlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -37,9 +38,10 @@ def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
         began = read_settings(path.parent)
         for name in sorted({*began, *settings} - {*_FREE}):
             if began.get(name) != settings.get(name):
+                old, new = reprlib.repr(began.get(name)), reprlib.repr(settings.get(name))
                 raise UsageError(
-                    f"{path.parent}: began with {name} = {began.get(name)!r}, not {settings.get(name)!r}: "
-                    "resume it as it was, or name another folder"
+                    f"{path.parent}: this run began with {name} = {old}, not {new}: "
+                    "resume it with its own settings, or choose another folder"
                 )
     path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
@@ -53,12 +55,12 @@ def read_settings(folder: Path) -> dict[str, Any]:
     try:
         settings: dict[str, Any] = json.loads((folder / "run.json").read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"{folder}: is no run: its run.json cannot be read ({error})") from error
+        raise UsageError(f"{folder}: not a run: its run.json cannot be read ({error})") from error
     return settings
 
 
 def open_results(path: Path) -> int:
-    """Open a file of results to append to, alone; a line that a kill cut short is cut off.
+    """Open a file of results for appending, and lock it; an incomplete last line, left by a kill, is cut off.
 
     Raises:
         UsageError: Another process has it open.
@@ -90,7 +92,7 @@ def shard_folder(folder: Path, shard: str) -> Path:
 
 
 def read_results(folder: Path) -> Iterator[Record]:
-    """Yield the last record of each question and system, those of all shards together."""
+    """Yield the last record of each question and system, over all shards."""
     last: dict[tuple[str, str], Record] = {}
     for part in shards(folder):
         path = part / "results.jsonl"

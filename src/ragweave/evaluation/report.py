@@ -174,7 +174,7 @@ def _settings(folder: Path) -> tuple[dict[str, Any], list[str]]:
         if one != read[0]:
             raise UsageError(f"{part}: has other settings than {parts[0].name}")
     of = int(parts[0].name.rpartition("-")[2]) if parts and parts[0] != folder else 1
-    return read[0], [f"{len(parts)} of {of} shards are here."] if len(parts) < of else []
+    return read[0], [f"Only {len(parts)} of {of} shards are here."] if len(parts) < of else []
 
 
 def _values(records: Iterable[Record], names: Sequence[str], paper: Paper) -> dict[str, dict[str, dict[str, float]]]:
@@ -213,7 +213,7 @@ def _main(metrics: Sequence[Metric], wanted: str, *, quotes: bool) -> str:
     """Return the main metric; of answers that are whole quoted sentences, exact match says nothing."""
     names = [one.name for one in metrics]
     if wanted and wanted not in names:
-        raise UsageError(f"no score of {wanted!r}; there are {', '.join(names)}")
+        raise UsageError(f"no {wanted!r} score in this run; there are {', '.join(names)}")
     usual = (["contains"] if quotes else []) + list(MAIN.values())
     return wanted or next((one for one in usual if one in names), names[0] if names else "")
 
@@ -272,10 +272,10 @@ def _remarks(
     there = {one.name for one in metrics}
     for name in settings.get("metrics", ()):
         if name not in there:
-            yield f"No question has a score of {name}: it does not apply, or no verdict was read."
+            yield f"No question has a {name} score: the metric does not apply, or no verdict could be read."
     if failed := sum(line.failed for line in lines):
         said: list[str] = [one["error"]["text"] for one in records if one["error"]]
-        yield f"{failed} failed: {max(set(said), key=said.count)}; the same command asks them again."
+        yield f"{failed} failed: {max(set(said), key=said.count)}; the same command tries them again."
 
 
 def _empty(paper: Paper) -> Iterable[str]:
@@ -302,10 +302,10 @@ def verdict(report: Report) -> str:
     other = ranked[1]
     second = _score(other.scores[report.main], report.metric)
     if best.scores[report.main].mean == other.scores[report.main].mean:
-        return f"{best.system} and {other.system} are level with {label} {score}."
+        return f"{best.system} and {other.system} are tied at {label} {score}."
     pair = next((one for one in report.pairs if {one.first, one.second} == {best.system, other.system}), None)
-    tokens = f", at {best.tokens / other.tokens:.1f} times the tokens" if best.tokens and other.tokens else ""
-    text = f"{best.system} is ahead with {label} {score}, {other.system} has {second}{tokens}"
+    times = f"at {best.tokens / other.tokens:.1f} times the tokens of" if best.tokens and other.tokens else "before"
+    text = f"{best.system} leads with {label} {score}, {times} {other.system}, which has {second}"
     if pair is None:
         return f"{text}."
     sure = "significant" if pair.found.p < _SURE else "not significant"

@@ -129,7 +129,7 @@ def table_of(paper: str, name: str) -> Table:
     found = [one for one in tables(paper) if wanted in (one.name, one.name.partition(" ")[0])]
     if not found:
         names = ", ".join(one.name for one in tables(paper))
-        raise UsageError(f"{paper} has no {name!r}; choose one of: {names}")
+        raise UsageError(f"{paper} has no table {name!r}; choose one of: {names}")
     if found[0].listed:
         raise UsageError(f"{paper} {found[0].name}: {found[0].listed}")
     return found[0]
@@ -210,7 +210,7 @@ def plan(
 
 def _check(what: str, name: str, known: Sequence[str], where: str) -> None:
     if name not in known:
-        raise UsageError(f"{where}: has no {what} {name!r}; there are {', '.join(filter(None, known))}")
+        raise UsageError(f"{where} has no {what} {name!r}; there are {', '.join(filter(None, known))}")
 
 
 def _ours(paper: str, column: str) -> str:
@@ -234,11 +234,11 @@ def _why_not(row: Row, label: str, dataset: str, filters: Mapping[str, str], onl
     if "best_of" in row.run:
         return ""
     if not row.spec(dataset):
-        return "it is no method of ours"
+        return "it is not one of our methods"
     if row.run.get("filter") and not _filter_of(label, filters):
-        return f"its filter is trained: --filter '{label}=FOLDER'"
+        return f"it needs a trained filter: --filter '{label}=FOLDER'"
     if row.run.get("proxy") and not only:
-        return f"it has a proxy of its own: --row '{row.label}' --model proxy=SPEC"
+        return f"it needs its own proxy: --row '{row.label}' --model proxy=SPEC"
     return ""
 
 

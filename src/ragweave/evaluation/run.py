@@ -41,8 +41,7 @@ from ragweave.tools.prices import Price
 _REFUSED = {401: "the key was refused", 402: "the account has no credit"}
 INTERRUPTED = "interrupted: the same command resumes"
 _FIRST = 4
-"""Questions that are asked before anything has been answered; if all of them are refused in the same words, the
-run ends."""
+"""Questions asked before any has been answered; if all of them are refused in the same words, the run ends."""
 _IN_A_ROW = 20
 """Failures in a row, of any kind, after which a run ends."""
 
@@ -63,7 +62,7 @@ class System(Protocol):
 
 @dataclass
 class Budget:
-    """The most that a run may spend, over all its sittings; None: no limit.
+    """The most that a run may spend, also when it is resumed; None: no limit.
 
     Calls that are under way when it is reached are finished, and paid for.
     """
@@ -337,7 +336,7 @@ def _why_hopeless(failures: Sequence[Record], first: int) -> str:
     said = [one["text"] for one in failures]
     refused = all(one["refused"] for one in failures)
     if first and refused and len(set(said)) == 1 and len(said) >= min(_FIRST, first):
-        return f"none of the first {len(said)} was answered: {said[0]}"
+        return f"none of the first {len(said)} questions was answered: {said[0]}"
     if len(said) >= _IN_A_ROW:
         return f"{len(said)} questions in a row failed: {max(set(said), key=said.count)}"
     return ""

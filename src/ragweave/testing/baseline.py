@@ -73,7 +73,7 @@ def _read(path: Path, metric: str, found: Mapping[str, Mapping[str, float]]) -> 
     known = all(scores.get(system, {}).keys() & mine.keys() for system, mine in found.items())
     if before["metric"] != metric or not known:
         lacks = f"holds {before['metric']}, not {metric}" if known else "was recorded with other systems or questions"
-        pytest.fail(f"{path}: {lacks}; pytest {RECORD} writes it anew", pytrace=False)
+        pytest.fail(f"{path}: {lacks}; pytest {RECORD} overwrites it", pytrace=False)
     return scores
 
 

@@ -24,7 +24,7 @@ from ragweave.tools.models import ChatModel
 from ragweave.tools.text.untrusted import title_of
 
 Entails = Callable[[str, str], Awaitable[bool | None]]
-"""Says whether a premise (passages) entails a statement; None if that cannot be told."""
+"""Says whether a premise (passages) entails a statement; None if it cannot say."""
 Statement = tuple[str, Sequence[str]]
 """A statement and the texts of the passages that it cites, in order."""
 
