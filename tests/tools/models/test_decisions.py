@@ -12,6 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field
+from tests.openai_server import OpenAIServer, Reply
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.graphs import build_graph
@@ -118,6 +119,15 @@ def test_two_parameters_calibrate() -> None:
     rows: Any = [("a", HELPS, at % 2 == 0) for at in range(40)]
     calibrated = LogprobDecisions(chat=sure).calibrated(rows)
     assert asked(calibrated, helps=HELPS).nouls["helps"].noul == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.loopback
+def test_a_server_decides() -> None:
+    with OpenAIServer([Reply("Yes")]) as server:
+        model: Any = chat_model(f"logprobs:openai:m?base_url={server.base_url}")
+        assert asked(model, helps=HELPS).nouls["helps"].noul == pytest.approx(math.exp(-0.1))
+        body = server.requests[0].body
+    assert (body["logprobs"], body["top_logprobs"], body["max_tokens"]) == (True, 20, 1)
 
 
 def test_a_spec_names_one() -> None:

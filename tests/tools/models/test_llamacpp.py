@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
+from langchain_core.decisions import Noul
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -218,6 +219,15 @@ def test_a_score_sums_log_probabilities(model: LlamaCppChat) -> None:
     total = sum(one["logprob"] for one in reply.response_metadata["logprobs"]["content"])
     (score,) = model.score([("The capital of France is\n\n", reply.text)])
     assert score < total + 0.6  # the end token counts; one token at a time is computed by other kernels than a batch
+
+
+def test_a_gguf_file_decides() -> None:
+    asked = {"it": Noul(instructions="Does the passage say where the bridge stands?")}
+    found = chat_model("logprobs:smollm2?n_ctx=512&n_threads=1").invoke(
+        {"state": {"passage": "The bridge stands in Varn."}, "questions": asked}  # type: ignore[arg-type]
+    )
+    assert 0 < found.nouls["it"].noul < 1  # type: ignore[attr-defined]
+    assert found.usage["output_tokens"] == 1  # type: ignore[attr-defined]
 
 
 def test_a_reused_prefix_changes_no_score(shared: LlamaCppChat) -> None:

@@ -29,8 +29,8 @@ LOGPROBS: Mapping[str, Any] = {"logprobs": True, "top_logprobs": 20, "max_tokens
 """The settings of a call that decides: one token, with the most candidates that OpenAI reports."""
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRST"
-_UNLIKELY = -20.0
-"""Log-probability of a word that is not among the candidates, where none is less likely."""
+_LEAST = 1e-9
+"""Probability below which a word counts as impossible."""
 
 
 class LogprobDecisions(BaseDecisionModel):
@@ -171,12 +171,13 @@ def _candidates(reply: BaseMessage, words: Iterable[str]) -> list[float]:
             "a decision needs the probabilities of the first token, and the model reports none: use openai:NAME (with "
             "any server that reports top_logprobs) or llamacpp:FILE"
         )
-    rest = min(min(one["logprob"] for one in found), _UNLIKELY)
     sums: dict[str, float] = {}
     for one in found:
         word = one["token"].strip().lower()
         sums[word] = sums.get(word, 0.0) + math.exp(one["logprob"])
-    return [math.log(sums[word.lower()]) if sums.get(word.lower()) else rest for word in words]
+    # An unlisted token is no likelier than the least likely one listed, and than what all leave.
+    rest = min(1 - sum(sums.values()), *(math.exp(one["logprob"]) for one in found))
+    return [math.log(max(sums.get(word.lower(), rest), _LEAST)) for word in words]
 
 
 def _softmax(logits: Sequence[float]) -> list[float]:

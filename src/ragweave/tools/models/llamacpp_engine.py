@@ -183,7 +183,8 @@ class Reply:
             self.count += 1
             if lib.llama_vocab_is_eog(_vocabulary(self._llama), token):
                 self.reason = "stop"
-                yield self._held, {}
+                listed = call["logprobs"] and self.count == 1  # a decision reads the first token, whatever it is
+                yield self._held, {"logprobs": {"content": [self._entry(token)]}} if listed else {}
                 return
             self.reason = "length" if self.count == self._limit else None
             text = self._shown(self._decoder.decode(special(self._llama, token)))
