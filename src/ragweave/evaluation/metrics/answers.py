@@ -197,11 +197,6 @@ METRICS = (
     ),
     Metric("unknown", "%Unk", "No answer was given.", _unknown, higher_is_better=False, source=_LIU),
     Metric(
-        "nm",
-        "%NM",
-        "A candidate was right, and the answer is not.",
-        _not_majority,
-        higher_is_better=False,
-        source=_LIU,
+        "nm", "%NM", "A candidate was right, and the answer is not.", _not_majority, higher_is_better=False, source=_LIU
     ),
 )

@@ -128,12 +128,7 @@ METRICS = (
         _read(lambda read, gold: len(read & gold) / len(gold)),
         source=_BLENDFILTER,
     ),
-    Metric(
-        "found",
-        "Found",
-        "A gold passage stood in the prompt.",
-        _read(lambda read, gold: float(bool(read & gold))),
-    ),
+    Metric("found", "Found", "A gold passage stood in the prompt.", _read(lambda read, gold: float(bool(read & gold)))),
     Metric(
         "precision",
         "Precision",
@@ -154,11 +149,7 @@ METRICS = (
         for k in (1, 5, 10, 20, 100)
     ),
     Metric(
-        "ndcg@10",
-        "nDCG@10",
-        "Discounted gain, by grade.",
-        _ranked(ndcg_at, 10),
-        source="Järvelin and Kekäläinen 2002",
+        "ndcg@10", "nDCG@10", "Discounted gain, by grade.", _ranked(ndcg_at, 10), source="Järvelin and Kekäläinen 2002"
     ),
     Metric("mrr@10", "MRR@10", "One over the first gold passage's place.", _ranked(mrr_at, 10)),
     Metric(
