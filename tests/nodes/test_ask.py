@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.exceptions import ModelAuthenticationError
 from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatResult
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.checkpoint.memory import InMemorySaver
 from tests.openai_server import HttpFault, OpenAIServer, Reply
@@ -291,6 +293,23 @@ def test_a_message_says_its_text_blocks_alone() -> None:
     assert text_of(AIMessage("", additional_kwargs={"reasoning_content": "Karl"})) == ""
     call = AIMessage("", tool_calls=[{"name": "Grade", "args": {"grade": "Correct"}, "id": "1"}])
     assert text_of(call) == '{"grade": "Correct"}'
+
+
+class SyncModel(ScriptedModel):
+    """Has synchronous calls alone; answers when as many as there are passages run at once."""
+
+    barrier: Any
+
+    def _generate(self, *args: Any, **settings: Any) -> ChatResult:
+        self.barrier.wait(timeout=30)
+        return super()._generate(*args, **settings)
+
+
+async def test_branches_of_a_sync_model_run_at_once_under_asyncio() -> None:
+    model = SyncModel(script=["Ada Brenner"], barrier=threading.Barrier(40))
+    passages = [f"Passage {number}: Ada Brenner." for number in range(40)]
+    output = await build_graph("post_fusion", model=model).ainvoke({**ASK, "passages": passages})
+    assert (output["answer"], len(output["candidates"])) == ("Ada Brenner", 40)
 
 
 def test_a_vector_store_finds_k_passages() -> None:

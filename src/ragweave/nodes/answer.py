@@ -153,8 +153,7 @@ def answer_node(
         kind = read_as(branch, options)
         by_mark = reasoning and (kind != "long" or options.wording == "many")
         said = read_reply(text, kind) if read_reply else read.answer(text, kind, reasoning=by_mark)
-        seen = [branch["question"], *(f"{title_of(one)} {one.page_content}" for one in branch["passages"])]
-        return UNKNOWN if copies and read.copied(said, copies, " ".join(seen)) else said
+        return UNKNOWN if copies and read.copied(said, copies, _seen(branch)) else said
 
     def prompt(branch: Branch, options: Options) -> Prompt[Any]:
         kind, asked = branch["answer_type"], style_of(options)
@@ -243,6 +242,10 @@ def unknown_clause(options: Options) -> str:
     if not options.unknown:
         return ""
     return PRINTED_CLAUSE if options.paper == "post_fusion" else UNKNOWN_CLAUSE
+
+
+def _seen(branch: Branch) -> str:
+    return " ".join([branch["question"], *(f"{title_of(one)} {one.page_content}" for one in branch["passages"])])
 
 
 def _instruction(kind: AnswerType, style: Style, options: Options) -> str:

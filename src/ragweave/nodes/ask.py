@@ -21,7 +21,8 @@ question, the draft and the passages as its state, and the form's own question (
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
@@ -32,6 +33,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
+from langchain_core.runnables.config import run_in_executor
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import ValidationError
 
@@ -52,6 +54,9 @@ from ragweave.tools.text.untrusted import render_passages
 
 SHORT_TOKENS, VERDICT_TOKENS, QUERY_TOKENS, PASSAGE_TOKENS, REASONING_TOKENS = 64, 32, 128, 256, 384
 """Reply limits in tokens. Small models tend to run on, which only costs time."""
+
+_THREADS = ThreadPoolExecutor(64, "ragweave")
+"""Calls at once of models without asynchronous calls; asyncio's own pool has four threads more than cores."""
 
 _LOGGER = logging.getLogger("ragweave")
 
@@ -165,7 +170,7 @@ def model_node(
 
     def decorate(update: Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]) -> Callable[[Components], Node]:
         def node(components: Components) -> Node:
-            made = _ModelNode(role, prompt, update, components)
+            made = _ModelNode(role, prompt, update, components, {})
             return FunctionNode(made.call, made.acall, name=getattr(update, "__name__", "ask"))
 
         return node
@@ -181,13 +186,15 @@ class _ModelNode:
     prompt: Callable[[Any, Any], Prompt[Any] | None]
     update: Callable[[Any, Reply[Any], Any], Mapping[str, Any]]
     components: Components
+    runnables: dict[Hashable, Any]
+    """The models with the settings and the form of each kind of call: LangChain takes long to make one."""
 
     def call(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
         """Ask."""
         call, done = self.prepare(state), list[_Answered]()
         while call is not None:
             try:
-                output = None if call.is_empty else call.runnable().invoke(call.given, config)
+                output = None if call.is_empty else self.runnable(call).invoke(call.given, _labelled(config, call))
             except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
                 call = call.relaxed(error)
             else:
@@ -200,13 +207,19 @@ class _ModelNode:
         call, done = self.prepare(state), list[_Answered]()
         while call is not None:
             try:
-                output = None if call.is_empty else await call.runnable().ainvoke(call.given, config)
+                output = None if call.is_empty else await self.reply(call, _labelled(config, call))
             except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
                 call = call.relaxed(error)
             else:
                 done.append(call.read(output))
                 call = call.again(done)
         return self.finish(state, done)
+
+    async def reply(self, call: _Call | _Decision, config: RunnableConfig) -> Any:
+        """Await the model's reply; a model with synchronous calls alone runs in a thread of ours."""
+        if calls.is_sync(call.model):
+            return await run_in_executor(_THREADS, self.runnable(call).invoke, call.given, config)
+        return await self.runnable(call).ainvoke(call.given, config)
 
     def prepare(self, state: Any) -> _Call | _Decision | None:
         """Return the call for a state, if there is anything to ask."""
@@ -218,6 +231,14 @@ class _ModelNode:
         if self.components.models.decides(role):
             return _Decision(self.components.models.for_role(role), role, prompt)
         return _prepared(prompt, role, self.components, state, options)
+
+    def runnable(self, call: _Call | _Decision) -> Any:
+        """Return the model of a call, made once for all calls with the same settings."""
+        if call.prompt.tools:  # they may be other ones each time
+            return call.runnable()
+        if call.key not in self.runnables:
+            self.runnables[call.key] = call.runnable()
+        return self.runnables[call.key]
 
     def finish(self, state: Any, done: Sequence[_Answered]) -> dict[str, Any]:
         """Return the update of the last reply, with what all calls cost and what is to be noted."""
@@ -286,6 +307,12 @@ class _Call:
         continuing = {"continue_final_message"} if self.continues else set()
         return (self.prompt.settings.keys() | stop | continuing) - set(self.refused)
 
+    @property
+    def key(self) -> Hashable:
+        """What makes the model of this call differ from that of another."""
+        settings = [(name, repr(one)) for name, one in self.prompt.settings.items() if calls.takes(self.model, name)]
+        return id(self.model), frozenset(settings), self.form, tuple(self.prompt.stop), calls.takes(self.model, "stop")
+
     def runnable(self) -> Any:
         """Return the model with this call's settings, held to the form."""
         model = calls.with_settings(self.model, self.prompt.settings)
@@ -295,7 +322,7 @@ class _Call:
             model = calls.with_tools(model, self.prompt.tools)
         elif self.prompt.stop and calls.takes(self.model, "stop"):
             model = model.bind(stop=[*dict.fromkeys([*calls.own_stops(self.model), *self.prompt.stop])])
-        return _labelled(model, self.role, self.sample)
+        return model
 
     def relaxed(self, error: Exception) -> _Call:
         """Return the call without what the server may have refused: a setting, or the form; else raise."""
@@ -369,9 +396,10 @@ class _Call:
         return _cost(self.model, self.role, 1, sent, received, estimated)
 
 
-def _labelled(model: Any, role: Role, sample: int = 0) -> Any:
-    labels = {"ragweave_role": role, "ragweave_sample": sample}
-    return model.with_config(tags=[f"role:{role}"], metadata=labels)
+def _labelled(config: RunnableConfig, call: _Call | _Decision) -> RunnableConfig:
+    labels = {"ragweave_role": call.role, "ragweave_sample": call.sample}
+    tags = [*(config.get("tags") or ()), f"role:{call.role}"]
+    return {**config, "tags": tags, "metadata": {**(config.get("metadata") or {}), **labels}}
 
 
 def _cost(model: Any, role: Role, count: int, sent: int, received: int, estimated: bool) -> Usage:
@@ -389,6 +417,7 @@ class _Decision:
     model: Any
     role: Role
     prompt: Prompt[Any]
+    sample: int = 0
 
     @property
     def given(self) -> list[ClassifierRequest]:
@@ -416,9 +445,14 @@ class _Decision:
         """Whether there is no passage to choose from."""
         return self._chooses and not self.prompt.passages
 
+    @property
+    def key(self) -> Hashable:
+        """What makes the model of this call differ from that of another."""
+        return id(self.model)
+
     def runnable(self) -> Any:
         """Return the model, mapped over requests."""
-        return _labelled(self.model, self.role).map()
+        return self.model.map()
 
     def relaxed(self, error: Exception) -> _Decision:
         """Raise: a decision model's request has nothing to leave out."""

@@ -85,6 +85,12 @@ def reports_logprobs(model: Any) -> bool:
     return knows and takes(model, "logprobs") and not profile_of(model).get("reasoning_output")
 
 
+def is_sync(model: Any) -> bool:
+    """Say whether a chat model has no asynchronous calls of its own: LangChain then runs it in a thread."""
+    kind, base = type(unbound(model)), BaseChatModel
+    return issubclass(kind, base) and kind._agenerate is base._agenerate and kind._astream is base._astream
+
+
 def with_settings(model: Any, settings: Mapping[str, Any]) -> Any:
     """Return a copy of a model with other settings, of those that it has and takes.
 
