@@ -32,8 +32,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import BaseTool
 from langchain_core.runnables.config import run_in_executor
+from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import ValidationError
 
