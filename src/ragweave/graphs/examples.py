@@ -8,7 +8,10 @@ et al. 2023, ITER-RETGEN).
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from langchain_core.prompts import ChatPromptTemplate
@@ -33,157 +36,8 @@ class ShotOptions(Options):
     )
 
 
-class Example(NamedTuple):
-    """A worked example."""
-
-    knowledge: str
-    question: str
-    reasoning: str
-    answer: str
-
-
-_MULTI_HOP = (
-    Example(
-        "Cedar Bridge | Cedar Bridge was designed by the engineer Ada Moreno and opened in 1934.\n"
-        "Ada Moreno | Ada Moreno was an engineer from Portella who built bridges and dams.",
-        "Where was the engineer who designed Cedar Bridge from?",
-        "Cedar Bridge was designed by Ada Moreno. Ada Moreno was from Portella.",
-        "Portella",
-    ),
-    Example(
-        "North Star (ferry) | The ferry North Star entered service in 1962.\n"
-        "Blue Heron (ferry) | The Blue Heron has sailed since 1958.",
-        "Which ferry entered service first, North Star or Blue Heron?",
-        "North Star entered service in 1962. Blue Heron has sailed since 1958, which is earlier.",
-        "Blue Heron",
-    ),
-    Example(
-        "The Salt Road | The Salt Road is a novel by Ines Falk about the port of Verra.\n"
-        "Verra | Verra is a port on the river Osk, known for its glass works.",
-        "On which river lies the port that The Salt Road is about?",
-        "The Salt Road is about the port of Verra. Verra lies on the river Osk.",
-        "Osk",
-    ),
-)
-_YES_NO = (
-    Example(
-        "Camel | Camels can go without water for more than a week.",
-        "Could a camel cross a desert for three days without drinking?",
-        "Camels can go without water for more than a week. Three days are less than a week.",
-        "Yes",
-    ),
-    Example(
-        "Ice | Pure ice melts at 0 degrees Celsius.\nOven | Ovens bake at 150 degrees or more.",
-        "Would an ice sculpture survive an hour in a hot oven?",
-        "Ice melts at 0 degrees. A hot oven is at 150 degrees or more, so the ice would melt.",
-        "No",
-    ),
-    Example(
-        "Piano | A modern piano has 88 keys.\nChess | A chess board has 64 squares.",
-        "Does a modern piano have more keys than a chess board has squares?",
-        "A modern piano has 88 keys. A chess board has 64 squares, and 88 is more than 64.",
-        "Yes",
-    ),
-)
-_HOTPOTQA = (
-    Example(
-        'Mr. Big (2007 film) | Mr. Big is a 2007 documentary which examines the "Mr. Big" undercover methods used by the '
-        "Royal Canadian Mounted Police.\n"
-        "It Might Get Loud | It Might Get Loud is a 2008 American documentary film.",
-        "Are It Might Get Loud and Mr. Big both Canadian documentaries?",
-        'Mr. Big is a 2007 documentary which examines the "Mr. Big" undercover methods used by the Royal Canadian Mounted '
-        "Police. However, It Might Get Loud is a 2008 American documentary film.",
-        "no",
-    ),
-    Example(
-        "László Benedek | László Benedek was a Hungarian-born film director.\n"
-        "Leslie H. Martinson | Leslie H. Martinson was an American film director.",
-        "Were László Benedek and Leslie H. Martinson both film directors?",
-        "László Benedek was a Hungarian-born film director and Leslie H. Martinson was an American film director.",
-        "yes",
-    ),
-    Example(
-        "Lucium | Lucium was confirmed to be an impure sample of yttrium by William Crookes.\n"
-        "William Crookes | Sir William Crookes became the president of the Society for Psychical Research.",
-        "Lucium was confimed to be an impure sample of yttrium by an English chemist who became the president of what?",
-        "Lucium was confimed to be an impure sample of yttrium by William Crookes. William Crookes is Sir William "
-        "Crookes. Sir William Crookes became the president of the Society for Psychical Research.",
-        "Society for Psychical Research",
-    ),
-)
-_2WIKI = (
-    Example(
-        "Valentin The Good | Valentin The Good is directed by Martin Frič, a Czech film director.\n"
-        "The Falcon (film) | The Falcon is directed by Vatroslav Mimica, a Croatian film director.",
-        "Do both films The Falcon (Film) and Valentin The Good have the directors from the same country?",
-        "Valentin The Good is directed by Martin Frič. Martin Frič was a Czech film director. The Falcon (Film) is "
-        "directed by Vatroslav Mimica. Vatroslav Mimica is a Croatian film director. Czech is different from Croatia.",
-        "no",
-    ),
-    Example(
-        "Wedding Night In Paradise (1950 film) | Wedding Night In Paradise is directed by Géza von Bolváry.\n"
-        "Géza von Bolváry | Géza von Bolváry was a Hungarian actor, screenwriter and film director.",
-        "What nationality is the director of film Wedding Night In Paradise (1950 Film)?",
-        "Wedding Night In Paradise (1950 film) is directed by Géza von Bolváry. Géza von Bolváry was a Hungarian actor, "
-        "screenwriter and film director.",
-        "Hungarian",
-    ),
-    Example(
-        "Rhescuporis I (Odrysian) | The father of Rhescuporis I is Cotys III.\n"
-        "Cotys III | The father of Cotys III is Raizdos.",
-        "Who is Rhescuporis I (Odrysian)'s paternal grandfather?",
-        "The father of Rhescuporis I (Odrysian) is Cotys III. The father of Cotys III is Raizdos.",
-        "Raizdos",
-    ),
-)
-_STRATEGYQA = (
-    Example(
-        "Laxative | Laxatives are substances that loosen stools and increase bowel movements. They are used to treat "
-        "and prevent constipation.",
-        "Do people take laxatives because they enjoy diarrhea?",
-        "Laxatives are substances that loosen stools and increase bowel movements. People take laxatives to treat and/or "
-        "prevent constipation.",
-        "No",
-    ),
-    Example(
-        "Durian | Durian has a pungent odor that many people describe as being similar to feet and onions.\n"
-        "Nausea | Unpleasant smells can make people feel nauseous.",
-        "Could Durian cause someone's stomach to feel unwell?",
-        "Durian has a pungent odor that many people describe as being similar to feet and onions. Unpleasant smells can "
-        "make people feel nauseous.",
-        "Yes",
-    ),
-    Example(
-        "Monty Python and the Holy Grail | Monty Python and the Holy Grail is a famous film about King Arthur, in which "
-        "swallows are mentioned several times.",
-        "Did the swallow play a role in a famous film about King Arthur?",
-        "Monty Python and the Holy Grail was a famous film about King Arthur. In Monty Python and the Holy Grail, "
-        "swallows are mentioned several times.",
-        "Yes",
-    ),
-)
-_MUSIQUE = (
-    Example(
-        "",
-        "In which year did the publisher of In Cold Blood form?",
-        "In Cold Blood was first published in book form by Random House. Random House was form in 2001.",
-        "2001",
-    ),
-    Example(
-        "",
-        "Who was in charge of the city where The Killing of a Sacred Deer was filmed?",
-        "The Killing of a Sacred Deer was filmed in Cincinnati. The present Mayor of Cincinnati is John Cranley. "
-        "Therefore, John Cranley is in charge of the city.",
-        "John Cranley",
-    ),
-    Example(
-        "",
-        "Where on the Avalon Peninsula is the city that Signal Hill overlooks?",
-        "Signal Hill is a hill which overlooks the city of St. John's. St. John's is located on the eastern tip of the "
-        "Avalon Peninsula.",
-        "eastern tip",
-    ),
-)
+_DATA: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+"""Worked examples by their source, and transcripts as lines."""
 
 
 class Layout(NamedTuple):
@@ -219,22 +73,22 @@ def examples(kind: AnswerType, options: ShotOptions, *, knowledge: bool = True, 
     )
 
 
-def _pool(kind: AnswerType, paper: str, data_set: str) -> tuple[Example, ...]:
-    if paper == "slimplm":
-        return _MUSIQUE
-    if paper == "blendfilter":
-        return _STRATEGYQA if kind == "yes_no" else _2WIKI if data_set == "2wiki" else _HOTPOTQA
-    return _YES_NO if kind == "yes_no" else _MULTI_HOP
+def _pool(kind: AnswerType, paper: str, data_set: str) -> list[dict[str, Any]]:
+    yes_no = kind == "yes_no"
+    sources = {"slimplm": "musique", "blendfilter": "strategyqa" if yes_no else data_set}
+    found: list[dict[str, Any]] = _DATA[sources.get(paper, "ours_yes_no" if yes_no else "ours")]
+    return found
 
 
-def _written(one: Example, layout: Layout, *, knowledge: bool, reasoning: bool) -> str:
-    lines = [f"Knowledge:{layout.knowledge}{one.knowledge}"] if knowledge and one.knowledge else []
-    lines.append(f"Question:{layout.question}{one.question}")
+def _written(one: Mapping[str, Any], layout: Layout, *, knowledge: bool, reasoning: bool) -> str:
+    shown = "\n".join(one["knowledge"]) if knowledge else ""
+    lines = [f"Knowledge:{layout.knowledge}{shown}"] if shown else []
+    lines.append(f"Question:{layout.question}{one['question']}")
     if reasoning:
-        conclusion = f"{layout.conclusion}So the answer is {one.answer}{layout.stop}"
-        lines += ["Let's think step by step.", one.reasoning + conclusion]
+        conclusion = f"{layout.conclusion}So the answer is {one['answer']}{layout.stop}"
+        lines += ["Let's think step by step.", one["reasoning"] + conclusion]
     else:
-        lines.append(f"Answer:{layout.question}{one.answer}")
+        lines.append(f"Answer:{layout.question}{one['answer']}")
     return "\n".join(lines)
 
 
@@ -307,13 +161,6 @@ PROMPTS = {
 }
 """The few-shot forms of the answer prompts."""
 
-LAKE = (
-    '<passage 1 title="Lake Orrin">\nLake Orrin lies 412 metres above the sea. It freezes over from December to March.\n'
-    '</passage>\n<passage 2 title="Orrin Lighthouse">\nThe lighthouse on Lake Orrin was lit in 1891 and has guided ferries '
-    'ever since.\n</passage>\n<passage 3 title="Ferries of the north">\nThree ferry lines cross Lake Orrin in summer. The '
-    "oldest was founded in 1902.\n</passage>\n\nQuestion: When was the lighthouse on Lake Orrin lit?\n"
-)
-
 
 def one_shot(manner: str, shown: str) -> ChatPromptTemplate:
     """Return an answer prompt with one worked example, about Lake Orrin.
@@ -323,133 +170,21 @@ def one_shot(manner: str, shown: str) -> ChatPromptTemplate:
         shown: The example's reply.
     """
     ask = f'{manner} End with "So the answer is …".{HOW}'
-    return ChatPromptTemplate([("system", READER), ("human", LAKE + ask), ("ai", shown), ("human", OPEN_BOOK + ask)])
+    return ChatPromptTemplate(
+        [("system", READER), ("human", "\n".join(_DATA["lake"]) + ask), ("ai", shown), ("human", OPEN_BOOK + ask)]
+    )
 
 
-FOLLOW_UPS = """\
-Question: Which ferry is longer, North Star or Blue Heron?
-Are follow up questions needed here: Yes.
-Follow up: How long is the ferry North Star?
-Intermediate answer: The ferry North Star is 62 metres long.
-Follow up: How long is the ferry Blue Heron?
-Intermediate answer: The ferry Blue Heron is 85 metres long.
-So the final answer is: Blue Heron
-
-Question: In which town was the author of The Salt Road born?
-Are follow up questions needed here: Yes.
-Follow up: Who wrote The Salt Road?
-Intermediate answer: The Salt Road was written by Ines Falk.
-Follow up: In which town was Ines Falk born?
-Intermediate answer: Ines Falk was born in Verra.
-So the final answer is: Verra
-
-Question: How many hours are there in three days?
-Are follow up questions needed here: No.
-So the final answer is: 72
-
-"""
+FOLLOW_UPS = "\n".join(_DATA["follow_ups"])
 """Self-Ask's dialogues."""
 
-PRESS = """\
-Question: Who lived longer, Muhammad Ali or Alan Turing?
-Are follow up questions needed here: Yes.
-Follow up: How old was Muhammad Ali when he died?
-Intermediate answer: Muhammad Ali was 74 years old when he died.
-Follow up: How old was Alan Turing when he died?
-Intermediate answer: Alan Turing was 41 years old when he died.
-So the final answer is: Muhammad Ali
-
-Question: When was the founder of craigslist born?
-Are follow up questions needed here: Yes.
-Follow up: Who was the founder of craigslist?
-Intermediate answer: Craigslist was founded by Craig Newmark.
-Follow up: When was Craig Newmark born?
-Intermediate answer: Craig Newmark was born on December 6, 1952.
-So the final answer is: December 6, 1952
-
-Question: Who was the maternal grandfather of George Washington?
-Are follow up questions needed here: Yes.
-Follow up: Who was the mother of George Washington?
-Intermediate answer: The mother of George Washington was Mary Ball Washington.
-Follow up: Who was the father of Mary Ball Washington?
-Intermediate answer: The father of Mary Ball Washington was Joseph Ball.
-So the final answer is: Joseph Ball
-
-Question: Are both the directors of Jaws and Casino Royale from the same country?
-Are follow up questions needed here: Yes.
-Follow up: Who is the director of Jaws?
-Intermediate answer: The director of Jaws is Steven Spielberg.
-Follow up: Where is Steven Spielberg from?
-Intermediate answer: The United States.
-Follow up: Who is the director of Casino Royale?
-Intermediate answer: The director of Casino Royale is Martin Campbell.
-Follow up: Where is Martin Campbell from?
-Intermediate answer: New Zealand.
-So the final answer is: No
-
-"""
+PRESS = "\n".join(_DATA["press"])
 """The dialogues of Press et al. 2022, of which SlimPLM prints the first two (table 10)."""
 
-PRESS_PAIRS = """\
-Question: How old was Muhammad Ali when he died?
-Answer: Muhammad Ali was 74 years old when he died.
-
-Question: Who was the founder of craigslist?
-Answer: Craigslist was founded by Craig Newmark.
-
-Question: Who was the father of Mary Ball Washington?
-Answer: The father of Mary Ball Washington was Joseph Ball.
-
-Question: Who is the director of Casino Royale?
-Answer: The director of Casino Royale is Martin Campbell.
-
-"""
+PRESS_PAIRS = "\n".join(_DATA["press_pairs"])
 """What SlimPLM shows to the model that reads a reference for Self-Ask (table 10)."""
 
-ACTIONS = """\
-Question: Which ferry is longer, North Star or Blue Heron?
-Thought 1: I need the length of both ferries. I start with North Star.
-Action 1: Search[length of the ferry North Star]
-Observation 1:
-<passage 1 title="North Star (ferry)">
-The North Star carries 300 passengers and is 62 metres long.
-</passage>
-Thought 2: North Star is 62 metres long. Now Blue Heron.
-Action 2: Search[length of the ferry Blue Heron]
-Observation 2:
-<passage 1 title="Blue Heron (ferry)">
-Built for lakes, the Blue Heron is 85 metres long.
-</passage>
-Thought 3: 85 metres are more than 62, so Blue Heron is longer.
-Action 3: Finish[Blue Heron]
-
-Question: In which town was the author of The Salt Road born?
-Thought 1: I must find out who wrote The Salt Road and where that person was born.
-Action 1: Search[author of The Salt Road]
-Observation 1:
-<passage 1 title="The Salt Road">
-The Salt Road is a novel by Ines Falk, a sailor born in Verra.
-</passage>
-Thought 2: Ines Falk wrote it, and she was born in Verra.
-Action 2: Finish[Verra]
-
-Question: When did Cedar Bridge open?
-Thought 1: I need the year in which Cedar Bridge opened.
-Action 1: Search[Cedar Bridge opening year]
-Observation 1:
-<passage 1 title="Cedar Bridge">
-Cedar Bridge was designed by Ada Moreno.
-</passage>
-Thought 2: The passage does not say when it opened. I look for its designer's works.
-Action 2: Search[bridges by Ada Moreno]
-Observation 2:
-<passage 1 title="Ada Moreno">
-Ada Moreno's first bridge, Cedar Bridge, opened in 1934.
-</passage>
-Thought 3: Cedar Bridge opened in 1934.
-Action 3: Finish[1934]
-
-"""
+ACTIONS = "\n".join(_DATA["actions"])
 """ReAct's transcripts."""
 
 
