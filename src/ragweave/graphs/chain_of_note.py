@@ -27,8 +27,8 @@ from ragweave.nodes.ask import SHORT_TOKENS, Components
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper
-from ragweave.nodes.queries import SearchOptions, search_node
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
+from ragweave.nodes.queries import SearchOptions, add_retrieval
+from ragweave.nodes.retrieve import Route
 from ragweave.nodes.vote import vote_node
 from ragweave.state import AnswerType, RAGState
 
@@ -183,13 +183,10 @@ def chain_of_note(graph: Graph, components: Components) -> None:
         max_tokens=reply_tokens,
         read_reply=read_noted,
     )
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_retrieval(graph, components)
     graph.add_node("chain_of_note", noted)
     graph.add_node("plain", answer_node(components, "plain", "concat", closed_book="direct"))
     graph.add_node("vote", vote_node("chain_of_note", "plain"))
-    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges(
         "collect", to_answer, {"notes": "chain_of_note", "no notes": "plain", "no passage": "vote"}
     )

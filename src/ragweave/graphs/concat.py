@@ -12,8 +12,8 @@ from langgraph.runtime import Runtime
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node, together
 from ragweave.nodes.ask import Components
-from ragweave.nodes.queries import SearchOptions, search_node
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
+from ragweave.nodes.queries import SearchOptions, add_retrieval
+from ragweave.nodes.retrieve import Route
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState
 
@@ -40,12 +40,9 @@ def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 )
 def concat(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → concat → vote."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_retrieval(graph, components)
     graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_node("vote", vote_node("concat"))
-    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_answer, {"each sample": "concat", "no passage": "vote"})
     graph.add_edge("concat", "vote")
     graph.add_edge("vote", END)

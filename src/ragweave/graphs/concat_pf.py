@@ -13,8 +13,8 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions, to_answer
 from ragweave.nodes.answer import answer_branches, answer_node, one_by_one
 from ragweave.nodes.ask import Components
-from ragweave.nodes.queries import search_node
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
+from ragweave.nodes.queries import add_retrieval
+from ragweave.nodes.retrieve import Route
 from ragweave.nodes.vote import is_answered, vote_node
 from ragweave.state import RAGState
 
@@ -37,14 +37,11 @@ def to_fallback(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 )
 def concat_pf(graph: Graph, components: Components) -> None:
     """Wire figure 2's upper half: 1 call where Concat knows, 1 + k where it does not."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_retrieval(graph, components)
     graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_node("concat_vote", vote_node("concat", continues=lambda state, _options: bool(state["passages"])))
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", round=1, one_passage=True))
     graph.add_node("vote", vote_node("post_fusion"))
-    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_answer, {"each sample": "concat", "no passage": "concat_vote"})
     graph.add_edge("concat", "concat_vote")
     graph.add_conditional_edges("concat_vote", to_fallback, {"answered": END, "unknown": "post_fusion"})

@@ -32,16 +32,13 @@ from ragweave.nodes.answer import answer_node, each_sample
 from ragweave.nodes.ask import QUERY_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, Ids, ids_form, limited
 from ragweave.nodes.papers import context_text
-from ragweave.nodes.queries import SearchOptions, search_node
+from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import choice, phrase
 from ragweave.nodes.retrieve import (
-    TO_RETRIEVAL,
     Route,
     arranged,
-    collect_node,
     retrieve_node,
     search_branches,
-    to_retrieval,
 )
 from ragweave.nodes.segments import recompose, split_passages, tokens_saved
 from ragweave.nodes.vote import vote_node
@@ -265,8 +262,7 @@ def to_second_search(state: CragState) -> Route:
 )
 def crag(graph: Graph, components: Components) -> None:
     """Wire figure 2: one call per passage, one to search again, one to refine, and the answer."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_retrieval(graph, components)
     graph.add_node("grade", grade(components))
     graph.add_node("assess", assess)
     graph.add_node("keywords", keywords(components))
@@ -275,8 +271,6 @@ def crag(graph: Graph, components: Components) -> None:
     graph.add_node("refine", refine(components))
     graph.add_node("answer", answer_node(components, "answer", "concat", closed_book="direct"))
     graph.add_node("vote", vote_node("answer"))
-    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_grading, {"each passage": "grade", "no passage": "assess"})
     graph.add_edge("grade", "assess")
     graph.add_conditional_edges(

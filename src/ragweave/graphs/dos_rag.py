@@ -25,8 +25,8 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node, together
 from ragweave.nodes.ask import Components
 from ragweave.nodes.papers import Paper
-from ragweave.nodes.queries import SearchOptions, search_node
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
+from ragweave.nodes.queries import SearchOptions, add_retrieval
+from ragweave.nodes.retrieve import Route
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState, note
 from ragweave.tools.text.normalize import estimate_tokens
@@ -125,13 +125,10 @@ def to_answer(state: RAGState, runtime: Runtime[DosRagOptions]) -> Route:
 )
 def dos_rag(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → restore → concat → vote."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_retrieval(graph, components)
     graph.add_node("restore", restore)
     graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_node("vote", vote_node("concat"))
-    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_edge("collect", "restore")
     graph.add_conditional_edges("restore", to_answer, {"each sample": "concat", "no passage": "vote"})
     graph.add_edge("concat", "vote")

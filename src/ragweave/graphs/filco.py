@@ -29,9 +29,8 @@ from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import PROMPTS as PAPER_PROMPTS
 from ragweave.nodes.papers import Style, bare_texts, context_text
-from ragweave.nodes.queries import SearchOptions, search_node
+from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import is_unknown
-from ragweave.nodes.retrieve import TO_RETRIEVAL, collect_node, to_retrieval
 from ragweave.nodes.segments import recompose, reranked, split_passages, tokens_saved
 from ragweave.nodes.vote import vote_node
 from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, no_usage, note, running
@@ -260,14 +259,11 @@ def scores_by_model(o: FilterOptions) -> int:
 )
 def filco(graph: Graph, components: Components) -> None:
     """Wire figure 1: retrieve → filter → generate."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_retrieval(graph, components)
     graph.add_node("filter_context", filter_node(components))
     graph.add_node("choose_sentences", choose_sentences(components))
     graph.add_node("generate", answer_node(components, "generate", "generate", **GENERATE))
     graph.add_node("vote", vote_node("generate"))
-    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_filter, {"by score": "filter_context", "by a model": "choose_sentences"})
     graph.add_conditional_edges("filter_context", each_sample("generate"), {"each sample": "generate"})
     graph.add_conditional_edges("choose_sentences", each_sample("generate"), {"each sample": "generate"})

@@ -14,8 +14,8 @@ from ragweave.graphs.concat import FusionOptions
 from ragweave.graphs.post_fusion import to_answers
 from ragweave.nodes.answer import answer_branches, answer_node, candidates_shown
 from ragweave.nodes.ask import Components
-from ragweave.nodes.queries import search_node
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
+from ragweave.nodes.queries import add_retrieval
+from ragweave.nodes.retrieve import Route
 from ragweave.nodes.vote import answers_of, pool_of, vote_node
 from ragweave.state import UNKNOWN, RAGState
 
@@ -44,14 +44,11 @@ def to_distiller(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 )
 def pf_concat(graph: Graph, components: Components) -> None:
     """Wire figure 2's lower half: k calls, and one more where any passage gave an answer."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_retrieval(graph, components)
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", one_passage=True))
     graph.add_node("sift", sift)
     graph.add_node("distill", answer_node(components, "distill", "distill", round=1, values=candidates_shown))
     graph.add_node("vote", vote_node("post_fusion", "distill"))
-    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_answers, {"each passage": "post_fusion", "no passage": "sift"})
     graph.add_edge("post_fusion", "sift")
     graph.add_conditional_edges("sift", to_distiller, {"candidates": "distill", "all unknown": "vote"})

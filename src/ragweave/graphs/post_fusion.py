@@ -13,8 +13,8 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
 from ragweave.nodes.answer import answer_branches, answer_node, one_by_one
 from ragweave.nodes.ask import Components
-from ragweave.nodes.queries import search_node
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
+from ragweave.nodes.queries import add_retrieval
+from ragweave.nodes.retrieve import Route
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState
 
@@ -35,12 +35,9 @@ def to_answers(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 )
 def post_fusion(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → post_fusion (one branch per passage) → vote."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_retrieval(graph, components)
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", one_passage=True))
     graph.add_node("vote", vote_node("post_fusion"))
-    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_answers, {"each passage": "post_fusion", "no passage": "vote"})
     graph.add_edge("post_fusion", "vote")
     graph.add_edge("vote", END)

@@ -15,8 +15,8 @@ from ragweave.graphs.concat import FusionOptions
 from ragweave.graphs.examples import one_shot
 from ragweave.nodes.answer import answer_branches, answer_node, together
 from ragweave.nodes.ask import Components
-from ragweave.nodes.queries import search_node
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, to_retrieval
+from ragweave.nodes.queries import add_retrieval
+from ragweave.nodes.retrieve import Route
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState
 
@@ -47,12 +47,9 @@ def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 )
 def pruning(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → pruning → vote."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_retrieval(graph, components)
     graph.add_node("pruning", answer_node(components, "pruning", "pruning", reasoning=True, copies="1891"))
     graph.add_node("vote", vote_node("pruning"))
-    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_answer, {"each sample": "pruning", "no passage": "vote"})
     graph.add_edge("pruning", "vote")
     graph.add_edge("vote", END)

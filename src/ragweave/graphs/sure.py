@@ -31,8 +31,8 @@ from ragweave.nodes.answer import READER, unknown_clause
 from ragweave.nodes.ask import PASSAGE_TOKENS, SHORT_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.papers import show_of
-from ragweave.nodes.queries import SearchOptions, search_node
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, join, to_retrieval
+from ragweave.nodes.queries import SearchOptions, add_retrieval
+from ragweave.nodes.retrieve import Route, join
 from ragweave.nodes.vote import final_update
 from ragweave.state import UNKNOWN, AnswerType, Candidate, RAGState, merge
 from ragweave.tools.text.normalize import normalize_answer
@@ -344,16 +344,13 @@ def to_checks(state: SureState, runtime: Runtime[SureOptions]) -> Route:
 )
 def sure(graph: Graph, components: Components) -> None:
     """Wire figure 2: candidates, summaries, validity and ranking, choice."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_retrieval(graph, components)
     graph.add_node("propose", propose(components))
     graph.add_node("summarise", summarise(components))
     graph.add_node("summarised", join)
     graph.add_node("verify", verify(components))
     graph.add_node("rank", rank(components))
     graph.add_node("choose", choose)
-    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_proposal, {"passages": "propose", "no passage": "choose"})
     graph.add_conditional_edges("propose", to_summaries, {"each candidate": "summarise", "one candidate": "choose"})
     graph.add_edge("summarise", "summarised")

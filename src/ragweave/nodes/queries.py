@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
+from langgraph.graph import StateGraph
 from langgraph.runtime import get_runtime
 from pydantic import Field
 
@@ -27,7 +28,7 @@ from ragweave.nodes import read
 from ragweave.nodes.ask import PASSAGE_TOKENS, QUERY_TOKENS, Components, FunctionNode, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, limited_list
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import Query, retrieve_node
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, collect_node, retrieve_node, to_retrieval
 from ragweave.state import RAGState, add_usage, note, ranked
 from ragweave.tools.retrieval.retrievers import fused
 
@@ -154,3 +155,11 @@ def search_node(components: Components, depth: Callable[[Any], int] = lambda opt
         return joined(made, await asyncio.gather(*(search.ainvoke(one, config) for one in made["searches"])))
 
     return FunctionNode(call, acall, name="retrieve")
+
+
+def add_retrieval(graph: StateGraph[Any, Any, Any, Any], components: Components) -> None:
+    """Add the nodes `retrieve` and `collect` after `begin`."""
+    graph.add_node("retrieve", search_node(components))
+    graph.add_node("collect", collect_node())
+    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
+    graph.add_edge("retrieve", "collect")
