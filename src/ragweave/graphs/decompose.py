@@ -32,7 +32,7 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches, search_usage
 from ragweave.nodes.vote import pool_of, vote_node
 from ragweave.state import UNKNOWN, RAGState, by_query, note
-from ragweave.tools.models.counting import counted_calls
+from ragweave.tools.models.replies import counted_calls
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval.reranking import RerankRetriever
 from ragweave.tools.retrieval.retrievers import fused

@@ -18,7 +18,7 @@ from ragweave.errors import UsageError
 from ragweave.nodes.ask import FunctionNode, Node, Retriever, StateNode
 from ragweave.nodes.options import Options, Order
 from ragweave.state import RAGState, Tokens, Usage, by_page, interleave, no_usage, note, ranked, running
-from ragweave.tools.models.counting import CallCounter, counted_calls
+from ragweave.tools.models.replies import CallCounter, counted_calls
 
 GIVEN = "input"
 """The query name of passages that came with the input."""
