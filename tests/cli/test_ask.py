@@ -141,7 +141,7 @@ MISTAKES = [
     (("ask", "x", "--filter", "title"), "--filter title: give key=value"),
     (("ask", "x", "--kb", "nowhere"), "no knowledge base at nowhere"),
     (("ask", "x", "--retriever", "bm52"), "did you mean 'bm25'"),
-    (("ask", "x", "--second-retriever", "bm25"), "concat_pf never searches again"),
+    (("ask", "x", "--second-retriever", "bm25"), "concat_pf has no second search"),
     (("ask", "x", "--model", "scripted:"), "scripted"),
     (("ask", "x", "--model", "jugde=extractive"), "no role 'jugde': did you mean 'judge'"),
     (("ask", "x", "--model", "proxy="), "--model proxy: names no model"),

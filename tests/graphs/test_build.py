@@ -43,7 +43,7 @@ def test_mistakes_are_explained() -> None:
         build_graph("concat_fp")
     with pytest.raises(UsageError, match="did you mean 'concat'"):
         build_graph("concat", prompts={"conact": "…"})
-    with pytest.raises(UsageError, match="never searches again"):
+    with pytest.raises(UsageError, match="has no second search"):
         build_graph("concat", second_retriever=RecordingRetriever())
     with pytest.raises(UsageError, match="must be a LangChain chat model"):
         build_graph("concat", model=7)  # type: ignore[arg-type]

@@ -50,9 +50,9 @@ def ask(
 ) -> None:
     """Answer a question. Prints the answer, its quotes and sources, and what it cost."""
     from ragweave.cli.screen import loading
-    from ragweave.state.passages import whole
+    from ragweave.state.passages import encodable
 
-    question = whole(question)
+    question = encodable(question)
     if not question.strip():
         raise UsageError("the question is empty")
     if save is not None and not save.parent.is_dir():

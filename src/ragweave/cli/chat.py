@@ -91,12 +91,12 @@ class Talk:
     def run(self) -> None:
         """Read lines until the user leaves; a mistake or a failed call is one line, and the talk goes on."""
         from ragweave.cli.screen import explain
-        from ragweave.state.passages import whole
+        from ragweave.state.passages import encodable
         from ragweave.tools.text.plain import plain
 
         while True:
             try:
-                line = whole(input("› " if sys.stdin.isatty() else "")).strip()
+                line = encodable(input("› " if sys.stdin.isatty() else "")).strip()
             except EOFError:
                 return
             if line in ("/quit", "/exit"):

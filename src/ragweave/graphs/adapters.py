@@ -28,7 +28,7 @@ class Question(BaseModel):
 def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
     """Return a tool that answers a question by `graph`.
 
-    The agent reads the answer and its sources; the graph's whole output is the artifact. A question that
+    The agent reads the answer and its sources; the graph's full output is the artifact. A question that
     is empty, or too long for the model, comes back to the agent as the tool's error text.
 
     Args:
@@ -82,7 +82,7 @@ def _place(passage: Document) -> str:
 class GraphRetriever(BaseRetriever):
     """A retriever that returns the passages that a method answered from.
 
-    The whole method runs, its answer included: filters such as BlendFilter's and FILCO's work on the way.
+    The method runs to its end, including the answer, so that filters such as BlendFilter's and FILCO's apply.
     """
 
     graph: Any

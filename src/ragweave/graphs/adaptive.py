@@ -78,7 +78,7 @@ def to_short_answer(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route
 
 
 def falls_back(state: RAGState, options: AdaptiveOptions) -> bool:
-    """Say whether Unknown sends each passage to Post-Fusion."""
+    """Return whether Unknown sends each passage to Post-Fusion."""
     return options.fallback and bool(state["passages"])
 
 
@@ -102,7 +102,7 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     "adaptive",
     summary="All four papers' components in one graph; each can be switched off.",
     paper="SlimPLM, BlendFilter, FILCO, Post-fusion as Fallback",
-    when="As a laboratory: start with all of it, look at the trace, switch off what does not earn its calls.",
+    when="For experiments: start with everything on, read the trace, and switch off what does not earn its calls.",
     group="when to retrieve",
     calls=calls,
     options=AdaptiveOptions,

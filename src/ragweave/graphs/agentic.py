@@ -137,7 +137,7 @@ def every(state: AgenticState, *tools: str) -> dict[str, Document]:
 
 
 def must_end(state: AgenticState, options: AgenticOptions) -> bool:
-    """Say whether no round is left, or the last two brought nothing new."""
+    """Return whether no round is left, or the last two brought nothing new."""
     steps = state["steps"]
     rounds = steps[-1]["round"] + 1 if steps else 0
     known = [(step["round"], step["tool"] == "read", name) for step in steps for name in found(state, step)]
@@ -157,7 +157,7 @@ def look_up(state: AgenticState, options: AgenticOptions) -> list[tuple[str, str
 
 
 def needs_no_reply(state: AgenticState, options: AgenticOptions) -> bool:
-    """Say whether the next step is known: the end, or reading what a look-up found."""
+    """Return whether the next step is known: the end, or reading what a look-up found."""
     looks = bool(state["steps"]) and state["steps"][-1]["name"] == "question" and bool(look_up(state, options))
     return looks or must_end(state, options)
 

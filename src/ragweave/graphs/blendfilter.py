@@ -113,7 +113,7 @@ def internal(_state: BlendFilterState, reply: Reply[Any], _options: BlendFilterO
 
 
 def one_round(state: RAGState) -> bool:
-    """Say whether a trained router chose one round: then the question alone is searched (`adaptive`)."""
+    """Return whether a trained router chose one round: then the question alone is searched (`adaptive`)."""
     return state.get("route") == "one"
 
 

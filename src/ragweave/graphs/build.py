@@ -41,7 +41,7 @@ MAX_CONCURRENCY = 1024
 
 
 def is_retryable(error: Exception) -> bool:
-    """Say whether trying again may help: 429, 5xx, timeouts and dropped connections."""
+    """Return whether trying again may help: 429, 5xx, timeouts and dropped connections."""
     return error.is_retryable if isinstance(error, ModelError) else is_transient(error)
 
 
@@ -114,7 +114,7 @@ def build_graph(
         options["filter"] = filter if named else "own"
     _check_options(chosen, options)
     if second_retriever is not None and not chosen.second_search:
-        raise UsageError(f"{chosen.name} never searches again: leave out second_retriever")
+        raise UsageError(f"{chosen.name} has no second search: leave out second_retriever")
     components = Components(
         models=models_of(
             model,

@@ -181,7 +181,7 @@ def build_chat(
         name: The method, or its name.
         model: The model that answers, as for `build_graph`.
         restater: The model that restates follow-ups; None: `model`.
-        checkpointer: Where LangGraph keeps threads; None: every input brings its whole conversation.
+        checkpointer: Where LangGraph keeps threads; None: every input holds the full conversation.
         citations: Whether the sentences that support the answer are cited.
         prompts: Templates by name, instead of the method's, or `restate` (variables `history`, `question`).
         **method: More arguments of `build_graph`.

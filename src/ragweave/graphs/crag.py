@@ -57,7 +57,7 @@ class CragOptions(SearchOptions):
     strips: int | None = Field(5, ge=1, description="Most strips that are kept (appendix B.2); none: all that help.")
     strip_sentences: int = Field(3, ge=1, description="Sentences of a strip (released code).")
     rewrite: bool = Field(True, description="Whether the second search asks by keywords (table 3).")
-    second_search: bool = Field(True, description="Whether a doubtful retrieval is searched for again.")
+    second_search: bool = Field(True, description="Whether to search again when the retrieval is doubtful.")
     upper: float = Field(
         0.75, ge=0, le=1, description="Probability by a decision model above which a passage is Correct (section 4.3)."
     )
@@ -251,7 +251,7 @@ def to_second_search(state: CragState) -> Route:
     "crag",
     summary="Retrieval is graded, then refined, added to, or replaced by a second search.",
     paper="Yan et al. 2024, CRAG",
-    when="Where retrieval often fails and there is somewhere else to look: give a second retriever, such as a web "
+    when="Where retrieval often fails and there is another source to search: give a second retriever, such as a web "
     "search. One call per passage: let a small judge grade.",
     group="noisy passages",
     calls=lambda o: (o.k + o.refine + o.samples, o.k + (o.rewrite and o.second_search) + o.refine + o.samples),

@@ -141,12 +141,12 @@ PROMPTS = {
 
 
 def is_plain(options: ReactOptions) -> bool:
-    """Say whether the steps are free, as in BlendFilter's tables."""
+    """Return whether the steps are free, as in BlendFilter's tables."""
     return options.paper == "blendfilter"
 
 
 def is_last(state: ReactState, options: ReactOptions) -> bool:
-    """Say whether this call must finish."""
+    """Return whether this call must finish."""
     return len(state["hops"]) + 1 >= options.max_steps or state["remaining_steps"] < LAST_STEPS
 
 

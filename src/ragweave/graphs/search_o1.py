@@ -109,7 +109,7 @@ def result_of(turn: Turn) -> str:
 
 
 def is_last(state: SearchO1State, options: SearchO1Options) -> bool:
-    """Say whether this call must answer."""
+    """Return whether this call must answer."""
     return state["must_answer"] or len(state["turns"]) >= options.rounds or state["remaining_steps"] < LAST_STEPS
 
 

@@ -78,7 +78,7 @@ def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
 
 
 def is_last(state: TurnsState, options: SearchR1Options) -> bool:
-    """Say whether this call must answer."""
+    """Return whether this call must answer."""
     return state["must_answer"] or len(state["turns"]) >= options.rounds or state["remaining_steps"] < LAST_STEPS
 
 

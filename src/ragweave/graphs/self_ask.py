@@ -160,12 +160,12 @@ READER_CLAUSE = "If they do not answer it, just say Unknown."
 
 
 def is_before(options: SelfAskOptions) -> bool:
-    """Say whether what is found stands before the question, as in BlendFilter's tables."""
+    """Return whether what is found stands before the question, as in BlendFilter's tables."""
     return options.paper == "blendfilter"
 
 
 def is_last(state: SelfAskState, options: SelfAskOptions) -> bool:
-    """Say whether no more follow-ups may be asked."""
+    """Return whether no more follow-ups may be asked."""
     ended = state["must_conclude"] or len(state["hops"]) >= options.rounds
     return ended or state["remaining_steps"] < LAST_STEPS
 

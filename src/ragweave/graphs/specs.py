@@ -54,7 +54,7 @@ def read_system(spec: str, shared: Mapping[str, str] | None = None) -> tuple[Met
 
 
 def _is_own_filter(method: Method, text: str) -> bool:
-    """Say whether a filter is a trained one's folder or a package's, which `build_graph` opens."""
+    """Return whether a filter is a trained one's folder or a package's, which `build_graph` opens."""
     if "filter" not in method.options.model_fields or text in get_args(FilterName):
         return False
     return text in FILTERS or trained_spec(text) is not None

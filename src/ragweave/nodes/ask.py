@@ -11,8 +11,8 @@ A model node is two pure functions, from the state to a prompt and from the repl
 
     graph.add_node("grade", grade(components))
 
-Between the two, this module chooses the model by role, makes the prompt fit, holds the reply to its
-form if the model can be held to one, and counts tokens. LangGraph retries (`set_node_defaults`).
+In between, this module chooses the model by role, fits the prompt to its context, constrains the reply to its
+form where the model supports that, and counts tokens. LangGraph retries (`set_node_defaults`).
 
 A decision model in the role (`langchain_core.decisions.BaseDecisionModel`) reads no prompt: it gets the
 question, the draft and the passages as its state, and the form's own question (`Form.decides`).
@@ -128,7 +128,7 @@ class Prompt(Generic[FormT]):
     tools: Sequence[BaseTool] = ()
     """Tools that the reply may call."""
     constrain: bool = True
-    """Whether the model is held to the form, if it can be; a model trained on a format of its own is not."""
+    """Whether the reply is constrained to the form where the model supports it; off for models with a trained format."""
     turns: Callable[[Sequence[Document]], Sequence[BaseMessage]] = lambda _passages: ()
     """What follows the template: what the model wrote before, and what it was shown then, in turns."""
     own_turn: bool = False
@@ -136,7 +136,7 @@ class Prompt(Generic[FormT]):
     probability: bool = False
     """Whether the probability of Yes is read from the first token's log-probabilities (`Reply.probability`)."""
     is_answered: Callable[[Reply[Any]], bool] = lambda _reply: True
-    """Whether a reply reaches an answer; one that does not is asked for the answer alone (`ask_again`)."""
+    """Whether a reply reaches an answer; if not, the model is asked for the answer alone (`ask_again`)."""
 
 
 @dataclass(frozen=True)
@@ -274,10 +274,10 @@ class _Call:
     sample: int
     dropped: Sequence[Document]
     form: type[Form] | None
-    """What the model is held to; None: it replies freely."""
+    """What the reply is constrained to; None: free text."""
     asks_again: bool
     learned: calls.Constraint | None = None
-    """What is known of the model if this call succeeds where a stricter one was refused."""
+    """What to remember of the model if this call succeeds after a stricter one was refused."""
     refused: Sequence[str] = ()
     """Settings that the server refused."""
 
@@ -314,7 +314,7 @@ class _Call:
         return id(self.model), frozenset(settings), self.form, tuple(self.prompt.stop), calls.takes(self.model, "stop")
 
     def runnable(self) -> Any:
-        """Return the model with this call's settings, held to the form."""
+        """Return the model with this call's settings, constrained to the form."""
         model = calls.with_settings(self.model, self.prompt.settings)
         if self.form:
             model = model.with_structured_output(self.form, include_raw=True)
@@ -325,7 +325,7 @@ class _Call:
         return model
 
     def relaxed(self, error: Exception) -> _Call:
-        """Return the call without what the server may have refused: a setting, or the form; else raise."""
+        """Return the call without the setting or the form that the server refused; raise any other error."""
         if name := calls.learn_refusal(self.model, error, self.sent):
             return replace(self, refused=[*self.refused, name])
         if self.form and calls.refuses_form(error):
@@ -507,7 +507,7 @@ def _together(texts: Sequence[str]) -> dict[str, Any]:
 
 _ANSWER_ALONE = "Now give the final answer alone, in as few words as it takes, and nothing else."
 _LONG = 1_000
-"""Tokens of a prompt from which on our estimate can show that a server read only a part of it."""
+"""Prompts with fewer tokens are too short for our estimate to show that a server cut them."""
 
 
 def _prepared(

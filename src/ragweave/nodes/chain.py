@@ -30,7 +30,7 @@ class ChainOptions(Options):
     def _one_chain(self) -> Self:
         if self.samples > 1:
             raise ValueError(
-                "samples: each call reads the last one's reply, so that none can be sampled by itself: run the graph "
+                "samples: this method's calls form one chain, so its answers can't be sampled one by one: run the graph "
                 f"{self.samples} times"
             )
         return self
@@ -73,12 +73,12 @@ def end_chain(
 
 
 def asked_before(query: str, hops: Sequence[Any]) -> bool:
-    """Say whether an earlier hop had this query, ignoring case and punctuation."""
+    """Return whether an earlier hop had this query, ignoring case and punctuation."""
     return bool(query) and normalize_answer(query) in {normalize_answer(hop["query"]) for hop in hops}
 
 
 def copies_example(answer: str, examples: str, state: RAGState, seen: Sequence[str]) -> bool:
-    """Say whether a short answer is copied from the prompt's examples, as small models do."""
+    """Return whether a short answer is copied from the prompt's examples, as small models do."""
     return state["answer_type"] == "short" and read.copied(answer, examples, " ".join([state["question"], *seen]))
 
 

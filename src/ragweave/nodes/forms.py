@@ -1,4 +1,4 @@
-"""Forms: the structure of a reply. A model is held to it if it can be; otherwise its text is read into it."""
+"""Forms: the structure of a reply. Models that support JSON schemas are constrained to it; other models' text is parsed."""
 
 from __future__ import annotations
 

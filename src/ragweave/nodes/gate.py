@@ -99,7 +99,7 @@ def gate_node(components: Components, role: Role | Callable[[Any], Role]) -> Nod
 
 
 def gated(state: GateState, options: GateOptions, threshold: float | None) -> tuple[bool, Note]:
-    """Say whether the drafts are certain enough, and note it. A draft that says nothing, or Unknown, is not.
+    """Return whether the drafts are certain enough, and note it. A draft that says nothing, or Unknown, is not.
 
     Args:
         state: The state.

@@ -98,7 +98,7 @@ def naming_topic(state: FilterState, _options: Options) -> Prompt[Any]:
 
 @model_node("filter", naming_topic)
 def ask_topic(_state: FilterState, reply: Reply[Any], _options: Options) -> FilterState:
-    """Take the topic; what is longer than 120 characters is none."""
+    """Take the topic, unless it is longer than 120 characters."""
     said = phrase(reply.text, "topic", "is related to", "is about")
     return {"topic": said if len(said) <= 120 else ""}
 
@@ -133,7 +133,7 @@ def filter_prompt(name: str, state: PassageSet, options: Options) -> Prompt[Ids]
 
 @model_node("filter", checking)
 def ask_check(state: PassageSet, reply: Reply[Ids], _options: Options) -> FilterState:
-    """Take what is said about a set."""
+    """Take the reply about a set."""
     return {"relevance": {state["name"]: reply.text}}
 
 
@@ -166,7 +166,7 @@ def passage_sets(state: RAGState) -> dict[str, list[Document]]:
 
 
 def filter_branches(state: FilterState, node: str) -> list[Send]:
-    """Return a branch to a turn of the dialogue for each set with passages that has come so far."""
+    """Return a branch to a turn of the dialogue for each set that has passages and has reached the turn."""
     said = state["relevance"]
     return [
         Send(
@@ -194,5 +194,5 @@ def collect(state: FilterState, runtime: Runtime[Any]) -> FilterState:
 
 
 def to_choice(state: FilterState) -> Route:
-    """Route: the second turn, for each set that the first said anything about; the others stay whole."""
+    """Route: the second turn for each set with a reply to the first; the other sets stay unfiltered."""
     return filter_branches(state, "choose") or "nothing said"

@@ -37,7 +37,7 @@ class Options(BaseModel):
     answer_type: AnswerType = Field("short", description="The kind of answer, if the input does not say.")
     wording: Literal["method", "phrase", "many"] = Field(
         "method",
-        description="What short answers look like: as the method's prompt says, or for all methods alike the shortest "
+        description="The form of short answers: as the method's prompt says, or for every method the shortest "
         "phrase, or as many answers as possible (SlimPLM, table 9).",
     )
     profile: Literal["ours", "strategyqa", "paper"] | Paper = Field(
@@ -66,14 +66,14 @@ class Options(BaseModel):
         ge=1,
         description="Most tokens of a reply; reasoning models have no such limit, nor steps that need more unless it is set.",
     )
-    constrain: bool = Field(True, description="Whether verdicts, ids and steps are held to a JSON schema.")
+    constrain: bool = Field(True, description="Whether verdicts, ids and steps are constrained to a JSON schema.")
     ask_again: bool = Field(
-        True, description="Whether a reasoning that reaches no answer is asked, once, for the answer alone."
+        True, description="Whether to ask once more, for the answer alone, if a reasoning reaches none."
     )
     citations: bool = Field(False, description="Whether the output cites the sentences that support the answer.")
     sufficient_context: Literal["printed"] | bool = Field(
         False,
-        description="Whether passages are rated before each answer, which is Unknown if they hold too little "
+        description="Whether passages are rated before each answer, which is Unknown if they are not sufficient "
         "(Joren et al. 2025); `printed` asks in that paper's words (appendix C.1).",
     )
     timeout: float | None = Field(None, gt=0, description="Seconds that a run may take; none: no limit.")
@@ -86,7 +86,7 @@ class Options(BaseModel):
         for name in given.keys() - fields.keys():
             raise ValueError(f"no option {name!r}: {did_you_mean(name, fields)}")
         if given.keys() >= fields.keys():
-            # Studio sends its whole form: a value that is still the default was not chosen.
+            # Studio sends every field of its form: a value that equals the default was not chosen.
             given = {name: one for name, one in given.items() if _as_tuple(one) != _as_tuple(fields[name].default)}
         paper = cls._paper_of(given.get("profile", fields["profile"].default))
         chosen = given.keys() | cls.built_with
@@ -105,7 +105,7 @@ class Options(BaseModel):
         return self._paper_of(self.profile)
 
     def is_set(self, name: str) -> bool:
-        """Say whether the caller, or a paper's profile, set an option."""
+        """Return whether the caller, or a paper's profile, set an option."""
         return name in self.model_fields_set | self.built_with
 
     @property

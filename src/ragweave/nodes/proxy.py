@@ -3,8 +3,8 @@
 Source: Tan et al. 2024 (SlimPLM), sections 3.1 to 3.3. `NAME@slimplm` is printed in sections 3.2 and 3.3;
 `NAME_released` is what the released judge and rewriter were trained on, typos included.
 
-A draft that says that it does not know is neither judged nor rewritten, unless the prompts are the paper's or the
-released ones, or the model was trained for its task: these have learned from such drafts too.
+A draft that only says "I don't know" is neither judged nor rewritten, except by the paper's or the released prompts
+and by models trained for the task, which have learned from such drafts.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Verdict(Form):
 
     @classmethod
     def from_text(cls, text: str) -> Verdict | None:
-        """Read `<Known(True)>`, or the bare word; contradictory verdicts count as none."""
+        """Read `<Known(True)>` or the bare word; contradictory verdicts are unreadable."""
         said = {one.capitalize() for one in re.findall(r"known\W{0,6}(true|false)", text, re.I)}
         word = said.pop() if len(said) == 1 else None if said else choice(text, "True", "False")
         return cls.model_validate({"known": word}) if word else None
@@ -252,7 +252,7 @@ def draft(_state: ProxyState, reply: Reply[Form], _options: ProxyOptions) -> Pro
 
 
 def declines(draft: str, options: ProxyOptions, components: Components, role: Role) -> bool:
-    """Say whether a draft says nothing that the model in this role could work on."""
+    """Return whether a draft says only that it does not know, which leaves this role nothing to work on."""
     return not options.as_trained and trained_role(components.models.for_role(role)) is None and is_unknown(draft)
 
 

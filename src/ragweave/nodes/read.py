@@ -1,7 +1,7 @@
 """The reader of free-text replies, for all steps.
 
-A reply that was held to its form is parsed by the form's schema and never gets here. This module
-reads what other models say, replies to the papers' own prompts, and answers, which have no form. It
+A reply that was constrained to its form is parsed by the form's schema and never gets here. This module
+reads other models' replies, replies to the papers' own prompts, and answers, which have no form. It
 invents nothing: if a text does not say what was asked for, an answer is `Unknown` and anything else
 None. Every pattern takes time linear in the text.
 """
@@ -115,7 +115,7 @@ def bare(text: str) -> str:
 
 
 def is_unknown(reply: str) -> bool:
-    """Say whether a reply declines to answer: by the word, or by its first sentence."""
+    """Return whether a reply declines to answer: by the word, or by its first sentence."""
     text = plain(reply)
     text = re.sub(r"</?\w[^<>]{0,30}>|[*_`#>|]", " ", text[_last_mark(text) :]).casefold().strip()
     if not re.search(r"\w", text) or text.strip(" \t\r\n\"'“”‘’.,:;!?…()[]{}<>-–—。") in _WORDS:
@@ -265,6 +265,6 @@ def cut(text: str, longest: int) -> str:
 
 
 def copied(said: str, examples: str, seen: str) -> bool:
-    """Say whether a text is word for word in a prompt's examples, and in nothing asked or read."""
+    """Return whether a text is word for word in a prompt's examples, and in nothing asked or read."""
     said, examples, seen = (" ".join(["", *re.findall(r"[^\W_]+", one.lower()), ""]) for one in (said, examples, seen))
     return len(said) > 2 and said in examples and said not in seen

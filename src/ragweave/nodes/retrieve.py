@@ -83,7 +83,7 @@ def search_usage(made: CallCounter, retrievals: int = 1) -> Usage:
 
 
 def _takes_k(retriever: Retriever, method: str = "_get_relevant_documents") -> bool:
-    """Say whether a retriever can be asked for k passages; others find as many as they were made to find."""
+    """Return whether a retriever can be asked for k passages; others find as many as they were made to find."""
     search = getattr(retriever, method, None)
     takes_any = isinstance(retriever, VectorStoreRetriever)
     return takes_any or (search is not None and "k" in inspect.signature(search).parameters)

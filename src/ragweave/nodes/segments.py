@@ -1,4 +1,4 @@
-"""Segments of passages, a few sentences each: split, shown by number, and recomposed of those kept."""
+"""Segments of passages, a few sentences each: split, and recomposed from those that a filter keeps."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def final_update(
 
 
 def passages_read(shown: list[Document], state: RAGState, candidates: Iterable[Candidate]) -> list[Document]:
-    """Return the passages that candidates read: as shown, else as found."""
+    """Return the passages that candidates read, as shown in the prompt or else as retrieved."""
     known: dict[str, Document] = {}
     for one in [shown, *state["retrieved"].values()]:
         known.update({str(doc.id): doc for doc in one if str(doc.id) not in known})
@@ -126,5 +126,5 @@ def answers_of(candidates: Iterable[Candidate]) -> list[str]:
 
 
 def is_answered(state: Mapping[str, Any]) -> bool:
-    """Say whether the last vote gave an answer."""
+    """Return whether the last vote gave an answer."""
     return bool(state["status"] == "answered")

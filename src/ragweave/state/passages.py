@@ -42,7 +42,7 @@ def place_at(document: Document, offset: int) -> dict[str, Any]:
     return place
 
 
-def whole(text: str) -> str:
+def encodable(text: str) -> str:
     """Return a text with `?` for each lone surrogate, which no encoding can write."""
     return text.encode("utf-8", "replace").decode()
 
@@ -66,7 +66,7 @@ def as_document(value: object) -> Document:
     if isinstance(value, Document):
         return _encodable(value)
     if isinstance(value, str):
-        return Document(whole(value))
+        return Document(encodable(value))
     fields: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
     text = fields.get("page_content", fields.get("text"))
     if not isinstance(text, str):
@@ -80,9 +80,9 @@ def as_document(value: object) -> Document:
 def _encodable(document: Document) -> Document:
     texts = {name: one for name, one in document.metadata.items() if isinstance(one, str)}
     update = {
-        "page_content": whole(document.page_content),
-        "id": document.id and whole(document.id),
-        "metadata": {**document.metadata, **{name: whole(one) for name, one in texts.items()}},
+        "page_content": encodable(document.page_content),
+        "id": document.id and encodable(document.id),
+        "metadata": {**document.metadata, **{name: encodable(one) for name, one in texts.items()}},
     }
     same = all(getattr(document, name) == one for name, one in update.items())
     return document if same else document.model_copy(update=update)

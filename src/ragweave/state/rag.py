@@ -1,4 +1,4 @@
-"""What flows through every graph. A node returns a part of it: `def node(state) -> RAGState`."""
+"""The state of every graph. A node returns an update of some keys: `def node(state) -> RAGState`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from langchain_core.tools import BaseTool
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
-from ragweave.state.passages import as_document, whole
+from ragweave.state.passages import as_document, encodable
 from ragweave.tools.knowledge.chunking import chunker_of, simple_tokens
 from ragweave.tools.knowledge.ingest import COUNTED, Ingest, passages_of
 from ragweave.tools.knowledge.loaders.text import own_fields
@@ -224,7 +224,7 @@ class KnowledgeBase:
             KnowledgeBaseError: As `index_paths`.
         """
         loaded = [loaded_of(doc) for doc in map(as_document, documents) if doc.page_content.strip()]
-        key = whole(source)
+        key = encodable(source)
         digest = hashlib.sha256(repr(loaded).encode()).hexdigest()
 
         def take(ingest: Ingest) -> None:
@@ -498,7 +498,7 @@ def embeddings_of(path: str | Path, name: str | None, given: Embeddings | None) 
 
 def _key(document: Document, source: str | None) -> str:
     """Return the source under which a document is added."""
-    return whole(source or str(document.metadata.get("source") or "") or "added")
+    return encodable(source or str(document.metadata.get("source") or "") or "added")
 
 
 def loaded_of(document: Document) -> Loaded:

@@ -20,7 +20,7 @@ from langchain_core.vectorstores import VectorStoreRetriever
 from pydantic import Field
 
 from ragweave.errors import UsageError
-from ragweave.state.passages import as_document, whole, with_id
+from ragweave.state.passages import as_document, encodable, with_id
 from ragweave.tools.models.roles import unbound
 
 _ALONE = (str, bytes, os.PathLike, Mapping, Document)
@@ -91,7 +91,7 @@ class PassageRetriever(BaseRetriever):
             UsageError: `k` is below 1.
         """
         wanted = check_k(self.k if k is None else k)
-        found = self._find(whole(query), wanted)[:wanted] if query.strip() else []
+        found = self._find(encodable(query), wanted)[:wanted] if query.strip() else []
         named = [with_id(as_document(doc)) for doc in found]
         return [doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}}) for rank, doc in enumerate(named)]
 
