@@ -467,7 +467,8 @@ class _Decision:
             return _Answered(Reply(), no_usage(), [])
         form: Any = self.prompt.form
         answers = [one.answers[_ANSWER] for one in responses]
-        threshold: float = getattr(unbound(self.model), "threshold", 0.5)
+        stated: float | None = getattr(unbound(self.model), "threshold", None)
+        threshold = 0.5 if stated is None else stated
         chances = [
             one.noul if isinstance(one, NoulAnswer) else cast("ChoiceAnswer", one).probabilities for one in answers
         ]
