@@ -19,9 +19,9 @@ import json
 import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -286,17 +286,20 @@ def run_async(work: Coroutine[Any, Any, Summary]) -> Summary:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(work)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    task = asyncio.run_coroutine_threadsafe(work, loop)
-    try:
-        return task.result()
-    finally:
-        task.cancel()  # after Ctrl-C
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    running: list[tuple[asyncio.AbstractEventLoop, Any]] = []
+
+    async def noted() -> Summary:
+        running.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(asyncio.run, noted())
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            for loop, task in running:
+                loop.call_soon_threadsafe(task.cancel)
+            raise
 
 
 @contextmanager
