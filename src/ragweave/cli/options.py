@@ -187,7 +187,7 @@ class Setup:
         if k is not None and given.setdefault("k", str(k)) != str(k):
             raise UsageError(f"-k {k} and --option k={given['k']}: k is given twice")
         if second_retriever and not any(one.second_search for one in listed):
-            raise UsageError(f"--second-retriever: {', '.join(methods)} never searches again; crag does")
+            raise UsageError(f"--second-retriever: {', '.join(methods)} has no second search; crag has one")
         try:
             models = {role: chat_model(spec) for role, spec in ({"answer": "extractive"} | models_of(model)).items()}
         except ModelError as error:
