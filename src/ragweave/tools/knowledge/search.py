@@ -15,6 +15,7 @@ from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError, RagweaveError
+from ragweave.state.passages import heading_of
 from ragweave.tools.knowledge.passages import indexed_text
 from ragweave.tools.knowledge.store import Snapshot, Store
 from ragweave.tools.retrieval.analyzer import analyzer_for
@@ -315,7 +316,8 @@ def _distinct(
                 metadata["score"] = float(scores[at]) + shift
                 path = (paths or {}).get(row)
                 if path is not None and path.seed is not None and 2 * path.strength > scores[at]:
-                    metadata["via"] = path.shown
+                    heading = heading_of(path.seed.metadata)
+                    metadata["via"] = {"name": path.name, "passage": path.seed.id, "heading": heading}
                 found[text] = Document(id=name, page_content=text, metadata=metadata)
         if len(found) >= k or len(best) < wanted:
             return list(found.values())[:k]

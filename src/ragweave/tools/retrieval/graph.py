@@ -13,7 +13,7 @@ question, but a name with the film's passage. The score of a passage is its base
 - edge: 1 to passages about the name, `MENTION` to those that mention it; less where there are many.
 - rest: the BM25 score of the question's terms that the first passage lacks, as a share of the best.
 
-The best path counts, not the sum as in personalised PageRank: many weak paths over common names would
+The first passage stays first. The best path counts, not the sum as in personalised PageRank: many weak paths over common names would
 outweigh the one that answers. Two SQLite tables hold the graph; a query reads the rows of about a
 hundred names.
 
@@ -62,7 +62,7 @@ CROWDING = 0.25
 ASKED = 0.6
 """The strength of the names in the question."""
 OWN = 0.15
-"""What a seed adds to its own score: else one that answers alone could fall behind those it leads to."""
+"""What a seed adds to its own score, so that one that answers alone stays before those it leads to."""
 MOST = 300
 """A name that more passages have is not followed."""
 _BATCH = 20_000
@@ -88,13 +88,6 @@ class NamePath(NamedTuple):
     """The name, as the passage or the question spells it."""
     seed: Seed | None
     """The passage that has it; None: the question has it."""
-
-    @property
-    def shown(self) -> dict[str, str]:
-        """Name, and id and heading of the passage that has it."""
-        if self.seed is None:
-            return {"name": self.name}
-        return {"name": self.name, "passage": self.seed.id, "heading": heading_of(self.seed.metadata)}
 
 
 def add_names(db: sqlite3.Connection, passages: Iterable[tuple[int, str, Mapping[str, Any]]]) -> None:
@@ -152,6 +145,7 @@ def along_names(
     own = np.searchsorted(rows, [seed.row for seed in seeds])
     raised[own] += OWN * scores[own] ** 2
     raised[places] += np.fromiter((path.strength for path in paths.values()), np.float32)
+    raised[own[:1]] = np.nextafter(raised.max(initial=0), np.float32(np.inf))
     return raised, paths
 
 
