@@ -207,12 +207,12 @@ def _followed(db: sqlite3.Connection, starts: Mapping[str, list[NamePath]], pass
         for path in worth[name]:
             strength = path.strength * edge
             if (path.seed is None or path.seed.row != row) and (row not in best or best[row].strength < strength):
-                best[row] = path._replace(strength=strength)
+                best[row] = NamePath(strength, path.name, path.seed)
     return best
 
 
 def _times(path: NamePath, share: float) -> NamePath:
-    return path._replace(strength=path.strength * share)
+    return NamePath(path.strength * share, path.name, path.seed)
 
 
 def _known(db: sqlite3.Connection, texts: Iterable[str]) -> dict[str, tuple[int, int]]:
