@@ -18,7 +18,7 @@ from ragweave.tools.citations import (
     check_citations,
     cite,
 )
-from ragweave.tools.footnotes import Footnote, cited_message, footnotes, with_marks
+from ragweave.tools.footnotes import Footnote, annotations_of, cited_message, footnotes, with_marks
 from ragweave.tools.text.sentences import Sentence
 
 BRIDGE = Document(
@@ -135,6 +135,15 @@ def test_a_label_has_file_and_page_and_no_path(source: str) -> None:
     (quote,) = cite("Who?", "Ada Brenner", PASSAGES)[0]["quotes"]
     assert Footnote(1, quote, "Staff", source, 3).label == "Staff — people.txt, page 3"
     assert Footnote(1, quote, "", source, None).label == "people.txt"
+
+
+def test_a_footnote_says_by_which_name_its_passage_was_reached() -> None:
+    via = {"name": "Ada Brenner", "passage": "doc0", "heading": "Bridge at Alden"}
+    reached = Document("Ada Brenner was born in Vell.", id="ada", metadata={"via": via})
+    citations = cite("Where was the builder of the bridge born?", "Vell", [*PASSAGES, reached])
+    assert [one.path for one in footnotes(citations, [*PASSAGES, reached])] == ["Bridge at Alden → Ada Brenner"]
+    (note,) = annotations_of(citations, [*PASSAGES, reached])
+    assert note["extras"]["path"] == "Bridge at Alden → Ada Brenner"  # type: ignore[typeddict-item]
 
 
 def test_marks_and_footnotes_have_the_same_numbers() -> None:

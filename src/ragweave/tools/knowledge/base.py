@@ -342,8 +342,8 @@ class KnowledgeBase:
 
         Args:
             k: Passages per query; a call may ask for another number.
-            mode: `bm25`, `dense`, `hybrid` (both scores, fused), `graph` (the same, and one hop over
-                the names that passages share), or `auto` (hybrid where there are embeddings, else bm25).
+            mode: `bm25`, `dense`, `hybrid` (both scores, fused), or `graph`, which `auto` is: hybrid, or
+                bm25 without embeddings, and one hop over the names that passages share.
             filter: Values that the passages' metadata must have: `{"source": "a.md"}`; of a list
                 any one.
             rerank: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, an object with
@@ -400,16 +400,13 @@ class KnowledgeBase:
     def _mode(self, name: RetrieverName) -> Mode:
         if name not in get_args(RetrieverName):
             raise UsageError(f"unknown mode {name!r}; choose one of: {', '.join(get_args(RetrieverName))}")
-        if self.settings.embedding is None:
-            if name in ("dense", "hybrid"):
-                raise KnowledgeBaseError(
-                    f"{self.path} has no embeddings: use mode 'bm25' or 'graph', or make another one with an "
-                    "embedding model"
-                )
-            return "bm25" if name == "auto" else name
-        if self._embeddings is None and name != "bm25":
+        if self.settings.embedding is None and name in ("dense", "hybrid"):
+            raise KnowledgeBaseError(
+                f"{self.path} has no embeddings: use mode 'bm25' or 'graph', or make another one with an embedding model"
+            )
+        if self.settings.embedding is not None and self._embeddings is None and name != "bm25":
             raise self._needs_object()
-        return "hybrid" if name == "auto" else name
+        return "graph" if name == "auto" else name
 
     def _needs_object(self) -> KnowledgeBaseError:
         name = str(self.settings.embedding).removeprefix(OBJECT)
