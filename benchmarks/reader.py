@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ragweave.graphs import adaptive_rag, chain_of_note, crag, ircot, react, self_ask, self_eval, sure
-from ragweave.nodes import proxy, read
+from ragweave.graphs import chain_of_note, crag, ircot, react, self_ask, self_eval, sure
+from ragweave.nodes import proxy, read, route
 from ragweave.state import UNKNOWN
 from ragweave.tools.models.replies import without_thoughts
 from ragweave.tools.text.normalize import normalize_answer
@@ -66,7 +66,7 @@ VERDICTS: dict[str, Callable[[str], Any]] = {
     "judge": lambda text: {"True": True, "False": False}.get(_form(proxy.Verdict, "known")(text)),
     "judge_claim": lambda text: {"True": True, "False": False}.get(_form(proxy.Verdict, "known")(text)),
     "need": lambda text: {"Yes": True, "No": False}.get(_form(self_eval.Need, "needed")(text)),
-    "classify": lambda text: adaptive_rag.ROUTES.get(_form(adaptive_rag.Complexity, "searches")(text)),
+    "classify": lambda text: route.ROUTES.get(_form(route.Complexity, "searches")(text)),
     "grade": _form(crag.Grade, "grade"),
     "keywords": _form(crag.Keywords, "query"),
     "verify": lambda text: {"True": True, "False": False}.get(_form(sure.Validity, "supported")(text)),

@@ -96,12 +96,13 @@ def test_a_link_out_of_the_folder_is_refused(folder: Path, tmp_path: Path) -> No
 
 
 def test_weights_that_are_missing_are_named(folder: Path) -> None:
-    from langchain_core.messages import HumanMessage
+    from langchain_core.decisions import Noul
 
     from ragweave.errors import ModelError
-    from ragweave.tools.models.tasks import attach
 
     pytest.importorskip("transformers")
     judge = chat_model(f"{folder}/")
     with pytest.raises(ModelError, match="judge: can't be read"):
-        judge.invoke([attach(HumanMessage("?"), {"task": "judge", "question": "Who?", "draft": "Ada"})])
+        judge.invoke(
+            {"state": {"question": "Who?", "draft": "Ada"}, "questions": {"known": Noul(instructions="Known?")}}
+        )
