@@ -55,8 +55,6 @@ SEEDS = 3
 """Passages that pass their score on."""
 FLOOR = 0.75
 MENTION = 0.3
-UNTITLED = 0.5
-"""The edge to passages that mention a name which no passage is about."""
 CROWDING = 0.25
 """A name that `n` passages have reaches each of them by `n ** -CROWDING`."""
 ASKED = 0.6
@@ -200,8 +198,7 @@ def _followed(db: sqlite3.Connection, starts: Mapping[str, list[NamePath]], pass
     for name, row in _rows(db, worth, about=True):
         about[name].append(row)
     edges = [(row, name, len(rows) ** -CROWDING) for name, rows in about.items() for row in rows]
-    for name, row in _rows(db, worth, about=False):
-        edges.append((row, name, (MENTION if name in about else UNTITLED) * counts[name] ** -CROWDING))
+    edges += [(row, name, MENTION * counts[name] ** -CROWDING) for name, row in _rows(db, worth, about=False)]
     best: dict[int, NamePath] = {}
     for row, name, edge in edges:
         for path in worth[name]:
