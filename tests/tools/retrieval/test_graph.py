@@ -131,6 +131,12 @@ def test_the_second_passage_shares_a_name_with_the_first(kb: KnowledgeBase) -> N
     assert found(kb, "what is known of mara ødegård?", 1) == ["Mara Ødegård"]
 
 
+def test_the_first_passage_stays_first(kb: KnowledgeBase) -> None:
+    kb.add(PASSAGES, split=False)
+    for question in (QUESTION, "Who released it?", "Where was Mara Ødegård born?", "What is a harbour?"):
+        assert found(kb, question, 1) == [doc.id for doc in kb.as_retriever(1, "bm25").invoke(question)]
+
+
 def test_a_filter_holds_for_seeds_and_for_what_they_reach(kb: KnowledgeBase) -> None:
     kb.add(PASSAGES, split=False)
     kb.add(Document("Tin Harbour was sung by Bob Ray.", metadata={"title": "Tin Harbour", "lang": "en"}))
