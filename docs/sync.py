@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import get_args
 
-from ragweave.datasets import FORMATS
 from ragweave.evaluation import METRICS
 from ragweave.evaluation.reproduce import listing
 from ragweave.graphs import METHODS, Method
@@ -59,20 +58,15 @@ def models() -> str:
     return table("spec | model", [*rows, ["`PROVIDER:NAME`", "any other provider of LangChain's `init_chat_model`"]])
 
 
-def metrics() -> str:
-    """Return the table of the metrics."""
-    rows = [[f"`{one.name}`", one.summary, one.source] for one in METRICS.ours()]
-    return table("metric | what it says | source", rows)
-
-
-def formats() -> str:
-    """Return the table of the data set formats."""
-    return table("format | data", [[f"`{one.name}`", one.summary] for one in FORMATS.ours()])
-
-
 def reproductions() -> str:
-    """Return the table of the papers' tables."""
-    return table("paper | table | shows | data sets", listing())
+    """Return the papers with their tables and data sets."""
+    papers: dict[str, tuple[list[str], dict[str, None]]] = {}
+    for paper, name, _, data in listing():
+        names, sets = papers.setdefault(paper, ([], {}))
+        names.append(name)
+        sets.update(dict.fromkeys(data.split(", ")))
+    rows = [[f"`{paper}`", ", ".join(names), ", ".join(sets)] for paper, (names, sets) in papers.items()]
+    return table("paper | tables and figures | data sets", rows)
 
 
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
@@ -84,7 +78,6 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/extend.md": {
         "filters": lambda: table("filter | what it keeps", [[f"`{one.name}`", one.summary] for one in FILTERS.ours()])
     },
-    "docs/evaluate.md": {"formats": formats, "metrics": metrics},
     "docs/reproduce.md": {"reproductions": reproductions},
 }
 

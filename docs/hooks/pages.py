@@ -1,16 +1,52 @@
-"""Pages that are made when the site is built: one for each method, and `llms.txt`."""
+"""Pages that are made when the site is built: one for each method, lists of what has a name, and `llms.txt`."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 from mkdocs.structure.files import File, Files
 
 from ragweave import METHODS, build_graph
+from ragweave.datasets import FORMATS
+from ragweave.evaluation import METRICS
+from ragweave.evaluation.reproduce import listing
 from ragweave.graphs import Method
 from ragweave.graphs.base import Group
+
+ARXIV = {
+    "A-RAG": "2602.03442",
+    "Adaptive-RAG": "2403.14403",
+    "Astute RAG": "2410.07176",
+    "BlendFilter": "2402.11129",
+    "CRAG": "2401.15884",
+    "Chain-of-Note": "2311.09210",
+    "Chain-of-Thought": "2201.11903",
+    "DOS RAG": "2506.03989",
+    "FILCO": "2311.08377",
+    "FLARE": "2305.06983",
+    "IRCoT": "2212.10509",
+    "ITER-RETGEN": "2305.15294",
+    "MAIN-RAG": "2501.00332",
+    "Post-fusion as Fallback": "2308.12574",
+    "Question Decomposition": "2507.00355",
+    "ReAct": "2210.03629",
+    "SKR": "2310.05002",
+    "STORM": "2402.14207",
+    "Search-R1": "2503.09516",
+    "Search-o1": "2501.05366",
+    "Self-Ask": "2210.03350",
+    "Self-Eval": "2207.05221",
+    "SlimPLM": "2402.12052",
+    "SuRe": "2404.13081",
+    "TARG": "2511.09803",
+}
+RESULTS = Path(__file__).parents[1] / "results.md"
+COLUMNS = ("F1", "Contains", "Unknown, %", "calls", "tokens", "F1 − `concat`")
 
 
 def on_config(config: Any) -> Any:
@@ -27,30 +63,56 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages and pictures."""
+    rows = list(measured())
     for one in METHODS.ours():
-        graph = build_graph(one)
-        picture = graph._repr_mimebundle_()["image/svg+xml"]
-        files.append(File.generated(config, f"methods/{one.name}.md", content=method_page(one)))
+        picture = build_graph(one)._repr_mimebundle_()["image/svg+xml"]
+        files.append(File.generated(config, f"methods/{one.name}.md", content=method_page(one, rows)))
         files.append(File.generated(config, f"methods/{one.name}.svg", content=picture))
+    files.append(File.generated(config, "lists.md", content=lists()))
     files.append(File.generated(config, "llms.txt", content=llms(files)))
     return files
 
 
-def method_page(one: Method) -> str:
+def measured() -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Read the tables of results.md whose last column compares with `concat`: method, section and cells of a row."""
+    section, head = "", []
+    for line in RESULTS.read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("## "):
+            section = line[3:]
+        elif re.fullmatch(r"[A-Z]+:", line):
+            section = f"{section.partition(':')[0]}: {line[:-1]}"
+        elif line.startswith("| method |"):
+            head = cells
+        elif line.startswith("| `") and head and head[-1] == COLUMNS[-1]:
+            yield cells[0].strip("`"), section, dict(zip(head, cells, strict=True))
+        elif not line:
+            head = []
+
+
+def method_page(one: Method, rows: Iterable[tuple[str, str, dict[str, str]]]) -> str:
     """Return the page of a method."""
     fewest, most = one.calls(one.options())
     cost = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    paper = re.sub("|".join(map(re.escape, ARXIV)), lambda name: f"[{name[0]}]({_arxiv(name[0])})", one.paper)
+    mine = [[section, *(row.get(column, "") for column in COLUMNS)] for name, section, row in rows if name == one.name]
+    results = [
+        table(["questions", *COLUMNS], mine),
+        "Two small models, an earlier version of the code: [how this was measured](../results.md).",
+    ]
     return "\n\n".join(
         [
             f"# {one.name}",
-            f"**{one.summary}** {one.paper}.",
+            f"**{one.summary}** {paper}.",
             one.when,
-            f"Model calls per question with the default options: **{cost}**. [What we measured](../results.md).",
+            f"Model calls per question with the default options: **{cost}**.",
             f"![The graph of {one.name}]({one.name}.svg)",
             f'```py\ngraph = build_graph("{one.name}", model="openai:gpt-4o-mini", retriever=retriever)\n```',
             f'```\nragweave ask "…" --kb kb --method {one.name} --model openai:gpt-4o-mini\n```',
             "## Source",
             inspect.getdoc(inspect.getmodule(one.wire)) or "",
+            "## Measured",
+            *(results if mine else ["We have not measured this method with a language model yet."]),
             "## Options",
             options_table(one),
             "## Prompts",
@@ -60,16 +122,45 @@ def method_page(one: Method) -> str:
     )
 
 
+def _arxiv(name: str) -> str:
+    return f"https://arxiv.org/abs/{ARXIV[name]}"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def lists() -> str:
+    """Return the page of the metrics, the formats of data sets, and the papers' tables."""
+    return "\n\n".join(
+        [
+            "# Metrics, formats, papers' tables",
+            "## Metrics",
+            "`ragweave methods --kind metrics` lists them too. Choose some by `ragweave eval --metrics em,f1`.",
+            table(["metric", "what it says", "source"], [[f"`{m.name}`", m.summary, m.source] for m in METRICS.ours()]),
+            "## Data set formats",
+            "`ragweave methods --kind datasets` lists them too. [How to name a data set](evaluate.md#data-sets).",
+            table(["format", "data"], [[f"`{one.name}`", one.summary] for one in FORMATS.ours()]),
+            "## Tables and figures of papers",
+            "`ragweave reproduce` lists them too. [How to run one](reproduce.md).",
+            table(["paper", "table", "shows", "data sets"], listing()),
+        ]
+    )
+
+
 def options_table(one: Method) -> str:
     """Return a method's options, its own first, with their descriptions."""
     own = one.options.__annotations__
     fields = sorted(one.options.model_fields.items(), key=lambda item: item[0] not in own)
-    rows = ["| option | default | what it does |", "|---|---|---|"]
+    rows = []
     for name, field in fields:
         values = [value for value in get_args(field.annotation) if isinstance(value, str)]
         about = (field.description or "") + (f" One of: {', '.join(map(str, values))}." if values else "")
-        rows.append(f"| `{name}` | `{field.default!r}` | {about.replace('|', chr(92) + '|')} |")
-    return "\n".join(rows)
+        rows.append([f"`{name}`", f"`{field.default!r}`", about])
+    return table(["option", "default", "what it does"], rows)
 
 
 def prompts(one: Method) -> list[str]:
