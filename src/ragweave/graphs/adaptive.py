@@ -18,11 +18,11 @@ from pydantic import Field
 from ragweave.graphs import blendfilter, filco, slimplm
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, one_by_one
-from ragweave.nodes.ask import Components, FunctionNode, Node
+from ragweave.nodes.ask import Caller, Components, FunctionNode, Node
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.proxy import ProxyState
 from ragweave.nodes.retrieve import Route, join
-from ragweave.nodes.vote import is_answered, vote_node
+from ragweave.nodes.vote import end_by_vote, is_answered, vote_node
 from ragweave.state import RAGState
 
 STYLES: dict[str, dict[str, Any]] = {
@@ -56,13 +56,10 @@ def styled_answer_node(components: Components) -> Node:
     """Return the answer node, which asks in the style that the run's options name."""
     nodes = {name: answer_node(components, "answer", name, round=1, **style) for name, style in STYLES.items()}
 
-    def call(branch: Branch, config: RunnableConfig) -> Any:
-        return nodes[get_runtime(AdaptiveOptions).context.answer].invoke(branch, config)
+    async def answer(branch: Branch, config: RunnableConfig, caller: Caller) -> Any:
+        return await caller.call(nodes[get_runtime(AdaptiveOptions).context.answer], branch, config)
 
-    async def acall(branch: Branch, config: RunnableConfig) -> Any:
-        return await nodes[get_runtime(AdaptiveOptions).context.answer].ainvoke(branch, config)
-
-    return FunctionNode(call, acall, name="answer")
+    return FunctionNode(answer, name="answer")
 
 
 def to_answer(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route:
@@ -127,7 +124,6 @@ def adaptive(graph: Graph, components: Components) -> None:
         "answer_vote", vote_node("direct", "answer", "short_answer", reader="short_answer", continues=falls_back)
     )
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", round=3, one_passage=True))
-    graph.add_node("vote", vote_node("post_fusion"))
     graph.add_conditional_edges(
         "plan", blendfilter.to_first_search, {"each query": "retrieve", "nothing to search": "augment"}
     )
@@ -144,5 +140,4 @@ def adaptive(graph: Graph, components: Components) -> None:
     )
     graph.add_edge("short_answer", "answer_vote")
     graph.add_conditional_edges("answer_vote", to_fallback, {"answered": END, "unknown": "post_fusion"})
-    graph.add_edge("post_fusion", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "post_fusion")

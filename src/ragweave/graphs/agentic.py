@@ -33,7 +33,7 @@ from ragweave.nodes.chain import LAST_ROUND, LAST_STEPS, ChainOptions, copies_ex
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.retrieve import Query, Route, retrieve_node
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, RAGState, ranked
 from ragweave.tools.models.calls import calls_tools
 from ragweave.tools.retrieval import Bm25Retriever, toolkit
@@ -300,7 +300,6 @@ def agentic(graph: Graph, components: Components) -> None:
     graph.add_node("semantic_search", retrieve_node(retriever and toolkit.semantic_search(retriever)))
     graph.add_node("read", read_passages)
     graph.add_node("answer", answer_node(components, "answer", "concat", round=LAST_ROUND))
-    graph.add_node("vote", vote_node("answer"))
     graph.add_edge("begin", "agent")
     graph.add_conditional_edges(
         "agent",
@@ -317,5 +316,4 @@ def agentic(graph: Graph, components: Components) -> None:
     )
     for tool in (*SEARCHES, "read"):
         graph.add_edge(tool, "agent")
-    graph.add_edge("answer", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "answer")

@@ -20,7 +20,6 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
@@ -32,7 +31,7 @@ from ragweave.nodes.papers import Style
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.read import cut, is_unknown
 from ragweave.nodes.retrieve import collect_node, search_branches
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, note
 from ragweave.tools.text.untrusted import title_of, untrusted
 
@@ -259,7 +258,6 @@ def astute(graph: Graph, components: Components) -> None:
             values=answer_values,
         ),
     )
-    graph.add_node("vote", vote_node("answer"))
     graph.add_conditional_edges(
         "begin", to_knowledge, {"each query": "retrieve", "from memory": "recall", "passages given": "collect"}
     )
@@ -268,5 +266,4 @@ def astute(graph: Graph, components: Components) -> None:
     again: dict[Hashable, str] = {"another round": "consolidate", "each sample": "answer"}
     graph.add_conditional_edges("collect", to_answer, again)
     graph.add_conditional_edges("consolidate", to_answer, again)
-    graph.add_edge("answer", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "answer")

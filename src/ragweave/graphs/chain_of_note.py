@@ -16,7 +16,6 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from langchain_core.prompts import ChatPromptTemplate
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 from pydantic import Field, create_model
 
@@ -29,7 +28,7 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import AnswerType, RAGState
 
 NOTE_TOKENS = 64
@@ -186,10 +185,7 @@ def chain_of_note(graph: Graph, components: Components) -> None:
     add_retrieval(graph, components)
     graph.add_node("chain_of_note", noted)
     graph.add_node("plain", answer_node(components, "plain", "concat", closed_book="direct"))
-    graph.add_node("vote", vote_node("chain_of_note", "plain"))
     graph.add_conditional_edges(
         "collect", to_answer, {"notes": "chain_of_note", "no notes": "plain", "no passage": "vote"}
     )
-    graph.add_edge("chain_of_note", "vote")
-    graph.add_edge("plain", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "chain_of_note", "plain")

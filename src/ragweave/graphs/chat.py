@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, Method, MethodGraph
 from ragweave.graphs.build import RETRY, build_graph
-from ragweave.nodes.ask import QUERY_TOKENS, Components, FunctionNode, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.read import phrase
@@ -146,19 +146,12 @@ def reply(state: ChatState) -> dict[str, Any]:
 def _silent(node: Runnable[Any, Any], state_of: Callable[[ChatState], Any] = lambda state: state) -> Node:
     """Return a node that runs another one, whose tokens no stream of messages shows: the reply is shown whole."""
 
-    def settings(config: RunnableConfig) -> RunnableConfig:
-        return {**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]}
+    async def silent(state: ChatState, config: RunnableConfig, caller: Caller) -> Any:
+        tagged: RunnableConfig = {**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]}
+        context: dict[str, Any] = {"context": get_runtime(Options).context} if isinstance(node, MethodGraph) else {}
+        return await caller.call(node, state_of(state), tagged, **context)
 
-    def context() -> dict[str, Any]:
-        return {"context": get_runtime(Options).context} if isinstance(node, MethodGraph) else {}
-
-    def call(state: ChatState, config: RunnableConfig) -> Any:
-        return node.invoke(state_of(state), settings(config), **context())
-
-    async def acall(state: ChatState, config: RunnableConfig) -> Any:
-        return await node.ainvoke(state_of(state), settings(config), **context())
-
-    return FunctionNode(call, acall, name=node.get_name())
+    return FunctionNode(silent, name=node.get_name())
 
 
 def build_chat(

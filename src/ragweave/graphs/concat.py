@@ -6,7 +6,6 @@ Augmented Generation with LLMs), section 3.2.1, equation 1: `a = LLM(q, p1 … p
 
 from __future__ import annotations
 
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 
 from ragweave.graphs.base import Graph, method
@@ -14,7 +13,7 @@ from ragweave.nodes.answer import answer_branches, answer_node, together
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState
 
 
@@ -42,7 +41,5 @@ def concat(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → concat → vote."""
     add_retrieval(graph, components)
     graph.add_node("concat", answer_node(components, "concat", "concat"))
-    graph.add_node("vote", vote_node("concat"))
     graph.add_conditional_edges("collect", to_answer, {"each sample": "concat", "no passage": "vote"})
-    graph.add_edge("concat", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "concat")

@@ -15,7 +15,7 @@ from ragweave.nodes.answer import answer_branches, answer_node, one_by_one
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import add_retrieval
 from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import is_answered, vote_node
+from ragweave.nodes.vote import end_by_vote, is_answered, vote_node
 from ragweave.state import RAGState
 
 
@@ -41,9 +41,7 @@ def concat_pf(graph: Graph, components: Components) -> None:
     graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_node("concat_vote", vote_node("concat", continues=lambda state, _options: bool(state["passages"])))
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", round=1, one_passage=True))
-    graph.add_node("vote", vote_node("post_fusion"))
     graph.add_conditional_edges("collect", to_answer, {"each sample": "concat", "no passage": "concat_vote"})
     graph.add_edge("concat", "concat_vote")
     graph.add_conditional_edges("concat_vote", to_fallback, {"answered": END, "unknown": "post_fusion"})
-    graph.add_edge("post_fusion", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "post_fusion")

@@ -21,7 +21,6 @@ from typing import Annotated, Literal, get_args
 from langchain_core.decisions import Noul
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
@@ -41,7 +40,7 @@ from ragweave.nodes.retrieve import (
     search_branches,
 )
 from ragweave.nodes.segments import recompose, split_passages, tokens_saved
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, by_query, merge, note
 from ragweave.tools.text.untrusted import numbered, render_passages
 
@@ -270,7 +269,6 @@ def crag(graph: Graph, components: Components) -> None:
     graph.add_node("gather", gather)
     graph.add_node("refine", refine(components))
     graph.add_node("answer", answer_node(components, "answer", "concat", closed_book="direct"))
-    graph.add_node("vote", vote_node("answer"))
     graph.add_conditional_edges("collect", to_grading, {"each passage": "grade", "no passage": "assess"})
     graph.add_edge("grade", "assess")
     graph.add_conditional_edges(
@@ -280,5 +278,4 @@ def crag(graph: Graph, components: Components) -> None:
     graph.add_edge("search", "gather")
     graph.add_edge("gather", "refine")
     graph.add_conditional_edges("refine", each_sample("answer"), {"each sample": "answer"})
-    graph.add_edge("answer", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "answer")

@@ -18,7 +18,6 @@ import re
 from typing import Any, Literal
 
 from langchain_core.prompts import ChatPromptTemplate
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
@@ -30,7 +29,7 @@ from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, Retrieve
 from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches, search_usage
-from ragweave.nodes.vote import pool_of, vote_node
+from ragweave.nodes.vote import end_by_vote, pool_of
 from ragweave.state import UNKNOWN, RAGState, by_query, note
 from ragweave.tools.models.replies import counted_calls
 from ragweave.tools.models.roles import unbound
@@ -231,7 +230,6 @@ def decompose(graph: Graph, components: Components) -> None:
         named=lambda name, options: "decompose_answer" if options.solve == "in_turn" else name,
     )
     graph.add_node("answer", answers)
-    graph.add_node("vote", vote_node("answer"))
     graph.add_edge("begin", "split")
     graph.add_edge("split", "plan")
     graph.add_conditional_edges(
@@ -241,5 +239,4 @@ def decompose(graph: Graph, components: Components) -> None:
     graph.add_conditional_edges("found", to_solve, {"in turn": "solve", "together": "pool"})
     graph.add_edge("solve", "plan")
     graph.add_conditional_edges("pool", to_answer, {"each sample": "answer", "no passage": "vote"})
-    graph.add_edge("answer", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "answer")

@@ -6,7 +6,6 @@ prompt does not ask to say Unknown.
 
 from __future__ import annotations
 
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 from pydantic import Field
 
@@ -15,8 +14,8 @@ from ragweave.graphs.examples import PROMPTS, ShotOptions, answered, with_shots
 from ragweave.nodes.answer import answer_node, each_sample
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, search_node
-from ragweave.nodes.retrieve import Route, collect_node, to_retrieval
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.retrieve import Route, add_search, to_retrieval
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState
 
 
@@ -48,17 +47,13 @@ def to_search(state: RAGState, runtime: Runtime[DirectOptions]) -> Route:
 )
 def direct(graph: Graph, components: Components) -> None:
     """Wire one call: begin → (retrieve →) collect → direct → vote."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_search(graph, search_node(components))
     graph.add_node(
         "direct",
         answer_node(components, "direct", "direct_passages", closed_book="direct", named=with_shots, values=answered),
     )
-    graph.add_node("vote", vote_node("direct"))
     graph.add_conditional_edges(
         "begin", to_search, {"each query": "retrieve", "passages given": "collect", "no search": "collect"}
     )
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", each_sample("direct"), {"each sample": "direct"})
-    graph.add_edge("direct", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "direct")

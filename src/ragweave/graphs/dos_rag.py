@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 from langchain_core.documents import Document
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 from pydantic import Field, model_validator
 
@@ -27,7 +26,7 @@ from ragweave.nodes.ask import Components
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, note
 from ragweave.tools.text.normalize import estimate_tokens
 
@@ -128,8 +127,6 @@ def dos_rag(graph: Graph, components: Components) -> None:
     add_retrieval(graph, components)
     graph.add_node("restore", restore)
     graph.add_node("concat", answer_node(components, "concat", "concat"))
-    graph.add_node("vote", vote_node("concat"))
     graph.add_edge("collect", "restore")
     graph.add_conditional_edges("restore", to_answer, {"each sample": "concat", "no passage": "vote"})
-    graph.add_edge("concat", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "concat")

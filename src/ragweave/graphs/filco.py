@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 from pydantic import Field
 
@@ -32,7 +31,7 @@ from ragweave.nodes.papers import Style, bare_texts, context_text
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import is_unknown
 from ragweave.nodes.segments import recompose, reranked, split_passages, tokens_saved
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, no_usage, note, running
 from ragweave.tools import filters
 from ragweave.tools.models.roles import unbound
@@ -263,9 +262,7 @@ def filco(graph: Graph, components: Components) -> None:
     graph.add_node("filter_context", filter_node(components))
     graph.add_node("choose_sentences", choose_sentences(components))
     graph.add_node("generate", answer_node(components, "generate", "generate", **GENERATE))
-    graph.add_node("vote", vote_node("generate"))
     graph.add_conditional_edges("collect", to_filter, {"by score": "filter_context", "by a model": "choose_sentences"})
     graph.add_conditional_edges("filter_context", each_sample("generate"), {"each sample": "generate"})
     graph.add_conditional_edges("choose_sentences", each_sample("generate"), {"each sample": "generate"})
-    graph.add_edge("generate", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "generate")

@@ -30,7 +30,7 @@ from ragweave.nodes.ask import REASONING_TOKENS, Components, Prompt, Reply, mode
 from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, search_results
-from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
+from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
 from ragweave.tools.models.uncertainty import Token, tokens_of
 from ragweave.tools.text.sentences import Sentence, split_sentences
@@ -230,9 +230,7 @@ def to_doubt(state: FlareState) -> Route:
 def flare(graph: Graph, components: Components) -> None:
     """Wire the loop: each doubtful sentence is looked up before the model writes on."""
     graph.add_node("flare", write(components))
-    graph.add_node("retrieve", retrieve_node(components.retriever))
-    graph.add_node("collect", collect_node())
+    add_search(graph, retrieve_node(components.retriever))
     graph.add_edge("begin", "flare")
     graph.add_conditional_edges("flare", to_doubt, {"sure": END, "doubtful": "retrieve", "given": "collect"})
-    graph.add_edge("retrieve", "collect")
     graph.add_edge("collect", "flare")

@@ -33,8 +33,8 @@ from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_no
 from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, Paper, show_of
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, search_branches, to_retrieval
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, AnswerType, RAGState, by_query
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import split_sentences
@@ -211,22 +211,17 @@ def to_next(state: IrcotState, runtime: Runtime[IrcotOptions]) -> Route:
 )
 def ircot(graph: Graph, components: Components) -> None:
     """Wire the loop: retrieve → collect → reason → retrieve; then the reader."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
-    graph.add_node("collect", collect_node(found_so_far))
+    add_search(graph, retrieve_node(components.retriever), found_so_far)
     graph.add_node("reason", reason(components))
     graph.add_node("answer", answer_node(components, "answer", "concat", closed_book="direct"))
     graph.add_node(
         "answer_cot", answer_node(components, "answer_cot", "cot_passages", closed_book="cot", reasoning=True)
     )
-    graph.add_node("vote", vote_node("answer", "answer_cot"))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_edge("collect", "reason")
     graph.add_conditional_edges(
         "reason",
         to_next,
         {"sentence": "retrieve", "go on": "reason", "read": "answer", "reason": "answer_cot", "answered": END},
     )
-    graph.add_edge("answer", "vote")
-    graph.add_edge("answer_cot", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "answer", "answer_cot")

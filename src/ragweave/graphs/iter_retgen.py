@@ -24,7 +24,7 @@ from ragweave.nodes.ask import Components
 from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.papers import REFERENCE
 from ragweave.nodes.read import QUERY_LENGTH, cut, without_unknown
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, collect_node, retrieve_node, search_branches, to_retrieval
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import latest, majority, pool_of, vote_node
 from ragweave.state import RAGState
 from ragweave.tools.models.roles import unbound
@@ -100,13 +100,11 @@ def iter_retgen(graph: Graph, components: Components) -> None:
     answer = answer_node(
         components, "answer", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
     )
-    graph.add_node("retrieve", retrieve_node(components.retriever))
-    graph.add_node("collect", collect_node())
+    add_search(graph, retrieve_node(components.retriever))
     graph.add_node("answer", answer)
     graph.add_node("requery", requery)
     graph.add_node("vote", vote)
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_answer(components), {"each sample": "answer", "same passages": "vote"})
     graph.add_conditional_edges("answer", to_next_round, {"next round": "requery", "done": "vote"})
     graph.add_conditional_edges("requery", to_search, {"by the last text": "retrieve"})

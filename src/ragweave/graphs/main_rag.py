@@ -20,7 +20,6 @@ from typing import Annotated, Any, Literal
 from langchain_core.decisions import Noul
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
@@ -30,9 +29,9 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import READER, Branch, answer_node, each_sample
 from ragweave.nodes.ask import VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
-from ragweave.nodes.queries import SearchOptions, search_node
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, arranged, collect_node, join, to_retrieval
-from ragweave.nodes.vote import pool_of, vote_node
+from ragweave.nodes.queries import SearchOptions, add_retrieval
+from ragweave.nodes.retrieve import Route, arranged, join
+from ragweave.nodes.vote import end_by_vote, pool_of
 from ragweave.state import RAGState, merge, note
 from ragweave.tools.models import calls
 from ragweave.tools.text.untrusted import untrusted
@@ -171,20 +170,15 @@ def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RA
 )
 def main_rag(graph: Graph, components: Components) -> None:
     """Wire the three agents: predict → judge → filter → final."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_retrieval(graph, components)
     graph.add_node("predict", answer_node(components, "predict", "post_fusion", one_passage=True))
     graph.add_node("predicted", join)
     graph.add_node("judge", judge_node(components))
     graph.add_node("filter", filter_passages)
     graph.add_node("final", answer_node(components, "final", "concat", round=1))
-    graph.add_node("vote", vote_node("final"))
-    graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_predictions, {"each passage": "predict", "no passage": "vote"})
     graph.add_edge("predict", "predicted")
     graph.add_conditional_edges("predicted", to_judges, ["judge"])
     graph.add_edge("judge", "filter")
     graph.add_conditional_edges("filter", each_sample("final"), {"each sample": "final"})
-    graph.add_edge("final", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "final")

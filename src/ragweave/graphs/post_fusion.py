@@ -6,7 +6,6 @@ Augmented Generation with LLMs), section 3.2.1, equation 2: `a_i = LLM(q, p_i)`.
 
 from __future__ import annotations
 
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 
 from ragweave.graphs.base import Graph, method
@@ -15,7 +14,7 @@ from ragweave.nodes.answer import answer_branches, answer_node, one_by_one
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import add_retrieval
 from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState
 
 
@@ -37,7 +36,5 @@ def post_fusion(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → post_fusion (one branch per passage) → vote."""
     add_retrieval(graph, components)
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", one_passage=True))
-    graph.add_node("vote", vote_node("post_fusion"))
     graph.add_conditional_edges("collect", to_answers, {"each passage": "post_fusion", "no passage": "vote"})
-    graph.add_edge("post_fusion", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "post_fusion")

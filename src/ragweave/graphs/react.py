@@ -41,8 +41,8 @@ from ragweave.nodes.chain import (
 )
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import Paper
-from ragweave.nodes.retrieve import GIVEN, Route, arranged, collect_node, retrieve_node, search_branches
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.retrieve import GIVEN, Route, add_search, arranged, retrieve_node, search_branches
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, RAGState, by_query, note
 from ragweave.tools.text.untrusted import one_line, render_passages
 
@@ -56,7 +56,6 @@ class ReactOptions(ChainOptions):
     fallback_retrieval: bool = Field(
         True, description="Whether answers before any search are looked up, and Concat answers at the limit."
     )
-    stop_sequences: bool = Field(True, description="Whether to send stop sequences, which some models refuse.")
 
 
 class Hop(TypedDict):
@@ -187,7 +186,7 @@ def acting(state: ReactState, options: ReactOptions) -> Prompt[Step | LastStep]:
         LastStep if last and not plain else Step,
         None if kind == "long" else QUERY_TOKENS,
         task="step",
-        stop=["\nObservation"] if options.stop_sequences else [],
+        stop=["\nObservation"],
     )
 
 
@@ -247,10 +246,8 @@ def to_action(state: ReactState, runtime: Runtime[ReactOptions]) -> Route:
 def react_method(graph: Graph, components: Components) -> None:
     """Wire the loop: react → retrieve → collect → react; one call per step."""
     graph.add_node("react", react(components))
-    graph.add_node("retrieve", retrieve_node(components.retriever))
-    graph.add_node("collect", collect_node())
+    add_search(graph, retrieve_node(components.retriever))
     graph.add_node("concat", answer_node(components, "concat", "concat", round=LAST_ROUND))
-    graph.add_node("vote", vote_node("concat"))
     graph.add_edge("begin", "react")
     graph.add_conditional_edges(
         "react",
@@ -263,7 +260,5 @@ def react_method(graph: Graph, components: Components) -> None:
             "answered": END,
         },
     )
-    graph.add_edge("retrieve", "collect")
     graph.add_edge("collect", "react")
-    graph.add_edge("concat", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "concat")

@@ -17,25 +17,25 @@ from typing import Annotated, Any, Self
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, MethodGraph, method
-from ragweave.graphs.build import build_graph
+from ragweave.graphs.build import MODEL_ARGUMENTS, build_graph
 from ragweave.graphs.specs import read_system
 from ragweave.nodes import read
 from ragweave.nodes.answer import OPEN_BOOK, READER, UNKNOWN_CLAUSE
-from ragweave.nodes.ask import Components, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.retrieve import (
     TO_RETRIEVAL,
     Query,
     Route,
-    collect_node,
+    add_search,
     retrieve_node,
     search_branches,
     to_retrieval,
@@ -196,37 +196,23 @@ def method_node(components: Components) -> Node:
     @lru_cache
     def built(spec: str) -> MethodGraph:
         chosen, values, _ = read_system(spec)
-        models = components.models
         return build_graph(
             chosen,
-            model=models.answer,
-            proxy=models.proxy,
-            judge=models.judge,
-            rewriter=models.rewrite,
-            filter_model=models.filter,
             retriever=components.retriever,
             second_retriever=components.second_retriever if chosen.second_search else None,
             scorer=components.scorer,
             embeddings=components.embeddings,
+            **{argument: getattr(components.models, role) for role, argument in MODEL_ARGUMENTS.items()},
             **values,
         )
 
-    def graph() -> MethodGraph:
-        return built(str(get_runtime(ResearchOptions).context.search_by))
+    async def search(query: Query, config: RunnableConfig, caller: Caller) -> RAGState:
+        graph = built(str(get_runtime(ResearchOptions).context.search_by))
+        output = await caller.call(graph, {"question": query["text"]}, config)
+        found = ranked(output["passages"], query["name"])
+        return {"retrieved": {query["name"]: found}, "usage": output["usage"]}
 
-    def update(query: Query, output: Any) -> RAGState:
-        return {
-            "retrieved": {query["name"]: ranked(output["passages"], query["name"])},
-            "usage": output["usage"],
-        }
-
-    def call(query: Query, config: RunnableConfig) -> RAGState:
-        return update(query, graph().invoke({"question": query["text"]}, config))
-
-    async def acall(query: Query, config: RunnableConfig) -> RAGState:
-        return update(query, await graph().ainvoke({"question": query["text"]}, config))
-
-    return RunnableLambda(call, acall, name="method")
+    return FunctionNode(search, name="method")
 
 
 def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
@@ -282,8 +268,7 @@ def _cited(section: Section, offset: int, passages: Sequence[Document]) -> list[
 )
 def research(graph: Graph, components: Components) -> None:
     """Wire retrieve → collect → plan, then a search and a section per round, and the report."""
-    graph.add_node("retrieve", retrieve_node(components.retriever))
-    graph.add_node("collect", collect_node())
+    add_search(graph, retrieve_node(components.retriever))
     graph.add_node("plan", plan(components))
     graph.add_node("retrieve_section", retrieve_node(components.retriever))
     graph.add_node("method", method_node(components))
@@ -296,7 +281,6 @@ def research(graph: Graph, components: Components) -> None:
         "done": "report",
     }
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")
     graph.add_edge("collect", "plan")
     graph.add_conditional_edges("plan", to_section, routes)
     graph.add_edge("retrieve_section", "write")

@@ -41,8 +41,8 @@ from ragweave.nodes.chain import (
 )
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import Paper, knowledge_lines
-from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, RAGState, note, unique
 from ragweave.tools.text.untrusted import one_line
 
@@ -60,7 +60,6 @@ class SelfAskOptions(ChainOptions):
         True, description="Whether answers before any search are looked up, and Concat answers at the limit."
     )
     reader: bool = Field(True, description="Whether a call reads what is found (SlimPLM), or it is shown as it is.")
-    stop_sequences: bool = Field(True, description="Whether to send stop sequences, which some models refuse.")
 
 
 class Hop(TypedDict):
@@ -202,7 +201,7 @@ def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
         None if last or before else Step,
         None if kind == "long" else QUERY_TOKENS,
         task="step",
-        stop=["\nIntermediate answer:"] if options.stop_sequences and not last else [],
+        stop=["\nIntermediate answer:"] if not last else [],
     )
 
 
@@ -305,19 +304,15 @@ def to_follow_up(state: SelfAskState, runtime: Runtime[SelfAskOptions]) -> Route
 def self_ask(graph: Graph, components: Components) -> None:
     """Wire the loop: each follow-up is looked up and read before the chain goes on."""
     graph.add_node("self_ask", chain(components))
-    graph.add_node("retrieve", retrieve_node(components.retriever))
-    graph.add_node("collect", collect_node())
+    add_search(graph, retrieve_node(components.retriever))
     graph.add_node("read", read(components))
     graph.add_node("concat", answer_node(components, "concat", "concat", round=LAST_ROUND))
-    graph.add_node("vote", vote_node("concat"))
     graph.add_edge("begin", "self_ask")
     graph.add_conditional_edges(
         "self_ask",
         to_follow_up,
         {"follow-up": "retrieve", "given": "collect", "go on": "self_ask", "no answer": "concat", "answered": END},
     )
-    graph.add_edge("retrieve", "collect")
     graph.add_edge("collect", "read")
     graph.add_edge("read", "self_ask")
-    graph.add_edge("concat", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "concat")

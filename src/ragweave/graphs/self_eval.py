@@ -24,7 +24,7 @@ from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, model_
 from ragweave.nodes.forms import Form
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.queries import SearchOptions, search_node
-from ragweave.nodes.retrieve import Route, collect_node, search_branches
+from ragweave.nodes.retrieve import Route, add_search, search_branches
 from ragweave.nodes.vote import is_answered, vote_node
 from ragweave.state import RAGState
 
@@ -173,12 +173,10 @@ def fallback_retrieval(
 def add_decision(graph: Graph, components: Components, decision: str) -> None:
     """Add retrieval and the answer after the node `decision`, which sets `known`."""
     wanted, to_fallback = fallback_retrieval(components)
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_search(graph, search_node(components))
     graph.add_node("answer", answer_node(components, "answer", "direct_passages", closed_book="direct"))
     graph.add_node("vote", vote_node("answer", continues=wanted))
     graph.add_conditional_edges(decision, to_search, {"known": "answer", "needed": "retrieve"})
-    graph.add_edge("retrieve", "collect")
     graph.add_conditional_edges("collect", to_answer, {"each sample": "answer", "nothing found": "vote"})
     graph.add_edge("answer", "vote")
     graph.add_conditional_edges("vote", to_fallback, {"answered": END, "not known": "retrieve"})

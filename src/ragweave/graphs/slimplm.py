@@ -33,7 +33,7 @@ from ragweave.nodes.answer import answer_branches, answer_node, each_sample
 from ragweave.nodes.ask import Components
 from ragweave.nodes.gate import gate_node, gated
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style
-from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
+from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
 from ragweave.nodes.vote import is_answered, vote_node
 from ragweave.state import RAGState, lowest_ranked
 from ragweave.tools.text.normalize import estimate_tokens
@@ -193,13 +193,11 @@ def small_calls(o: proxy.ProxyOptions) -> tuple[int, int]:
 def slimplm(graph: Graph, components: Components) -> None:
     """Wire figure 2: draft, judge, rewrite, search, answer."""
     add_proxy(graph, components, given="collect")
-    graph.add_node("retrieve", retrieve_node(components.retriever))
-    graph.add_node("collect", collect_node())
+    add_search(graph, retrieve_node(components.retriever))
     graph.add_node("trim", trim)
     graph.add_node("answer", answer_node(components, "answer", "reference", round=1, **REFERENCE))
     graph.add_node("vote", vote_node("direct", "answer"))
     graph.add_conditional_edges("plan", to_search, {"each query": "retrieve"})
-    graph.add_edge("retrieve", "collect")
     graph.add_edge("collect", "trim")
     graph.add_conditional_edges("trim", each_sample("answer"), {"each sample": "answer"})
     graph.add_edge("answer", "vote")

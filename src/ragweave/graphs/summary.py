@@ -7,7 +7,6 @@ example are ours.
 
 from __future__ import annotations
 
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 
 from ragweave.graphs.base import Graph, method
@@ -17,7 +16,7 @@ from ragweave.nodes.answer import answer_branches, answer_node, together
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import add_retrieval
 from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState
 
 PROMPTS = {
@@ -47,7 +46,5 @@ def summary(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → summary → vote."""
     add_retrieval(graph, components)
     graph.add_node("summary", answer_node(components, "summary", "summary", reasoning=True, copies="1891"))
-    graph.add_node("vote", vote_node("summary"))
     graph.add_conditional_edges("collect", to_answer, {"each sample": "summary", "no passage": "vote"})
-    graph.add_edge("summary", "vote")
-    graph.add_edge("vote", END)
+    end_by_vote(graph, "summary")

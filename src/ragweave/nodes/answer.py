@@ -25,6 +25,7 @@ from ragweave.nodes.ask import (
     REASONING_TOKENS,
     SHORT_TOKENS,
     VERDICT_TOKENS,
+    Caller,
     Components,
     FunctionNode,
     Node,
@@ -214,27 +215,16 @@ def answer_node(
 def _rated(answer: Node, rate: Node, abstained: Callable[[Branch, Sequence[Document]], RAGState]) -> Node:
     """Return the answer node, with its passages rated first if `sufficient_context` is on."""
 
-    def wanted(branch: Branch) -> bool:
-        return bool(get_runtime(Options).context.sufficient_context and branch["passages"])
+    async def rated(branch: Branch, config: RunnableConfig, caller: Caller) -> Any:
+        if not (get_runtime(Options).context.sufficient_context and branch["passages"]):
+            return await caller.call(answer, branch, config)
+        rating = await caller.call(rate, branch, config)
+        enough = rating["enough"]
+        update = await caller.call(answer, branch, config) if enough else abstained(branch, rating["shown"])
+        notes = [*rating["notes"], *update.get("notes", [])]
+        return {**update, "usage": add_usage(update.get("usage"), rating["usage"]), "notes": notes}
 
-    def joined(rating: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-        usage = add_usage(update.get("usage"), rating["usage"])
-        return {**update, "usage": usage, "notes": [*rating["notes"], *update.get("notes", [])]}
-
-    def call(branch: Branch, config: RunnableConfig) -> Any:
-        if not wanted(branch):
-            return answer.invoke(branch, config)
-        rating = rate.invoke(branch, config)
-        return joined(rating, answer.invoke(branch, config) if rating["enough"] else abstained(branch, rating["shown"]))
-
-    async def acall(branch: Branch, config: RunnableConfig) -> Any:
-        if not wanted(branch):
-            return await answer.ainvoke(branch, config)
-        rating = await rate.ainvoke(branch, config)
-        answered = await answer.ainvoke(branch, config) if rating["enough"] else abstained(branch, rating["shown"])
-        return joined(rating, answered)
-
-    return FunctionNode(call, acall, name="answer")
+    return FunctionNode(rated, name="answer")
 
 
 def unknown_clause(options: Options) -> str:

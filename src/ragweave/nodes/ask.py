@@ -20,8 +20,9 @@ question, the draft and the passages as its state, and the form's own question (
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
@@ -67,20 +68,50 @@ Node: TypeAlias = Runnable[Any, Any]
 Retriever: TypeAlias = Runnable[str, list[Document]]
 
 
-class FunctionNode(Runnable[Any, Any]):
-    """A node of a sync and an async function. LangGraph traces it; a `RunnableLambda` would trace it again."""
+class Caller:
+    """Calls runnables for a node, so that a node is written once, whether LangGraph invokes or awaits it."""
 
-    def __init__(self, call: Callable[..., Any], acall: Callable[..., Awaitable[Any]], name: str) -> None:
-        """Take the functions, both of an input and its config."""
-        self.call, self.acall, self.name = call, acall, name
+    async def call(
+        self, target: Runnable[Any, Any], given: Any, config: RunnableConfig, *, is_sync: bool = False, **settings: Any
+    ) -> Any:
+        """Return a runnable's output; `is_sync`: it has no asynchronous code of its own, and gets a thread of ours."""
+        del is_sync
+        return target.invoke(given, config, **settings)
+
+    async def each(self, target: Runnable[Any, Any], given: Sequence[Any], config: RunnableConfig) -> list[Any]:
+        """Return the outputs for several inputs."""
+        return [target.invoke(one, config) for one in given]
+
+
+class _Awaiting(Caller):
+    async def call(
+        self, target: Runnable[Any, Any], given: Any, config: RunnableConfig, *, is_sync: bool = False, **settings: Any
+    ) -> Any:
+        if is_sync:
+            return await run_in_executor(_THREADS, target.invoke, given, config, **settings)
+        return await target.ainvoke(given, config, **settings)
+
+    async def each(self, target: Runnable[Any, Any], given: Sequence[Any], config: RunnableConfig) -> list[Any]:
+        return await asyncio.gather(*(target.ainvoke(one, config) for one in given))
+
+
+class FunctionNode(Runnable[Any, Any]):
+    """A node of a coroutine function. LangGraph traces it; a `RunnableLambda` would trace it again."""
+
+    def __init__(self, steps: Callable[[Any, RunnableConfig, Caller], Coroutine[Any, Any, Any]], name: str) -> None:
+        """Take the function: of an input, its config, and what calls other runnables."""
+        self.steps, self.name = steps, name
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Call the function."""
-        return self.call(input, config or {})
+        """Run the function to its end: with a caller that invokes it never waits."""
+        try:
+            self.steps(input, config or {}, Caller()).send(None)
+        except StopIteration as end:
+            return end.value
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Await the other one."""
-        return await self.acall(input, config or {})
+        """Await the function."""
+        return await self.steps(input, config or {}, _Awaiting())
 
 
 class StateNode(Protocol):
@@ -171,7 +202,7 @@ def model_node(
     def decorate(update: Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]) -> Callable[[Components], Node]:
         def node(components: Components) -> Node:
             made = _ModelNode(role, prompt, update, components, {})
-            return FunctionNode(made.call, made.acall, name=getattr(update, "__name__", "ask"))
+            return FunctionNode(made.ask, name=getattr(update, "__name__", "ask"))
 
         return node
 
@@ -189,12 +220,12 @@ class _ModelNode:
     runnables: dict[Hashable, Any]
     """The models with the settings and the form of each kind of call: LangChain takes long to make one."""
 
-    def call(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
-        """Ask."""
+    async def ask(self, state: Any, config: RunnableConfig, caller: Caller) -> dict[str, Any]:
+        """Ask, again without what the server refuses, or for the answer alone."""
         call, done = self.prepare(state), list[_Answered]()
         while call is not None:
             try:
-                output = None if call.is_empty else self.runnable(call).invoke(call.given, _labelled(config, call))
+                output = None if call.is_empty else await self.reply(call, config, caller)
             except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
                 call = call.relaxed(error)
             else:
@@ -202,24 +233,10 @@ class _ModelNode:
                 call = call.again(done)
         return self.finish(state, done)
 
-    async def acall(self, state: Any, config: RunnableConfig) -> dict[str, Any]:
-        """Ask; the same, awaited."""
-        call, done = self.prepare(state), list[_Answered]()
-        while call is not None:
-            try:
-                output = None if call.is_empty else await self.reply(call, _labelled(config, call))
-            except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
-                call = call.relaxed(error)
-            else:
-                done.append(call.read(output))
-                call = call.again(done)
-        return self.finish(state, done)
-
-    async def reply(self, call: _Call | _Decision, config: RunnableConfig) -> Any:
-        """Await the model's reply; a model with synchronous calls alone runs in a thread of ours."""
-        if calls.is_sync(call.model):
-            return await run_in_executor(_THREADS, self.runnable(call).invoke, call.given, config)
-        return await self.runnable(call).ainvoke(call.given, config)
+    async def reply(self, call: _Call | _Decision, config: RunnableConfig, caller: Caller) -> Any:
+        """Return the model's reply."""
+        is_sync = calls.is_sync(call.model)
+        return await caller.call(self.runnable(call), call.given, _labelled(config, call), is_sync=is_sync)
 
     def prepare(self, state: Any) -> _Call | _Decision | None:
         """Return the call for a state, if there is anything to ask."""

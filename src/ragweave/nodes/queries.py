@@ -13,7 +13,6 @@ What several texts find is merged by reciprocal rank. The prompts are ours.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Literal
@@ -25,10 +24,20 @@ from langgraph.runtime import get_runtime
 from pydantic import Field
 
 from ragweave.nodes import read
-from ragweave.nodes.ask import PASSAGE_TOKENS, QUERY_TOKENS, Components, FunctionNode, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import (
+    PASSAGE_TOKENS,
+    QUERY_TOKENS,
+    Caller,
+    Components,
+    FunctionNode,
+    Node,
+    Prompt,
+    Reply,
+    model_node,
+)
 from ragweave.nodes.forms import Form, limited_list
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, collect_node, retrieve_node, to_retrieval
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, add_search, retrieve_node, to_retrieval
 from ragweave.state import RAGState, add_usage, note, ranked
 from ragweave.tools.retrieval.retrievers import fused
 
@@ -142,24 +151,16 @@ def search_node(components: Components, depth: Callable[[Any], int] = lambda opt
         best = fused(found, depth(get_runtime(Options).context)) if len(found) > 1 else found[0]
         return {"retrieved": {_QUESTION: ranked(best, _QUESTION)}, "usage": usage, "notes": made["notes"]}
 
-    def call(query: Query, config: RunnableConfig) -> Any:
+    async def search_as_asked(query: Query, config: RunnableConfig, caller: Caller) -> Any:
         if not _is_rewritten(query):
-            return search.invoke(query, config)
-        made = rewriting.invoke(query, config)
-        return joined(made, [search.invoke(one, config) for one in made["searches"]])
+            return await caller.call(search, query, config)
+        made = await caller.call(rewriting, query, config)
+        return joined(made, await caller.each(search, made["searches"], config))
 
-    async def acall(query: Query, config: RunnableConfig) -> Any:
-        if not _is_rewritten(query):
-            return await search.ainvoke(query, config)
-        made = await rewriting.ainvoke(query, config)
-        return joined(made, await asyncio.gather(*(search.ainvoke(one, config) for one in made["searches"])))
-
-    return FunctionNode(call, acall, name="retrieve")
+    return FunctionNode(search_as_asked, name="retrieve")
 
 
 def add_retrieval(graph: StateGraph[Any, Any, Any, Any], components: Components) -> None:
     """Add the nodes `retrieve` and `collect` after `begin`."""
-    graph.add_node("retrieve", search_node(components))
-    graph.add_node("collect", collect_node())
+    add_search(graph, search_node(components))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
-    graph.add_edge("retrieve", "collect")

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import run_in_executor
-from langchain_core.vectorstores import VectorStoreRetriever
+from langgraph.graph import StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.nodes.ask import FunctionNode, Node, Retriever, StateNode
+from ragweave.nodes.ask import Caller, FunctionNode, Node, Retriever, StateNode
 from ragweave.nodes.options import Options, Order
 from ragweave.state import RAGState, Tokens, Usage, by_page, interleave, no_usage, note, ranked, running
 from ragweave.tools.models.replies import CallCounter, counted_calls
+from ragweave.tools.retrieval.base import takes_k
 
 GIVEN = "input"
 """The query name of passages that came with the input."""
@@ -41,34 +40,21 @@ def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lam
         retriever: Where it searches.
         depth: From the options to how many passages are kept.
     """
+    has_k = takes_k(retriever)
+    is_sync = has_k and not takes_k(retriever, "_aget_relevant_documents")
 
-    def prepare() -> tuple[Retriever, dict[str, int]]:
+    async def retrieve(query: Query, config: RunnableConfig, caller: Caller) -> RAGState:
         if retriever is None:
             raise UsageError("nothing to retrieve from: give a retriever, or passages with the question")
-        return retriever, {"k": depth(get_runtime(Options).context)} if _takes_k(retriever) else {}
-
-    def update(query: Query, found: Any, made: CallCounter) -> RAGState:
+        most = depth(get_runtime(Options).context)
+        settings = {"k": most} if has_k else {}
+        with counted_calls() as made:
+            found = await caller.call(retriever, query["text"], config, is_sync=is_sync, **settings)
         if not isinstance(found, list) or not all(isinstance(one, Document) for one in found):
             raise UsageError(f"the retriever ({type(retriever).__name__}) must return a list of Documents")
-        best = found[: depth(get_runtime(Options).context)]
-        return {"retrieved": {query["name"]: ranked(best, query["name"])}, "usage": search_usage(made)}
+        return {"retrieved": {query["name"]: ranked(found[:most], query["name"])}, "usage": search_usage(made)}
 
-    def call(query: Query, config: RunnableConfig) -> RAGState:
-        source, settings = prepare()
-        with counted_calls() as made:
-            found = source.invoke(query["text"], config, **settings)
-        return update(query, found, made)
-
-    async def acall(query: Query, config: RunnableConfig) -> RAGState:
-        source, settings = prepare()
-        with counted_calls() as made:
-            if settings and not _takes_k(source, "_aget_relevant_documents"):
-                found = await run_in_executor(config, source.invoke, query["text"], config, **settings)
-            else:
-                found = await source.ainvoke(query["text"], config, **settings)
-        return update(query, found, made)
-
-    return FunctionNode(call, acall, name="retrieve")
+    return FunctionNode(retrieve, name="retrieve")
 
 
 def search_usage(made: CallCounter, retrievals: int = 1) -> Usage:
@@ -80,13 +66,6 @@ def search_usage(made: CallCounter, retrievals: int = 1) -> Usage:
     tokens: Tokens = {"calls": len(sent), "input_tokens": sum(sent), "output_tokens": sum(received)}
     tables = {"by_role": {"retriever": tokens}, "by_node": {running()[1]: tokens}}
     return cast("Usage", {**usage, **tokens, "estimated": any(estimated), **tables})
-
-
-def _takes_k(retriever: Retriever, method: str = "_get_relevant_documents") -> bool:
-    """Return whether a retriever can be asked for k passages; others find as many as they were made to find."""
-    search = getattr(retriever, method, None)
-    takes_any = isinstance(retriever, VectorStoreRetriever)
-    return takes_any or (search is not None and "k" in inspect.signature(search).parameters)
 
 
 def search_branches(queries: Mapping[str, str], node: str = "retrieve") -> list[Send]:
@@ -120,6 +99,13 @@ def collect_node(merge: Merge = interleave) -> StateNode:
         return {"passages": arranged(found, runtime.context.order), "notes": notes}
 
     return collect
+
+
+def add_search(graph: StateGraph[Any, Any, Any, Any], search: Node, merge: Merge = interleave) -> None:
+    """Add the nodes `retrieve`, which is `search`, and `collect` behind it."""
+    graph.add_node("retrieve", search)
+    graph.add_node("collect", collect_node(merge))
+    graph.add_edge("retrieve", "collect")
 
 
 def found_by_query(state: RAGState) -> dict[str, list[Document]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
+from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime
 
 from ragweave.nodes.ask import StateNode
@@ -39,6 +40,14 @@ def vote_node(
         return update
 
     return vote
+
+
+def end_by_vote(graph: StateGraph[Any, Any, Any, Any], *answers: str) -> None:
+    """Add the node `vote` over the candidates of some nodes, which lead to it, and the end behind it."""
+    graph.add_node("vote", vote_node(*answers))
+    for node in answers:
+        graph.add_edge(node, "vote")
+    graph.add_edge("vote", END)
 
 
 def final_update(

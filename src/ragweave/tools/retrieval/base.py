@@ -114,10 +114,10 @@ def awaits(retriever: BaseRetriever) -> bool:
     return type(retriever)._aget_relevant_documents not in ours
 
 
-def takes_k(retriever: object) -> bool:
-    """Return whether a retriever, bindings around it or not, takes `k` a call."""
+def takes_k(retriever: object, method: str = "_get_relevant_documents") -> bool:
+    """Return whether a retriever's method, bindings around it or not, takes `k` a call."""
     own = unbound(retriever)
-    search = getattr(own, "_get_relevant_documents", None)
+    search = getattr(own, method, None)
     by_signature = search is not None and "k" in inspect.signature(search).parameters
     return by_signature or isinstance(own, VectorStoreRetriever)
 
