@@ -199,7 +199,7 @@ def agent_node(components: Components) -> Node:
         searches = [Document("", id=step["name"]) for step in state["steps"] if step["tool"] in SEARCHES]
         return Prompt(
             "agentic",
-            {"question": state["question"], "answer_type": kind, "how": how},
+            {"how": how},
             ranked([*reversed(every(state, "read").values()), *reversed(searches)], ""),
             lambda shown: transcript(state, shown),
             form=None if native else Step if every(state, *SEARCHES) else FirstStep,

@@ -164,14 +164,10 @@ def both_sources(state: AstuteState) -> list[Document]:
     return [*state["passages"], *own]
 
 
-def recalling(state: AstuteState, o: AstuteOptions) -> Prompt[Any]:
+def recalling(_state: AstuteState, o: AstuteOptions) -> Prompt[Any]:
     """Ask for passages from memory."""
     several = f"up to {o.own_passages} short passages, a blank line between them,"
-    values = {
-        "question": state["question"],
-        "answer_type": state["answer_type"],
-        "count_form": several if o.own_passages > 1 else "a short passage",
-    }
+    values = {"count_form": several if o.own_passages > 1 else "a short passage"}
     return Prompt("astute_recall", values, max_tokens=PASSAGE_TOKENS * o.own_passages, task="recall")
 
 
@@ -190,7 +186,7 @@ _HEADING = re.compile(r"\A\W{0,6}(?:passage|document)[ #*_]{0,3}\d{0,2}[*_ ]{0,3
 def consolidating(state: AstuteState, _options: AstuteOptions) -> Prompt[Any]:
     """Ask for the passages to be grouped."""
     passages, last = both_sources(state), untrusted(state["consolidated"])
-    values = {"question": state["question"], "consolidated": _so_far(last), "last": last or sourced(passages)}
+    values = {"consolidated": _so_far(last), "last": last or sourced(passages)}
     return Prompt("astute_consolidate", values, passages, sourced, max_tokens=2 * PASSAGE_TOKENS, task="reason")
 
 

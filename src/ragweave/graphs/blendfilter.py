@@ -85,11 +85,7 @@ def last_turn(branch: Branch, options: Options) -> dict[str, Any]:
 def reasoning_over(state: BlendFilterState, options: BlendFilterOptions) -> Prompt[Any]:
     """Ask for a reasoning over what the last query found."""
     found = state["retrieved"].get("external" if state["hop"] else "question", [])
-    values = {
-        "question": state["question"],
-        "answer_type": state["answer_type"],
-        "examples": examples(state["answer_type"], options, knowledge=bool(found)),
-    }
+    values = {"examples": examples(state["answer_type"], options, knowledge=bool(found))}
     name = "reason" if found else "reason_closed"
     return Prompt(name, values, found, show_of(options.paper), max_tokens=REASONING_TOKENS, task="reason")
 
@@ -100,10 +96,9 @@ def external(state: BlendFilterState, reply: Reply[Any], _options: BlendFilterOp
     return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
 
 
-def recalling(state: BlendFilterState, _options: BlendFilterOptions) -> Prompt[Any]:
+def recalling(_state: BlendFilterState, _options: BlendFilterOptions) -> Prompt[Any]:
     """Ask for a passage from memory."""
-    values = {"question": state["question"], "answer_type": state["answer_type"]}
-    return Prompt("internal", values, max_tokens=PASSAGE_TOKENS, task="recall")
+    return Prompt("internal", max_tokens=PASSAGE_TOKENS, task="recall")
 
 
 @model_node("answer", recalling)

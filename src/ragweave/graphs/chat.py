@@ -117,7 +117,7 @@ def restating(state: ChatState, _options: Options) -> Prompt[Form] | None:
         return None
     shown = get_buffer_string(history, human_prefix="User", ai_prefix="Assistant")
     earlier = [str(one.text) for one in reversed(history) if one.type == "human"]
-    values = {"question": state["question"], "history": shown, "earlier": earlier}
+    values = {"history": shown, "earlier": earlier}
     return Prompt("restate", values, max_tokens=QUERY_TOKENS, task="restate")
 
 

@@ -6,15 +6,13 @@ Augmented Generation with LLMs), section 3.2.1, equation 1: `a = LLM(q, p1 … p
 
 from __future__ import annotations
 
-from langgraph.runtime import Runtime
+from typing import Any
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import answer_branches, answer_node, together
+from ragweave.nodes.answer import answer_node, over_passages
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, add_retrieval
-from ragweave.nodes.retrieve import Route
 from ragweave.nodes.vote import end_by_vote
-from ragweave.state import RAGState
 
 
 class FusionOptions(SearchOptions):
@@ -23,9 +21,12 @@ class FusionOptions(SearchOptions):
     own_paper = "post_fusion"
 
 
-def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
-    """Route: one branch per sample over all passages; without any the answer is Unknown."""
-    return answer_branches(state, "concat", runtime.context, together(state["passages"])) or "no passage"
+def add_reading(graph: Graph, components: Components, name: str, **how: Any) -> None:
+    """Add retrieval, the answer over all passages by the prompt of that name, and the vote; `how`: see `answer_node`."""
+    add_retrieval(graph, components)
+    graph.add_node(name, answer_node(components, name, name, **how))
+    graph.add_conditional_edges("collect", over_passages(name), {"each sample": name, "no passage": "vote"})
+    end_by_vote(graph, name)
 
 
 @method(
@@ -39,7 +40,4 @@ def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 )
 def concat(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → concat → vote."""
-    add_retrieval(graph, components)
-    graph.add_node("concat", answer_node(components, "concat", "concat"))
-    graph.add_conditional_edges("collect", to_answer, {"each sample": "concat", "no passage": "vote"})
-    end_by_vote(graph, "concat")
+    add_reading(graph, components, "concat")

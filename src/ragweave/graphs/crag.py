@@ -167,8 +167,8 @@ PROMPTS = {
 
 def grading(state: Grading, o: CragOptions) -> Prompt[Grade]:
     """Ask whether a passage answers the question."""
-    values, show = {"question": state["question"]}, context_text if o.paper == "crag" else render_passages
-    return Prompt("grade", values, [state["passage"]], show, form=Grade, max_tokens=VERDICT_TOKENS, task="grade")
+    show = context_text if o.paper == "crag" else render_passages
+    return Prompt("grade", {}, [state["passage"]], show, form=Grade, max_tokens=VERDICT_TOKENS, task="grade")
 
 
 @model_node("judge", grading)
@@ -187,9 +187,9 @@ def assess(state: CragState) -> CragState:
     return {"grade": "Correct" if "Correct" in said else "Ambiguous" if "Ambiguous" in said else "Incorrect"}
 
 
-def searching(state: CragState, _options: CragOptions) -> Prompt[Keywords]:
+def searching(_state: CragState, _options: CragOptions) -> Prompt[Keywords]:
     """Ask for the keywords of the second search."""
-    return Prompt("keywords", {"question": state["question"]}, form=Keywords, max_tokens=QUERY_TOKENS, task="topic")
+    return Prompt("keywords", form=Keywords, max_tokens=QUERY_TOKENS, task="topic")
 
 
 @model_node("rewrite", searching)
@@ -212,9 +212,8 @@ def refining(state: CragState, options: CragOptions) -> Prompt[Ids] | None:
     if not state["passages"] or not options.refine:
         return None
     strips = split_passages(state["passages"], options.strip_sentences)
-    values = {"question": state["question"], "first": 1}
     form, tokens = ids_form(1, len(strips)), VERDICT_TOKENS + 4 * len(strips)
-    return Prompt("refine", values, strips, numbered("strip"), form, tokens, task="filter")
+    return Prompt("refine", {"first": 1}, strips, numbered("strip"), form, tokens, task="filter")
 
 
 @model_node("filter", refining)

@@ -101,7 +101,7 @@ def splitting(state: DecomposeState, options: DecomposeOptions) -> Prompt[Any] |
     if state["given"] and options.solve == "together":
         return None
     name = "decompose" if options.solve == "together" else "decompose_in_turn"
-    return Prompt(name, {"question": state["question"]}, max_tokens=QUERY_TOKENS, task="topic")
+    return Prompt(name, max_tokens=QUERY_TOKENS, task="topic")
 
 
 @model_node("rewrite", splitting)

@@ -21,11 +21,10 @@ from langgraph.runtime import Runtime
 from pydantic import Field, model_validator
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import answer_branches, answer_node, together
+from ragweave.nodes.answer import answer_node, over_passages
 from ragweave.nodes.ask import Components
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.queries import SearchOptions, add_retrieval
-from ragweave.nodes.retrieve import Route
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, note
 from ragweave.tools.text.normalize import estimate_tokens
@@ -107,11 +106,6 @@ def _place(passage: Document) -> tuple[float, ...]:
     return tuple(one if isinstance(one, int | float) else float("inf") for one in known)
 
 
-def to_answer(state: RAGState, runtime: Runtime[DosRagOptions]) -> Route:
-    """Route: one branch per sample over all passages that the budget holds."""
-    return answer_branches(state, "concat", runtime.context, together(state["passages"])) or "no passage"
-
-
 @method(
     "dos_rag",
     summary="As many passages as the budget holds, in the order of their documents.",
@@ -128,5 +122,5 @@ def dos_rag(graph: Graph, components: Components) -> None:
     graph.add_node("restore", restore)
     graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_edge("collect", "restore")
-    graph.add_conditional_edges("restore", to_answer, {"each sample": "concat", "no passage": "vote"})
+    graph.add_conditional_edges("restore", over_passages("concat"), {"each sample": "concat", "no passage": "vote"})
     end_by_vote(graph, "concat")

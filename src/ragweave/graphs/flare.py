@@ -163,8 +163,6 @@ def writing(state: FlareState, options: FlareOptions) -> Prompt[Any]:
 
     written = untrusted(state["written"])
     values = {
-        "question": state["question"],
-        "answer_type": kind,
         "instruction": WANTED[kind],
         "unknown": unknown_clause(options),
         "written": f"\n\n{_GO_ON}\n{written}" if written else "",

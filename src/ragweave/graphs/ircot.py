@@ -146,8 +146,8 @@ def reasoning(state: IrcotState, options: IrcotOptions) -> Prompt[Any]:
     """Ask for the next sentence."""
     chain = " ".join(map(one_line, state["chain"]))
     shown = f" {chain}".rstrip() if options.paper == "ircot" else chain or _NOTHING
-    values = {"question": state["question"], "answer_type": state["answer_type"], "chain": shown}
-    return Prompt("ircot", values, state["passages"], show_of(options.paper), max_tokens=QUERY_TOKENS, task="step")
+    show = show_of(options.paper)
+    return Prompt("ircot", {"chain": shown}, state["passages"], show, max_tokens=QUERY_TOKENS, task="step")
 
 
 @model_node("answer", reasoning)

@@ -24,7 +24,7 @@ from ragweave.nodes.ask import Components
 from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.papers import REFERENCE
 from ragweave.nodes.read import QUERY_LENGTH, cut, without_unknown
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, to_queries, to_retrieval
 from ragweave.nodes.vote import latest, majority, pool_of, vote_node
 from ragweave.state import RAGState
 from ragweave.tools.models.roles import unbound
@@ -72,11 +72,6 @@ def to_next_round(state: IterRetgenState, runtime: Runtime[IterRetgenOptions]) -
     return "done" if last or state["given"] else "next round"
 
 
-def to_search(state: IterRetgenState) -> Route:
-    """Route: one search by the new query."""
-    return search_branches(state["queries"])
-
-
 def vote(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> RAGState:
     """Vote over the last round; note if the recursion limit left rounds out."""
     answered = any(one["round"] == state["round"] for one in pool_of(state, "answer"))
@@ -107,5 +102,5 @@ def iter_retgen(graph: Graph, components: Components) -> None:
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_conditional_edges("collect", to_answer(components), {"each sample": "answer", "same passages": "vote"})
     graph.add_conditional_edges("answer", to_next_round, {"next round": "requery", "done": "vote"})
-    graph.add_conditional_edges("requery", to_search, {"by the last text": "retrieve"})
+    graph.add_conditional_edges("requery", to_queries, {"by the last text": "retrieve"})
     graph.add_edge("vote", END)

@@ -109,11 +109,10 @@ def judge_node(components: Components) -> Node:
     states = not models.decides("judge") and not calls.reports_logprobs(models.for_role("judge"))
 
     def judging(state: Judging, _options: MainRagOptions) -> Prompt[Any]:
-        values = {"question": state["question"], "draft": untrusted(state["draft"])}
         name, form = ("main_rag_judge_stated", Stated) if states else ("main_rag_judge", Helps)
         return Prompt(
             name,
-            values,
+            {"draft": untrusted(state["draft"])},
             [state["passage"]],
             form=form,
             max_tokens=VERDICT_TOKENS,

@@ -7,17 +7,10 @@ example are ours.
 
 from __future__ import annotations
 
-from langgraph.runtime import Runtime
-
 from ragweave.graphs.base import Graph, method
-from ragweave.graphs.concat import FusionOptions
+from ragweave.graphs.concat import FusionOptions, add_reading
 from ragweave.graphs.examples import one_shot
-from ragweave.nodes.answer import answer_branches, answer_node, together
 from ragweave.nodes.ask import Components
-from ragweave.nodes.queries import add_retrieval
-from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import end_by_vote
-from ragweave.state import RAGState
 
 PROMPTS = {
     "pruning": one_shot(
@@ -27,11 +20,6 @@ PROMPTS = {
         "lit in 1891 and can answer. Passage 3 is about ferries and cannot answer. So the answer is 1891.",
     )
 }
-
-
-def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
-    """Route: one branch per sample over all passages; without any the answer is Unknown."""
-    return answer_branches(state, "pruning", runtime.context, together(state["passages"])) or "no passage"
 
 
 @method(
@@ -46,7 +34,4 @@ def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 )
 def pruning(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → pruning → vote."""
-    add_retrieval(graph, components)
-    graph.add_node("pruning", answer_node(components, "pruning", "pruning", reasoning=True, copies="1891"))
-    graph.add_conditional_edges("collect", to_answer, {"each sample": "pruning", "no passage": "vote"})
-    end_by_vote(graph, "pruning")
+    add_reading(graph, components, "pruning", reasoning=True, copies="1891")

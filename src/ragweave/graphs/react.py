@@ -180,7 +180,7 @@ def acting(state: ReactState, options: ReactOptions) -> Prompt[Step | LastStep]:
     unknown = "If the answer cannot be found, write Finish[Unknown]." if options.unknown else ""
     return Prompt(
         "react",
-        {"question": state["question"], "answer_type": kind, "unknown": unknown},
+        {"unknown": unknown},
         observed(state, options),
         transcript,
         LastStep if last and not plain else Step,

@@ -40,8 +40,8 @@ from ragweave.nodes.retrieve import (
     search_branches,
     to_retrieval,
 )
-from ragweave.nodes.vote import passages_read
-from ragweave.state import UNKNOWN, Candidate, Citation, RAGState, note, ranked
+from ragweave.nodes.vote import candidate, passages_read
+from ragweave.state import UNKNOWN, Citation, RAGState, note, ranked
 from ragweave.tools.citations import cite
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import one_line
@@ -129,7 +129,7 @@ def planning(state: ResearchState, options: ResearchOptions) -> Prompt[Plan] | N
     """Ask for the sections' questions, from what the question found."""
     if not options.sections:
         return None
-    values = {"question": state["question"], "sections": options.sections}
+    values = {"sections": options.sections}
     return Prompt("plan", values, state["passages"], form=Plan, max_tokens=PLAN_TOKENS, task="restate")
 
 
@@ -221,15 +221,7 @@ def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
     left = [one for one in state["plan"] if one not in {section["question"] for section in written}]
     skipped = state["plan"][len(state["sections"]) :]
     names = [name for one in written or state["sections"] for name in one["passages"]]
-    made: Candidate = {
-        "answer": UNKNOWN,
-        "reply": "\n\n".join(one["text"] for one in state["sections"]),
-        "pool": "report",
-        "round": 0,
-        "rank": 0,
-        "sample": 0,
-        "passages": list(dict.fromkeys(names)),
-    }
+    made = candidate(UNKNOWN, "\n\n".join(one["text"] for one in state["sections"]), "report", dict.fromkeys(names))
     passages, citations = passages_read(state["passages"], state, [made]), list[Citation]()
     if written:
         answer = f"# {state['question']}"

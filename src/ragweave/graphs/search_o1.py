@@ -24,8 +24,8 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.ask import Components, Prompt, Reply, model_node
-from ragweave.nodes.chain import LAST_STEPS, ChainOptions, copies_example, end_chain
-from ragweave.nodes.retrieve import Route, retrieve_node, search_branches
+from ragweave.nodes.chain import ChainOptions, copies_example, end_chain
+from ragweave.nodes.retrieve import retrieve_node
 from ragweave.nodes.turns import (
     Tags,
     Turn,
@@ -33,8 +33,10 @@ from ragweave.nodes.turns import (
     action_of,
     boxed,
     found_in_turns,
+    is_last,
     of_turn,
     searched,
+    to_search,
     transcript,
 )
 from ragweave.state import UNKNOWN, RAGState, note
@@ -108,17 +110,12 @@ def result_of(turn: Turn) -> str:
     return f"\n\n{RESULT.begin}{turn['result']}{RESULT.end}\n\n" if turn["result"] else ""
 
 
-def is_last(state: SearchO1State, options: SearchO1Options) -> bool:
-    """Return whether this call must answer."""
-    return state["must_answer"] or len(state["turns"]) >= options.rounds or state["remaining_steps"] < LAST_STEPS
-
-
 def reasoning(state: SearchO1State, options: SearchO1Options) -> Prompt[Any]:
     """Ask the model to go on with its reasoning."""
     end = _LAST if is_last(state, options) else ""
     return Prompt(
         "search_o1",
-        {"question": state["question"], "answer_type": state["answer_type"], "rounds": options.rounds},
+        {"rounds": options.rounds},
         task="step",
         settings=options.sampling,
         stop=[QUERY.end],
@@ -178,7 +175,6 @@ def reading(state: SearchO1State, options: SearchO1Options) -> Prompt[Any] | Non
     """Ask what helps in the passages that the last query found."""
     passages = of_turn(state["turns"][-1], found_in_turns(state, options))
     values = {
-        "question": state["question"],
         "query": untrusted(state["asked"][-1]),
         "reasoning": digest(state["turns"]),
         "answer_type": "long",
@@ -194,15 +190,6 @@ def read_documents(state: SearchO1State, reply: Reply[Any], _options: SearchO1Op
     result = untrusted(said).strip() or _NOTHING
     ids = [*state["read"], *(str(one.id) for one in reply.passages)]
     return {"turns": [*earlier, {**turn, "result": result}], "read": [*dict.fromkeys(ids)]}
-
-
-def to_search(state: SearchO1State) -> Route:
-    """Route: search for the query, go on without a search, or end."""
-    if state["candidates"]:
-        return "answered"
-    if not state["queries"]:
-        return "go on"
-    return "passages given" if state["given"] else search_branches(state["queries"])
 
 
 @method(

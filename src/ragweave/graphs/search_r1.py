@@ -34,9 +34,20 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.protocols import ANSWER, PROTOCOLS, Name, Protocol
 from ragweave.nodes import read
 from ragweave.nodes.ask import Components, Prompt, Reply, model_node
-from ragweave.nodes.chain import LAST_STEPS, ChainOptions, end_chain
-from ragweave.nodes.retrieve import Route, retrieve_node, search_branches
-from ragweave.nodes.turns import Turn, TurnsState, action_of, boxed, found_in_turns, of_turn, searched, transcript
+from ragweave.nodes.chain import ChainOptions, end_chain
+from ragweave.nodes.retrieve import retrieve_node
+from ragweave.nodes.turns import (
+    Turn,
+    TurnsState,
+    action_of,
+    boxed,
+    found_in_turns,
+    is_last,
+    of_turn,
+    searched,
+    to_search,
+    transcript,
+)
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.tools.text.untrusted import title_of, untrusted
 
@@ -77,11 +88,6 @@ def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
     return protocol.result.replace("{found}", found.strip() or _NOTHING)
 
 
-def is_last(state: TurnsState, options: SearchR1Options) -> bool:
-    """Return whether this call must answer."""
-    return state["must_answer"] or len(state["turns"]) >= options.rounds or state["remaining_steps"] < LAST_STEPS
-
-
 def asking(state: TurnsState, options: SearchR1Options) -> Prompt[Any]:
     """Ask the model to go on, after all that it wrote and found."""
     protocol, turns = PROTOCOLS[options.protocol], state["turns"]
@@ -95,8 +101,7 @@ def asking(state: TurnsState, options: SearchR1Options) -> Prompt[Any]:
 
     return Prompt(
         options.protocol,
-        {"question": state["question"], "answer_type": state["answer_type"]},
-        found_in_turns(state, options),
+        passages=found_in_turns(state, options),
         task="step",
         settings=options.sampling,
         stop=[protocol.query.end, ANSWER.end],
@@ -134,13 +139,6 @@ def queries_of(text: str, protocol: Name) -> list[str]:
     return [said for one in listed[:_MOST_QUERIES] if (said := " ".join(one.split()))]
 
 
-def to_search(state: TurnsState) -> Route:
-    """Route: search for the queries, go on without a search, or end."""
-    if state["candidates"]:
-        return "answered"
-    return search_branches(state["queries"]) if state["queries"] and not state["given"] else "go on"
-
-
 @method(
     "search_r1",
     summary="A trained model searches in the middle of its reasoning, by tags.",
@@ -157,5 +155,9 @@ def search_r1_method(graph: Graph, components: Components) -> None:
     graph.add_node("search_r1", search_r1(components))
     graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_edge("begin", "search_r1")
-    graph.add_conditional_edges("search_r1", to_search, {"search": "retrieve", "go on": "search_r1", "answered": END})
+    graph.add_conditional_edges(
+        "search_r1",
+        to_search,
+        {"search": "retrieve", "passages given": "search_r1", "go on": "search_r1", "answered": END},
+    )
     graph.add_edge("retrieve", "search_r1")

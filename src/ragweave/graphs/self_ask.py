@@ -190,12 +190,7 @@ def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
 
     return Prompt(
         "self_ask",
-        {
-            "question": state["question"],
-            "answer_type": kind,
-            "unknown": CLAUSE if options.unknown else "",
-            "dialogue": dialogue(hops),
-        },
+        {"unknown": CLAUSE if options.unknown else "", "dialogue": dialogue(hops)},
         found(state) if before else hops,
         knowledge if before else dialogue,
         None if last or before else Step,

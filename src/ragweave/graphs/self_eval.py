@@ -112,10 +112,9 @@ PROMPTS = {
 }
 
 
-def deciding(state: DecisionState, _options: SelfEvalOptions) -> Prompt[Need]:
+def deciding(_state: DecisionState, _options: SelfEvalOptions) -> Prompt[Need]:
     """Ask whether the question needs retrieval."""
-    values = {"question": state["question"]}
-    return Prompt("self_eval", values, form=Need, max_tokens=VERDICT_TOKENS, task="need")
+    return Prompt("self_eval", form=Need, max_tokens=VERDICT_TOKENS, task="need")
 
 
 @model_node(lambda options: options.decided_by, deciding)

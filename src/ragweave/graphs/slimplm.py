@@ -33,7 +33,7 @@ from ragweave.nodes.answer import answer_branches, answer_node, each_sample
 from ragweave.nodes.ask import Components
 from ragweave.nodes.gate import gate_node, gated
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style
-from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
+from ragweave.nodes.retrieve import Route, add_search, retrieve_node, to_queries
 from ragweave.nodes.vote import is_answered, vote_node
 from ragweave.state import RAGState, lowest_ranked
 from ragweave.tools.text.normalize import estimate_tokens
@@ -121,11 +121,6 @@ def after_direct(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> s
     return "not known" if runtime.context.rewrite else "not rewritten"
 
 
-def to_search(state: RAGState) -> Route:
-    """Route: a search for each query."""
-    return search_branches(state["queries"])
-
-
 def add_proxy(graph: Graph, components: Components, given: str) -> None:
     """Add the proxy's nodes from `begin` to `plan`, and `direct`, which answers what is known.
 
@@ -197,7 +192,7 @@ def slimplm(graph: Graph, components: Components) -> None:
     graph.add_node("trim", trim)
     graph.add_node("answer", answer_node(components, "answer", "reference", round=1, **REFERENCE))
     graph.add_node("vote", vote_node("direct", "answer"))
-    graph.add_conditional_edges("plan", to_search, {"each query": "retrieve"})
+    graph.add_conditional_edges("plan", to_queries, {"each query": "retrieve"})
     graph.add_edge("collect", "trim")
     graph.add_conditional_edges("trim", each_sample("answer"), {"each sample": "answer"})
     graph.add_edge("answer", "vote")

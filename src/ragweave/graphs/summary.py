@@ -7,17 +7,10 @@ example are ours.
 
 from __future__ import annotations
 
-from langgraph.runtime import Runtime
-
 from ragweave.graphs.base import Graph, method
-from ragweave.graphs.concat import FusionOptions
+from ragweave.graphs.concat import FusionOptions, add_reading
 from ragweave.graphs.examples import one_shot
-from ragweave.nodes.answer import answer_branches, answer_node, together
 from ragweave.nodes.ask import Components
-from ragweave.nodes.queries import add_retrieval
-from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import end_by_vote
-from ragweave.state import RAGState
 
 PROMPTS = {
     "summary": one_shot(
@@ -25,11 +18,6 @@ PROMPTS = {
         "Useful information: the lighthouse on Lake Orrin was lit in 1891. So the answer is 1891.",
     )
 }
-
-
-def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
-    """Route: one branch per sample over all passages; without any the answer is Unknown."""
-    return answer_branches(state, "summary", runtime.context, together(state["passages"])) or "no passage"
 
 
 @method(
@@ -44,7 +32,4 @@ def to_answer(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 )
 def summary(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → summary → vote."""
-    add_retrieval(graph, components)
-    graph.add_node("summary", answer_node(components, "summary", "summary", reasoning=True, copies="1891"))
-    graph.add_conditional_edges("collect", to_answer, {"each sample": "summary", "no passage": "vote"})
-    end_by_vote(graph, "summary")
+    add_reading(graph, components, "summary", reasoning=True, copies="1891")

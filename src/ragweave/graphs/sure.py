@@ -33,8 +33,8 @@ from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.papers import show_of
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route, join
-from ragweave.nodes.vote import final_update
-from ragweave.state import UNKNOWN, AnswerType, Candidate, RAGState, merge
+from ragweave.nodes.vote import candidate, final_update
+from ragweave.state import UNKNOWN, AnswerType, RAGState, merge
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import one_line, untrusted
 
@@ -198,8 +198,6 @@ def proposing(state: SureState, o: SureOptions) -> Prompt[Candidates] | None:
     """Ask for candidate answers."""
     kind = state["answer_type"]
     values = {
-        "question": state["question"],
-        "answer_type": kind,
         "count": o.candidates,
         "counted": _IN_LETTERS.get(o.candidates, str(o.candidates)),
         "shown": len(state["passages"]),
@@ -220,21 +218,12 @@ def propose(state: SureState, reply: Reply[Candidates], o: SureOptions) -> SureS
         if (said := read.answer(text, state["answer_type"])) != UNKNOWN:
             found.setdefault(normalize_answer(said) or said, said)
     proposed = [*found.values()][: o.candidates]
-    made = {f"propose:{at}": candidate(one, reply, "propose", at) for at, one in enumerate(proposed or [UNKNOWN])}
-    return {"proposed": proposed, "candidates": made}
-
-
-def candidate(answer: str, reply: Reply[Any], pool: str, number: int) -> Candidate:
-    """Return the record of a candidate answer."""
-    return {
-        "answer": answer,
-        "reply": reply.text,
-        "pool": pool,
-        "round": int(pool == "summarise"),
-        "rank": number,
-        "sample": 0,
-        "passages": [str(one.id) for one in reply.passages],
+    read_ids = [str(one.id) for one in reply.passages]
+    made = {
+        f"propose:{at}": candidate(one, reply.text, "propose", read_ids, rank=at)
+        for at, one in enumerate(proposed or [UNKNOWN])
     }
+    return {"proposed": proposed, "candidates": made}
 
 
 def summarising(state: SureBranch, o: SureOptions) -> Prompt[Any]:
@@ -242,7 +231,6 @@ def summarising(state: SureBranch, o: SureOptions) -> Prompt[Any]:
     choices = [one_line(one) for one in state["proposed"]]
     number = state["numbers"][0]
     values = {
-        "question": state["question"],
         "choices": " ".join(f"({chr(ord('a') + at)}) {one}" for at, one in enumerate(choices)),
         "letter": chr(ord("a") + number),
         "prediction": choices[number],
@@ -254,7 +242,8 @@ def summarising(state: SureBranch, o: SureOptions) -> Prompt[Any]:
 def summarise(state: SureBranch, reply: Reply[Any], _options: SureOptions) -> SureState:
     """Take the summary."""
     number = state["numbers"][0]
-    made = candidate(state["proposed"][number], reply, "summarise", number)
+    answer, read_ids = state["proposed"][number], [str(one.id) for one in reply.passages]
+    made = candidate(answer, reply.text, "summarise", read_ids, rank=number, round=1)
     summary = reply.text.removesuffix("[DONE]").strip()
     return {"summaries": {str(number): summary}, "candidates": {f"summarise:{number}": made}}
 
@@ -263,7 +252,7 @@ def verifying(state: SureBranch, _options: SureOptions) -> Prompt[Validity]:
     """Ask whether a summary supports its candidate."""
     number = state["numbers"][0]
     said, summary = state["proposed"][number], one_line(untrusted(state["summaries"][str(number)]))
-    values = {"question": state["question"], "draft": said, "prediction": one_line(said), "summary": summary}
+    values = {"draft": said, "prediction": one_line(said), "summary": summary}
     return Prompt("sure_valid", values, form=Validity, max_tokens=VERDICT_TOKENS, task="judge")
 
 
@@ -276,7 +265,7 @@ def verify(state: SureBranch, reply: Reply[Validity], _options: SureOptions) -> 
 def ranking(state: SureBranch, _options: SureOptions) -> Prompt[Preference]:
     """Ask which of two summaries answers better."""
     first, second = (one_line(untrusted(state["summaries"][str(number)])) for number in state["numbers"])
-    values = {"question": state["question"], "draft": first, "first": first, "second": second}
+    values = {"draft": first, "first": first, "second": second}
     return Prompt("sure_rank", values, form=Preference, max_tokens=VERDICT_TOKENS, task="judge")
 
 

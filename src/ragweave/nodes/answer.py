@@ -160,8 +160,6 @@ def answer_node(
         kind, asked = branch["answer_type"], style_of(options)
         instruction = _instruction(kind, asked, options)
         variables = {
-            "question": branch["question"],
-            "answer_type": kind,
             "instruction": instruction,
             "conclusion": instruction[:1].lower() + instruction[1:].removesuffix("."),
             "unknown": unknown_clause(options),
@@ -288,6 +286,15 @@ def each_sample(node: str) -> Callable[[RAGState, Runtime[Any]], Route]:
 
     def to_answer(state: RAGState, runtime: Runtime[Any]) -> Route:
         return answer_branches(state, node, runtime.context, [state["passages"]])
+
+    return to_answer
+
+
+def over_passages(node: str) -> Callable[[RAGState, Runtime[Any]], Route]:
+    """Return a route: one branch per sample over all passages; without any the answer is Unknown."""
+
+    def to_answer(state: RAGState, runtime: Runtime[Any]) -> Route:
+        return answer_branches(state, node, runtime.context, together(state["passages"])) or "no passage"
 
     return to_answer
 

@@ -3,7 +3,7 @@
 A model node is two pure functions, from the state to a prompt and from the reply to an update:
 
     def grading(state: Grading, options: CragOptions) -> Prompt[Grade]:
-        return Prompt("grade", {"question": state["question"]}, [state["passage"]], form=Grade)
+        return Prompt("grade", passages=[state["passage"]], form=Grade)
 
     @model_node("judge", grading)
     def grade(state: Grading, reply: Reply[Grade], options: CragOptions) -> CragState:
@@ -144,8 +144,8 @@ class Prompt(Generic[FormT]):
 
     name: str
     """The template's name; in a paper's words it is `NAME@PAPER` if there is one."""
-    values: Mapping[str, Any]
-    """The template's variables, except `passages`."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The template's variables, except `passages`; `question` and `answer_type` are the state's if they are not here."""
     passages: Sequence[Document] = ()
     show: Callable[[Sequence[Document]], str] = render_passages
     form: type[FormT] | None = None
@@ -245,6 +245,8 @@ class _ModelNode:
         role = self.role(options) if callable(self.role) else self.role
         if prompt is None:
             return None
+        asked = {name: state[name] for name in ("question", "answer_type") if name in state}
+        prompt = replace(prompt, values={**asked, **prompt.values})
         if self.components.models.decides(role):
             return _Decision(self.components.models.for_role(role), role, prompt)
         return _prepared(prompt, role, self.components, state, options)

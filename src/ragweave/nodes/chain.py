@@ -12,8 +12,8 @@ from ragweave.nodes import read
 from ragweave.nodes.answer import answer_branches, together
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import final_update
-from ragweave.state import Candidate, RAGState
+from ragweave.nodes.vote import candidate, final_update
+from ragweave.state import RAGState
 from ragweave.tools.text.normalize import normalize_answer
 
 LAST_STEPS = 7
@@ -59,15 +59,7 @@ def end_chain(
         read_ids: Ids of those that stood in a prompt.
         truncated: Whether a limit ended it.
     """
-    made: Candidate = {
-        "answer": answer,
-        "reply": reply,
-        "pool": pool,
-        "round": 0,
-        "rank": 0,
-        "sample": 0,
-        "passages": list(read_ids),
-    }
+    made = candidate(answer, reply, pool, read_ids)
     end = final_update(state, [made], options, passages=passages, truncated=truncated)
     return {**end, "candidates": {f"{pool}:0": made}}
 

@@ -78,12 +78,7 @@ def gate_node(components: Components, role: Role | Callable[[Any], Role]) -> Nod
     """Return a node that asks for one draft of a model in this role."""
 
     def drafting(branch: GateBranch, options: GateOptions) -> Prompt[Form]:
-        values = {
-            "question": branch["question"],
-            "answer_type": branch["answer_type"],
-            "instruction": INSTRUCTIONS[branch["answer_type"]],
-            "unknown": unknown_clause(options),
-        }
+        values = {"instruction": INSTRUCTIONS[branch["answer_type"]], "unknown": unknown_clause(options)}
         warm = {"temperature": 0.7 if options.gate in SAMPLED else 0.0}
         settings = {**gate_settings(options.gate), **warm}
         return Prompt("direct", values, max_tokens=options.gate_tokens, settings=settings)

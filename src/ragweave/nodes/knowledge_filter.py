@@ -91,9 +91,9 @@ PROMPTS = {
 }
 
 
-def naming_topic(state: FilterState, _options: Options) -> Prompt[Any]:
+def naming_topic(_state: FilterState, _options: Options) -> Prompt[Any]:
     """Ask for the question's topic."""
-    return Prompt("topic", {"question": state["question"]}, max_tokens=VERDICT_TOKENS, task="topic")
+    return Prompt("topic", max_tokens=VERDICT_TOKENS, task="topic")
 
 
 @model_node("filter", naming_topic)
@@ -122,7 +122,6 @@ def filter_prompt(name: str, state: PassageSet, options: Options) -> Prompt[Ids]
     """Return a turn of the filter's dialogue; the paper counts from 0."""
     first, passages = 0 if options.paper == "blendfilter" else 1, state["passages"]
     values = {
-        "question": state["question"],
         "topic": state["topic"],
         "relevance": untrusted(state["relevance"]),
         "first": first,

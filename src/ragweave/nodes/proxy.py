@@ -83,7 +83,7 @@ class ProxyOptions(GateOptions):
 
 
 class Claim(TypedDict):
-    """A claim of the draft, and the query that checks it; also the input of a branch that judges it."""
+    """A claim of the draft, and the query that checks it."""
 
     name: str
     claim: str
@@ -238,11 +238,10 @@ def drafting(state: ProxyState, options: ProxyOptions) -> Prompt[Form]:
     """Ask the proxy for an answer from memory (equation 1)."""
     wanted = {"temperature": options.proxy_temperature, "top_p": options.proxy_top_p}
     settings = {name: one for name, one in wanted.items() if one is not None}
-    values = {"question": state["question"], "answer_type": state["answer_type"]}
     name = "draft_explained" if options.proxy_explains else "draft"
     shorter = state["answer_type"] != "long" and not options.as_trained
     most = options.proxy_tokens or (PASSAGE_TOKENS if shorter else None)
-    return Prompt(name, values, max_tokens=most, task="recall", settings=settings)
+    return Prompt(name, max_tokens=most, task="recall", settings=settings)
 
 
 @model_node("proxy", drafting)
@@ -256,17 +255,12 @@ def declines(draft: str, options: ProxyOptions, components: Components, role: Ro
     return not options.as_trained and trained_role(components.models.for_role(role)) is None and is_unknown(draft)
 
 
-def judging(state: ProxyState, options: ProxyOptions) -> Prompt[Verdict]:
-    """Ask whether the draft is known."""
-    return judge_prompt(state["question"], state["draft"], options)
-
-
-def judge_prompt(question: str, draft: str, options: ProxyOptions) -> Prompt[Verdict]:
-    """Ask whether a draft answers a question, or a claim its query."""
+def judging(state: Any, options: ProxyOptions) -> Prompt[Verdict]:
+    """Ask whether the draft, or a claim, is known."""
     released = options.proxy_profile == "released"
     return Prompt(
         "judge_released" if released else "judge",
-        {"question": question, "draft": untrusted(draft)},
+        {"draft": untrusted(state["draft"])},
         form=Verdict,
         constrain=not released,
         max_tokens=VERDICT_TOKENS,
@@ -286,9 +280,8 @@ def rewrite_node(components: Components) -> Node:
     def rewriting(state: ProxyState, options: ProxyOptions) -> Prompt[Rewrite]:
         draft = "" if declines(state["draft"], options, components, "rewrite") else state["draft"]
         released = options.proxy_profile == "released"
-        values = {"question": state["question"], "draft": untrusted(draft)}
         name = "rewrite_released" if released else "rewrite"
-        return Prompt(name, values, form=Rewrite, constrain=not released, task="rewrite")
+        return Prompt(name, {"draft": untrusted(draft)}, form=Rewrite, constrain=not released, task="rewrite")
 
     @model_node("rewrite", rewriting)
     def rewrite(state: ProxyState, reply: Reply[Rewrite], options: ProxyOptions) -> ProxyState:
@@ -307,14 +300,9 @@ def rewrite_node(components: Components) -> Node:
     return rewrite(components)
 
 
-def judging_claim(state: Claim, options: ProxyOptions) -> Prompt[Verdict]:
-    """Ask whether a claim is known (section 3.3)."""
-    return judge_prompt(state["query"], state["claim"], options)
-
-
-@model_node("judge", judging_claim)
-def judge_claim(state: Claim, reply: Reply[Verdict], _options: ProxyOptions) -> ProxyState:
-    """Take the verdict on a claim."""
+@model_node("judge", judging)
+def judge_claim(state: Any, reply: Reply[Verdict], _options: ProxyOptions) -> ProxyState:
+    """Take the verdict on a claim (section 3.3)."""
     return {"verdicts": {state["name"]: reply.form is not None and reply.form.known == "True"}}
 
 
@@ -350,7 +338,8 @@ def to_claim_filter(state: ProxyState, runtime: Runtime[ProxyOptions]) -> Route:
     """Route: the judge, once per claim; not if it was already wrong about the whole draft."""
     belied = state["known"] and runtime.context.route == "judge"
     judged = runtime.context.claim_filter and not belied
-    return [Send("judge_claim", one) for one in state["claims"] if judged] or "no claim to judge"
+    claims = [{"name": one["name"], "question": one["query"], "draft": one["claim"]} for one in state["claims"]]
+    return [Send("judge_claim", one) for one in claims if judged] or "no claim to judge"
 
 
 def skip_to(node: str) -> Any:

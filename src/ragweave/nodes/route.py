@@ -72,7 +72,7 @@ PROMPTS = {
 
 def classifying(state: Any, _options: Options) -> Prompt[Complexity]:
     """Ask how many searches the question takes."""
-    values = {"question": state["question"], "draft": state.get("draft") or ""}
+    values = {"draft": state.get("draft") or ""}
     return Prompt("complexity", values, form=Complexity, max_tokens=VERDICT_TOKENS, task="route")
 
 

@@ -103,8 +103,7 @@ def rating(branch: Mapping[str, Any], options: Options) -> Prompt[Sufficient]:
     printed = options.sufficient_context == "printed"
     return Prompt(
         "sufficient_printed" if printed else "sufficient",
-        {"question": branch["question"]},
-        branch["passages"],
+        passages=branch["passages"],
         form=Sufficient,
         max_tokens=_RATING_TOKENS if printed else VERDICT_TOKENS,
         task="sufficient",

@@ -11,8 +11,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
 from ragweave.nodes.ask import Reply
+from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import GIVEN, arranged
+from ragweave.nodes.retrieve import GIVEN, Route, arranged, search_branches
 from ragweave.state import RAGState
 
 
@@ -91,6 +92,18 @@ def transcript(turns: Sequence[Turn], result_of: Callable[[Turn], str], end: str
     results[-1] += end
     pairs = zip(turns, results, strict=True)
     return [one for turn, said in pairs for one in (AIMessage(turn["said"] or "…"), HumanMessage(said))]
+
+
+def is_last(state: TurnsState, options: Any) -> bool:
+    """Return whether the next call must answer: no round is left, or it was asked to."""
+    return state["must_answer"] or len(state["turns"]) >= options.rounds or state["remaining_steps"] < LAST_STEPS
+
+
+def to_search(state: TurnsState) -> Route:
+    """Route: search for the queries, go on without a search, or end."""
+    if state["candidates"] or not state["queries"]:
+        return "answered" if state["candidates"] else "go on"
+    return "passages given" if state["given"] else search_branches(state["queries"])
 
 
 def searched(state: TurnsState, queries: Sequence[str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.documents import Document
 from langgraph.graph import END, StateGraph
@@ -48,6 +48,12 @@ def end_by_vote(graph: StateGraph[Any, Any, Any, Any], *answers: str) -> None:
     for node in answers:
         graph.add_edge(node, "vote")
     graph.add_edge("vote", END)
+
+
+def candidate(answer: str, reply: str, pool: str, passages: Iterable[str], **place: int) -> Candidate:
+    """Return a candidate answer of a pool; `place` sets its round, rank and sample, which are 0."""
+    made = {"answer": answer, "reply": reply, "pool": pool, "round": 0, "rank": 0, "sample": 0, **place}
+    return cast("Candidate", {**made, "passages": list(passages)})
 
 
 def final_update(

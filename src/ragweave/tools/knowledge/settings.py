@@ -9,7 +9,8 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import UsageError
 from ragweave.tools.retrieval.analyzer import analyzer_for
-from ragweave.tools.retrieval.embedding import PACKAGED, name_of, packaged_available
+from ragweave.tools.retrieval.embedding import PACKAGED, name_of
+from ragweave.tools.retrieval.onnx_embedding import onnx_available
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage (`read` or `embed`), how much of it is done, and its total."""
@@ -57,7 +58,7 @@ class Settings:
         if embeddings is not None:
             return replace(self, embedding=name_of(embeddings))
         if self.embedding == "auto":
-            return replace(self, embedding=PACKAGED if packaged_available() else None)
+            return replace(self, embedding=PACKAGED if onnx_available() else None)
         return self
 
     def conflict(self, own: Settings, embeddings: Embeddings | None) -> str:

@@ -22,11 +22,6 @@ OBJECT = "object:"
 _E5 = re.compile(r"(?:^|[/_-])e5(?:[/_-]|$)", re.IGNORECASE)
 
 
-def packaged_available() -> bool:
-    """Return whether the packaged MiniLM and what runs it are installed; imports neither."""
-    return onnx_available()
-
-
 def named_embeddings(spec: str) -> OnnxEmbeddings | SentenceTransformerEmbeddings:
     """Return embeddings by name, loaded at first use.
 

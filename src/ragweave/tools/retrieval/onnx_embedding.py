@@ -152,7 +152,7 @@ def _model() -> _Model:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     weights = {name: onnxruntime.OrtValue.ortvalue_from_numpy(one * scale) for name, (one, scale) in stored.items()}
-    return _Model(session, weights, _mapped(table), scales)
+    return _Model(session, weights, table, scales)
 
 
 def _parts() -> tuple[bytes, dict[str, tuple[Any, Any]]]:
@@ -184,21 +184,6 @@ def _schema() -> Any:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _mapped(stored: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Return an array of the packaged file as it stands there, mapped: most of it is never read."""
-    import mmap
-
-    import numpy as np
-
-    path = _file(*_MODEL)
-    with (
-        Path(path).open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
-        offset = data.find(stored[0].tobytes())
-    return np.memmap(path, np.int8, "r", offset, stored.shape)
 
 
 def _taken_out(graph: Any) -> Iterator[tuple[str, Any, Any]]:
