@@ -112,11 +112,7 @@ def adaptive_rag(graph: Graph, components: Components) -> None:
     )
     graph.add_node("vote", vote_node("answer", "answer_cot", continues=wanted))
     routes: dict[Hashable, str] = {"one": "search", "many": "retrieve", **readers}
-    first: dict[Hashable, str] = {
-        "classify": "classify",
-        "read": "collect",
-        "reason": "add_up",
-    }
+    first: dict[Hashable, str] = {"classify": "classify", "read": "collect", "reason": "add_up"}
     graph.add_conditional_edges("begin", to_start, {**first, **routes})
     graph.add_conditional_edges("classify", to_route, routes)
     graph.add_edge("search", "collect")

@@ -113,9 +113,7 @@ _HOW_TO_FILL = (
     "Write one step, a JSON object with a thought, a tool and its input, then stop. With the tool answer, {conclusion}. "
     "Steps to another question might be:\n"
 )
-PROMPTS = {
-    "agentic": ChatPromptTemplate([("system", _TASK + "{how}"), ("human", "Question: {question}\n{passages}")]),
-}
+PROMPTS = {"agentic": ChatPromptTemplate([("system", _TASK + "{how}"), ("human", "Question: {question}\n{passages}")])}
 """Variables: `question`; `how` to call tools and to answer; `passages`, which are all steps so far."""
 _NO_TOOL = "No tool was called. Call one, or give the answer."
 _LEFT_OUT, _AGAIN = "(left out here)", "- found before: {numbers}"

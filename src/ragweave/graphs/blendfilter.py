@@ -182,12 +182,7 @@ def to_short_answer(state: BlendFilterState) -> Route:
     return draft_branches(state, "reason", "short_answer") or "nothing said"
 
 
-REASONING: dict[str, Any] = {
-    "closed_book": "reason_closed",
-    "reasoning": True,
-    "concludes": False,
-    "values": reasoned,
-}
+REASONING: dict[str, Any] = {"closed_book": "reason_closed", "reasoning": True, "concludes": False, "values": reasoned}
 """How a reasoning is asked for (section 3.4)."""
 
 

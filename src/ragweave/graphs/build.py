@@ -116,14 +116,7 @@ def build_graph(
     if second_retriever is not None and not chosen.second_search:
         raise UsageError(f"{chosen.name} has no second search: leave out second_retriever")
     components = Components(
-        models=models_of(
-            model,
-            proxy=proxy,
-            judge=judge,
-            rewrite=rewriter,
-            filter=filter_model,
-            router=router,
-        ),
+        models=models_of(model, proxy=proxy, judge=judge, rewrite=rewriter, filter=filter_model, router=router),
         prompts=_with_own(chosen, prompts or {}),
         retriever=_checked_retriever(retriever),
         second_retriever=_checked_retriever(second_retriever) or retriever,

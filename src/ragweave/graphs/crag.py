@@ -33,12 +33,7 @@ from ragweave.nodes.forms import Form, Ids, ids_form, limited
 from ragweave.nodes.papers import context_text
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import choice, phrase
-from ragweave.nodes.retrieve import (
-    Route,
-    arranged,
-    retrieve_node,
-    search_branches,
-)
+from ragweave.nodes.retrieve import Route, arranged, retrieve_node, search_branches
 from ragweave.nodes.segments import recompose, split_passages, tokens_saved
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, by_query, merge, note

@@ -31,15 +31,7 @@ from ragweave.nodes.answer import OPEN_BOOK, READER, UNKNOWN_CLAUSE
 from ragweave.nodes.ask import Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions
 from ragweave.nodes.forms import Form, limited, limited_list
-from ragweave.nodes.retrieve import (
-    TO_RETRIEVAL,
-    Query,
-    Route,
-    add_search,
-    retrieve_node,
-    search_branches,
-    to_retrieval,
-)
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import candidate, passages_read
 from ragweave.state import UNKNOWN, Citation, RAGState, note, ranked
 from ragweave.tools.citations import cite

@@ -174,11 +174,7 @@ def digest(turns: list[Turn]) -> str:
 def reading(state: SearchO1State, options: SearchO1Options) -> Prompt[Any] | None:
     """Ask what helps in the passages that the last query found."""
     passages = of_turn(state["turns"][-1], found_in_turns(state, options))
-    values = {
-        "query": untrusted(state["asked"][-1]),
-        "reasoning": digest(state["turns"]),
-        "answer_type": "long",
-    }
+    values = {"query": untrusted(state["asked"][-1]), "reasoning": digest(state["turns"]), "answer_type": "long"}
     return Prompt("search_o1_reader", values, passages, task="answer") if passages else None
 
 
@@ -210,9 +206,7 @@ def search_o1(graph: Graph, components: Components) -> None:
     graph.add_node("read", read_documents(components))
     graph.add_edge("begin", "reason")
     graph.add_conditional_edges(
-        "reason",
-        to_search,
-        {"search": "retrieve", "passages given": "read", "go on": "reason", "answered": END},
+        "reason", to_search, {"search": "retrieve", "passages given": "read", "go on": "reason", "answered": END}
     )
     graph.add_edge("retrieve", "read")
     graph.add_edge("read", "reason")

@@ -58,14 +58,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "sure": {**_PLAIN, "k": 10, "unknown": False, "sample_temperature": 0.0},
     "dos_rag": {**_PLAIN, "unknown": False, "sample_temperature": 0.0},
     "crag": {**_PLAIN, "k": 10, "strips": 5, "unknown": False, "sample_temperature": 0.0},
-    "astute": {
-        **_PLAIN,
-        "k": 10,
-        "own_passages": 1,
-        "iterations": 1,
-        "unknown": False,
-        "sample_temperature": 0.0,
-    },
+    "astute": {**_PLAIN, "k": 10, "own_passages": 1, "iterations": 1, "unknown": False, "sample_temperature": 0.0},
 }
 """Options by the paper whose tables they hold for; a method takes those that it has."""
 

@@ -64,8 +64,7 @@ class ProxyOptions(GateOptions):
         "or `margin`; of several drafts `variance` or `dissimilarity`.",
     )
     route_threshold: float | None = Field(
-        None,
-        description="For `route=uncertainty`: the uncertainty above which to retrieve; none: the gate's own.",
+        None, description="For `route=uncertainty`: the uncertainty above which to retrieve; none: the gate's own."
     )
     proxy_temperature: float | None = Field(0.01, ge=0, le=2, description="Temperature of the draft (released code).")
     proxy_top_p: float | None = Field(0.85, gt=0, le=1, description="Nucleus of the draft (released code).")

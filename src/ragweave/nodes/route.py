@@ -66,7 +66,7 @@ PROMPTS = {
             *(turn for question, said in _SHOWN for turn in (("human", _ASK.format(question=question)), ("ai", said))),
             ("human", _ASK),
         ]
-    ),
+    )
 }
 
 

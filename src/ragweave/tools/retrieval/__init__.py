@@ -3,12 +3,7 @@
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.listwise import ListwiseReranker
 from ragweave.tools.retrieval.reranking import PairScorer, RerankRetriever
-from ragweave.tools.retrieval.retrievers import (
-    Bm25Retriever,
-    DenseRetriever,
-    HybridRetriever,
-    reciprocal_rank_fusion,
-)
+from ragweave.tools.retrieval.retrievers import Bm25Retriever, DenseRetriever, HybridRetriever, reciprocal_rank_fusion
 
 __all__ = [
     "Bm25Retriever",

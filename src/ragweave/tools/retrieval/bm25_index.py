@@ -122,12 +122,7 @@ class Bm25Index:
 def _empty() -> Bm25Index:
     none = np.zeros(0, np.int32)
     return Bm25Index(
-        none.astype(np.uint64),
-        np.zeros(1, np.int64),
-        none,
-        none.astype(np.uint8),
-        none.astype(np.float32),
-        none,
+        none.astype(np.uint64), np.zeros(1, np.int64), none, none.astype(np.uint8), none.astype(np.float32), none
     )
 
 
@@ -269,12 +264,7 @@ def _idf(df: NDArray[np.int64], size: int) -> NDArray[np.float32]:
     return np.array(logs, dtype=np.float32)[inverse]
 
 
-def _fill(
-    made: Bm25Index,
-    blocks: Iterable[Block],
-    cursor: NDArray[np.int64],
-    idf: NDArray[np.float32],
-) -> None:
+def _fill(made: Bm25Index, blocks: Iterable[Block], cursor: NDArray[np.int64], idf: NDArray[np.float32]) -> None:
     """Write postings and their scores to their places; `cursor` is where each term goes on."""
     mean = made.lengths.mean() if len(made.lengths) else 1.0
     for terms, passages, counts in blocks:

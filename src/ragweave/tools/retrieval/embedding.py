@@ -90,11 +90,7 @@ class SentenceTransformerEmbeddings(Embeddings):
         """Return the character offsets of the model's tokens in `text`."""
         with self._lock:
             encoded = self._model().tokenizer(
-                text,
-                add_special_tokens=False,
-                return_offsets_mapping=True,
-                truncation=False,
-                verbose=False,
+                text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
             )
         return [(start, end) for start, end in encoded["offset_mapping"] if end > start]
 

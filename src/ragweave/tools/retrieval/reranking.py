@@ -16,13 +16,7 @@ from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UnusableModelError, UsageError
 from ragweave.tools.imported import imported, is_path
-from ragweave.tools.retrieval.base import (
-    PassageRetriever,
-    check_k,
-    find_with,
-    lexical_of,
-    with_score,
-)
+from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of, with_score
 from ragweave.tools.retrieval.embedding import load_named, named_embeddings, require_encoders
 from ragweave.tools.retrieval.listwise import ListwiseReranker
 from ragweave.tools.retrieval.retrievers import full_text

@@ -15,14 +15,7 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, heading_of, with_id
 from ragweave.tools.retrieval.analyzer import analyzer_for
-from ragweave.tools.retrieval.base import (
-    PassageRetriever,
-    check_k,
-    find_with,
-    lexical_of,
-    listed,
-    with_score,
-)
+from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of, listed, with_score
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
 from ragweave.tools.retrieval.vectors import unit
 

@@ -89,9 +89,7 @@ class Chroma:
             if self._state != state:
                 self._open(state)
             found = self._collection.query(
-                query_embeddings=[vector],
-                n_results=min(k, self._collection.count()),
-                include=["distances"],
+                query_embeddings=[vector], n_results=min(k, self._collection.count()), include=["distances"]
             )
         return [
             (content, 1 - distance) for content, distance in zip(found["ids"][0], found["distances"][0], strict=True)
@@ -107,9 +105,7 @@ class Chroma:
         try:
             self._client = chromadb.PersistentClient(str(self._folder), settings=Settings(anonymized_telemetry=False))
             self._collection = self._client.get_or_create_collection(
-                "ragweave",
-                embedding_function=None,
-                configuration={"hnsw": {"space": "cosine", "ef_search": 200}},
+                "ragweave", embedding_function=None, configuration={"hnsw": {"space": "cosine", "ef_search": 200}}
             )
         except Exception as error:
             said = " ".join(str(error).split())
