@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -164,11 +165,16 @@ def options_table(one: Method) -> str:
 
 
 def prompts(one: Method) -> list[str]:
-    """Return a method's own prompts, folded."""
-    return [
-        f'??? note "`{name}`"\n\n' + textwrap.indent(f"```text\n{template.pretty_repr()}\n```", "    ")
+    """Return a method's prompts, folded: first its own, then those that it shares with most methods."""
+    users = Counter(name for other in METHODS.ours() for name in other.prompts)
+    shared = {name for name in one.prompts if name != one.name and 2 * users[name] > len(METHODS.ours())}
+    texts = {
+        name: f'??? note "`{name}`"\n\n' + textwrap.indent(f"```text\n{template.pretty_repr()}\n```", "    ")
         for name, template in one.prompts.items()
-    ]
+    }
+    own = [text for name, text in texts.items() if name not in shared]
+    rest = "\n\n".join(text for name, text in texts.items() if name in shared)
+    return [*own, '??? note "Prompts that methods share"\n\n' + textwrap.indent(rest, "    ")]
 
 
 def llms(files: Files) -> str:
