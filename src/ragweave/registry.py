@@ -150,13 +150,14 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         """Return the declaration called `name`.
 
         Raises:
-            UsageError: There is none (the text lists the names and the closest one), its package
-                can't be loaded, or two packages provide the name.
+            UsageError: There is none (the text has the closest name), its package can't be loaded,
+                or two packages provide the name.
         """
         if name in self:
             return self[name]
-        names = self.names()
-        raise UsageError(f"unknown {self.word} {name!r}{closest(name, names)}; {self.word}s: {', '.join(names)}")
+        kind = self.group.rpartition(".")[2]
+        command = "ragweave methods" if kind == "methods" else f"ragweave methods --kind {kind}"
+        raise UsageError(f"unknown {self.word} {name!r}{closest(name, self.names())}; `{command}` lists them")
 
     def register(self, thing: ThingT) -> ThingT:
         """Add a declaration for this process only, and return it: for notebooks and scripts.

@@ -139,7 +139,7 @@ MISTAKES = [
     (("ask", "x", "-k", "2", "-o", "k=3"), "k is given twice"),
     (("ask", "x", "-k", "0"), "at least 1"),
     (("ask", "x", "--filter", "title"), "--filter title: give key=value"),
-    (("ask", "x", "--kb", "nowhere"), "no knowledge base at nowhere"),
+    (("ask", "x", "--kb", "nowhere"), "`ragweave index FILES --kb nowhere`"),
     (("ask", "x", "--retriever", "bm52"), "did you mean 'bm25'"),
     (("ask", "x", "--second-retriever", "bm25"), "concat_pf has no second search"),
     (("ask", "x", "--model", "scripted:"), "scripted"),

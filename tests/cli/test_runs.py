@@ -116,6 +116,7 @@ def test_reproduce_stands_beside_the_paper(run: Run, tmp_path: Path) -> None:
 def test_reproduce_lists_the_tables(run: Run) -> None:
     assert "table1 with gold" in run("reproduce", "post-fusion").output
     assert isinstance(run("reproduce", "nobody").exception, UsageError)
+    assert "has no table 'table9'" in str(run("reproduce", "post-fusion", "table9").exception)
 
 
 def test_reproduce_shows_its_plan(run: Run, tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def index(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Files and folders: text, Markdown, HTML, PDF, CSV, JSON lines; with an extra, Word, "
-            "PowerPoint, Excel, EPUB."
+            help="Files and folders: text, Markdown, HTML, PDF, Word, PowerPoint, EPUB, CSV, JSON lines; with an "
+            "extra, Excel and scans."
         ),
     ] = None,
     kb: Annotated[

@@ -120,7 +120,6 @@ def _show(registry: Registry[Any], name: str, kind: str, *, json: bool) -> None:
         one.when,
         f"Paper: {one.paper}",
         f"Model calls with the default options: {_calls(one)}",
-        f"Prompts: {', '.join(one.prompts) or 'none'}",
     ):
         screen.print(line, markup=False)
     table = _table(["node", "leads to"])

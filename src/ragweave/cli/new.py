@@ -18,4 +18,5 @@ def new(folder: Annotated[Path, typer.Argument(help="The app's folder, which is 
         raise UsageError(f"{folder} is there already: name a new folder")
     with resources.as_file(resources.files("ragweave") / "template") as template:
         shutil.copytree(template, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    typer.echo(f"{folder}: put files into {folder / 'documents'}, then: cd {folder} && python app.py")
+    typer.echo(f"{folder}: put files into {folder / 'documents'}, then:")
+    typer.echo(f'  pip install "ragweave[examples,offline]" pytest\n  cd {folder} && python app.py')

@@ -47,7 +47,7 @@ def reproduce(
     from ragweave.graphs.specs import read_pairs
 
     if data is None and not (show_plan and table):
-        _list(paper)
+        _list(paper, table)
         return
     dataset = open_dataset(data).name if data else papers.table_of(paper, table).datasets[0]
     filters = {name: folder for name, _, folder in (one.rpartition("=") for one in filter_ or ())}
@@ -94,7 +94,7 @@ def _show(plan: Plan) -> None:
         Console().print(f"- {note}", markup=False)
 
 
-def _list(paper: str) -> None:
+def _list(paper: str, table: str) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -103,8 +103,9 @@ def _list(paper: str) -> None:
 
     if paper:
         papers.tables(paper)  # raises if there is no such paper
-    table = Table("Paper", "Table", "Shows", "Data sets", box=None, padding=(0, 2, 0, 0))
+    name = papers.table_of(paper, table).name if table else ""
+    shown = Table("Paper", "Table", "Shows", "Data sets", box=None, padding=(0, 2, 0, 0))
     for one in papers.listing():
-        if paper in ("", one[0]):
-            table.add_row(*map(Text, one))
-    Console().print(table)
+        if paper in ("", one[0]) and name in ("", one[1]):
+            shown.add_row(*map(Text, one))
+    Console().print(shown)

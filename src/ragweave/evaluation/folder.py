@@ -41,7 +41,7 @@ def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
                 old, new = reprlib.repr(began.get(name)), reprlib.repr(settings.get(name))
                 raise UsageError(
                     f"{path.parent}: this run began with {name} = {old}, not {new}: "
-                    "resume it with its own settings, or choose another folder"
+                    "resume it with its own settings, or choose another folder with --out"
                 )
     path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
 

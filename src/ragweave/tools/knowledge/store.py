@@ -239,7 +239,9 @@ class Store:
         self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         self._process = os.getpid()
         if not (folder / FILE).exists():
-            raise KnowledgeBaseError(f"no knowledge base at {folder}: index some documents into it first")
+            raise KnowledgeBaseError(
+                f"no knowledge base at {folder}: make one with `ragweave index FILES --kb {folder}`"
+            )
         with self.snapshot() as now:
             version, text = now.meta("version"), now.meta("settings")
         if version != _VERSION:
