@@ -24,7 +24,7 @@ from ragweave.graphs import ircot
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import fallback_retrieval
 from ragweave.nodes import route
-from ragweave.nodes.answer import answer_branches, answer_node
+from ragweave.nodes.answer import answer_branches
 from ragweave.nodes.ask import Components
 from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
 from ragweave.nodes.vote import vote_node
@@ -106,10 +106,7 @@ def adaptive_rag(graph: Graph, components: Components) -> None:
     graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("add_up", collect_node(ircot.found_so_far))
     graph.add_node("reason", ircot.reason(components))
-    graph.add_node("answer", answer_node(components, "answer", "concat", closed_book="direct"))
-    graph.add_node(
-        "answer_cot", answer_node(components, "answer_cot", "cot_passages", closed_book="cot", reasoning=True)
-    )
+    ircot.add_readers(graph, components)
     graph.add_node("vote", vote_node("answer", "answer_cot", continues=wanted))
     routes: dict[Hashable, str] = {"one": "search", "many": "retrieve", **readers}
     first: dict[Hashable, str] = {"classify": "classify", "read": "collect", "reason": "add_up"}

@@ -8,13 +8,10 @@ for MuSiQue and none elsewhere: its row is `shots=3` there.
 from __future__ import annotations
 
 from ragweave.graphs.base import Graph, method
-from ragweave.graphs.direct import DirectOptions, to_search
+from ragweave.graphs.direct import DirectOptions, add_asking
 from ragweave.graphs.examples import PROMPTS, reasoned, with_shots
-from ragweave.nodes.answer import answer_node, each_sample
+from ragweave.nodes.answer import answer_node
 from ragweave.nodes.ask import Components
-from ragweave.nodes.queries import search_node
-from ragweave.nodes.retrieve import add_search
-from ragweave.nodes.vote import end_by_vote
 
 
 @method(
@@ -32,10 +29,4 @@ def cot(graph: Graph, components: Components) -> None:
     answer = answer_node(
         components, "cot", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
     )
-    add_search(graph, search_node(components))
-    graph.add_node("cot", answer)
-    graph.add_conditional_edges(
-        "begin", to_search, {"each query": "retrieve", "passages given": "collect", "no search": "collect"}
-    )
-    graph.add_conditional_edges("collect", each_sample("cot"), {"each sample": "cot"})
-    end_by_vote(graph, "cot")
+    add_asking(graph, components, "cot", answer)

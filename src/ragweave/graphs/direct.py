@@ -12,7 +12,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import PROMPTS, ShotOptions, answered, with_shots
 from ragweave.nodes.answer import answer_node, each_sample
-from ragweave.nodes.ask import Components
+from ragweave.nodes.ask import Components, Node
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.retrieve import Route, add_search, to_retrieval
 from ragweave.nodes.vote import end_by_vote
@@ -35,6 +35,17 @@ def to_search(state: RAGState, runtime: Runtime[DirectOptions]) -> Route:
     return to_retrieval(state) if runtime.context.retrieve else "no search"
 
 
+def add_asking(graph: Graph, components: Components, name: str, answer: Node) -> None:
+    """Add retrieval where it is asked for, the answer, and the vote."""
+    add_search(graph, search_node(components))
+    graph.add_node(name, answer)
+    graph.add_conditional_edges(
+        "begin", to_search, {"each query": "retrieve", "passages given": "collect", "no search": "collect"}
+    )
+    graph.add_conditional_edges("collect", each_sample(name), {"each sample": name})
+    end_by_vote(graph, name)
+
+
 @method(
     "direct",
     summary="Ask the model, without retrieval unless retrieve=True.",
@@ -47,13 +58,7 @@ def to_search(state: RAGState, runtime: Runtime[DirectOptions]) -> Route:
 )
 def direct(graph: Graph, components: Components) -> None:
     """Wire one call: begin → (retrieve →) collect → direct → vote."""
-    add_search(graph, search_node(components))
-    graph.add_node(
-        "direct",
-        answer_node(components, "direct", "direct_passages", closed_book="direct", named=with_shots, values=answered),
+    answer = answer_node(
+        components, "direct", "direct_passages", closed_book="direct", named=with_shots, values=answered
     )
-    graph.add_conditional_edges(
-        "begin", to_search, {"each query": "retrieve", "passages given": "collect", "no search": "collect"}
-    )
-    graph.add_conditional_edges("collect", each_sample("direct"), {"each sample": "direct"})
-    end_by_vote(graph, "direct")
+    add_asking(graph, components, "direct", answer)

@@ -198,6 +198,14 @@ def to_next(state: IrcotState, runtime: Runtime[IrcotOptions]) -> Route:
     return answer_branches(state, node, options, [state["passages"]])
 
 
+def add_readers(graph: Graph, components: Components) -> None:
+    """Add the reader that answers directly, and the one that reasons."""
+    graph.add_node("answer", answer_node(components, "answer", "concat", closed_book="direct"))
+    graph.add_node(
+        "answer_cot", answer_node(components, "answer_cot", "cot_passages", closed_book="cot", reasoning=True)
+    )
+
+
 @method(
     "ircot",
     summary="Each sentence of the reasoning is searched for; a reader answers over what was found.",
@@ -213,10 +221,7 @@ def ircot(graph: Graph, components: Components) -> None:
     """Wire the loop: retrieve → collect → reason → retrieve; then the reader."""
     add_search(graph, retrieve_node(components.retriever), found_so_far)
     graph.add_node("reason", reason(components))
-    graph.add_node("answer", answer_node(components, "answer", "concat", closed_book="direct"))
-    graph.add_node(
-        "answer_cot", answer_node(components, "answer_cot", "cot_passages", closed_book="cot", reasoning=True)
-    )
+    add_readers(graph, components)
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("collect", "reason")
     graph.add_conditional_edges(

@@ -38,7 +38,8 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, OURS, STYLES, Style
 from ragweave.nodes.retrieve import Route
 from ragweave.nodes.sufficiency import rate
-from ragweave.state import UNKNOWN, AnswerType, Candidate, RAGState, add_usage
+from ragweave.nodes.vote import candidate
+from ragweave.state import UNKNOWN, AnswerType, RAGState, add_usage
 from ragweave.tools.text.untrusted import one_line, title_of, untrusted
 
 READER = (
@@ -185,17 +186,18 @@ def answer_node(
             ),
         )
 
-    def candidate(branch: Branch, answer: str, reply: Reply[Any]) -> RAGState:
+    def update(branch: Branch, answer: str, reply: Reply[Any]) -> RAGState:
         shown = [one for one in reply.passages if one.metadata.get("rank", 0) >= 0]  # below 0: no source
-        made: Candidate = {
-            "answer": answer,
-            "reply": "\n".join(filter(None, [reply.earlier, reply.text])),
-            "pool": name,
-            "round": branch.get("round", round),
-            "rank": min((one.metadata.get("rank", 0) for one in shown), default=0),
-            "sample": branch["sample"],
-            "passages": [str(one.id) for one in shown] or branch.get("read", []),
-        }
+        rank = min((one.metadata.get("rank", 0) for one in shown), default=0)
+        made = candidate(
+            answer,
+            "\n".join(filter(None, [reply.earlier, reply.text])),
+            name,
+            [str(one.id) for one in shown] or branch.get("read", []),
+            round=branch.get("round", round),
+            rank=rank,
+            sample=branch["sample"],
+        )
         between = [str(one.id) for one in branch["passages"]] if one_passage else []
         between += [str(branch["round"])] if "round" in branch else []
         return {"candidates": {":".join([name, *between, str(branch["sample"])]): made}}
@@ -203,10 +205,10 @@ def answer_node(
     @model_node("answer", prompt)
     def answer(branch: Branch, reply: Reply[Any], options: Options) -> RAGState:
         said = reply.form.answer if reply.form else reply.text
-        return candidate(branch, read_text(said, branch, options), reply)
+        return update(branch, read_text(said, branch, options), reply)
 
     return _rated(
-        answer(components), rate(components), lambda branch, shown: candidate(branch, UNKNOWN, Reply(passages=shown))
+        answer(components), rate(components), lambda branch, shown: update(branch, UNKNOWN, Reply(passages=shown))
     )
 
 

@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
@@ -23,7 +22,7 @@ from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Components, Node,
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.read import phrase
-from ragweave.nodes.retrieve import Route, arranged, found_by_query
+from ragweave.nodes.retrieve import Route, arranged, found_by_query, join
 from ragweave.state import RAGState, by_query, interleave, merge, note
 from ragweave.tools.text.untrusted import numbered, untrusted
 
@@ -103,13 +102,9 @@ def ask_topic(_state: FilterState, reply: Reply[Any], _options: Options) -> Filt
     return {"topic": said if len(said) <= 120 else ""}
 
 
-def topic(components: Components) -> Node:
+def topic(components: Components) -> Any:
     """Return the node that asks for the topic; a decision model needs none."""
-    return (
-        RunnableLambda(lambda _state: {}, name="topic")
-        if components.models.decides("filter")
-        else ask_topic(components)
-    )
+    return join if components.models.decides("filter") else ask_topic(components)
 
 
 def checking(state: PassageSet, options: Options) -> Prompt[Ids]:

@@ -24,7 +24,7 @@ from ragweave.tools.retrieval import (
     RerankRetriever,
     reciprocal_rank_fusion,
 )
-from ragweave.tools.retrieval.base import awaits, find_with, takes_k
+from ragweave.tools.retrieval.base import find_with, takes_k
 from ragweave.tools.retrieval.embedding import load_sentence_transformer, named_embeddings
 from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings, onnx_available
 from ragweave.tools.text.normalize import words
@@ -109,7 +109,6 @@ def test_any_langchain_retriever_is_cut_and_given_ids() -> None:
     (doc,) = find_with(Plain(), "x", 1)
     assert doc.id and doc.page_content.startswith("Rome")
     assert takes_k(bm25()) and not takes_k(Plain())
-    assert not awaits(Plain()) and not awaits(bm25())
 
 
 def test_a_compressor_reranks_and_passages_keep_their_ids() -> None:

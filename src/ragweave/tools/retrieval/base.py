@@ -105,12 +105,6 @@ class PassageRetriever(BaseRetriever):
         return await run_in_executor(None, self.find, query, k)
 
 
-def awaits(retriever: BaseRetriever) -> bool:
-    """Return whether a retriever has async code of its own, which needs no worker thread."""
-    ours = (BaseRetriever._aget_relevant_documents, PassageRetriever._aget_relevant_documents)
-    return type(retriever)._aget_relevant_documents not in ours
-
-
 def takes_k(retriever: object, method: str = "_get_relevant_documents") -> bool:
     """Return whether a retriever's method, bindings around it or not, takes `k` a call."""
     own = unbound(retriever)
