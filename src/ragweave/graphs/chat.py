@@ -79,21 +79,15 @@ class ChatState(ChatOutput, total=False):
     notes: Annotated[list[Note], merge_notes]
 
 
-PROMPTS = {
-    "restate": ChatPromptTemplate(
-        [
-            (
-                "human",
-                "Rewrite the last question of a conversation so that it can be understood without the conversation: put "
-                "names in the place of words such as it, they or there, and add what was left out. Keep its language. Do "
-                "not answer it; write the question alone. A question that stands alone already is repeated as it is.\n\n"
-                "Conversation:\nUser: When was the lighthouse on Lake Orrin lit?\nAssistant: 1891\n"
-                "Last question: And who paid for it?\nRewritten: Who paid for the lighthouse on Lake Orrin?\n\n"
-                "Conversation:\n{history}\nLast question: {question}\nRewritten:",
-            )
-        ]
-    )
-}
+_RESTATE = (
+    "Rewrite the last question of a conversation so that it can be understood without the conversation: put "
+    "names in the place of words such as it, they or there, and add what was left out. Keep its language. Do "
+    "not answer it; write the question alone. A question that stands alone already is repeated as it is.\n\n"
+    "Conversation:\nUser: When was the lighthouse on Lake Orrin lit?\nAssistant: 1891\n"
+    "Last question: And who paid for it?\nRewritten: Who paid for the lighthouse on Lake Orrin?\n\n"
+    "Conversation:\n{history}\nLast question: {question}\nRewritten:"
+)
+PROMPTS = {"restate": ChatPromptTemplate([("human", _RESTATE)])}
 
 
 def turn(state: ChatState) -> dict[str, Any]:

@@ -75,6 +75,10 @@ def _splitting(task: str, lines: str) -> ChatPromptTemplate:
     return ChatPromptTemplate([*shown, ("human", f"{task}\nQuestion: {{question}}")])
 
 
+_WITH_FACTS = (
+    OPEN_BOOK + "Answers to simpler questions, any of which may be wrong:\n{facts}\nAnswer the question from "
+    "the passages and from these answers." + HOW
+)
 PROMPTS = {
     "decompose": _splitting(
         _SPLIT, "1. Which port is The Salt Road about?\n2. On which river lies the port of The Salt Road?"
@@ -82,17 +86,7 @@ PROMPTS = {
     "decompose_in_turn": _splitting(
         _SPLIT + _REFER, "1. Which port is The Salt Road about?\n2. On which river lies #1?"
     ),
-    "decompose_answer": ChatPromptTemplate(
-        [
-            ("system", READER),
-            (
-                "human",
-                OPEN_BOOK
-                + "Answers to simpler questions, any of which may be wrong:\n{facts}\nAnswer the question from "
-                "the passages and from these answers." + HOW,
-            ),
-        ]
-    ),
+    "decompose_answer": ChatPromptTemplate([("system", READER), ("human", _WITH_FACTS)]),
 }
 
 

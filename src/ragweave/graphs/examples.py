@@ -136,16 +136,9 @@ REASON = {
 }
 """BlendFilter's reasoning over knowledge (appendix F), and without any."""
 
+_DIRECT = _FROM_KNOWLEDGE + "{instruction}\n\n{examples}Knowledge:\n{passages}\nQuestion: {question}\nAnswer:"
 PROMPTS = {
-    "direct_shots": ChatPromptTemplate(
-        [
-            ("system", _READER),
-            (
-                "human",
-                _FROM_KNOWLEDGE + "{instruction}\n\n{examples}Knowledge:\n{passages}\nQuestion: {question}\nAnswer:",
-            ),
-        ]
-    ),
+    "direct_shots": ChatPromptTemplate([("system", _READER), ("human", _DIRECT)]),
     "direct_shots@blendfilter": ChatPromptTemplate(
         [("human", _FORMAT + "Knowledge:{passages}\nQuestion:{question}\nAnswer:")]
     ),

@@ -71,14 +71,20 @@ class Need(Form):
 _ASK = "Question: {question}\nDo you need to look something up to answer it? Say Yes or No."
 _PRINTED = "Question: [[{question}]] Do you need additional information to answer this question?"
 _NEEDED, _NOT_NEEDED = "Yes, I need additional information.", "No, I don't need additional information."
+_P_SNAKE = _PRINTED.format(
+    question="What C is the alternative name for the Water Moccasin,the U.S.A.’s only venomous water snake?"
+)
+_P_DECIDES = (
+    "Based on your knowledge you should tell if you need additional information to answer the following questions."
+)
+_DECIDES = (
+    "You decide whether you can answer a question from what you know for sure, or need to look something up "
+    "first. You do not answer the question."
+)
 PROMPTS = {
     "self_eval": ChatPromptTemplate(
         [
-            (
-                "system",
-                "You decide whether you can answer a question from what you know for sure, or need to look something up "
-                "first. You do not answer the question.",
-            ),
+            ("system", _DECIDES),
             ("human", _ASK.format(question="What is the boiling point of water at sea level?")),
             ("ai", "No"),
             ("human", _ASK.format(question="Who was the second mayor of Eastbourne?")),
@@ -90,17 +96,8 @@ PROMPTS = {
     ),
     "self_eval@slimplm": ChatPromptTemplate(
         [
-            (
-                "system",
-                "Based on your knowledge you should tell if you need additional information to answer the following "
-                "questions.",
-            ),
-            (
-                "human",
-                _PRINTED.format(
-                    question="What C is the alternative name for the Water Moccasin,the U.S.A.’s only venomous water snake?"
-                ),
-            ),
+            ("system", _P_DECIDES),
+            ("human", _P_SNAKE),
             ("ai", _NOT_NEEDED),
             ("human", _PRINTED.format(question="what age do you have to be to smoke in france?")),
             ("ai", _NEEDED),

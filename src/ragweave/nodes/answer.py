@@ -53,6 +53,10 @@ _STEPS = (
     "{conclusion}{or_unknown}."
 )
 
+_DISTILL = (
+    OPEN_BOOK + "Answers were read from these passages one at a time: {candidates}. Any of them may be wrong. "
+    "Give the right answer to the question." + HOW
+)
 PROMPTS: Mapping[str, ChatPromptTemplate] = {
     "direct": ChatPromptTemplate([("human", "Question: {question}\nAnswer the question." + HOW)]),
     "direct_passages": ChatPromptTemplate([("system", READER), ("human", OPEN_BOOK + "Answer the question." + HOW)]),
@@ -64,17 +68,7 @@ PROMPTS: Mapping[str, ChatPromptTemplate] = {
     "post_fusion": ChatPromptTemplate(
         [("system", READER), ("human", OPEN_BOOK + "Answer the question from the passage." + HOW)]
     ),
-    "distill": ChatPromptTemplate(
-        [
-            ("system", READER),
-            (
-                "human",
-                OPEN_BOOK
-                + "Answers were read from these passages one at a time: {candidates}. Any of them may be wrong. "
-                "Give the right answer to the question." + HOW,
-            ),
-        ]
-    ),
+    "distill": ChatPromptTemplate([("system", READER), ("human", _DISTILL)]),
     **papers.PROMPTS,
 }
 

@@ -201,6 +201,20 @@ LIES = "On which river lies the port that The Salt Road is about?"
 CHAINED = "The Salt Road is about the port of Verra. Verra is a port on the river Osk. So the answer is: Osk."
 """The example of IRCoT's prompts, in our words, and its instruction (released configurations for Flan-T5)."""
 
+_DOS_RAG = (
+    "[Start of Context]:\n\n{passages}\n\n[End of Context]\n\n[Start of Question]:\n\n{question}\n\n"
+    "[End of Question]\n\n[Instructions:]\n- Answer the question **only** based on the provided context.\n"
+    "- Keep the answer **short and factual** (preferably between 1-20 words).\n- Do **not** provide "
+    "explanations or additional details beyond what is necessary.\n- If the answer is **not explicitly "
+    'stated** in the context, respond with: "Not found in context."'
+)
+_SURE = (
+    "Task description: predict the answer to the following question. Do not exceed 3 words.\n\n"
+    "Question: {question}.\n\nAnswer: "
+)
+_BRIEFLY = (
+    "Task Description: The primary objective is to briefly answer the question.\n\nQuestion: {question}\n\n{passages}"
+)
 PROMPTS: Mapping[str, ChatPromptTemplate] = {
     "direct@slimplm": ChatPromptTemplate([("human", "{question}")]),
     "direct_passages@slimplm": REFERENCE,
@@ -224,45 +238,9 @@ PROMPTS: Mapping[str, ChatPromptTemplate] = {
             ("human", "{passages}\n\nQ: Answer the following question.\n{question}\nA:"),
         ]
     ),
-    "concat@chain_of_note": ChatPromptTemplate(
-        [
-            (
-                "human",
-                "Task Description: The primary objective is to briefly answer the question.\n\nQuestion: {question}\n\n"
-                "{passages}",
-            )
-        ]
-    ),
-    "concat@sure": ChatPromptTemplate(
-        [
-            (
-                "human",
-                "{passages}\n\nTask description: predict the answer to the following question. Do not exceed 3 words.\n\n"
-                "Question: {question}.\n\nAnswer: ",
-            )
-        ]
-    ),
-    "direct@sure": ChatPromptTemplate(
-        [
-            (
-                "human",
-                "Task description: predict the answer to the following question. Do not exceed 3 words.\n\n"
-                "Question: {question}.\n\nAnswer: ",
-            )
-        ]
-    ),
-    "concat@dos_rag": ChatPromptTemplate(
-        [
-            ("system", "You are Question Answering Portal"),
-            (
-                "human",
-                "[Start of Context]:\n\n{passages}\n\n[End of Context]\n\n[Start of Question]:\n\n{question}\n\n"
-                "[End of Question]\n\n[Instructions:]\n- Answer the question **only** based on the provided context.\n"
-                "- Keep the answer **short and factual** (preferably between 1-20 words).\n- Do **not** provide "
-                "explanations or additional details beyond what is necessary.\n- If the answer is **not explicitly "
-                'stated** in the context, respond with: "Not found in context."',
-            ),
-        ]
-    ),
+    "concat@chain_of_note": ChatPromptTemplate([("human", _BRIEFLY)]),
+    "concat@sure": ChatPromptTemplate([("human", "{passages}\n\n" + _SURE)]),
+    "direct@sure": ChatPromptTemplate([("human", _SURE)]),
+    "concat@dos_rag": ChatPromptTemplate([("system", "You are Question Answering Portal"), ("human", _DOS_RAG)]),
 }
 """The papers' prompts for answers, by the name of ours."""

@@ -181,21 +181,23 @@ _SHOWN = (
     "<Claim(Cedar Bridge stands on the river Osk.)> <Search(True)> <Query(Cedar Bridge river Osk)> <Claim(Bridges are "
     "useful.)> <Search(False)> <Query()> </Claims>"
 )
+_RELEASED_TASK = (
+    "You are a helpful assistant. Your task is to parse user input into structured formats according to the "
+    "coarse answer. Current datatime is 2023-12-20 9:47:28"
+)
 _RELEASED = ChatPromptTemplate(
-    [
-        (
-            "system",
-            "You are a helpful assistant. Your task is to parse user input into structured formats according to the "
-            "coarse answer. Current datatime is 2023-12-20 9:47:28",
-        ),
-        ("human", "Course answer: (({draft}))\nQuestion: (({question}))"),
-    ]
+    [("system", _RELEASED_TASK), ("human", "Course answer: (({draft}))\nQuestion: (({question}))")]
 )
 _PARSES = (
     "You are a helpful assistant. Your task is to parse user input into structured formats and accomplish the task "
     "according to the heuristic answer."
 )
 _HEURISTIC = "Heuristic answer: {draft}\nQuestion: {question}\n"
+_P_REWRITE = f"{_HEURISTIC}Query Rewrite Output, <Claim> Claim 1 <Query> Query 1 <Claim> Claim 2 <Query> Query 2, ...:"
+_SPLIT = _GIVEN.format(
+    draft="Cedar Bridge was designed by Ada Moreno. It stands on the river Osk. Bridges are useful.",
+    question="Who designed Cedar Bridge, and on which river does it stand?",
+)
 PROMPTS = {
     "draft": ChatPromptTemplate([("human", "{question}")]),
     "draft_explained": ChatPromptTemplate(
@@ -207,29 +209,8 @@ PROMPTS = {
     "judge@slimplm": ChatPromptTemplate(
         [("system", _PARSES), ("human", f"{_HEURISTIC}Retrieval Necessity Judgment Output, Known (True / False):")]
     ),
-    "rewrite": ChatPromptTemplate(
-        [
-            ("system", _REWRITE),
-            (
-                "human",
-                _GIVEN.format(
-                    draft="Cedar Bridge was designed by Ada Moreno. It stands on the river Osk. Bridges are useful.",
-                    question="Who designed Cedar Bridge, and on which river does it stand?",
-                ),
-            ),
-            ("ai", _SHOWN),
-            ("human", _GIVEN),
-        ]
-    ),
-    "rewrite@slimplm": ChatPromptTemplate(
-        [
-            ("system", _PARSES),
-            (
-                "human",
-                f"{_HEURISTIC}Query Rewrite Output, <Claim> Claim 1 <Query> Query 1 <Claim> Claim 2 <Query> Query 2, ...:",
-            ),
-        ]
-    ),
+    "rewrite": ChatPromptTemplate([("system", _REWRITE), ("human", _SPLIT), ("ai", _SHOWN), ("human", _GIVEN)]),
+    "rewrite@slimplm": ChatPromptTemplate([("system", _PARSES), ("human", _P_REWRITE)]),
 }
 
 

@@ -55,14 +55,14 @@ _SHOWN = (
     ("Were the directors of Grey Gull and of Low Water born in the same town?", "several"),
     ("Who painted the Mona Lisa?", "none"),
 )
+_TASK = (
+    "You say how many searches it takes to answer a question. You do not answer it. none: everybody knows the "
+    "answer. one: one search finds it. several: each search looks for what the one before has found."
+)
 PROMPTS = {
     "complexity": ChatPromptTemplate(
         [
-            (
-                "system",
-                "You say how many searches it takes to answer a question. You do not answer it. none: everybody knows the "
-                "answer. one: one search finds it. several: each search looks for what the one before has found.",
-            ),
+            ("system", _TASK),
             *(turn for question, said in _SHOWN for turn in (("human", _ASK.format(question=question)), ("ai", said))),
             ("human", _ASK),
         ]
