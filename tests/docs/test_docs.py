@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from click import Context
 from typer.main import get_command
 
 import ragweave
@@ -62,6 +63,24 @@ def test_the_skill_names_methods_and_commands_that_exist() -> None:
     assert set(re.findall(r"`(\w+)`", methods[1])) <= set(METHODS)
     listed: Any = get_command(app)
     assert set(re.findall(r"^ragweave (\w+)", text, re.M)) <= set(listed.list_commands(None))
+
+
+def test_commands_and_options_in_the_pages_exist() -> None:
+    """A command stands at the start of a line or of a code span."""
+    group: Any = get_command(app)
+    context = Context(group)
+    unknown = []
+    for page in [*PAGES, SKILL]:
+        for words in re.findall(r"(?:^|`)ragweave ([a-z]+ [^\n`]*|[a-z]+(?=`))", page.read_text("utf-8"), re.M):
+            name, _, rest = words.partition("#")[0].partition(" ")
+            command = group.get_command(context, name) if name in group.list_commands(context) else None
+            options = (
+                {option for one in command.params for option in (*one.opts, *one.secondary_opts)} if command else ()
+            )
+            given = re.findall(r"(?<!\S)--?[a-z][\w-]*", rest.partition(" && ")[0])
+            if command is None or not set(given) <= {*options}:
+                unknown.append(f"{page.name}: ragweave {words}")
+    assert unknown == []
 
 
 def test_docs_stay_short() -> None:

@@ -1,14 +1,14 @@
-"""Questions with answers, written by a model from one's own documents.
+"""Questions with answers, written by a model from your own documents.
 
     settings = Settings(data="jsonl:run/questions.jsonl", kb="kb", models={"answer": "openai:gpt-4o-mini"})
     write_questions(settings, 50, Path("run"))          # run/questions.jsonl
     evaluate(settings, Path("run"))
 
 Half of the questions need one passage. The other half need two passages of different sources, one about a name that
-the other one mentions: the question describes the name by what the first passage says, and asks for what the second
-one says. A question is refused if its answer does not stand in the passage, or if it gives the answer or the name away.
+the other mentions: the question describes the name by what the first passage says, and asks for what the second says.
+A question is rejected if its answer is not in the passage, or if it gives away the answer or the name.
 
-The loop is that of `run.py`, in the folder `synthetic`, so that writing resumes and pays for no call twice.
+The loop is that of `run.py`, in the folder `synthetic`, so it can be resumed and pays for no call twice.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ class Writer:
 
 
 def refusal(found: Written, passages: Sequence[Document], name: str = "") -> str:
-    """Say why a question is refused; "": it is a good one.
+    """Say why a question is rejected; "" if it is good.
 
     Args:
         found: The question and its answer.
-        passages: The passages that it needs; the answer stands in the last one.
+        passages: The passages that it needs; the answer is in the last one.
         name: The name that two passages share; "": there is one passage.
     """
     question, answer = all_words(found.question), all_words(found.answer)
@@ -144,17 +144,17 @@ def write_questions(
 
     Args:
         settings: The run's; its knowledge base, models, prices and seed are used.
-        count: How many questions, at best; fewer if too many replies are refused.
+        count: The number of questions wanted; fewer if too many replies are rejected.
         folder: The run's folder.
         cache: A file of replies that several runs share; None: one of this folder.
         concurrency: Calls in flight at once.
-        calls: Most model calls.
-        dollars: Most US dollars.
+        calls: Maximum number of model calls.
+        dollars: Maximum cost in US dollars.
         given: Models by role as objects.
         quiet: Whether there is no progress bar.
 
     Returns:
-        The summary, and how many replies were refused, by reason.
+        The summary, and the number of rejected replies by reason.
 
     Raises:
         UsageError: The model writes nothing, or the knowledge base is on a server or too small.

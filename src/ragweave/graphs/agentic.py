@@ -4,11 +4,11 @@ Source: Du et al. 2026 (A-RAG: Scaling Agentic Retrieval-Augmented Generation vi
 Interfaces, arXiv 2602.03442) and its released code: keyword search, semantic search, and reading, each
 passage once; ten rounds, then a forced answer. A reply may call several tools.
 
-Where we differ: `read` shows a passage's neighbours, too, where a knowledge base knows them. Earlier steps
-stand in the prompt as text, the oldest left out if it is too long. A model without native tool calls fills a
-form, one tool a round. Two rounds that bring nothing new end the loop, as does the limit; Concat then answers
-from what was read, or else found. With `fallback_retrieval` an answer, or an end, before anything was read
-makes the method itself search for the question and read what it finds.
+Where we differ: `read` also shows a passage's neighbours if the knowledge base knows them. Earlier steps are
+in the prompt as text, the oldest dropped if it gets too long. A model without native tool calls fills in a
+form, one tool per round. The loop ends at the limit, or after two rounds that bring nothing new; Concat then
+answers from what was read, or else found. With `fallback_retrieval`, if the model answers or ends before it
+has read anything, the method searches for the question and reads the results first.
 """
 
 from __future__ import annotations
@@ -43,9 +43,13 @@ from ragweave.tools.text.untrusted import one_line, render_passage
 class AgenticOptions(ChainOptions):
     """Options of `agentic`."""
 
-    rounds: int = Field(10, ge=1, description="Most rounds of tool calls before the answer is forced (released code).")
-    neighbours: int = Field(1, ge=0, description="Passages that are read before and behind a passage.")
-    fallback_retrieval: bool = Field(True, description="Whether an answer before anything was read is looked up first.")
+    rounds: int = Field(
+        10, ge=1, description="Maximum rounds of tool calls before the answer is forced (released code)."
+    )
+    neighbours: int = Field(1, ge=0, description="Neighbours that are read before and after a passage.")
+    fallback_retrieval: bool = Field(
+        True, description="Whether to search first if the model answers before it has read anything."
+    )
 
 
 class Call(TypedDict):

@@ -2,14 +2,15 @@
 
 Source: Ammann et al. 2025 (Question Decomposition for Retrieval-Augmented Generation, ACL Student Research Workshop,
 arXiv 2507.00355): a model splits the question into at most five sub-questions; the passages of all of them and of the
-question are pooled, reranked against the question, and the best are read. `solve="in_turn"` takes the order of LogicRAG
+question are pooled and reranked against the question, and the best are read. `solve="in_turn"` follows LogicRAG
 (Chen et al. 2026, You Don't Need Pre-built Graphs for RAG, AAAI, arXiv 2508.06105): sub-questions are ranked
 topologically by what they depend on; those of a rank are searched for together, and answered before the next rank.
 
 Where we differ: the prompts are in our own words. The reranker is the retriever's own (`rerank=` of a knowledge base);
-without one, the pool is ordered by reciprocal rank fusion. In turn, a sub-question names the answers that it needs (#1),
-which then stand in its search, where LogicRAG asks for pairs of dependencies; the answers are what is remembered, where
-it writes a running summary; and every sub-question is answered, where it stops once the question can be.
+without one, the pool is ordered by reciprocal rank fusion. With
+`in_turn`, a sub-question refers to the answers that it needs (#1), which are inserted into its search; LogicRAG asks for
+pairs of dependencies. We keep the answers, where LogicRAG writes a running summary, and answer every sub-question, where
+it stops as soon as the question can be answered.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class DecomposeOptions(Options):
         description="Whether sub-questions are only searched for, all at once, or answered in turn, by what they depend "
         "on (LogicRAG).",
     )
-    pool: int = Field(10, ge=1, description="Most passages that are read, of all that were found.")
+    pool: int = Field(10, ge=1, description="Maximum number of passages read, out of all that were found.")
 
 
 class DecomposeState(RAGState, total=False):
@@ -122,7 +123,7 @@ def ready(state: DecomposeState) -> list[str]:
 
 
 def resolved(state: DecomposeState, number: str) -> str:
-    """Return a sub-question with the answers that it needs; for one that is unknown, what was asked."""
+    """Return a sub-question with the answers that it needs; for an unknown answer, its question."""
     known = {one: answer for one, answer in facts(state).items() if answer != UNKNOWN}
     asked = {one: text.rstrip("?") for one, text in state["asked"].items() if one != number}
     return re.sub(r"#(\d)", lambda found: {**asked, **known}.get(found[1], ""), state["asked"][number])
@@ -200,7 +201,7 @@ def facts_shown(branch: Branch, _options: DecomposeOptions) -> dict[str, Any]:
     "decompose",
     summary="Sub-questions are searched for, and their passages pooled, reranked and read once.",
     paper="Ammann et al. 2025, Question Decomposition",
-    when="Multi-hop questions whose facts stand in different documents; with a reranker.",
+    when="Multi-hop questions whose facts are in different documents; with a reranker.",
     group="more than one hop",
     calls=lambda o: (1 + o.samples, 1 + MOST * (o.solve == "in_turn") + o.samples),
     options=DecomposeOptions,

@@ -1,10 +1,10 @@
-"""MAIN-RAG: three agents filter what was found: one answers, one judges, one answers from what is left.
+"""MAIN-RAG: three agents filter the passages: one answers, one judges, one answers from what is left.
 
 Source: Chang et al. 2025 (MAIN-RAG: Multi-Agent Filtering Retrieval-Augmented Generation, ACL, arXiv 2501.00332). The
-predictor answers from each passage. The judge says whether the passage holds what the question asks for, and whether
-that answer follows from it; a passage's score is the log-odds of its Yes against its No. The adaptive judge bar is the
-mean of the scores less n standard deviations, with n = 0 as the plain one; passages below it are dropped, and the final
-predictor reads the others, the best first.
+predictor answers from each passage. The judge says whether the passage contains what the question asks for, and
+whether the answer follows from it; a passage's score is the log-odds of its Yes against its No. The adaptive judge bar is the
+mean of the scores minus n standard deviations (n = 0 by default); passages below it are dropped, and the final
+predictor reads the others, best first.
 
 Where we differ: the prompts are in our own words. A decision model may judge (`judge=`): the score is then the log-odds
 of its probability. A judge that reports no log-probabilities states its confidence in a form. k is ours.
@@ -40,7 +40,7 @@ from ragweave.tools.text.untrusted import untrusted
 class MainRagOptions(SearchOptions):
     """Options of `main_rag`."""
 
-    n: float = Field(0.0, description="Standard deviations below the mean where the judge bar stands.")
+    n: float = Field(0.0, description="Standard deviations by which the judge bar is below the mean.")
 
 
 class MainRagState(RAGState, total=False):
@@ -158,7 +158,7 @@ def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RA
 
 @method(
     "main_rag",
-    summary="Each passage is answered from and judged; those above an adaptive bar are read again.",
+    summary="An answer from each passage is judged; passages above an adaptive threshold are read together.",
     paper="Chang et al. 2025, MAIN-RAG",
     when="Noisy passages, with a model that judges them well or a decision model as its judge.",
     group="noisy passages",

@@ -1,6 +1,7 @@
 """The protocols of models that were trained to search: marks, prompts and limits, as in the released code.
 
-A checkpoint knows its prompt by heart, so that these are its words, not ours; `search_r1` names the sources.
+A checkpoint works only with the prompt that it was trained on, so these prompts are verbatim; `search_r1` names the
+sources.
 """
 
 from __future__ import annotations

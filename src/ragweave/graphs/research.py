@@ -1,11 +1,11 @@
-"""Research: a report over one's own documents, section by section, each sentence quoted or marked.
+"""Research: a report over your own documents, section by section, with each sentence cited or marked as unsupported.
 
 After STORM (Shao et al. 2024, Assisting in Writing Wikipedia-like Articles From Scratch with Large Language Models,
 NAACL), section 3: search, outline from what was found, then retrieve and write for each section.
 
 Where we differ: no simulated conversations between writers and experts; the outline is a list of questions, the first
-section answers the question itself, and citations are sentences of the passages, word for word, found without a
-model (`tools/citations.py`). A section is written per round, so that a budget can end the report and a checkpointer can
+section answers the question itself, and citations are verbatim sentences of the passages, found without a
+model (`tools/citations.py`). Each round writes one section, so a budget can end the report and a checkpointer can
 resume it: `graph.invoke(None, config)`.
 """
 
@@ -44,19 +44,21 @@ PLAN_TOKENS = 256
 class ResearchOptions(ChainOptions):
     """Options of `research`."""
 
-    sections: int = Field(4, ge=0, description="Most sections behind the first one, which answers the question itself.")
+    sections: int = Field(
+        4, ge=0, description="Maximum number of sections after the first, which answers the question itself."
+    )
     search_by: str | None = Field(
         None,
-        description="The method whose passages a section is written from, such as `ircot` or `crag[k=8]`; none: one search.",
+        description="The method that finds a section's passages, such as `ircot` or `crag[k=8]`; none: one search.",
     )
     most_calls: int | None = Field(
-        None, ge=1, description="Model calls after which no section is begun; none: no limit."
+        None, ge=1, description="Model calls after which no further section starts; none: no limit."
     )
     most_tokens: int | None = Field(
-        None, ge=1, description="Tokens, read and written, after which no section is begun."
+        None, ge=1, description="Tokens, read and written, after which no further section starts."
     )
     unknown: bool = Field(
-        False, description="Whether a section may be Unknown: small models then leave out much that passages say."
+        False, description="Whether a section may be Unknown: with it, small models omit much that the passages say."
     )
     citations: bool = Field(True, description="Whether the output cites the sentences that support the report.")
 
@@ -131,7 +133,7 @@ def plan(state: ResearchState, reply: Reply[Plan], options: ResearchOptions) -> 
 
 
 def writing(state: ResearchState, options: ResearchOptions) -> Prompt[Form] | None:
-    """Ask for the next section's text; without a passage there is nothing to write from."""
+    """Ask for the next section's text; without passages, ask nothing."""
     if not (passages := _found_for(state)):
         return None
     question = state["plan"][len(state["sections"])]
@@ -178,7 +180,7 @@ def _is_spent(state: ResearchState, options: ResearchOptions) -> bool:
 
 
 def method_node(components: Components) -> Node:
-    """Return a node that takes the passages of another method, which is built when it is first asked."""
+    """Return a node that takes the passages of another method, built on first use."""
 
     @lru_cache
     def built(spec: str) -> MethodGraph:
@@ -203,7 +205,7 @@ def method_node(components: Components) -> Node:
 
 
 def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
-    """Put the sections together, and cite each sentence from all passages that were read."""
+    """Join the sections, and cite each sentence from all passages that were read."""
     written = [one for one in state["sections"] if one["text"] != UNKNOWN]
     left = [one for one in state["plan"] if one not in {section["question"] for section in written}]
     skipped = state["plan"][len(state["sections"]) :]
@@ -235,7 +237,7 @@ def _cited(section: Section, offset: int, passages: Sequence[Document]) -> list[
 
 @method(
     "research",
-    summary="A report over your documents: planned, searched and written by section, each sentence quoted or marked.",
+    summary="A report over your documents, section by section, with each sentence cited or marked as unsupported.",
     paper="after Shao et al. 2024, STORM",
     when="A question that takes a page to answer, from many documents. `most_calls` and `most_tokens` limit the cost.",
     group="agentic",

@@ -2,14 +2,14 @@ r"""Search-o1: a reasoning model searches while it thinks; a second call reads t
 
 Source: Li et al. 2025 (Search-o1: Agentic Search-Enhanced Large Reasoning Models, arXiv 2501.05366), section 3.3
 (agentic retrieval: the model writes a query between its marks and stops), 3.4 (Reason-in-Documents: a call of its own
-reads what was found, beside the query and the reasoning so far, and only what helps goes on into the reasoning) and
-algorithm 1. Ten documents a query, ten queries for questions of several hops (five for one hop), a query asked twice
-is not searched for again, and of a long reasoning the reader is shown the first line, the last four and those with
-marks (released code). The answer stands in `\boxed{}`.
+reads the results with the query and the reasoning so far, and only what it extracts enters the reasoning) and
+algorithm 1. From the released code: ten documents per query, ten queries for multi-hop questions (five for one hop), no
+second search for a repeated query, and of a long reasoning the reader sees the first line, the last four and those
+with marks. The answer is in `\boxed{}`.
 
 Where we differ: the prompts are in our own words. The paper searches the web; here the reader reads the retriever's
-passages. After the last query, or a reply without an answer, the box is opened for the model. Where a model can't go on
-with a turn of its own, what was found comes as a user's message.
+passages. After the last query, or a reply without an answer, the prompt opens the box for the model. If a model can't
+continue its own turn, the results come in a user message.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class SearchO1Options(ChainOptions):
     """Options of `search_o1`."""
 
     k: int = Field(10, ge=1, description="Passages per query (released code).")
-    rounds: int = Field(10, ge=1, description="Most queries (released code; five for questions of one hop).")
-    reply_tokens: int = Field(1024, ge=1, description="Most tokens of a reply.")
+    rounds: int = Field(10, ge=1, description="Maximum number of queries (released code; five for one-hop questions).")
+    reply_tokens: int = Field(1024, ge=1, description="Maximum tokens of a reply.")
 
 
 class SearchO1State(TurnsState, total=False):
@@ -111,7 +111,7 @@ def result_of(turn: Turn) -> str:
 
 
 def reasoning(state: SearchO1State, options: SearchO1Options) -> Prompt[Any]:
-    """Ask the model to go on with its reasoning."""
+    """Ask the model to continue its reasoning."""
     end = _LAST if is_last(state, options) else ""
     return Prompt(
         "search_o1",
@@ -160,7 +160,7 @@ def reason(state: SearchO1State, reply: Reply[Any], options: SearchO1Options) ->
 
 
 def digest(turns: list[Turn]) -> str:
-    """Return a reasoning as its reader is shown it: the first line, the last four, and those with marks."""
+    """Return a reasoning as its reader sees it: the first line, the last four, and those with marks."""
     lines = [one for turn in turns for one in (turn["said"] + result_of(turn)).splitlines() if one.strip()]
     marks = QUERY.begin, RESULT.begin
     held = [
@@ -180,7 +180,7 @@ def reading(state: SearchO1State, options: SearchO1Options) -> Prompt[Any] | Non
 
 @model_node("answer", reading)
 def read_documents(state: SearchO1State, reply: Reply[Any], _options: SearchO1Options) -> SearchO1State:
-    """Put what helps behind the query."""
+    """Append what helps to the query."""
     *earlier, turn = state["turns"]
     said = re.sub(r"\A.*\bfinal information\b[*_: ]*", "", reply.text, flags=re.S | re.I)
     result = untrusted(said).strip() or _NOTHING

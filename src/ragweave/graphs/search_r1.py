@@ -1,4 +1,4 @@
-"""Search-R1 and its kin: a model trained to search in the middle of its reasoning, by tags.
+"""Search-R1 and related models: trained to search in the middle of their reasoning, by tags.
 
 Sources: each protocol's tags, prompt, passages per search and number of searches are those that its checkpoints were
 trained or evaluated with, in the released code:
@@ -8,15 +8,14 @@ trained or evaluated with, in the released code:
 * `research`: Chen et al. 2025 (ReSearch, arXiv 2503.19470), the prompt of instruct models; five passages.
 * `autorefine`: Shi et al. 2025 (AutoRefine, arXiv 2505.11277); three passages, five searches.
 * `o2_searcher`: Mei et al. 2025 (O2-Searcher, arXiv 2505.16582); one to five queries at once, three passages each, five
-  replies; what was found comes as a user's message.
+  replies; search results come in a user message.
 
-The model writes up to the end of a query, what was found is put behind it in the protocol's marks, and the model goes
-on with its own turn (algorithm 1). After the last search it must answer.
+The model writes up to the end of a query, the results are appended in the protocol's tags, and the model continues its
+own turn (algorithm 1). After the last search it must answer.
 
-Where we differ: where a model can't go on with a turn of its own, what was found comes as a user's message. After the
-last search the answer's mark is opened for the model; the released code only searches no more. ReSearch limits tokens,
-not searches: eight are ours. R1-Searcher's queries are searched for as they are, and its base checkpoints read a plain
-prompt (`llamacpp:FILE?chat_template=plain`). A model that was not trained for a protocol follows it badly.
+Where we differ: if a model can't continue its own turn, the results come in a user message. After the last search, the
+prompt opens the answer tag for the model; the released code only stops searching. ReSearch limits tokens, not searches:
+the limit of eight is ours. R1-Searcher's queries are not rewritten, and its base checkpoints take a plain prompt (`llamacpp:FILE?chat_template=plain`). A model that was not trained for a protocol follows it poorly.
 """
 
 from __future__ import annotations
@@ -62,14 +61,14 @@ class SearchR1Options(ChainOptions):
     """Options of `search_r1`."""
 
     protocol: Name = Field("search_r1", description="The tags and the prompt that the model was trained on.")
-    k: int = Field(3, ge=1, description="Passages per query, if not as the protocol has it.")
-    rounds: int = Field(4, ge=1, description="Most searches, if not as the protocol has it.")
-    reply_tokens: int = Field(1024, ge=1, description="Most tokens of a reply (released code).")
+    k: int = Field(3, ge=1, description="Passages per query, unless the protocol sets it.")
+    rounds: int = Field(4, ge=1, description="Maximum number of searches, unless the protocol sets it.")
+    reply_tokens: int = Field(1024, ge=1, description="Maximum tokens of a reply (released code).")
 
     @model_validator(mode="before")
     @classmethod
     def _of_protocol(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Add what the protocol says, unless the caller chose otherwise."""
+        """Add the protocol's settings, unless the caller set them."""
         name = given.get("protocol", cls.model_fields["protocol"].default)
         if name not in get_args(Name) or given.keys() >= cls.model_fields.keys():
             return given
@@ -89,7 +88,7 @@ def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
 
 
 def asking(state: TurnsState, options: SearchR1Options) -> Prompt[Any]:
-    """Ask the model to go on, after all that it wrote and found."""
+    """Ask the model to continue after everything it wrote and found."""
     protocol, turns = PROTOCOLS[options.protocol], state["turns"]
     end = _LAST + ANSWER.begin if is_last(state, options) else ""
 

@@ -37,7 +37,7 @@ class Options(BaseModel):
     answer_type: AnswerType = Field("short", description="The kind of answer, if the input does not say.")
     wording: Literal["method", "phrase", "many"] = Field(
         "method",
-        description="The form of short answers: as the method's prompt says, or for every method the shortest "
+        description="The form of short answers: as in the method's prompt, or for every method the shortest "
         "phrase, or as many answers as possible (SlimPLM, table 9).",
     )
     profile: Literal["ours", "strategyqa", "paper"] | Paper = Field(
@@ -45,7 +45,7 @@ class Options(BaseModel):
         description="Prompts and settings: ours; ours for StrategyQA's yes/no questions; those of the method's own "
         "paper; or a named paper's, for the rows of its tables.",
     )
-    unknown: bool = Field(True, description="Whether answer prompts ask to say Unknown if the answer is not known.")
+    unknown: bool = Field(True, description="Whether answer prompts ask the model to say Unknown if it does not know.")
     samples: int = Field(1, ge=1, description="Samples of each answer (Liu et al. 2024, section 4.4).")
     sample_temperature: float | None = Field(
         None, ge=0, le=2, description="Temperature of answers; none: 0.7 for several samples, else the model's."
@@ -54,21 +54,21 @@ class Options(BaseModel):
         None,
         ge=0,
         le=1,
-        description="Nucleus of answer calls (BlendFilter, section 4.7); 0 is greedy; none: the model's.",
+        description="Nucleus sampling of answers (BlendFilter, section 4.7); 0 is greedy; none: the model's.",
     )
     order: Order = Field(
         "retrieved",
         description="Order of passages in the prompt; gold: those marked `gold` (Liu et al. 2024, section 4.5).",
     )
-    prompt_tokens: int | None = Field(None, ge=1, description="Most tokens of a prompt; none: the model's context.")
+    prompt_tokens: int | None = Field(None, ge=1, description="Maximum tokens of a prompt; none: the model's context.")
     reply_tokens: int = Field(
         512,
         ge=1,
-        description="Most tokens of a reply; reasoning models have no such limit, nor steps that need more unless it is set.",
+        description="Maximum tokens of a reply. The default does not apply to reasoning models and to steps that need more.",
     )
     constrain: bool = Field(True, description="Whether verdicts, ids and steps are constrained to a JSON schema.")
     ask_again: bool = Field(
-        True, description="Whether to ask once more, for the answer alone, if a reasoning reaches none."
+        True, description="Whether to ask once more, for the answer alone, if the reasoning reaches none."
     )
     citations: bool = Field(False, description="Whether the output cites the sentences that support the answer.")
     sufficient_context: Literal["printed"] | bool = Field(

@@ -1,4 +1,4 @@
-"""Searches that a model asks for by tags, in a turn of its own that goes on with what was found."""
+"""Searches that a model requests by tags in its own turn, which then continues with the results."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Action(NamedTuple):
 
 
 def action_of(reply: Reply[Any], tags: Sequence[Tags], *, opened: str = "") -> Action:
-    """Return the first action of a reply, in whose raw text thoughts and their marks are left.
+    """Return the first action of a reply's raw text, thoughts included.
 
-    A server leaves out the mark that it stopped at, so that the last mark opened may lack its end.
+    A server omits the tag that it stopped at, so the last tag may not be closed.
 
     Args:
         reply: The reply.
@@ -100,7 +100,7 @@ def is_last(state: TurnsState, options: Any) -> bool:
 
 
 def to_search(state: TurnsState) -> Route:
-    """Route: search for the queries, go on without a search, or end."""
+    """Route: search for the queries, continue without a search, or end."""
     if state["candidates"] or not state["queries"]:
         return "answered" if state["candidates"] else "go on"
     return "passages given" if state["given"] else search_branches(state["queries"])
@@ -115,7 +115,7 @@ def searched(state: TurnsState, queries: Sequence[str]) -> dict[str, str]:
 
 
 def found_in_turns(state: TurnsState, options: Options) -> list[Document]:
-    """Return what each turn found, in order; what was found twice is there twice."""
+    """Return what each turn found, in order, repeats included."""
     found = []
     for turn in state["turns"]:
         for name in turn["names"]:

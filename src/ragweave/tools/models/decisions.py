@@ -1,7 +1,7 @@
 """Decision models: yes or no, or one of several labels, with probabilities.
 
-`langchain_core.decisions.BaseDecisionModel` is the contract. `LogprobDecisions` makes any chat model that reports
-log-probabilities one: a GGUF file, or a server of OpenAI's protocol.
+`langchain_core.decisions.BaseDecisionModel` is the contract. `LogprobDecisions` wraps any chat model that
+reports log-probabilities: a GGUF file, or an OpenAI-compatible server.
 
 Sources: the log-odds of Yes against No at the first token, MAIN-RAG (arXiv 2501.00332), equation 1; two parameters that
 calibrate them, Platt 1999 (Probabilistic outputs for support vector machines), by Newton's method.
@@ -36,7 +36,7 @@ _LEAST = 1e-9
 class LogprobDecisions(BaseDecisionModel):
     """A chat model that decides by the probabilities of the first token of its reply: Yes against No, or letters.
 
-    Each question is one call that shows the state first, so that a model that reuses prefixes reads it once.
+    Each question is one call. The prompt begins with the state, so a model with a prefix cache reads it once.
 
     Examples:
         >>> judge = LogprobDecisions(chat=chat_model("llamacpp:model.gguf?n_ctx=4096"))  # doctest: +SKIP
@@ -193,7 +193,7 @@ def sigmoid(logit: float) -> float:
 def platt(logits: Sequence[float], labels: Sequence[bool]) -> tuple[float, float]:
     """Return slope a and intercept b for which sigmoid(a · logit + b) fits the labels best.
 
-    The targets are Platt's (n₊ + 1) / (n₊ + 2) and 1 / (n₋ + 2), which keep few rows from making the model too sure.
+    The targets are Platt's (n₊ + 1) / (n₊ + 2) and 1 / (n₋ + 2), which prevent overconfidence on few rows.
 
     Raises:
         UsageError: All labels are the same.

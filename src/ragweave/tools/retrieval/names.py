@@ -2,7 +2,7 @@
 
 A name is a span of capitalised words, a quotation, an identifier (`KX-7741-B`, `max_iter`, `OrderedDict`, an
 e-mail address, code between backticks) or a clause (`Section 4.2`). In scripts without capitals it is what
-stands in quotes or is repeated. A passage is about its title, its headings, the terms that its lines define,
+is quoted or repeated. A passage is about its title, its headings, the terms that its lines define,
 and, as a row of a table, its first value.
 """
 

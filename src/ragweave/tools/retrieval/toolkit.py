@@ -1,11 +1,11 @@
-"""Search as an agent uses it: by exact words, by meaning, and reading whole passages.
+"""Search tools for agents: by exact words, by meaning, and reading whole passages.
 
 Source: Du et al. 2026 (A-RAG: Scaling Agentic Retrieval-Augmented Generation via Hierarchical Retrieval
 Interfaces, arXiv 2602.03442) and its released code: searches return snippets, the sentences that match;
 a passage is read whole, and only once.
 
-Where we differ: both searches order what a retriever finds, where the paper scans every chunk for words
-and every sentence's vector.
+Where we differ: both searches rerank what a retriever finds, where the paper scans all chunks and all
+sentence vectors.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LONGEST = 600
 
 
 class SnippetRetriever(BaseRetriever):
-    """Asks a retriever for more passages than are wanted, orders them, and adds their snippets.
+    """Retrieves more passages than needed, reranks them, and adds their snippets.
 
     `words`: a passage scores the length of each keyword times how often it has it, exactly but for case;
     keywords are separated by commas. Passages without any keyword are left out, unless none has one.
