@@ -43,8 +43,8 @@ def ask(
     save: Annotated[
         Path | None,
         typer.Option(
-            help="Write answer and quotes to a page (FILE.html) or as Markdown (FILE.md); a page with --trace has every "
-            "prompt, reply and passage."
+            help="Write answer and quotes as HTML (FILE.html) or Markdown (FILE.md); with --trace, the page also has "
+            "every prompt, reply and passage."
         ),
     ] = None,
 ) -> None:

@@ -56,7 +56,7 @@ def doctor(
     kb: Annotated[str | None, typer.Option("--kb", metavar="KB", help="Knowledge base to check: its folder.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="With --kb: rebuild its index from its passages.")] = False,
 ) -> None:
-    """Check the installation and, if they are named, a model file and a knowledge base.
+    """Check the installation and, if given, a model file and a knowledge base.
 
     Exits with code 1 if it finds a problem.
     """

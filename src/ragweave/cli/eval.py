@@ -22,7 +22,9 @@ def evaluate(
     ] = None,
     synthetic: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Have the model write N questions from the knowledge base, instead of DATA."),
+        typer.Option(
+            metavar="N", help="Have the model write N questions from the knowledge base, instead of reading DATA."
+        ),
     ] = None,
     methods: Annotated[
         str,
@@ -30,9 +32,7 @@ def evaluate(
     ] = "direct,concat,concat_pf",
     prompts: Annotated[
         str,
-        typer.Option(
-            metavar="FILES", help="Compare wordings of one method: YAML files of its prompts, separated by commas."
-        ),
+        typer.Option(metavar="FILES", help="Compare prompts for one method: YAML files, separated by commas."),
     ] = "",
     model: runs.Model = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/DATA]")] = None,
@@ -41,7 +41,8 @@ def evaluate(
     option: runs.Option = None,
     kb: runs.Kb = "",
     corpus: Annotated[
-        str, typer.Option(help="What is searched: each question's own passages, all of the file, or kb.")
+        str,
+        typer.Option(help="What is searched: own (each question's passages), file (those of all questions), or kb."),
     ] = "",
     passages: Annotated[
         str, typer.Option(help="searched, or given: use each question's own passages without a search.")
@@ -50,7 +51,7 @@ def evaluate(
     rerank: Annotated[str, typer.Option(help="Reranker for the knowledge base's passages.")] = "",
     second_retriever: Annotated[str, typer.Option(help="Where crag searches a second time.")] = "",
     gold: Annotated[
-        str, typer.Option(help="Gold passages: as_found, with (put one in), without (take them out).")
+        str, typer.Option(help="Gold passages: as_found, with (add one), without (remove them).")
     ] = "as_found",
     metrics: Annotated[str, typer.Option(help="Metrics, separated by commas.  [default: all that need no judge]")] = "",
     limit: runs.Limit = None,

@@ -36,7 +36,7 @@ def index(
     ] = "kb",
     fetch: Annotated[
         bool,
-        typer.Option("--fetch", help="Read paths that are addresses (https://…) as web pages."),
+        typer.Option("--fetch", help="Fetch paths that are web addresses (https://…)."),
     ] = False,
     bundled: Annotated[
         bool, typer.Option("--bundled", help="Index the articles on RAG that come with ragweave.")
@@ -50,7 +50,7 @@ def index(
     ] = None,
     chunker: Annotated[
         str | None,
-        typer.Option(help="Where passages begin and end: fixed, sentences, headings, … (fixed)."),
+        typer.Option(help="How documents are cut: fixed, sentences, headings, … (fixed)."),
     ] = None,
     unit: Annotated[
         str | None, typer.Option(help="Unit of passage length: words, sentences or tokens (words).")
@@ -66,7 +66,7 @@ def index(
         str | None,
         typer.Option(
             help="Text field of CSV/JSONL rows (text); for CSV and Excel also several, with commas. "
-            "Without a column text, a row is its columns' lines."
+            "Without a text column, a row becomes `column: value` lines."
         ),
     ] = None,
     id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,

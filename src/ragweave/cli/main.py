@@ -97,9 +97,7 @@ def root(
     ] = 0,
     otel: Annotated[
         bool,
-        typer.Option(
-            "--otel", help="Send OpenTelemetry traces to OTEL_EXPORTER_OTLP_ENDPOINT, else to localhost:4318."
-        ),
+        typer.Option("--otel", help="Send OpenTelemetry traces to OTEL_EXPORTER_OTLP_ENDPOINT, or to localhost:4318."),
     ] = False,
 ) -> None:
     """Published retrieval-augmented-generation methods as LangGraph graphs.

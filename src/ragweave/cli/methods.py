@@ -30,7 +30,7 @@ KINDS = {
 
 
 def methods(
-    name: Annotated[str, typer.Argument(help="One of them: its options, its model calls, its graph.")] = "",
+    name: Annotated[str, typer.Argument(help="Show this one: its options, model calls and graph.")] = "",
     kind: Annotated[str, typer.Option(help=f"What to list: {', '.join(KINDS)}.")] = "methods",
     svg: Annotated[Path | None, typer.Option(help="With NAME: write a picture of its graph.")] = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="With NAME: print its graph as mermaid text.")] = False,

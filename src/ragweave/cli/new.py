@@ -12,7 +12,7 @@ import typer
 from ragweave.errors import UsageError
 
 
-def new(folder: Annotated[Path, typer.Argument(help="The app's folder, which is made.")]) -> None:
+def new(folder: Annotated[Path, typer.Argument(help="The folder to create.")]) -> None:
     """Make an app: a chat page, a folder for documents, tests, and langgraph.json."""
     if folder.exists():
         raise UsageError(f"{folder} is there already: name a new folder")

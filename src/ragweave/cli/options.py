@@ -62,7 +62,7 @@ Option = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method. Repeatable."),
 ]
-FollowUp = Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last conversation.")]
+FollowUp = Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")]
 
 
 def models_of(texts: Iterable[str] | None, roles: Sequence[str] = ROLES, default: str = "answer") -> dict[str, str]:

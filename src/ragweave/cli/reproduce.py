@@ -30,7 +30,7 @@ def reproduce(
     option: runs.Option = None,
     kb: runs.Kb = "",
     drop_answered: Annotated[
-        str, typer.Option(metavar="RUN", help="Leave out the questions that RUN answered right.")
+        str, typer.Option(metavar="RUN", help="Leave out the questions that RUN answered correctly.")
     ] = "",
     limit: runs.Limit = None,
     price: runs.Price = None,

@@ -20,7 +20,9 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 def serve(
     methods: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[METHOD]...", help="Methods; each is a model by its name.  [default: concat_pf]"),
+        typer.Argument(
+            metavar="[METHOD]...", help="Methods to serve, each as a model of its name.  [default: concat_pf]"
+        ),
     ] = None,
     mcp: Annotated[
         bool, typer.Option("--mcp", help="Serve one method as MCP tools, ask and search, on standard input and output.")
@@ -42,7 +44,7 @@ def serve(
         ),
     ] = None,
     no_key: Annotated[
-        bool, typer.Option("--no-key", help="Let anyone who can reach the address call without a key.")
+        bool, typer.Option("--no-key", help="Accept calls without a key from anyone who can reach the address.")
     ] = False,
     origin: Annotated[
         list[str] | None, typer.Option(help="Origin of a web page that may call the server (CORS). Repeatable.")

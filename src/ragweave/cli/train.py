@@ -30,7 +30,7 @@ def label(
     draft: Annotated[str, typer.Option(metavar="FIELD", help="Field of the rows that holds drafts.")] = "",
     label_: Annotated[str, typer.Option("--label", metavar="FIELD", help="Field of the rows that holds labels.")] = "",
     theta: Annotated[
-        float, typer.Option(help="judge: a draft is known if it holds more than this share of the right answers.")
+        float, typer.Option(help="judge: a draft is known if it contains more than this share of the right answers.")
     ] = 0.5,
     apart: Annotated[
         bool, typer.Option("--apart", help="judge: count each name of an answer as an answer of its own (SlimPLM).")
@@ -102,14 +102,14 @@ def train(
         str | None,
         typer.Option(
             help="linear (judge, router), span-encoder (filter), cross-encoder (judge, filter), seq2seq or causal-lora "
-            "(all but router); the first that plays the role if none is given."
+            "(all but router); by default the first that fits the role."
         ),
     ] = None,
     base: Annotated[
         str | None, typer.Option(help="Model to start from: minilm (packaged), a folder, or a downloaded hub name.")
     ] = None,
     held_out: Annotated[
-        Path | None, typer.Option(help="Rows to measure on.  [default: a tenth of the questions of LABELS]")
+        Path | None, typer.Option(help="Rows to evaluate on.  [default: a tenth of the questions of LABELS]")
     ] = None,
     setting: Annotated[
         list[str] | None,

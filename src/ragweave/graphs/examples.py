@@ -184,7 +184,7 @@ ACTIONS = "\n".join(_DATA["actions"])
 def action_turns(cue: str) -> list[tuple[str, str]]:
     """Return ReAct's transcripts as a conversation, each step asked for by a cue and replied to.
 
-    In one text before the question, small chat models go on with one of them.
+    In one text before the question, small chat models continue one of them.
     """
     turns = []
     for transcript in ACTIONS.strip().split("\n\n"):

@@ -79,7 +79,7 @@ def passages_text(passages: Sequence[Document]) -> str:
 
 
 async def _safely(work: Awaitable[Any]) -> Any:
-    """Await a run; the log says what goes wrong in it, and the caller is told in general terms.
+    """Await a run; the log has the reason of a failure, the caller gets a general message.
 
     Raises:
         ToolError: It failed.

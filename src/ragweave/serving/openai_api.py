@@ -67,7 +67,7 @@ class ChatRequest(BaseModel):
 
 
 class ApiError(Exception):
-    """What a caller is told, with an HTTP status."""
+    """An error message for the caller, with an HTTP status."""
 
     def __init__(self, status: int, message: str, *, code: str | None = None, **headers: str) -> None:
         """Say `message`."""
@@ -126,7 +126,7 @@ class Endpoint:
         """Return the answer, and the tokens of all model calls behind it.
 
         Raises:
-            ApiError: It failed; the log says why, and the caller is told in general terms.
+            ApiError: It failed; the log has the reason, the caller gets a general message.
         """
         async with self._counted(model):
             try:
@@ -273,7 +273,7 @@ async def _events(asked: ChatRequest, work: asyncio.Task[tuple[AIMessage, dict[s
 
 
 def _told(error: Exception) -> ApiError:
-    """Return what a caller is told, so that clients try again if that may help, and only then."""
+    """Return the error for the caller, with a status on which clients retry only if that may help."""
     if isinstance(error, PromptTooLongError | ContextOverflowError):
         _LOG.warning("a request was refused: %s", error)
         said = "the question does not fit into the model's context: ask a shorter one"

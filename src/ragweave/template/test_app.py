@@ -18,7 +18,7 @@ async def requested(method: str, path: str, **more: Any) -> httpx.Response:
 
 
 def test_it_answers_with_a_quote() -> None:
-    """The answer names the file that it stands in."""
+    """The answer names the file that it comes from."""
     asked = {"question": app.TRY[0], "thread": "test"}
     reply = asyncio.run(requested("POST", "/ask", json=asked))
     answer = json.loads(reply.text.rpartition("event: answer\ndata: ")[2])

@@ -1,12 +1,11 @@
-"""Citations: which sentences of which passages support which part of an answer.
+"""Citations: the sentences of the passages that support an answer, found without a model.
 
-No model is asked. A long answer is taken sentence by sentence, any other answer as a whole. A
-part's words, weighted by how rare they are in the passages, are looked for in the sentences of the
-passages; sentences are quoted, best first, as long as each covers words that those before it did
-not. Of sentences that cover the part alike, the one that shares more with the question wins, the
-passage's title counted in. Every quote is a span of its passage, word for word; a part whose words
-are not there is left without one. How well that finds the sentences that people marked stands in
-`benchmarks/results/citations.json`.
+A long answer is cited sentence by sentence, any other answer as a whole; call such a unit a part. Its
+words, weighted by their rarity in the passages, are matched with the sentences of the passages.
+Sentences are quoted, best first, as long as each covers words that the earlier ones did not. If
+several cover the same words, the one that shares more with the question wins, counting the passage's
+title. Every quote is a verbatim span of its passage; a part whose words are not found has no quotes.
+Agreement with human annotations is in `benchmarks/results/citations.json`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Labels of what a model knows: for the necessity judge (SlimPLM) and for SKR-KNN.
 
-Sources: Tan et al. 2024 (SlimPLM), section 3.2: a draft is known if it holds more than θ of the right answers;
+Sources: Tan et al. 2024 (SlimPLM), section 3.2: a draft is known if it contains more than θ of the right answers;
 Wang et al. 2023 (Self-Knowledge Guided Retrieval), section 3.1: a question needs retrieval if only the answer
 with passages is right, and ties are dropped.
 """

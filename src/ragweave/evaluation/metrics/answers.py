@@ -64,7 +64,7 @@ def filco_f1(answer: str, golds: Iterable[str]) -> float:
 
 
 def contains(text: str, names: Iterable[str]) -> float:
-    """Return 1.0 if a name stands in a text, in whole words."""
+    """Return 1.0 if a text contains a name, in whole words."""
     return float(any(stands_in(rule(name), rule(text)) for name in names for rule in (words_of, all_words)))
 
 
@@ -162,7 +162,7 @@ METRICS = (
         _coverage,
         source="Stelmakh et al. 2022, ASQA",
     ),
-    Metric("hit_at_1", "Hit@1", "At least one short answer stands in the text.", _hit, source=_SLIMPLM),
+    Metric("hit_at_1", "Hit@1", "The text contains at least one short answer.", _hit, source=_SLIMPLM),
     Metric("rouge_l", "ROUGE-L", "The longest common subsequence.", _rouge("rougeL"), source="Lin 2004"),
     Metric("rouge_1", "ROUGE-1", "Words shared with that reference.", _rouge("rouge1"), source="Lin 2004"),
     Metric("rouge_2", "ROUGE-2", "Pairs of words shared with that reference.", _rouge("rouge2"), source="Lin 2004"),
@@ -173,7 +173,7 @@ METRICS = (
         _of(squad_f1, "long", "parts"),
         source="Petroni et al. 2021, KILT",
     ),
-    Metric("contains", "Contains", "A right answer stands in the answer.", _contains),
+    Metric("contains", "Contains", "The answer contains a right one.", _contains),
     Metric(
         "answer_share", "EM (share)", "Share of all names of answers that stand in it.", _answer_share, source=_SLIMPLM
     ),

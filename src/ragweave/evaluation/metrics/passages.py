@@ -155,7 +155,7 @@ METRICS = (
     Metric(
         "answer_recall",
         "Answer recall",
-        "A right answer stands in a passage of the prompt.",
+        "A passage in the prompt contains a right answer.",
         _answer_recall,
         source="Karpukhin et al. 2020, DPR",
     ),

@@ -50,7 +50,7 @@ def fetched(urls: Iterable[str], notices: list[Notice]) -> list[tuple[str, Path,
 
     Args:
         urls: The addresses; duplicates are fetched once.
-        notices: Takes a line for each page that cannot be had.
+        notices: Takes a line for each page that can't be fetched.
 
     Raises:
         UsageError: One is not a web address.

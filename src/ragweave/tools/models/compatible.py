@@ -12,7 +12,7 @@ class CompatibleChatOpenAI(ChatOpenAI):
 
     LangChain's own says `max_completion_tokens`, which OpenAI has put in its place: Ollama and the server
     of llama-cpp-python ignore that, and Mistral's refuses it. If the last message is the assistant's, vLLM,
-    SGLang and llama-server are asked to go on with it.
+    SGLang and llama-server are asked to continue it.
     """
 
     continues_turn: ClassVar[bool] = True

@@ -43,7 +43,7 @@ from ragweave.tools.models.llamacpp_engine import (
 CONTEXT = 8192
 """Tokens: the longest context that is opened unless `n_ctx` asks for more."""
 _LEAST_ROOM = 16
-"""Tokens: a reply with less room is a stump."""
+"""Tokens: a shorter reply would be cut off too early to be useful."""
 _PLAIN = "{% for message in messages %}{{ message.content }}\n\n{% endfor %}"
 _OPTIONS = (
     *("temperature", "top_p", "top_k", "min_p", "repeat_penalty", "seed", "max_tokens", "stop"),

@@ -34,7 +34,7 @@ _THOUGHTS = re.compile(
 _OPENED_BEFORE = re.compile(
     r"\A(?:(?!<(?:\w+[:_])?think)[^\n]|\n)*?</(?:\w+[:_])?think(?:ing)?>|\A[^\[]*\[/THINK\]|\A[^◁]*◁/think▷", re.I
 )
-"""Thoughts whose opening mark stands in the prompt, where the chat template wrote it."""
+"""Thoughts whose opening tag is in the prompt, where the chat template wrote it."""
 
 _HEADER = re.compile(
     r"(?:<\|(?:start_header_id|im_start|start|role|header_start)\|>|<start_of_turn>)?\s*+"

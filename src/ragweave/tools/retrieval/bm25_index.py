@@ -62,7 +62,7 @@ class Bm25Index:
     passages: NDArray[np.int32]
     """Passage numbers, ascending within a term."""
     counts: NDArray[np.uint8]
-    """How often the term stands in the passage."""
+    """How often the passage contains the term."""
     scores: NDArray[np.float32]
     lengths: NDArray[np.int32]
     """Terms of each passage, repeats counted."""

@@ -145,7 +145,7 @@ def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
     """Load a model of sentence-transformers from a folder, the hub's cache, or the hub.
 
     Raises:
-        KnowledgeBaseError: It is nowhere to be had; the text has the library's own words.
+        KnowledgeBaseError: It can't be found or loaded; the message is the library's own.
     """
     folder = Path(spec).expanduser()
     with quiet():
