@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -35,7 +36,7 @@ def run(*args: str, cwd: Path | None = None, env: Mapping[str, str] | None = Non
             patch.setenv(name, value)
         if cwd is not None:
             patch.chdir(cwd)
-            patch.syspath_prepend(cwd)
+        patch.setattr("sys.path", [*sys.path])
         patch.setattr("sys.stdin", io.StringIO(stdin))
         code = main(args)
     done = Done(code, out.getvalue(), err.getvalue())

@@ -161,7 +161,7 @@ def test_a_langchain_loader_by_its_path(ragweave: Run, tmp_path: Path) -> None:
         "        yield Document(self.text, metadata={'kind': 'lesson'})\n"
     )
     index = ("index", "salt", "pepper", "--loader", "mine:Loader?times=2", "--kb", "kb", *BM25)
-    done = ragweave(*index, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    done = ragweave(*index, cwd=tmp_path)
     assert "kb: 2 passages; files: 1 added" in done.stdout, done.stderr
     for chosen, said in (("kind=lesson", "salt"), ("kind=other", "Unknown")):
         asked = ragweave(

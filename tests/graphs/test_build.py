@@ -100,6 +100,10 @@ def test_a_graph_is_an_agents_tool() -> None:
     said = tool.invoke(call)
     assert said.content.startswith("Ada Brenner\n\nSources:\n- Card 0")
     assert said.artifact["status"] == "answered"
+    cited = build_graph("concat", model=model(), retriever=RecordingRetriever(), citations=True).as_tool()
+    assert cited.invoke(ASK) == (
+        "Ada Brenner [1]\n\nQuotes:\n[1] “The bridge at Alden was built by Ada Brenner in 1931.” (Card 0)"
+    )
     assert asyncio.run(tool.ainvoke({"question": " "})) == (
         "the input has no question: give {'question': …} (build_chat takes a conversation's messages)"
     )

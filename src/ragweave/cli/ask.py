@@ -105,7 +105,7 @@ def _ask(
     from ragweave.cli.watch import Watch
     from ragweave.tools.footnotes import cited_message
 
-    earlier = read_conversation() if follow_up else []
+    earlier = read_conversation(setup.kb) if follow_up else []
     graph = setup.chat(method) if follow_up else setup.graph(method)
     asked = HumanMessage(question)
     given: dict[str, Any] = {"messages": [*earlier, asked]} if follow_up else {"question": question}
@@ -131,7 +131,7 @@ def _ask(
     else:
         show_result(result, watch, trace=trace)
     said = cited_message(result["answer"], result["passages"], result["citations"])
-    store_conversation(messages or [asked, said])
+    store_conversation(messages or [asked, said], setup.kb)
 
 
 def record(graph: MethodGraph, question: str, watch: Watch) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def chat(
             option=option,
             citations="true",
         )
-        earlier = read_conversation() if follow_up else []
+        earlier = read_conversation(kb) if follow_up else []
         graph = setup.chat(method)
     setup.show_notice()
     if sys.stdin.isatty():
@@ -141,7 +141,7 @@ class Talk:
         if result["question"] != question:
             screen.print(Text(f"({one_line(result['question'])})", "dim"))
         show_answer(screen, result, watch)
-        store_conversation(self._messages)
+        store_conversation(self._messages, self._setup.kb)
 
     def _show_sources(self, _value: str) -> None:
         from ragweave.cli.screen import console

@@ -62,7 +62,9 @@ Option = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method. Repeatable."),
 ]
-FollowUp = Annotated[bool, typer.Option("--continue", "-c", help="Continue the last conversation.")]
+FollowUp = Annotated[
+    bool, typer.Option("--continue", "-c", help="Continue the last conversation about the knowledge base.")
+]
 
 
 def models_of(texts: Iterable[str] | None, roles: Sequence[str] = ROLES, default: str = "answer") -> dict[str, str]:

@@ -72,10 +72,14 @@ def show_result(result: Mapping[str, Any], watch: Watch, *, trace: bool) -> None
 
 
 def show_answer(screen: Console, result: Mapping[str, Any], watch: Watch, lead: str = "") -> None:
-    """Print an answer with its quotes, and what its reader should know of how it came about."""
+    """Print an answer with its quotes, and what its reader should know of how it came about.
+
+    A reply that was streamed and is the answer is not printed again, unless several marks belong into it.
+    """
     cited: list[Citation] = result["citations"]
-    answer = Text(lead, "bold").append(plain(with_marks(result["answer"], cited)), "not bold")
-    screen.print(answer, soft_wrap=not screen.is_terminal)
+    if cited[1:] or normalize_answer(watch.streamed) != normalize_answer(result["answer"]):
+        answer = Text(lead, "bold").append(plain(with_marks(result["answer"], cited)), "not bold")
+        screen.print(answer, soft_wrap=not screen.is_terminal)
     _show_quotes(screen, cited, result["passages"])
     events = dict.fromkeys(note["event"] for note in watch.notes)
     if not result["passages"]:

@@ -117,6 +117,8 @@ class Watch(BaseCallbackHandler):
         self.output: dict[str, Any] = {}
         """The graph's output so far."""
         self.live = live
+        self.streamed = ""
+        """The last reply that was shown."""
         self._steps: dict[str, Step] = {}
         self._running: dict[str, tuple[Sequence[str], float]] = {}
         """The graph that each running task belongs to, and when it began."""
@@ -201,8 +203,9 @@ class Watch(BaseCallbackHandler):
         task = _task_of(metadata)
         if self._shown is None or (self._shown[0] == task and self._shown[1] != chunk.id):
             self._write(f"{chr(10) if self._shown else ''}[{metadata.get('langgraph_node')}] ")
-            self._shown = task, chunk.id
+            self._shown, self.streamed = (task, chunk.id), ""
         if self._shown == (task, chunk.id):
+            self.streamed += str(chunk.text)
             self._write(str(chunk.text))
 
     def _write(self, text: str) -> None:

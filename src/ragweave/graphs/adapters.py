@@ -15,7 +15,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
 from ragweave.errors import PromptTooLongError, UsageError
-from ragweave.state.passages import heading_of
+from ragweave.tools.footnotes import footnotes, label_of, with_marks
 from ragweave.tools.text.untrusted import one_line
 
 
@@ -28,7 +28,8 @@ class Question(BaseModel):
 def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
     """Return a tool that answers a question by `graph`.
 
-    The agent reads the answer and its sources; the graph's full output is the artifact. A question that
+    The agent reads the answer with its quotes, or its sources without `citations=True`; the graph's full output is
+    the artifact. A question that
     is empty, or too long for the model, comes back to the agent as the tool's error text.
 
     Args:
@@ -67,16 +68,16 @@ def _errors_for_the_agent() -> Iterator[None]:
 
 
 def _content_and_artifact(output: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    lines = [str(output["answer"])]
-    if output["status"] == "answered" and output["passages"]:
-        lines += ["", "Sources:", *dict.fromkeys(map(_place, output["passages"]))]
+    lines, passages = [with_marks(output["answer"], output["citations"])], output["passages"]
+    if notes := footnotes(output["citations"], passages):
+        lines += [
+            "",
+            "Quotes:",
+            *(f"[{one.number}] “{one_line(one.quote['text'])}” ({one_line(one.label)})" for one in notes),
+        ]
+    elif output["status"] == "answered" and passages:
+        lines += ["", "Sources:", *dict.fromkeys(f"- {one_line(label_of(one))}" for one in passages)]
     return "\n".join(lines), dict(output)
-
-
-def _place(passage: Document) -> str:
-    title, source = heading_of(passage.metadata), str(passage.metadata.get("source") or "")
-    named = " — ".join(one for one in (one_line(title), one_line(source)) if one)
-    return f"- {named or one_line(str(passage.id))}"
 
 
 class GraphRetriever(BaseRetriever):

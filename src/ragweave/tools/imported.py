@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from ragweave.errors import UsageError
@@ -16,6 +18,24 @@ _PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_][\w.]*(?:\?.*)?")
 def is_path(text: str) -> bool:
     """Return whether a text has the form of an import path, such as `package.module:Name`."""
     return _PATH.fullmatch(text) is not None
+
+
+def object_at(path: str) -> Any:
+    """Return the object at `module:Name`. The current folder is searched last.
+
+    Raises:
+        UsageError: There is no such module or name.
+    """
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)  # only now that a module is named: the folder may hold untrusted documents
+    module, _, name = path.partition(":")
+    try:
+        found: Any = import_module(module)
+        for attribute in name.split("."):
+            found = getattr(found, attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"{path}: cannot be imported ({error})") from error
+    return found
 
 
 def imported(path: str, *arguments: Any) -> Any:
@@ -33,14 +53,7 @@ def imported(path: str, *arguments: Any) -> Any:
         datetime.timedelta(seconds=7200)
     """
     place, _, query = path.partition("?")
-    module, _, name = place.partition(":")
-    settings = read_settings(query)
-    try:
-        found: Any = import_module(module)
-        for attribute in name.split("."):
-            found = getattr(found, attribute)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"{place}: cannot be imported ({error})") from error
+    found, settings = object_at(place), read_settings(query)
     if not (isinstance(found, type) or inspect.isroutine(found)):
         return found
     try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -20,7 +19,7 @@ from langchain_core.retrievers import BaseRetriever
 from ragweave.errors import UsageError
 from ragweave.names import RetrieverName
 from ragweave.registry import closest
-from ragweave.tools.imported import imported, is_path
+from ragweave.tools.imported import imported, is_path, object_at
 from ragweave.tools.knowledge.servers import is_address, open_knowledge_base
 from ragweave.tools.retrieval.base import PassageRetriever, find_with, lexical_of
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
@@ -96,11 +95,10 @@ def _made(path: str, kb: AnyKnowledgeBase | None) -> BaseRetriever:
 
 
 def _takes_kb(path: str) -> bool:
-    module, _, name = path.partition("?")[0].partition(":")
+    made = object_at(path.partition("?")[0])
     try:
-        made = getattr(import_module(module), name, None)
         first = next(iter(inspect.signature(made).parameters), "") if callable(made) else ""
-    except (ImportError, ValueError):
+    except ValueError:
         return False
     return first == "kb"
 

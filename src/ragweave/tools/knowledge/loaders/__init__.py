@@ -29,6 +29,8 @@ MOST_BYTES = 2**30
 """Largest file that is read, in bytes."""
 _UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
 """Text that nobody reads: data URIs, and long runs without a blank, such as keys."""
+_CUES = re.compile(r"^(?:\d+[ \t]*\r?\n)?[\d:.,]+[ \t]+-->.*(?:\n|\Z)", re.MULTILINE)
+"""A cue's number and times."""
 
 Loader = Callable[..., Iterator[Loaded | Notice]]
 
@@ -60,6 +62,12 @@ def load_mail(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
     yield Loaded("\n".join([*heads, "", text]), str(mail["Subject"] or path.stem))
 
 
+def load_subtitles(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+    """Load what is said in subtitles (SubRip, WebVTT), without numbers and times."""
+    for one in load_text(path, data):
+        yield replace(one, text=_CUES.sub("", one.text)) if isinstance(one, Loaded) else one
+
+
 LOADERS: dict[str, Loader] = {
     **dict.fromkeys((".md", ".markdown"), load_markdown),
     ".pdf": load_pdf,
@@ -72,6 +80,7 @@ LOADERS: dict[str, Loader] = {
     **dict.fromkeys((".xlsx", ".xlsm"), load_workbook),
     ".ipynb": load_notebook,
     ".eml": load_mail,
+    **dict.fromkeys((".srt", ".vtt"), load_subtitles),
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
 }
 """Loaders by suffix. Any other file is read as text, if it holds text."""
