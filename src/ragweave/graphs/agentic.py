@@ -33,7 +33,7 @@ from ragweave.nodes.chain import LAST_ROUND, LAST_STEPS, ChainOptions, copies_ex
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.retrieve import Query, Route, retrieve_node
-from ragweave.nodes.vote import end_by_vote
+from ragweave.nodes.vote import candidate, end_by_vote
 from ragweave.state import UNKNOWN, RAGState, ranked
 from ragweave.tools.models.calls import calls_tools
 from ragweave.tools.retrieval import Bm25Retriever, toolkit
@@ -227,9 +227,7 @@ def agent(state: AgenticState, reply: Reply[Step], options: AgenticOptions) -> A
     if said and not (wanted := look_up(state, options)):
         shown = {one.id for one in reply.passages}
         ids = [str(one.id) for one in passages if one.id in shown]
-        return end_chain(
-            state, options, answer, pool="agent", reply=reply.text, passages=passages, read_ids=ids, truncated=False
-        )
+        return end_chain(state, candidate(answer, reply.text, "agent", ids), passages, truncated=False)
     looks = bool(said) or needs_no_reply(state, options)
     made: list[Call] = [
         {

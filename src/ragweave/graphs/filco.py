@@ -13,7 +13,7 @@ text stay (the paper's trained filters leave 36 to 56 %, section 1); or a model 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
@@ -23,7 +23,7 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_node, each_sample
-from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, StateNode, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, StateNode, cost_of, model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import PROMPTS as PAPER_PROMPTS
@@ -32,7 +32,7 @@ from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import is_unknown
 from ragweave.nodes.segments import recompose, reranked, split_passages, tokens_saved
 from ragweave.nodes.vote import end_by_vote
-from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, no_usage, note, running
+from ragweave.state import Note, RAGState, Usage, add_usage, no_usage, note
 from ragweave.tools import filters
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.scoring import LogprobScorer, Pairs
@@ -144,9 +144,7 @@ class _Counted:
         if not self._calls:
             return no_usage()
         read = sum(estimate_tokens(prompt + text) for pairs in self._calls for prompt, text in pairs)
-        tokens: Tokens = {"calls": len(self._calls), "input_tokens": read, "output_tokens": 0}
-        tables = {"by_role": {"scorer": tokens}, "by_node": {running()[1]: tokens}}
-        return cast("Usage", {**no_usage(), **tokens, "estimated": True, **tables})
+        return cost_of("scorer", len(self._calls), read, 0, estimated=True)
 
 
 def filter_node(components: Components) -> StateNode:

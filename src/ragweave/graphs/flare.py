@@ -31,6 +31,7 @@ from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, search_results
 from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
+from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
 from ragweave.tools.models.uncertainty import Token, tokens_of
 from ragweave.tools.text.sentences import Sentence, split_sentences
@@ -191,16 +192,8 @@ def write(state: FlareState, reply: Reply[Any], options: FlareOptions) -> FlareS
         on = written_on(state, reply, options)
         answer = answer_of(on.text, kind, options)
     if on.doubt is None:
-        return end_chain(
-            state,
-            options,
-            answer,
-            pool="flare",
-            reply=on.text,
-            passages=state["passages"],
-            read_ids=list(dict.fromkeys(read)),
-            truncated=on.doubtful,
-        )
+        made = candidate(answer, on.text, "flare", dict.fromkeys(read))
+        return end_chain(state, made, state["passages"], truncated=on.doubtful)
     name, rounds = f"round_{state['rounds']}", state["rounds"] + 1
     notes = [] if on.query else [note("query_all_masked", sentence=on.doubt.text)]
     searched = {name: on.query or state["question"]}

@@ -34,7 +34,7 @@ from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, Paper, show_of
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
-from ragweave.nodes.vote import end_by_vote
+from ragweave.nodes.vote import candidate, end_by_vote
 from ragweave.state import UNKNOWN, AnswerType, RAGState, by_query
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import split_sentences
@@ -164,17 +164,8 @@ def reason(state: IrcotState, reply: Reply[Any], options: IrcotOptions) -> Ircot
         return update if state["given"] else {**update, "queries": {**state["queries"], f"round_{len(chain)}": said}}
     if options.read_by != "chain":
         return update
-    end = end_chain(
-        state,
-        options,
-        answer or UNKNOWN,
-        pool="reason",
-        reply=reply.text,
-        passages=state["passages"],
-        read_ids=[str(one.id) for one in reply.passages],
-        truncated=cut_short,
-    )
-    return {**update, **end}
+    made = candidate(answer or UNKNOWN, reply.text, "reason", [str(one.id) for one in reply.passages])
+    return {**update, **end_chain(state, made, state["passages"], truncated=cut_short)}
 
 
 def _copies_example(sentence: str, state: IrcotState) -> bool:

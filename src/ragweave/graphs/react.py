@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar, Literal
 
 from langchain_core.documents import Document
@@ -42,7 +41,7 @@ from ragweave.nodes.chain import (
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.retrieve import GIVEN, Route, add_search, arranged, retrieve_node, search_branches
-from ragweave.nodes.vote import end_by_vote
+from ragweave.nodes.vote import candidate, end_by_vote
 from ragweave.state import UNKNOWN, RAGState, by_query, note
 from ragweave.tools.text.untrusted import one_line, render_passages
 
@@ -195,9 +194,11 @@ def react(state: ReactState, reply: Reply[Step | LastStep], options: ReactOption
     """Start the search that the reply asks for, or end with its answer."""
     hops, last = state["hops"], is_last(state, options)
     read_ids = [str(one.id) for one in reply.passages]
-    end = partial(
-        end_chain, state, options, pool="react", reply=reply.text, passages=observed(state, options), read_ids=read_ids
-    )
+
+    def end(answer: str, *, truncated: bool) -> RAGState:
+        made = candidate(answer, reply.text, "react", read_ids)
+        return end_chain(state, made, observed(state, options), truncated=truncated)
+
     plain = is_plain(options)
     step = reply.form or Step.model_construct(thought=_thought_in(reply.text))
     seen = [f"{one.metadata.get('title') or ''} {one.page_content}" for one in observed(state, options)]

@@ -39,6 +39,7 @@ from ragweave.nodes.turns import (
     to_search,
     transcript,
 )
+from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import untrusted
@@ -147,16 +148,9 @@ def reason(state: SearchO1State, reply: Reply[Any], options: SearchO1Options) ->
             "queries": {},
             "must_answer": True,
         }
-    return end_chain(
-        state,
-        options,
-        answer,
-        pool="reason",
-        reply="".join(one["said"] for one in state["turns"]) + done.said,
-        passages=found_in_turns(state, options),
-        read_ids=state["read"],
-        truncated=last and not state["must_answer"],
-    )
+    written = "".join(one["said"] for one in state["turns"]) + done.said
+    made, passages = candidate(answer, written, "reason", state["read"]), found_in_turns(state, options)
+    return end_chain(state, made, passages, truncated=last and not state["must_answer"])
 
 
 def digest(turns: list[Turn]) -> str:

@@ -47,6 +47,7 @@ from ragweave.nodes.turns import (
     to_search,
     transcript,
 )
+from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.tools.text.untrusted import title_of, untrusted
 
@@ -116,16 +117,10 @@ def search_r1(state: TurnsState, reply: Reply[Any], options: SearchR1Options) ->
     done = action_of(reply, [protocol.query, ANSWER], opened=ANSWER.begin if last else "")
     if last or done.tags == ANSWER:
         said = boxed(done.text) or done.text
-        return end_chain(
-            state,
-            options,
-            read.answer(said, state["answer_type"]) if said and done.tags == ANSWER else UNKNOWN,
-            pool="search_r1",
-            reply="".join(one["said"] for one in state["turns"]) + done.said,
-            passages=found_in_turns(state, options),
-            read_ids=[*dict.fromkeys(str(one.id) for one in reply.passages)],
-            truncated=last and not state["must_answer"],
-        )
+        answer = read.answer(said, state["answer_type"]) if said and done.tags == ANSWER else UNKNOWN
+        written = "".join(one["said"] for one in state["turns"]) + done.said
+        made = candidate(answer, written, "search_r1", dict.fromkeys(str(one.id) for one in reply.passages))
+        return end_chain(state, made, found_in_turns(state, options), truncated=last and not state["must_answer"])
     wanted = queries_of(done.text, options.protocol) if done.tags else []
     queries = searched(state, wanted) if wanted else {}
     turn = Turn(said=done.said, names=[*queries], result="" if wanted else protocol.invalid)

@@ -42,7 +42,7 @@ from ragweave.nodes.chain import (
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import Paper, knowledge_lines
 from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
-from ragweave.nodes.vote import end_by_vote
+from ragweave.nodes.vote import candidate, end_by_vote
 from ragweave.state import UNKNOWN, RAGState, note, unique
 from ragweave.tools.text.untrusted import one_line
 
@@ -229,16 +229,8 @@ def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> S
         name = f"round_{len(hops)}"
         return {"hops": [*hops, {"name": name, "query": asked, "result": ""}], "queries": {name: asked}}
     early = not state["must_conclude"] and len(hops) < options.rounds
-    return end_chain(
-        state,
-        options,
-        answer,
-        pool="self_ask",
-        reply=reply.text,
-        passages=found(state),
-        read_ids=state["read"],
-        truncated=last and (early or answer == UNKNOWN),
-    )
+    made = candidate(answer, reply.text, "self_ask", state["read"])
+    return end_chain(state, made, found(state), truncated=last and (early or answer == UNKNOWN))
 
 
 def with_intermediate_answer(hops: list[Hop], text: str) -> tuple[list[Hop], str]:

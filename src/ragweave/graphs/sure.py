@@ -277,13 +277,13 @@ def rank(state: SureBranch, reply: Reply[Preference], _options: SureOptions) -> 
     return {"preferred": {f"{first}:{second}": won}}
 
 
-def choose(state: SureState, runtime: Runtime[SureOptions]) -> RAGState:
+def choose(state: SureState) -> RAGState:
     """Answer by the candidate with the highest score."""
     made, points = state["candidates"], scores(state)
     if not points:
-        return final_update(state, list(made.values()), runtime.context)
+        return final_update(state, list(made.values()))
     best = points.index(max(points))
-    return final_update(state, [made.get(f"summarise:{best}") or made[f"propose:{best}"]], runtime.context)
+    return final_update(state, [made.get(f"summarise:{best}") or made[f"propose:{best}"]])
 
 
 def scores(state: SureState) -> list[float]:

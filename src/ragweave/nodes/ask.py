@@ -412,7 +412,7 @@ class _Call:
 
     def _usage(self, message: BaseMessage) -> Usage:
         sent, received, estimated = replies.tokens_of(message, self.messages)
-        return _cost(self.model, self.role, 1, sent, received, estimated)
+        return cost_of(self.role, 1, sent, received, estimated=estimated, model=self.model)
 
 
 def _labelled(config: RunnableConfig, call: _Call | _Decision) -> RunnableConfig:
@@ -421,7 +421,8 @@ def _labelled(config: RunnableConfig, call: _Call | _Decision) -> RunnableConfig
     return {**config, "tags": tags, "metadata": {**(config.get("metadata") or {}), **labels}}
 
 
-def _cost(model: Any, role: Role, count: int, sent: int, received: int, estimated: bool) -> Usage:
+def cost_of(role: str, count: int, sent: int, received: int, *, estimated: bool, model: Any = None) -> Usage:
+    """Return the usage of calls of a role, in dollars where the model's price is known."""
     tokens: Tokens = {"calls": count, "input_tokens": sent, "output_tokens": received}
     tables = {"by_role": {role: tokens}, "by_node": {running()[1]: tokens}}
     price = price_of(model)
@@ -508,7 +509,7 @@ class _Decision:
         if estimated:
             sent = sum(estimate_tokens(str(one["state"])) for one in self.given)
         written = sum(one["output_tokens"] for one in reported)
-        return _cost(self.model, self.role, len(responses), sent, written, estimated)
+        return cost_of(self.role, len(responses), sent, written, estimated=estimated, model=self.model)
 
 
 _ANSWER = "answer"

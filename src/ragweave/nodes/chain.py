@@ -12,8 +12,8 @@ from ragweave.nodes import read
 from ragweave.nodes.answer import answer_branches, together
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import candidate, final_update
-from ragweave.state import RAGState
+from ragweave.nodes.vote import final_update
+from ragweave.state import Candidate, RAGState
 from ragweave.tools.text.normalize import normalize_answer
 
 LAST_STEPS = 7
@@ -36,32 +36,17 @@ class ChainOptions(Options):
         return self
 
 
-def end_chain(
-    state: RAGState,
-    options: Options,
-    answer: str,
-    *,
-    pool: str,
-    reply: str,
-    passages: Sequence[Document],
-    read_ids: Sequence[str],
-    truncated: bool,
-) -> RAGState:
+def end_chain(state: RAGState, made: Candidate, passages: Sequence[Document], *, truncated: bool) -> RAGState:
     """Return the update that ends a chain with its one candidate.
 
     Args:
         state: The state.
-        options: The options in force.
-        answer: The answer.
-        pool: The node's name.
-        reply: What the answer was read from.
+        made: The candidate.
         passages: All passages of the chain, as they were shown.
-        read_ids: Ids of those that stood in a prompt.
         truncated: Whether a limit ended it.
     """
-    made = candidate(answer, reply, pool, read_ids)
-    end = final_update(state, [made], options, passages=passages, truncated=truncated)
-    return {**end, "candidates": {f"{pool}:0": made}}
+    end = final_update(state, [made], passages=passages, truncated=truncated)
+    return {**end, "candidates": {f"{made['pool']}:0": made}}
 
 
 def asked_before(query: str, hops: Sequence[Any]) -> bool:

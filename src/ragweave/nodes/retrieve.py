@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
@@ -13,9 +13,9 @@ from langgraph.types import Send
 from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.nodes.ask import Caller, FunctionNode, Node, Retriever, StateNode
+from ragweave.nodes.ask import Caller, FunctionNode, Node, Retriever, StateNode, cost_of
 from ragweave.nodes.options import Options, Order
-from ragweave.state import RAGState, Tokens, Usage, by_page, interleave, no_usage, note, ranked, running
+from ragweave.state import RAGState, Usage, by_page, interleave, no_usage, note, ranked
 from ragweave.tools.models.replies import CallCounter, counted_calls
 from ragweave.tools.retrieval.base import takes_k
 
@@ -59,13 +59,11 @@ def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lam
 
 def search_usage(made: CallCounter, retrievals: int = 1) -> Usage:
     """Return what searches cost; the calls of a retriever's own model have the role `retriever`."""
-    usage: Usage = {**no_usage(), "retrievals": retrievals}
-    if not made.tokens:
-        return usage
-    sent, received, estimated = zip(*made.tokens, strict=True)
-    tokens: Tokens = {"calls": len(sent), "input_tokens": sum(sent), "output_tokens": sum(received)}
-    tables = {"by_role": {"retriever": tokens}, "by_node": {running()[1]: tokens}}
-    return cast("Usage", {**usage, **tokens, "estimated": any(estimated), **tables})
+    usage = no_usage()
+    if made.tokens:
+        sent, received, estimated = zip(*made.tokens, strict=True)
+        usage = cost_of("retriever", len(sent), sum(sent), sum(received), estimated=any(estimated))
+    return {**usage, "retrievals": retrievals}
 
 
 def search_branches(queries: Mapping[str, str], node: str = "retrieve") -> list[Send]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from langchain_core.documents import Document
 from langgraph.graph import END, StateGraph
-from langgraph.runtime import Runtime
+from langgraph.runtime import Runtime, get_runtime
 
 from ragweave.nodes.ask import StateNode
 from ragweave.nodes.options import Options
@@ -34,7 +34,7 @@ def vote_node(
             asked = [one for one in asked if one["pool"] != reader]
         last = latest(asked)
         winners = majority(last, state["passages"])
-        update = final_update(state, winners or last, runtime.context)
+        update = final_update(state, winners or last)
         if update["status"] == "unknown" and continues(state, runtime.context):
             del update["passages"]
         return update
@@ -59,7 +59,6 @@ def candidate(answer: str, reply: str, pool: str, passages: Iterable[str], **pla
 def final_update(
     state: RAGState,
     winners: Sequence[Candidate],
-    options: Options,
     *,
     passages: Sequence[Document] | None = None,
     truncated: bool = False,
@@ -69,13 +68,12 @@ def final_update(
     Args:
         state: The state.
         winners: The candidates that gave the answer, best first; without an answer, the latest ones.
-        options: The options in force.
         passages: The passages as the prompts showed them; None: those of the state.
         truncated: Whether a limit ended the method.
     """
     answer = winners[0]["answer"] if winners else UNKNOWN
     shown = passages_read([*(state["passages"] if passages is None else passages)], state, winners)
-    wanted = options.citations and answer != UNKNOWN
+    wanted = get_runtime(Options).context.citations and answer != UNKNOWN
     cited = cite(state["question"], answer, shown, state["answer_type"]) if wanted else []
     return {
         "answer": answer,

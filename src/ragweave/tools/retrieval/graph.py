@@ -1,21 +1,21 @@
-"""Graph retrieval without a language model: the best passages pass on their score along shared names.
+"""Graph retrieval without a language model: the best passages pass their score on over shared names.
 
 A multi-hop question names the first passage and only describes the second: "When was the director of
 Get Low born?". Word and vector search find the film. The director's passage shares no word with the
-question, but it shares a name with the film's passage. The score of a passage is its base score (scaled
-so that the best is 1) plus the strength of its best path from another passage or from the question:
+question, but a name with the film's passage. The score of a passage is its base score, the best being
+1, plus the strength of its best path from another passage or from the question:
 
     path = seed² · gate · rarity · edge · (1 + rest)
 
 - seed: the base score of one of the first `SEEDS` passages.
-- gate: the share of the question's terms in the sentence with the name, scaled to `FLOOR` to 1.
+- gate: how many of the question's terms stand in the sentence with the name, from `FLOOR` to 1.
 - rarity: the inverse document frequency of the name, as a share of the greatest.
-- edge: 1 for passages about the name, `MENTION` for those that mention it; less if there are many.
+- edge: 1 to passages about the name, `MENTION` to those that mention it; less where there are many.
 - rest: the BM25 score of the question's terms that the first passage lacks, as a share of the best.
 
 The first passage stays first. The best path counts, not the sum as in personalised PageRank: many weak
-paths over common names would outweigh the one that answers. Two SQLite tables hold the graph; a query reads the rows of about a
-hundred names.
+paths over common names would outweigh the one that answers. Two SQLite tables hold the graph; a query
+reads the rows of about a hundred names.
 
 Related: LinearRAG (arXiv 2510.10114), SPRIG (arXiv 2602.23372), HippoRAG 2 (arXiv 2502.14802).
 """
