@@ -106,13 +106,9 @@ def with_block(text: str, name: str, content: str) -> str:
 
 
 def with_names(text: str) -> str:
-    """Return `names.py` with the names of our methods and metrics."""
-    for kind, names in {"MethodName": METHODS.ours(), "MetricName": METRICS.ours()}.items():
-        listed = "".join(f'    "{one.name}",\n' for one in names)
-        text = re.sub(
-            rf"{kind} = Literal\[\n.*?\n\]", lambda _, k=kind, n=listed: f"{k} = Literal[\n{n}]", text, flags=re.S
-        )
-    return text
+    """Return `names.py` with the names of our metrics."""
+    listed = "".join(f'    "{one.name}",\n' for one in METRICS.ours())
+    return re.sub(r"MetricName = Literal\[\n.*?\n\]", lambda _: f"MetricName = Literal[\n{listed}]", text, flags=re.S)
 
 
 def langgraph_json(text: str) -> str:

@@ -1,6 +1,6 @@
 """The names of ragweave's own methods, retrievers and metrics, as types.
 
-Written by `make sync` from the registries. Other packages' go by their declarations:
+A method's name is listed here by hand; `make sync` writes those of metrics. Other packages' go by their declarations:
 `build_graph(METHODS["draft_check"])`.
 """
 

@@ -4,48 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
+from typing import get_args
 
 from ragweave.graphs.base import Method
+from ragweave.names import MethodName
 from ragweave.registry import Registry
-
-_NAMES = (
-    "direct",
-    "cot",
-    "concat",
-    "post_fusion",
-    "pruning",
-    "summary",
-    "concat_pf",
-    "pf_concat",
-    "blendfilter",
-    "slimplm",
-    "filco",
-    "adaptive",
-    "iter_retgen",
-    "self_ask",
-    "react",
-    "agentic",
-    "flare",
-    "self_eval",
-    "skr_knn",
-    "dos_rag",
-    "ircot",
-    "chain_of_note",
-    "crag",
-    "sure",
-    "astute",
-    "uncertainty_gate",
-    "adaptive_rag",
-    "search_r1",
-    "search_o1",
-    "main_rag",
-    "decompose",
-    "research",
-)
 
 
 def _ours() -> Iterable[Method]:
-    for name in _NAMES:
+    for name in get_args(MethodName):
         module = import_module(f"ragweave.graphs.{name}")
         yield next(one for one in vars(module).values() if isinstance(one, Method) and one.name == name)
 
