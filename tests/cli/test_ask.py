@@ -78,11 +78,18 @@ def test_a_model_for_each_role(scripted: Models, kb: Path) -> None:
     assert sum(one["calls"] for role, one in usage.items() if role != "answer") == len(scripted["small"].calls)
 
 
-def test_a_filter_searches_only_passages_of_that_metadata(scripted: Models, kb: Path) -> None:
+def test_a_filter_searches_only_passages_of_that_metadata(scripted: Models, kb: Path, town: Path) -> None:
     given = ("ask", "What of Varn?", "--kb", str(kb), "--json", *by_script(scripted))
     assert len(json.loads(run(*given).stdout)["passages"]) == 3
     found = json.loads(run(*given, "--filter", "title=Harbour").stdout)["passages"]
     assert [one["metadata"]["title"] for one in found] == ["Harbour"]
+    for chosen, said in (
+        ("source=museum.txt", f"there is source={town / 'museum.txt'}"),
+        ("langs=en", "nor any 'langs'"),
+    ):
+        done = run(*given, "--filter", chosen)
+        assert done.returncode == 2
+        assert said in done.stderr
 
 
 def test_a_follow_up_goes_on_from_the_last_answer(scripted: Models, kb: Path, tmp_path: Path) -> None:

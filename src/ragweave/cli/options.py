@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from ragweave.errors import ModelError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from ragweave.graphs import Method, MethodGraph
+    from ragweave.tools.knowledge import KnowledgeBase
 
 RESTATER = "restater"
 ROLES = ("answer", "proxy", "judge", "rewrite", "filter", "router", RESTATER)
@@ -105,7 +107,7 @@ def parse_filters(texts: Iterable[str]) -> dict[str, list[Any]]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals):
-            raise UsageError(f"--filter {text}: give key=value, such as source=handbook.md")
+            raise UsageError(f"--filter {text}: give key=value, such as lang=en")
         try:
             typed = json.loads(value)
         except ValueError:
@@ -114,13 +116,22 @@ def parse_filters(texts: Iterable[str]) -> dict[str, list[Any]]:
     return found
 
 
+def _check_values(base: KnowledgeBase, chosen: Mapping[str, Sequence[Any]]) -> None:
+    for name, wanted in chosen.items():
+        there = base.values(name)
+        if not any(one in there for one in wanted):
+            close = difflib.get_close_matches(str(wanted[-1]), map(str, there), n=1, cutoff=0)
+            known = f"; there is {name}={close[0]}" if close else f", nor any {name!r}"
+            raise UsageError(f"--filter {name}={wanted[-1]}: no passage has this value{known}")
+
+
 def open_retriever(
     kb: str, spec: str = "auto", rerank: str = "", k: int | None = None, filters: Iterable[str] | None = None
 ) -> Any:
     """Return the retriever that the options name; None if it needs a knowledge base and the default one is missing.
 
     Raises:
-        UsageError: There is no such retriever, `k` is below 1, or a filter is not `key=value`.
+        UsageError: There is no such retriever, `k` is below 1, a filter is not `key=value`, or no passage has its value.
         KnowledgeBaseError: The knowledge base cannot be opened.
     """
     from ragweave.tools.knowledge import KnowledgeBase, needs_kb, open_knowledge_base, retriever_of
@@ -131,6 +142,8 @@ def open_retriever(
         if kb == DEFAULT_KB and not KnowledgeBase.exists(kb):
             return None
         base = open_knowledge_base(kb)
+        if isinstance(base, KnowledgeBase):
+            _check_values(base, chosen)
     return retriever_of(spec, base, 5 if k is None else k, filter=chosen, rerank=rerank or None)
 
 

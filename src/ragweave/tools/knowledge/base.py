@@ -165,6 +165,11 @@ class KnowledgeBase:
             stored = now.passages(now.rows()).values()
         return [Document(id=name, page_content=text, metadata=metadata) for name, text, metadata in stored]
 
+    def values(self, name: str) -> list[Any]:
+        """Return the values that passages have under a name of their metadata, which a filter may ask for."""
+        with self._store.snapshot() as now:
+            return now.values(name)
+
     def index_paths(self, paths: str | Path | Iterable[str | Path], progress: Progress | None = None) -> IndexReport:
         """Bring the index up to date with files and folders.
 
