@@ -1,4 +1,4 @@
-"""A pytest plugin: a build fails if a method answers worse than it did.
+"""A pytest plugin: a build fails if a method scores below its baseline.
 
     def test_answers(ragweave_baseline):
         settings = Settings(data="jsonl:tests/questions.jsonl", kb="kb", models={"answer": "openai:gpt-4o-mini"})

@@ -1,4 +1,4 @@
-"""The last conversation about a knowledge base: `ragweave ask -c` and `ragweave chat -c` go on from it.
+"""The last conversation about a knowledge base: `ragweave ask -c` and `ragweave chat -c` continue it.
 
 It is a JSON file in the user's state folder. `RAGWEAVE_HISTORY` names another file; `off` stores nothing.
 """

@@ -1,4 +1,4 @@
-"""`ragweave doctor`: what is installed, how a model runs, whether a knowledge base is sound."""
+"""`ragweave doctor`: what is installed, how a model runs, whether a knowledge base is intact."""
 
 from __future__ import annotations
 

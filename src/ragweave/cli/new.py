@@ -1,4 +1,4 @@
-"""`ragweave new`: an app of one's own, from the template."""
+"""`ragweave new`: an app of your own, from the template."""
 
 from __future__ import annotations
 

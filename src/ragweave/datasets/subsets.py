@@ -1,4 +1,4 @@
-"""The questions that the papers asked of each data set.
+"""The questions of each data set that the papers used.
 
 `asqa:ASQA.json?subset=slimplm&ids=asqa-test-datasetid.json` asks SlimPLM's 400 questions,
 `hotpotqa:dev.json?subset=blendfilter` BlendFilter's 500. A file that does not hold them is refused.

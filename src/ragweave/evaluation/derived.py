@@ -1,4 +1,4 @@
-"""Columns of the papers' tables that are derived from scores, one value a question.
+"""Columns of the papers' tables that are derived from scores, one value per question.
 
     output_precision/positive   the questions whose passages are positive: they hold an answer, or are gold
     gain(em)/negative           the difference to the table's first row, on the others

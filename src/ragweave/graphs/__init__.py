@@ -1,4 +1,4 @@
-"""The methods, one a file, and how they are built."""
+"""The methods, one per file, and how they are built."""
 
 from ragweave.graphs.base import Graph, Method, MethodGraph, method
 from ragweave.graphs.build import build_graph

@@ -1,4 +1,4 @@
-"""ITER-RETGEN: retrieve and generate in rounds; each searches with the last one's text. A call a round.
+"""ITER-RETGEN: retrieve and generate in rounds; each searches with the last one's text. One call per round.
 
 Source: Shao et al. 2023 (Enhancing Retrieval-Augmented Large Language Models with Iterative
 Retrieval-Generation Synergy), section 3: `y_t = M(q, R(y_{t-1} ⊕ q))`. As a baseline in SlimPLM

@@ -1,4 +1,4 @@
-"""What Self-Ask, ReAct and IRCoT share: chains in which each call reads the previous reply."""
+"""Shared by Self-Ask, ReAct and IRCoT: chains in which each call reads the previous reply."""
 
 from __future__ import annotations
 

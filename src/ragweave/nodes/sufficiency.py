@@ -1,4 +1,4 @@
-"""Abstention by sufficient context: an answer is asked for only if the passages hold enough for one.
+"""Abstention by sufficient context: the model is asked for an answer only if the passages suffice for one.
 
 Source: Joren et al. 2025 (Sufficient Context: A New Lens on Retrieval Augmented Generation Systems,
 ICLR), section 3.1: a context is sufficient if a plausible answer to the question can be made from it,

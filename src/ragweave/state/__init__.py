@@ -1,4 +1,4 @@
-"""What flows through every graph: the typed state, its records and its reducers."""
+"""The state of every graph: its type, its records and its reducers."""
 
 from ragweave.state.passages import (
     as_document,

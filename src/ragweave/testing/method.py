@@ -1,4 +1,4 @@
-"""The contract of a method: what every graph of ours holds to, whatever its paper."""
+"""The contract of a method: what every method's graph must do, whatever its paper."""
 
 from __future__ import annotations
 

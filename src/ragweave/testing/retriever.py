@@ -1,4 +1,4 @@
-"""The contract of a retriever: what every graph relies on, and what `k` a call adds to it."""
+"""The contract of a retriever: what every graph relies on, and what `k` per call adds."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What touches the world: chat models, retrievers, the knowledge base, scorers, text."""
+"""Chat models, retrievers, the knowledge base, scorers, text."""

@@ -1,4 +1,4 @@
-"""What hosted models cost: US dollars a million tokens, by the model's name.
+"""What hosted models cost: US dollars per million tokens, by the model's name.
 
 The table holds OpenAI's list prices for text without batch or cache discounts, as published on its
 price page (https://platform.openai.com/docs/pricing) and repeated by surveys of March 2026; prices

@@ -1,4 +1,4 @@
-"""Texts as loaders give them, passages as they are stored, and where in a source a quote stands."""
+"""Texts as loaders give them, passages as they are stored, and the position of a quote in its source."""
 
 from __future__ import annotations
 

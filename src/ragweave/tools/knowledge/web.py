@@ -1,4 +1,4 @@
-"""Web pages by their addresses, within bounds of time and size.
+"""Web pages by their addresses, within limits on time and size.
 
 The user may name any address. A redirect must not lead from there to a private address of another host:
 a page could make this machine read its neighbours. Each name is looked up once, and the connection goes

@@ -1,4 +1,4 @@
-"""What a call may ask of a chat model: its settings, and whether it can be held to a form.
+"""What a call may ask of a chat model: its settings, and whether it can be constrained to a form.
 
 Nothing is sent to find out. A model's LangChain `profile` says what it can do, and what its server
 refuses is remembered for as long as the model object lives.

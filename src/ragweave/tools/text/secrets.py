@@ -1,4 +1,4 @@
-"""Keys and passwords: kept out of what is written down, shown or recorded.
+"""Keys and passwords: kept out of files, logs and traces.
 
 A model's spec may carry a secret (`api_key=…`, `http://user:password@host`), and so may an error's
 text, when a server or client quotes an address or a header in it.
