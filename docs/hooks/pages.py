@@ -113,7 +113,7 @@ def method_page(one: Method, rows: Iterable[tuple[str, str, dict[str, str]]]) ->
             "## Source",
             inspect.getdoc(inspect.getmodule(one.wire)) or "",
             "## Measured",
-            *(results if mine else ["We have not measured this method with a language model yet."]),
+            *(results if mine else ["[The results](../results.md) have no row for this method yet."]),
             "## Options",
             options_table(one),
             "## Prompts",

@@ -158,7 +158,7 @@ METRICS = (
     Metric(
         "coverage_em",
         "EM (ASQA)",
-        "Share of the short answers that stand in the text.",
+        "Share of the short answers that appear in the text.",
         _coverage,
         source="Stelmakh et al. 2022, ASQA",
     ),
@@ -175,7 +175,11 @@ METRICS = (
     ),
     Metric("contains", "Contains", "The answer contains a right one.", _contains),
     Metric(
-        "answer_share", "EM (share)", "Share of all names of answers that stand in it.", _answer_share, source=_SLIMPLM
+        "answer_share",
+        "EM (share)",
+        "Share of all aliases of the answers that appear in it.",
+        _answer_share,
+        source=_SLIMPLM,
     ),
     Metric("squad_em", "EM (SQuAD)", "Exact match by SQuAD's script.", _of(squad_em, "short"), source=_SQUAD),
     Metric("squad_f1", "F1 (SQuAD)", "F1 by SQuAD's script.", _of(squad_f1, "short"), source=_SQUAD),

@@ -124,11 +124,11 @@ METRICS = (
     Metric(
         "recall",
         "Recall",
-        "Share of the gold passages that stood in the prompt.",
+        "Share of the gold passages that were in the prompt.",
         _read(lambda read, gold: len(read & gold) / len(gold)),
         source=_BLENDFILTER,
     ),
-    Metric("found", "Found", "A gold passage stood in the prompt.", _read(lambda read, gold: float(bool(read & gold)))),
+    Metric("found", "Found", "A gold passage was in the prompt.", _read(lambda read, gold: float(bool(read & gold)))),
     Metric(
         "precision",
         "Precision",
