@@ -100,13 +100,14 @@ def test_a_graph_is_an_agents_tool() -> None:
     said = tool.invoke(call)
     assert said.content.startswith("Ada Brenner\n\nSources:\n- Card 0")
     assert said.artifact["status"] == "answered"
-    cited = build_graph("concat", model=model(), retriever=RecordingRetriever(), citations=True).as_tool()
-    assert cited.invoke(ASK) == (
-        "Ada Brenner [1]\n\nQuotes:\n[1] “The bridge at Alden was built by Ada Brenner in 1931.” (Card 0)"
-    )
     assert asyncio.run(tool.ainvoke({"question": " "})) == (
         "the input has no question: give {'question': …} (build_chat takes a conversation's messages)"
     )
+    texts = {2: "Rent: 1450", 3: "Water: 88"}
+    rows = [Document(text, id=str(n), metadata={"source": "/a/b.csv", "line": n}) for n, text in texts.items()]
+    finder = RecordingRetriever(documents=rows)
+    cited = build_graph("concat", model=ScriptedModel(script=["1450"]), retriever=finder, citations=True).as_tool()
+    assert cited.invoke({"question": "What is the rent?"}) == ("1450 [1]\n\nQuotes:\n[1] “Rent: 1450” (b.csv, line 2)")
 
 
 def test_a_graph_is_a_retriever_of_what_it_read() -> None:

@@ -99,7 +99,7 @@ def _without_passages(result: Mapping[str, Any]) -> str:
 
 def _show_quotes(screen: Console, citations: Sequence[Citation], passages: Sequence[Document]) -> None:
     for one in footnotes(citations, passages):
-        where = ", ".join(filter(None, [described(one.heading, _near(one.source), one.page), one.path]))
+        where = ", ".join(filter(None, [described(one.heading, _near(one.source), one.page, one.line), one.path]))
         _hang(screen, f" [{one.number}] ", f"“{one.quote['text']}”" + (f" ({where})" if where else ""))
     if citations and not all(one["quotes"] for one in citations):
         screen.print(Text(" [?] no passage supports this", "yellow"))
@@ -120,11 +120,10 @@ def show_sources(screen: Console, result: Mapping[str, Any]) -> None:
 def place_line(doc: Document) -> str:
     """Return where a passage comes from, and how it begins."""
     meta = doc.metadata
-    where = described(heading_of(meta), _near(str(meta.get("source") or "")), meta.get("page"))
-    line = f"line {meta['line']}" if meta.get("line") else ""
+    where = described(heading_of(meta), _near(str(meta.get("source") or "")), meta.get("page"), meta.get("line"))
     text = " ".join(re.sub(r"\A(#+ .*\n+)+", "", doc.page_content).split())
     start = text if len(text) <= 80 else text[:79] + "…"
-    return " — ".join(filter(None, [", ".join(filter(None, [where, line, path_of(doc)])), start]))
+    return " — ".join(filter(None, [", ".join(filter(None, [where, path_of(doc)])), start]))
 
 
 def _behind_answer(result: Mapping[str, Any]) -> set[str]:

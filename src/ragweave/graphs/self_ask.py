@@ -239,7 +239,7 @@ def with_intermediate_answer(hops: list[Hop], text: str) -> tuple[list[Hop], str
         return hops, text
     mark = _MARK.search(text)
     start = mark.start() if mark else len(text)
-    return [*hops[:-1], {**hops[-1], "result": one_line(text[:start]) or UNKNOWN}], text[start:]
+    return [*hops[:-1], {**hops[-1], "result": " ".join(text[:start].split()) or UNKNOWN}], text[start:]
 
 
 def reading_found(state: SelfAskState, options: SelfAskOptions) -> Prompt[Any] | None:
@@ -265,7 +265,7 @@ def read(state: SelfAskState, reply: Reply[Any], options: SelfAskOptions) -> Sel
     if is_before(options):
         return update
     said = reading.answer(reply.text, "long") if is_read else knowledge_lines(shown)
-    return {**update, "hops": [*earlier, {**hop, "result": one_line(said)}]}
+    return {**update, "hops": [*earlier, {**hop, "result": " ".join(said.split())}]}
 
 
 def to_follow_up(state: SelfAskState, runtime: Runtime[SelfAskOptions]) -> Route:

@@ -31,6 +31,8 @@ class Footnote(NamedTuple):
     """Path or address of the file; empty if unknown."""
     page: int | None
     """Page of the quote, from 1."""
+    line: int | None = None
+    """Line of the quote's row in a table, from 1."""
     path: str = ""
     """How graph retrieval reached the passage (see `path_of`)."""
 
@@ -41,13 +43,13 @@ class Footnote(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Heading, file and page; the passage's id if it has none of them."""
-        return described(self.heading, self.file, self.page) or self.quote["passage"]
+        """Heading, file, page and line; the passage's id if it has none of them."""
+        return described(self.heading, self.file, self.page, self.line) or self.quote["passage"]
 
 
-def described(heading: str, file: str, page: int | None) -> str:
+def described(heading: str, file: str, page: int | None, line: int | None = None) -> str:
     """Return a place on one line: `Refunds — handbook.pdf, page 3`."""
-    where = f"{file}, page {page}" if file and page else file or (f"page {page}" if page else "")
+    where = ", ".join(filter(None, [file, f"page {page}" if page else "", f"line {line}" if line else ""]))
     return " — ".join(filter(None, ["" if heading == file else heading, where]))
 
 
@@ -57,9 +59,10 @@ def file_of(source: str) -> str:
 
 
 def label_of(document: Document) -> str:
-    """Return a passage's heading, file and page on one line; its id if it has none of them."""
+    """Return a passage's heading, file, page and line on one line; its id if it has none of them."""
     meta = document.metadata
-    return described(heading_of(meta), file_of(str(meta.get("source") or "")), meta.get("page")) or str(document.id)
+    file = file_of(str(meta.get("source") or ""))
+    return described(heading_of(meta), file, meta.get("page"), meta.get("line")) or str(document.id)
 
 
 def path_of(document: Document) -> str:
@@ -80,7 +83,8 @@ def _footnote(number: int, quote: Quote, known: Mapping[str, Document]) -> Footn
     place = place_at(document, quote["start"])
     heading = heading_of({"title": document.metadata.get("title"), "heading_path": place.get("heading_path")})
     source = str(document.metadata.get("source") or "")
-    return Footnote(number, quote, heading, source, place.get("page"), path_of(document))
+    line = document.metadata.get("line")
+    return Footnote(number, quote, heading, source, place.get("page"), line, path_of(document))
 
 
 def with_marks(answer: str, citations: Sequence[Citation], unsupported: str = "[?]") -> str:

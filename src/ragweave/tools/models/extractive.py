@@ -153,6 +153,7 @@ _NUMBER = re.compile(rf"\b(?!(?:1\d|20)\d\d\b)(?:\d|(?:{_NUMBER_WORDS}|first|sec
 _NAME = re.compile(r"\b[A-Z][\w’'.-]+(?:\s+(?:(?:of|de|the|van|von|la)\s+)?[A-Z][\w’'.-]*)*")
 _NEGATION = re.compile(r"\b(?:not|no|never|none|without|neither|nor|cannot)\b|n['’]t\b", re.I)
 _WORD = re.compile(r"[\w’'-]+")
+_END = re.compile(r"[.!?…:;。！？]\W*$")
 
 
 class Asked(NamedTuple):
@@ -181,7 +182,7 @@ _HOW = frozenset(terms("name called many much kind type mean"))
 
 
 def features_of(asked: Asked, passage: TaskPassage, most: int | None = None) -> list[tuple[str, Features]]:
-    """Return a passage's sentences and their features; questions and what has no word are left out.
+    """Return a passage's sentences and their features; questions, headings and numbers alone are left out.
 
     Args:
         asked: The question.
@@ -189,8 +190,9 @@ def features_of(asked: Asked, passage: TaskPassage, most: int | None = None) -> 
         most: How many sentences MiniLM reads, those that rank best by words; the others are left out.
             None: MiniLM reads none, and all are returned.
     """
-    texts = [" ".join(one.text.split()) for one in split_sentences(passage["text"])]
-    texts = [one for one in texts if not one.endswith("?") and re.search(r"\w", one)]
+    known = asked.terms.union(terms(passage["title"]))
+    told = (one.text for one in split_sentences(passage["text"]) if not _is_heading(one.text, known))
+    texts = [" ".join(one.split()) for one in told if not one.endswith("?") and re.search(r"[^\W\d_]", one)]
     rows = list(zip(texts, _lexical(asked, passage["title"], texts), strict=True))
     if most is None:
         return rows
@@ -199,6 +201,14 @@ def features_of(asked: Asked, passage: TaskPassage, most: int | None = None) -> 
         found.update(_token_features(asked, passage["title"], text))
     nearest = max((found["cosine"] for _, found in rows), default=0.0)
     return [(text, {**found, "nearest": nearest}) for text, found in rows]
+
+
+def _is_heading(text: str, known: frozenset[str]) -> bool:
+    """Return whether a text is a heading: one line without an end that is marked, in title case, or of known terms."""
+    if "\n" in text or _END.search(text):
+        return False
+    content = [one for one in _WORD.findall(text) if one.lower() not in STOP_WORDS]
+    return text.startswith("#") or known.issuperset(terms(text)) or all(one[0].isupper() for one in content)
 
 
 def _lexical(asked: Asked, title: str, texts: Sequence[str]) -> Iterator[Features]:

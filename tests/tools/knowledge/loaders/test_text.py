@@ -67,12 +67,15 @@ def test_notebooks_mail_and_source_code():
     mail = "From: a@b.c\nSubject: =?utf-8?q?B=C3=A5t?=\nContent-Type: text/html\n\n<p>Booked.</p>"
     (one,), _ = read("m.eml", mail)
     assert (one.title, one.text) == ("Båt", "From: a@b.c\nSubject: Båt\n\nBooked.")
-    (one,), _ = read(
-        "a.srt", "1\r\n00:00:01,000 --> 00:00:04,000\r\nIn 1932\r\n\r\n2\r\n00:00:04,000 --> 00:00:06,000\r\nit opened."
-    )
-    assert one.text.split() == ["In", "1932", "it", "opened."]
     for name in ("tool.py", "2026.03.01 minutes", "README"):
         assert read(name, "Plain text.")[0][0].text == "Plain text."
+
+
+def test_subtitles_are_what_is_said():
+    srt = "1\r\n00:00:01,000 --> 00:00:04,000\r\nThe tour takes\r\n40 minutes,\r\n\r\n2\r\n00:00:04,500 --> 00:00:09,000\r\nand ends.\r\n"
+    vtt = "WEBVTT\n\nNOTE by hand\n\nintro\n00:01.000 --> 00:04.000 align:start\n<v Ada>Bread &amp; <i>milk</i>.\n"
+    assert read("a.srt", srt)[0][0].text == "The tour takes\n40 minutes,\nand ends."
+    assert read("a.vtt", vtt)[0][0].text == "Bread & milk."
 
 
 def test_what_is_no_text():

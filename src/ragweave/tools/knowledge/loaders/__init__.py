@@ -12,6 +12,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from html import unescape
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,6 @@ MOST_BYTES = 2**30
 """Largest file that is read, in bytes."""
 _UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
 """Text that nobody reads: data URIs, and long runs without a blank, such as keys."""
-_CUES = re.compile(r"^(?:\d+[ \t]*\r?\n)?[\d:.,]+[ \t]+-->.*(?:\n|\Z)", re.MULTILINE)
-"""A cue's number and times."""
 
 Loader = Callable[..., Iterator[Loaded | Notice]]
 
@@ -63,9 +62,14 @@ def load_mail(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
 
 
 def load_subtitles(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
-    """Load what is said in subtitles (SubRip, WebVTT), without numbers and times."""
+    """Load what is said in subtitles (SubRip, WebVTT), without numbers, times and tags."""
     for one in load_text(path, data):
-        yield replace(one, text=_CUES.sub("", one.text)) if isinstance(one, Loaded) else one
+        if isinstance(one, Notice):
+            yield one
+            continue
+        cues = "\n".join(map(str.strip, one.text.splitlines())).split("\n\n")
+        said = "\n".join(filter(None, (cue.partition("-->")[2].partition("\n")[2] for cue in cues)))
+        yield replace(one, text=unescape(re.sub("<[^<>]*>", "", said)))
 
 
 LOADERS: dict[str, Loader] = {
