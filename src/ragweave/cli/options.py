@@ -16,6 +16,7 @@ from ragweave.errors import ModelError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from ragweave.graphs import Method, MethodGraph
+    from ragweave.tools.knowledge import KnowledgeBase
 
 RESTATER = "restater"
 ROLES = ("answer", "proxy", "judge", "rewrite", "filter", "router", RESTATER)
@@ -107,32 +108,23 @@ def parse_filters(texts: Iterable[str]) -> dict[str, list[Any]]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals):
-            raise UsageError(f"--filter {text}: give key=value, such as source=handbook.md")
+            raise UsageError(f"--filter {text}: give key=value, such as lang=en")
         try:
             typed = json.loads(value)
         except ValueError:
             typed = value
         found.setdefault(name, []).extend([typed, value] if isinstance(typed, int | float) else [value])
-    found.get("source", []).extend({str(Path(one).resolve()) for one in found.get("source", []) if Path(one).exists()})
+    found.get("source", []).extend([str(Path(one).resolve()) for one in found.get("source", []) if Path(one).exists()])
     return found
 
 
-def _check_filters(filters: Mapping[str, list[Any]], base: Any) -> None:
-    """Refuse a filter that no passage of a knowledge base in a folder passes."""
-    from ragweave.tools.knowledge import KnowledgeBase
-
-    if not filters or not isinstance(base, KnowledgeBase) or base.matches(filters):
-        return
-    passages = [one.metadata for one in base.passages()]
-    for name, wanted in filters.items():
-        found = (one[name] for one in passages if name in one)
-        known = sorted({str(item) for one in found for item in (one if isinstance(one, list) else [one])})
-        if not known:
-            raise UsageError(f"--filter {name}: {did_you_mean(name, sorted({key for one in passages for key in one}))}")
-        if not base.matches({name: wanted}):
-            close = difflib.get_close_matches(str(wanted[0]), known, n=1, cutoff=0)
-            raise UsageError(f"--filter {name}={wanted[0]}: no passage has it; one has {name}={close[0]}")
-    raise UsageError("--filter: no passage has all of these values")
+def _check_values(base: KnowledgeBase, chosen: Mapping[str, Sequence[Any]]) -> None:
+    for name, wanted in chosen.items():
+        there = base.values(name)
+        if not any(one in there for one in wanted):
+            close = difflib.get_close_matches(str(wanted[-1]), map(str, there), n=1, cutoff=0)
+            known = f"; there is {name}={close[0]}" if close else f", nor any {name!r}"
+            raise UsageError(f"--filter {name}={wanted[-1]}: no passage has this value{known}")
 
 
 def open_retriever(
@@ -141,7 +133,7 @@ def open_retriever(
     """Return the retriever that the options name; None if it needs a knowledge base and the default one is missing.
 
     Raises:
-        UsageError: There is no such retriever, `k` is below 1, or a filter is not `key=value`.
+        UsageError: There is no such retriever, `k` is below 1, a filter is not `key=value`, or no passage has its value.
         KnowledgeBaseError: The knowledge base cannot be opened.
     """
     from ragweave.tools.knowledge import KnowledgeBase, needs_kb, open_knowledge_base, retriever_of
@@ -152,7 +144,8 @@ def open_retriever(
         if kb == DEFAULT_KB and not KnowledgeBase.exists(kb):
             return None
         base = open_knowledge_base(kb)
-        _check_filters(chosen, base)
+        if isinstance(base, KnowledgeBase):
+            _check_values(base, chosen)
     return retriever_of(spec, base, 5 if k is None else k, filter=chosen, rerank=rerank or None)
 
 

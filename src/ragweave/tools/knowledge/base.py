@@ -159,16 +159,16 @@ class KnowledgeBase:
         with self._store.snapshot() as now:
             return list(now.sources().values())
 
-    def matches(self, filter: Mapping[str, Any]) -> int:  # noqa: A002 - LangChain's word for it
-        """Return how many passages a filter of `as_retriever` lets through."""
-        with self._store.snapshot() as now:
-            return len(now.matching(filter))
-
     def passages(self) -> list[Document]:
         """Return every passage, in the order in which they were indexed."""
         with self._store.snapshot() as now:
             stored = now.passages(now.rows()).values()
         return [Document(id=name, page_content=text, metadata=metadata) for name, text, metadata in stored]
+
+    def values(self, name: str) -> list[Any]:
+        """Return the values that passages have under a name of their metadata, which a filter may ask for."""
+        with self._store.snapshot() as now:
+            return now.values(name)
 
     def index_paths(self, paths: str | Path | Iterable[str | Path], progress: Progress | None = None) -> IndexReport:
         """Bring the index up to date with files and folders.

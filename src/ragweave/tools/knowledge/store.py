@@ -45,6 +45,11 @@ _UNFINISHED = f"{FILE}.new-"
 _VERSION = "1"
 _BUSY = 60.0
 """Seconds to wait for another connection's commit."""
+_ITEMS = (
+    "json_each(p.metadata) field, json_each(CASE WHEN field.type IN ('array', 'object') THEN field.value "
+    "ELSE json_array(field.value) END) item"
+)
+"""SQL: the values of a passage's metadata, one by one."""
 _SCHEMA = (
     """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -150,6 +155,16 @@ class Snapshot:
             (value,),
         )
 
+    def values(self, name: str) -> list[Any]:
+        """Return the values that passages have under a name of their metadata; of a list, its items."""
+        if name == "source":
+            return [one.name for one in self.sources().values()]
+        rows = self.db.execute(
+            f"SELECT DISTINCT item.value FROM passages p, {_ITEMS} WHERE field.key = ?",  # noqa: S608
+            (name,),
+        )
+        return [value for (value,) in rows]
+
     def matching(self, wanted: Mapping[str, Any]) -> list[int]:
         """Return the row ids of passages whose metadata has all the given values.
 
@@ -163,10 +178,8 @@ class Snapshot:
                 values += [any_of]
             else:
                 clauses.append(
-                    "EXISTS (SELECT 1 FROM json_each(p.metadata) field, json_each(CASE WHEN "
-                    "field.type IN ('array', 'object') THEN field.value "
-                    "ELSE json_array(field.value) END) item "
-                    "WHERE field.key = ? AND item.value IN (SELECT value FROM json_each(?)))"
+                    f"EXISTS (SELECT 1 FROM {_ITEMS} WHERE field.key = ? "  # noqa: S608
+                    "AND item.value IN (SELECT value FROM json_each(?)))"
                 )
                 values += [name, any_of]
         rows = self.db.execute(
