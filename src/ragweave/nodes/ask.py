@@ -24,7 +24,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from langchain_core.decisions import ChoiceAnswer, ClassifierRequest, ClassifierResponse, NoulAnswer
@@ -88,7 +90,8 @@ class _Awaiting(Caller):
         self, target: Runnable[Any, Any], given: Any, config: RunnableConfig, *, is_sync: bool = False, **settings: Any
     ) -> Any:
         if is_sync:
-            return await run_in_executor(_THREADS, target.invoke, given, config, **settings)
+            call = partial(target.invoke, given, config, **settings)
+            return await run_in_executor(_THREADS, partial(copy_context().run, call))
         return await target.ainvoke(given, config, **settings)
 
     async def each(self, target: Runnable[Any, Any], given: Sequence[Any], config: RunnableConfig) -> list[Any]:
