@@ -99,7 +99,7 @@ def _without_passages(result: Mapping[str, Any]) -> str:
 
 def _show_quotes(screen: Console, citations: Sequence[Citation], passages: Sequence[Document]) -> None:
     for one in footnotes(citations, passages):
-        where = ", ".join(filter(None, [described(one.heading, _near(one.source), one.page, one.line), one.path]))
+        where = _with_path(described(one.heading, _near(one.source), one.page, one.line), one.path)
         _hang(screen, f" [{one.number}] ", f"“{one.quote['text']}”" + (f" ({where})" if where else ""))
     if citations and not all(one["quotes"] for one in citations):
         screen.print(Text(" [?] no passage supports this", "yellow"))
@@ -123,7 +123,7 @@ def place_line(doc: Document) -> str:
     where = described(heading_of(meta), _near(str(meta.get("source") or "")), meta.get("page"), meta.get("line"))
     text = " ".join(re.sub(r"\A(#+ .*\n+)+", "", doc.page_content).split())
     start = text if len(text) <= 80 else text[:79] + "…"
-    return " — ".join(filter(None, [", ".join(filter(None, [where, path_of(doc)])), start]))
+    return " — ".join(filter(None, [_with_path(where, path_of(doc)), start]))
 
 
 def _behind_answer(result: Mapping[str, Any]) -> set[str]:
@@ -131,6 +131,10 @@ def _behind_answer(result: Mapping[str, Any]) -> set[str]:
     answer = normalize_answer(result["answer"])
     agreeing = (one for one in result["candidates"].values() if normalize_answer(one["answer"]) == answer)
     return {passage for one in agreeing for passage in one["passages"]} if result["status"] == "answered" else set()
+
+
+def _with_path(place: str, path: str) -> str:
+    return ", ".join(filter(None, [place, path and f"found by {path}"]))
 
 
 def _near(source: str) -> str:

@@ -116,6 +116,19 @@ def test_what_a_passage_is_about(text: str, metadata: dict[str, object], about: 
     assert {name for name, own in names_of(text, metadata).items() if own} == set(about.split("|"))
 
 
+@pytest.mark.parametrize(
+    ("text", "metadata", "mentioned"),
+    [
+        ("Date: 2024-03-05\nPayee: City of Varn", {"line": 3}, "city of varn"),
+        ("From: Ann Lee\nDate: Mon, 4 Mar\nSubject: Roof\n\nWe offer this.", {}, "ann lee"),
+    ],
+)
+def test_columns_and_headers_are_no_names(text: str, metadata: dict[str, object], mentioned: str) -> None:
+    found = names_of(text, metadata)
+    assert mentioned in found
+    assert not {"date", "payee", "from", "subject"} & found.keys()
+
+
 def test_repeated_runs_are_names_in_scripts_without_capitals() -> None:
     names = names_of("长江大桥建于1957年。长江大桥很长。", {})
     assert "长 江 大 桥" in names

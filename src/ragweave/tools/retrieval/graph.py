@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.state.passages import heading_of
-from ragweave.tools.retrieval.names import COMMON, folded, names_in, names_of, runs, sentences, subjects
+from ragweave.tools.retrieval.names import COMMON, folded, names_in, names_of, runs, sentences, subjects, without_keys
 
 Scores = NDArray[np.float32]
 TABLES = """
@@ -150,7 +150,7 @@ def along_names(
 def _passed_on(seed: Seed, wanted: set[str], terms: Callable[[str], list[str]]) -> Iterator[tuple[str, NamePath]]:
     """Yield the names in a passage."""
     own = subjects(seed.text, seed.metadata)
-    for sentence in sentences(seed.text):
+    for sentence in sentences(without_keys(seed.text, seed.metadata)):
         shared = len(wanted.intersection(terms(sentence))) / max(len(wanted), 1)
         strength = seed.score**2 * (FLOOR + (1 - FLOOR) * shared)
         for name, text in (_plain_runs(sentence) | names_in(sentence)).items():

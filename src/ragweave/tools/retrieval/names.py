@@ -36,6 +36,8 @@ _DEFINED = re.compile(
     re.MULTILINE,
 )
 _ROW = re.compile(r"[^:\n]{1,60}: ([^\n]{1,60})")
+_COLUMN = re.compile(r"^[^:\n]{1,60}: ", re.MULTILINE)
+_HEADER = re.compile(r"^(?:From|To|Date|Subject): ", re.MULTILINE)
 _BROKEN_HYPHEN = re.compile(r"(?<=\w)- (?=\w)")
 _DISAMBIGUATION = re.compile(r"\([^()]*\)\s*$")
 _NUMBERED = re.compile(r"\s*(\d+(?=\.\s)|\d+(?:\.\d+)+)\.?\s+(?=[^\W\d_])")
@@ -115,9 +117,15 @@ def subjects(text: str, metadata: Mapping[str, Any]) -> set[str]:
     return {name for name in found if len(name) > 1 and name not in COMMON}
 
 
+def without_keys(text: str, metadata: Mapping[str, Any]) -> str:
+    """Return a text without a row's column names, or an e-mail's header names, which all such texts share."""
+    return (_COLUMN if "line" in metadata else _HEADER).sub("", text)
+
+
 def names_of(text: str, metadata: Mapping[str, Any]) -> dict[str, bool]:
     """Return the names of a passage, and of each whether the passage is about it."""
-    mentioned = {name for sentence in sentences(text) for name in names_in(sentence)} | repeated(text)
+    said = without_keys(text, metadata)
+    mentioned = {name for sentence in sentences(said) for name in names_in(sentence)} | repeated(said)
     return dict.fromkeys(mentioned, False) | dict.fromkeys(subjects(text, metadata), True)
 
 
