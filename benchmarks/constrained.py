@@ -14,7 +14,6 @@ repeat words of the data sets.
 from __future__ import annotations
 
 import argparse
-import gzip
 import hashlib
 import json
 import time
@@ -27,12 +26,12 @@ from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 
+from passage_sets import rows
 from ragweave import build_graph, chat_model
 from ragweave.evaluation.metrics.answers import squad_f1
 from ragweave.tools.retrieval import Bm25Retriever
 
 HERE = Path(__file__).parent
-DATA = HERE.parents[1] / "shared" / "data"
 RESULTS = HERE / "results" / "constrained.jsonl"
 REPLIES = HERE / "results" / "constrained.replies.jsonl"
 METHODS = ("concat", "crag", "self_ask", "blendfilter")
@@ -41,20 +40,14 @@ STRUCTURED = {"grade", "refine", "keywords", "self_ask", "choose"}
 QUESTIONS = 20
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a gzip file of JSON lines."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return list(map(json.loads, lines))
-
-
 def questions(name: str) -> tuple[list[tuple[str, list[str]]], list[Document]]:
     """Return questions with their answers, and the passages that are searched."""
     if name == "nq":
-        found = rows(DATA / "nq" / "nq-open-oracle.jsonl.gz")
+        found = rows("nq/nq-open-oracle.jsonl.gz")
         asked = [(row["question"], row["answers"]) for row in found]
         texts = {(one["title"], one["text"]) for row in found for one in row["ctxs"]}
     else:
-        found = rows(DATA / "hotpotqa" / "hotpot-dev-200.jsonl.gz")
+        found = rows("hotpotqa/hotpot-dev-200.jsonl.gz")
         asked = [(row["question"], [row["answer"]]) for row in found]
         texts = {(title, "".join(said).strip()) for row in found for title, said in row["context"]}
     documents = [Document(text, metadata={"title": title}) for title, text in sorted(texts)]

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
 import json
 import math
 import time
@@ -35,6 +34,7 @@ import numpy as np
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 
+from passage_sets import rows
 from ragweave import chat_model
 from ragweave.evaluation.ask import ask
 from ragweave.graphs import crag
@@ -48,9 +48,7 @@ from ragweave.tools.trained.filters import trained_filter
 from ragweave.training import train
 from ragweave.training.measures import auc
 
-HERE = Path(__file__).parent
-DATA = HERE.parents[1] / "shared" / "data"
-RESULTS = HERE / "results" / "decisions.jsonl"
+RESULTS = Path(__file__).parent / "results" / "decisions.jsonl"
 TASKS = ("grade", "filter", "known")
 
 
@@ -75,16 +73,9 @@ class Calls(BaseCallbackHandler):
         self.count += 1
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a gzip file of JSON, or of JSON lines."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        text = lines.read()
-    return list(json.loads(text)) if text.lstrip().startswith("[") else list(map(json.loads, text.splitlines()))
-
-
 def hotpot(name: str) -> Iterator[tuple[str, str, list[Document], list[Document], set[tuple[str, int]]]]:
     """Yield id, question, gold passages, other passages, and the supporting sentences."""
-    for row in rows(DATA / "hotpotqa" / name):
+    for row in rows(f"hotpotqa/{name}"):
         facts = {(title, at) for title, at in row["supporting_facts"]}
         titles = {title for title, _ in facts}
         found = [Document("".join(said).strip(), metadata={"title": title}, id=title) for title, said in row["context"]]
@@ -101,7 +92,7 @@ def items() -> list[Item]:
             found["grade"].append(Item("grade", name, question, few, [True, False, True, False]))
             more = [others[0], gold[0], others[1], gold[1], others[2]]
             found["filter"].append(Item("filter", name, question, more, [False, True, False, True, False]))
-    for row in rows(DATA / "slimplm" / "judge-llama7b-dev.jsonl.gz")[::2]:
+    for row in rows("slimplm/judge-llama7b-dev.jsonl.gz")[::2]:
         draft = Document(row["llama7b_without_search_answer"].strip())
         found["known"].append(Item("known", row["question"], row["question"], [draft], [row["known"]]))
     turns = [
@@ -245,7 +236,7 @@ def train_both(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "judge" / "card.json").is_file():
         files = ("judge-llama7b-train.jsonl.gz", "judge2-llama7b-val.jsonl.gz")
-        known = {one["question"]: one for name in files for one in rows(DATA / "slimplm" / name)}.values()
+        known = {one["question"]: one for name in files for one in rows(f"slimplm/{name}")}.values()
         judged = [
             {"id": str(at), "question": one["question"], "draft": one["llama7b_without_search_answer"].strip()}
             | {"known": one["known"]}
@@ -254,7 +245,7 @@ def train_both(folder: Path) -> None:
         print(train("judge", _file(folder / "judge.jsonl", judged), folder / "judge").metrics)
     if not (folder / "filter" / "card.json").is_file():
         kept = []
-        for row in rows(DATA / "hotpotqa" / "hotpot-train-100.json.gz"):
+        for row in rows("hotpotqa/hotpot-train-100.json.gz"):
             facts, spans, passages = {tuple(one) for one in row["supporting_facts"]}, [], []
             for title, said in row["context"]:
                 text, start = "".join(said), 0

@@ -26,7 +26,6 @@ class Asked(NamedTuple):
     text: str
     support: frozenset[str]
     """Ids of the passages that answer it."""
-    answers: tuple[str, ...] = ()
 
 
 class PassageSet(NamedTuple):
@@ -62,7 +61,7 @@ def _paragraphs(found: list[dict[str, Any]], more: Iterable[dict[str, str]] = ()
     for row in found:
         ids = {title: corpus.add(title, " ".join(said)) for title, said in row["context"]}
         support = frozenset(ids[title] for title, _ in row["supporting_facts"] if title in ids)
-        questions.append(Asked(row["question"], support, (row["answer"],)))
+        questions.append(Asked(row["question"], support))
     for one in more:
         corpus.add(one["title"], one["text"])
     return PassageSet(corpus.documents(), questions)
@@ -85,7 +84,7 @@ def musique() -> PassageSet:
     for row in rows("musique/musique-train-100.json.gz"):
         ids = [corpus.add(one["title"], one["paragraph_text"]) for one in row["paragraphs"]]
         support = frozenset(name for name, one in zip(ids, row["paragraphs"], strict=True) if one["is_supporting"])
-        questions.append(Asked(row["question"], support, (row["answer"], *row["answer_aliases"])))
+        questions.append(Asked(row["question"], support))
     return PassageSet(corpus.documents(), questions)
 
 
@@ -95,7 +94,7 @@ def nq() -> PassageSet:
     questions = []
     for row in rows("nq/nq-open-oracle.jsonl.gz"):
         ids = [corpus.add(one["title"], one["text"]) for one in row["ctxs"]]
-        questions.append(Asked(row["question"], frozenset(ids), tuple(row["answers"])))
+        questions.append(Asked(row["question"], frozenset(ids)))
     for row in rows("nq/dpr-one-passage.jsonl.gz"):
         corpus.add(row["ctx"]["title"].strip('"'), row["ctx"]["text"])
     return PassageSet(corpus.documents(), questions[:300])

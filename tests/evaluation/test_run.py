@@ -40,6 +40,31 @@ async def test_a_run_where_a_loop_runs_already(spec: str, questions: Callable[[i
     assert evaluate(settings(spec, questions(3)), tmp_path / "run", quiet=True).answered == 3
 
 
+def test_the_passages_of_a_file_are_searched_in_every_way(tmp_path: Path) -> None:
+    row = {
+        "_id": "1",
+        "question": "In what year was the builder of the Alden Light born?",
+        "answer": "1874",
+        "supporting_facts": [["Alden Light", 0], ["Ida Holm", 0]],
+        "context": [
+            ["Alden Light", ["The Alden Light was built by Ida Holm."]],
+            ["Ida Holm", ["Ida Holm came into the world in 1874."]],
+            *([f"Builder {n}", [f"In what year was builder {n} born? Nobody knows."]] for n in range(9)),
+        ],
+    }
+    data = tmp_path / "hotpot.json"
+    data.write_text(json.dumps([row]))
+    recall = {}
+    for way in ("bm25", "graph"):
+        run = settings("extractive", f"hotpotqa:{data}", corpus="file", retriever=way, options={"k": "2"})
+        evaluate(run, tmp_path / way, quiet=True)
+        recall[way] = next(read_results(tmp_path / way))["scores"]["recall"]
+    assert recall == {"bm25": 0.5, "graph": 1.0}
+    own = settings("extractive", f"hotpotqa:{data}", corpus="own", retriever="graph")
+    with pytest.raises(UsageError, match="own passages are taken as they are"):
+        evaluate(own, tmp_path / "own", quiet=True)
+
+
 def test_other_settings_are_refused_and_a_price_is_not(
     spec: str, questions: Callable[[int], str], tmp_path: Path
 ) -> None:

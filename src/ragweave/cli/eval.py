@@ -47,8 +47,10 @@ def evaluate(
     passages: Annotated[
         str, typer.Option(help="searched, or given: use each question's own passages without a search.")
     ] = "searched",
-    retriever: Annotated[str, typer.Option(help="auto, bm25, dense, hybrid or graph.")] = "auto",
-    rerank: Annotated[str, typer.Option(help="Reranker for the knowledge base's passages.")] = "",
+    retriever: Annotated[
+        str, typer.Option(help="auto, bm25, dense, hybrid or graph; of a file's passages, auto is bm25.")
+    ] = "auto",
+    rerank: Annotated[str, typer.Option(help="Reranker of what is found.")] = "",
     second_retriever: Annotated[str, typer.Option(help="Where crag searches a second time.")] = "",
     gold: Annotated[
         str, typer.Option(help="Gold passages: as_found, with (add one), without (remove them).")

@@ -244,21 +244,29 @@ class _Opened:
         where = settings.corpus or ("kb" if named else "own" if own else "file" if data.name == "beir" else "")
         if settings.passages == "given" or not where:
             return None
-        if where == "file":
-            return Bm25Retriever.from_documents(list(data.corpus()))
-        return self.knowledge_base() if where == "kb" else OwnPassages()
-
-    def knowledge_base(self) -> Any:
-        """Open the knowledge base's retriever."""
-        from ragweave.tools.knowledge import retrievers
-
-        spec = retrievers.RetrieverSpec.read(self.settings.retriever, self.settings.kb or None)
-        found = spec.open()
-        if not self.settings.rerank:
+        if where == "own":
+            if settings.retriever != "auto" or settings.rerank:
+                raise UsageError("each question's own passages are taken as they are: no retriever, no reranker")
+            return OwnPassages()
+        found = self.searched(where)
+        if not settings.rerank:
             return found
         from ragweave.tools.retrieval import RerankRetriever
 
-        return RerankRetriever.over(found, self.settings.rerank, k=found.k)
+        return RerankRetriever.over(found, settings.rerank, k=found.k)
+
+    def searched(self, where: str) -> Any:
+        """Return the retriever over the knowledge base, or over all passages of the data set."""
+        settings = self.settings
+        if where == "file" and settings.retriever in ("auto", "bm25"):
+            return Bm25Retriever.from_documents(list(self.data.corpus()))
+        from ragweave.tools.knowledge import KnowledgeBase
+        from ragweave.tools.knowledge.retrievers import RetrieverSpec
+
+        path = self.run.folder / "kb" if where == "file" else settings.kb or None
+        if where == "file":
+            KnowledgeBase.open_or_create(path).add(self.data.corpus(), source=settings.data, split=False)
+        return RetrieverSpec.read(settings.retriever, path).open()
 
 
 _FREE = ("extractive",)
