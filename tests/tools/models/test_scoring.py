@@ -6,70 +6,16 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.tiny_models import make_tiny_llama, make_tiny_t5
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.tools.models.scoring import LogprobScorer, scorer_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-tokenizers = pytest.importorskip("tokenizers")
 
-WORDS = [
-    "who",
-    "wrote",
-    "hamlet",
-    "william",
-    "shakespeare",
-    "in",
-    "london",
-    "context",
-    "question",
-    "answer",
-    ":",
-    "?",
-]
-VOCAB = {word: i for i, word in enumerate(["<pad>", "<s>", "</s>", "<unk>", *WORDS])}
-LIMIT = 64
-
-
-def make_tokenizer(kind):
-    raw = tokenizers.Tokenizer(tokenizers.models.WordLevel(VOCAB, unk_token="<unk>"))
-    raw.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    form = "<s> $A" if kind == "causal" else "$A </s>"
-    raw.post_processor = tokenizers.processors.TemplateProcessing(single=form, special_tokens=[("<s>", 1), ("</s>", 2)])
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=raw,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-    )
-
-
-def make_model(kind):
-    torch.manual_seed(7)
-    if kind == "causal":
-        config = transformers.LlamaConfig(
-            vocab_size=len(VOCAB),
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            max_position_embeddings=LIMIT,
-            initializer_range=0.5,
-        )
-        return transformers.LlamaForCausalLM(config)
-    config = transformers.T5Config(
-        vocab_size=len(VOCAB),
-        d_model=32,
-        d_kv=8,
-        d_ff=64,
-        num_layers=2,
-        num_heads=4,
-        decoder_start_token_id=0,
-        initializer_factor=1.0,
-    )
-    return transformers.T5ForConditionalGeneration(config)
+WORDS = ["who", "wrote", "hamlet", "william", "shakespeare", "in", "london", "context", "question", "answer", ":", "?"]
+LIMIT = 1024
 
 
 @pytest.fixture(scope="module", params=["causal", "seq2seq"])
@@ -78,21 +24,19 @@ def kind(request):
 
 
 @pytest.fixture(scope="module")
-def parts(kind):
-    return make_model(kind).eval(), make_tokenizer(kind)
+def folder(kind, tmp_path_factory):
+    make = make_tiny_llama if kind == "causal" else make_tiny_t5
+    return make(tmp_path_factory.mktemp("scorer"))
 
 
 @pytest.fixture(scope="module")
-def scorer(parts, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("scorer")
-    for one in parts:
-        one.save_pretrained(folder)
+def scorer(folder):
     return scorer_of(f"hf:{folder}?batch_size=3&device=cpu")
 
 
 def by_definition(model, tokenizer, prompt, continuation):
     """One pair, one token at a time: no padding, no batch, no shared code."""
-    target = [VOCAB.get(word, 3) for word in continuation.split()] + [2]
+    target = [*tokenizer(continuation, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
     total = 0.0
     for i, token in enumerate(target):
         with torch.no_grad():
@@ -107,14 +51,17 @@ def by_definition(model, tokenizer, prompt, continuation):
     return total
 
 
-PAIRS = [(" ".join(WORDS[: i % 11]), " ".join(WORDS[i % 5 : i % 7])) for i in range(23)]
+PAIRS = [(" ".join(WORDS[: 1 + i % 11]), " ".join(WORDS[i % 5 : i % 7])) for i in range(23)]
 
 
-def test_batches_equal_the_one_by_one_definition(scorer, parts, kind):
+def test_batches_equal_the_one_by_one_definition(scorer, folder, kind):
+    loader = transformers.AutoModelForCausalLM if kind == "causal" else transformers.AutoModelForSeq2SeqLM
+    model = loader.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     assert isinstance(scorer, LogprobScorer)
     assert scorer.causal is (kind == "causal")
     scores = scorer.score(PAIRS)
-    assert scores == pytest.approx([by_definition(*parts, *pair) for pair in PAIRS], abs=1e-4)
+    assert scores == pytest.approx([by_definition(model, tokenizer, *pair) for pair in PAIRS], abs=1e-4)
     assert all(one <= 0 for one in scores)
     assert scorer.score([]) == []
 
@@ -129,7 +76,7 @@ def test_threads_share_one_scorer(scorer):
 
 def test_a_long_prompt_loses_its_beginning(scorer, kind):
     tail = "who wrote hamlet ? answer :"
-    long, longer = f"{'london ' * 90}{tail}", f"{'context ' * 90}{'london ' * 90}{tail}"
+    long, longer = f"{'london ' * 200}{tail}", f"{'context ' * 90}{'london ' * 200}{tail}"
     if kind == "causal":
         assert scorer.score([(long, "hamlet")]) == pytest.approx(scorer.score([(longer, "hamlet")]), abs=1e-4)
         with pytest.raises(UsageError, match=f"the model takes {LIMIT}"):

@@ -53,11 +53,6 @@ class TrainedChat(BaseChatModel):
         return self._card.role
 
     @property
-    def card(self) -> Card:
-        """The component's card."""
-        return self._card
-
-    @property
     def _llm_type(self) -> str:
         return "ragweave-trained"
 

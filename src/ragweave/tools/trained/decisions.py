@@ -69,11 +69,6 @@ class TrainedDecisions(BaseDecisionModel):
         return self._card.role
 
     @property
-    def card(self) -> Card:
-        """The component's card."""
-        return self._card
-
-    @property
     def _provider(self) -> str:
         return "ragweave"
 
