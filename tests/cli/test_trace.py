@@ -39,7 +39,7 @@ def test_the_tree_has_each_step_with_its_result(scripted: Models, kb: Path) -> N
 
 
 def test_answer_and_quotes_are_written_to_a_page_or_as_markdown(scripted: Models, kb: Path, tmp_path: Path) -> None:
-    for name, shown in (("answer.html", ">1</a></sup>"), ("answer.md", "212 metres [1]\n\n## Quotes\n\n1. “")):
+    for name, shown in (("answer.html", ">[1]</a></sup>"), ("answer.md", "212 metres [1]\n\n## Quotes\n\n1. “")):
         asked(scripted, kb, "--save", str(tmp_path / name), script=lambda _call: "212 metres")
         assert shown in (tmp_path / name).read_text("utf-8")
 
@@ -82,7 +82,7 @@ def test_the_page_shows_prompts_replies_and_passages_escaped(scripted: Models, k
 
 def test_quotes_are_marked_in_their_passages(scripted: Models, kb: Path, tmp_path: Path) -> None:
     html = page(scripted, kb, tmp_path, script=["1932"])
-    assert '1932<sup><a href="#quote-1">[1]</a></sup>' in html
+    assert '1932<sup><a href="#quote-1" title="' in html
     assert '<mark id="quote-1"><b>1</b> The Old Bridge of Varn was opened in 1932.</mark>' in html
 
 

@@ -17,7 +17,8 @@ from ragweave.cli.watch import Asked, Searched, Step, Watch
 from ragweave.graphs import MethodGraph
 from ragweave.state import Citation
 from ragweave.tools.drawing import draw_svg, edges_of
-from ragweave.tools.footnotes import Footnote, footnotes, key_of, label_of, path_of
+from ragweave.tools.footnotes import Footnote, footnotes, label_of, path_of
+from ragweave.tools.report import cited_html, html_page
 from ragweave.tools.text.normalize import normalize_answer
 
 _STYLE = """\
@@ -68,7 +69,6 @@ padding:6px}.theme input{position:absolute;opacity:0}
 .steps{flex-basis:100%}.spent{margin-left:0;flex-basis:100%;padding-left:19px}}
 @media print{.theme{display:none}}
 """
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _THEME = (
     '<label class="theme" title="Switch between light and dark">'
     '<input type="checkbox" id="theme" aria-label="Switch between light and dark">◐</label>'
@@ -96,14 +96,7 @@ def trace_page(graph: MethodGraph, question: str, watch: Watch) -> str:
         *steps,
         "</div>\n</div>",
     ]
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f"<title>{escape(f'{method}: {question}')}</title>\n<style>\n{_STYLE}</style>\n</head>\n<body>\n{_THEME}\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
-    )
+    return html_page(f"{method}: {question}", _STYLE, "\n".join([_THEME, *body]))
 
 
 def answering_step(watch: Watch) -> Step | None:
@@ -125,18 +118,8 @@ def _answer(watch: Watch, citations: Sequence[Citation]) -> str:
         return (
             f'<p class="answer failed">The run did not finish: {escape(errors[0] if errors else "it was stopped")}</p>'
         )
-    numbers = {key_of(one.quote): one.number for one in footnotes(citations, ())}
-    pieces, done = list[str](), 0
-    for one in citations:
-        said = escape(out["answer"][one["start"] : one["end"]])
-        if not one["quotes"]:
-            said = f'<mark class="unsupported" title="no passage supports this">{said}</mark>'
-        keys = [numbers[key_of(quote)] for quote in one["quotes"]]
-        links = "".join(f'<sup><a href="#quote-{number}">[{number}]</a></sup>' for number in keys)
-        pieces += [escape(out["answer"][done : one["start"]]), said, links]
-        done = one["end"]
     kind = "answer unknown" if out["status"] == "unknown" else "answer"
-    return f'<p class="{kind}">{"".join([*pieces, escape(out["answer"][done:])])}</p>'
+    return f'<p class="{kind}">{cited_html(out["answer"], citations, footnotes(citations, ()))}</p>'
 
 
 def _cited_passages(citations: Sequence[Citation], passages: Sequence[Document]) -> str:

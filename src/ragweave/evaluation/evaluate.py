@@ -263,9 +263,10 @@ class _Opened:
         from ragweave.tools.knowledge import KnowledgeBase
         from ragweave.tools.knowledge.retrievers import RetrieverSpec
 
-        path = self.run.folder / "kb" if where == "file" else settings.kb or None
-        if where == "file":
-            KnowledgeBase.open_or_create(path).add(self.data.corpus(), source=settings.data, split=False)
+        if where == "kb":
+            return RetrieverSpec.read(settings.retriever, settings.kb or None).open()
+        path = self.run.folder / "kb"
+        KnowledgeBase.open_or_create(path).add(self.data.corpus(), source=settings.data, split=False)
         return RetrieverSpec.read(settings.retriever, path).open()
 
 

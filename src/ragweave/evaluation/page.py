@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from html import escape
 
 from ragweave.evaluation.report import Report, cells, legend, pair_cells, verdict
+from ragweave.tools.report import html_page
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --accent: #2563eb; --warn: #d97706; }
@@ -35,15 +36,10 @@ li { margin: .2rem 0; overflow-wrap: anywhere; }
 def html(report: Report) -> str:
     """Return a report as one page."""
     first = sorted(report.metrics, key=lambda one: one.name != report.main)[:3]
-    title = escape(report.title)
     pairs = f"<h2>All pairs</h2>{_table(*pair_cells(report))}" if len(report.pairs) > 1 else ""
     notes = "".join(f'<p class="note">{escape(one)}</p>' for one in report.notes)
     settings = [f"{name}: {value}" for name, value in report.about.items()]
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><style>{_STYLE}</style></head><body>
-<h1>{title}</h1>
+    body = f"""<h1>{escape(report.title)}</h1>
 <p class="verdict">{escape(verdict(report))}</p>
 {_table(*cells(report, first))}
 {notes}
@@ -53,9 +49,8 @@ def html(report: Report) -> str:
 <details><summary>All metrics</summary>
 {_table(*cells(report))}
 {_list(one.removeprefix("- ").replace("**", "") for one in legend(report))}</details>
-<details><summary>Settings</summary>{_list(settings)}</details>
-</body></html>
-"""
+<details><summary>Settings</summary>{_list(settings)}</details>"""
+    return html_page(report.title, _STYLE, body)
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath, PureWindowsPath
 from typing import Any, NamedTuple
 
@@ -87,29 +87,42 @@ def _footnote(number: int, quote: Quote, known: Mapping[str, Document]) -> Footn
     return Footnote(number, quote, heading, source, place.get("page"), line, path_of(document))
 
 
-def with_marks(answer: str, citations: Sequence[Citation], unsupported: str = "[?]") -> str:
-    """Return an answer with [1] behind each supported part and `unsupported` behind the others."""
-    numbers = {key_of(one.quote): one.number for one in footnotes(citations, ())}
+def annotated(
+    answer: str,
+    citations: Iterable[Citation],
+    notes: Iterable[Footnote],
+    show: Callable[[str, list[Footnote]], str],
+    between: Callable[[str], str] = str,
+) -> str:
+    """Return an answer in which `show` writes each cited part from its text and footnotes, and `between` the rest."""
+    known = {key_of(one.quote): one for one in notes}
     pieces: list[str] = []
     done = 0
     for one in citations:
-        marks = "".join(f"[{numbers[key_of(quote)]}]" for quote in one["quotes"]) or unsupported
-        pieces += [answer[done : one["end"]], f" {marks}" if marks else ""]
+        part = show(answer[one["start"] : one["end"]], [known[key_of(quote)] for quote in one["quotes"]])
+        pieces += [between(answer[done : one["start"]]), part]
         done = one["end"]
-    return "".join([*pieces, answer[done:]])
+    return "".join([*pieces, between(answer[done:])])
+
+
+def with_marks(answer: str, citations: Sequence[Citation], unsupported: str = "[?]") -> str:
+    """Return an answer with [1] behind each supported part and `unsupported` behind the others."""
+
+    def show(text: str, notes: list[Footnote]) -> str:
+        marks = "".join(f"[{one.number}]" for one in notes) or unsupported
+        return f"{text} {marks}" if marks else text
+
+    return annotated(answer, citations, footnotes(citations, ()), show)
 
 
 def with_quotes(answer: str, citations: Sequence[Citation], passages: Iterable[Document], unsupported: str) -> str:
     """Return an answer with its quotes on lines of their own under each part, and `unsupported` behind the others."""
-    notes = {key_of(one.quote): one for one in footnotes(citations, passages)}
-    pieces: list[str] = []
-    done = 0
-    for one in citations:
-        cited = [notes[key_of(quote)] for quote in one["quotes"]]
-        lines = "".join(f"\n> “{' '.join(note.quote['text'].split())}” ({note.label})" for note in cited)
-        pieces += [answer[done : one["end"]], f"{lines}\n\n" if lines else f" {unsupported}"]
-        done = one["end"]
-    return "".join([*pieces, answer[done:]]).rstrip()
+
+    def show(text: str, notes: list[Footnote]) -> str:
+        lines = "".join(f"\n> “{' '.join(one.quote['text'].split())}” ({one.label})" for one in notes)
+        return f"{text}{lines}\n\n" if lines else f"{text} {unsupported}"
+
+    return annotated(answer, citations, footnotes(citations, passages), show).rstrip()
 
 
 def cited_message(answer: str, passages: Sequence[Document], citations: Sequence[Citation], **more: Any) -> AIMessage:

@@ -6,12 +6,12 @@ The page has no script and loads nothing. Every text is untrusted and escaped.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
 from ragweave.state import Citation
-from ragweave.tools.footnotes import Footnote, footnotes, key_of, with_marks
+from ragweave.tools.footnotes import Footnote, annotated, footnotes, with_marks
 
 MARK = "[unsupported]"
 
@@ -24,7 +24,7 @@ h1{font-size:26px;line-height:1.3}h2{font-size:20px;margin-top:1.6em}p{white-spa
 .unsupported{border-bottom:2px dotted var(--bad)}
 ol{border-top:1px solid var(--line);padding-top:16px;font-size:15px}li{margin:8px 0}li:target{outline:2px solid}
 """
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def markdown_report(output: Mapping[str, Any]) -> str:
@@ -52,47 +52,49 @@ def html_report(output: Mapping[str, Any]) -> str:
     counts = (
         f"{quoted} of {len(cited)} sentences are quoted. Underlined ones are supported by no passage." if cited else ""
     )
-    body = "\n".join(_blocks(output["answer"], cited, {key_of(one.quote): one for one in notes}))
+    body = "\n".join(_blocks(output["answer"], cited, notes))
     quotes = "\n".join(
         f'<li id="quote-{one.number}">“{escape(one.quote["text"])}” <span class="dim">{escape(one.label)}</span></li>'
         for one in notes
     )
+    return html_page(output["question"], _STYLE, f'{body}\n<p class="dim">{counts}</p>\n<ol>\n{quotes}\n</ol>')
+
+
+def html_page(title: str, style: str, body: str) -> str:
+    """Return a page of HTML that runs no script and loads nothing."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f"<title>{escape(output['question'])}</title>\n<style>\n{_STYLE}</style>\n</head>\n<body>\n"
-        f'{body}\n<p class="dim">{counts}</p>\n<ol>\n{quotes}\n</ol>\n</body>\n</html>\n'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
-def _blocks(answer: str, citations: Sequence[Citation], notes: Mapping[Any, Footnote]) -> list[str]:
-    """Return the headings and paragraphs of a report."""
-    blocks = []
+def cited_html(answer: str, citations: Iterable[Citation], notes: Iterable[Footnote]) -> str:
+    """Return an answer as HTML: its quotes linked (`#quote-1`), and marked what no passage supports."""
+
+    def show(text: str, found: list[Footnote]) -> str:
+        if not found:
+            return f'<span class="unsupported" title="no passage supports this">{escape(text)}</span>'
+        return escape(text) + "".join(
+            f'<sup><a href="#quote-{one.number}" title="{escape(one.quote["text"])}">[{one.number}]</a></sup>'
+            for one in found
+        )
+
+    return annotated(answer, citations, notes, show, escape)
+
+
+def _blocks(answer: str, citations: Sequence[Citation], notes: Sequence[Footnote]) -> Iterator[str]:
+    """Yield the headings and paragraphs of a report."""
     for block in _BLOCK.finditer(answer):
         if heading := block["heading"]:
             level = len(block["level"])
-            blocks.append(f"<h{level}>{escape(heading)}</h{level}>")
+            yield f"<h{level}>{escape(heading)}</h{level}>"
         else:
-            blocks.append(f"<p>{_marked(answer, block.start(), block.end(), citations, notes).rstrip()}</p>")
-    return blocks
-
-
-def _marked(answer: str, start: int, end: int, citations: Sequence[Citation], notes: Mapping[Any, Footnote]) -> str:
-    """Return `answer[start:end]` with links behind the sentences that have quotes, and the others marked."""
-    pieces, done = list[str](), start
-    for one in citations:
-        if not start <= one["start"] < end:
-            continue
-        said = escape(one["text"])
-        if not one["quotes"]:
-            said = f'<span class="unsupported" title="no passage supports this">{said}</span>'
-        links = "".join(_link(notes[key_of(quote)]) for quote in one["quotes"])
-        pieces += [escape(answer[done : one["start"]]), said, links]
-        done = one["end"]
-    return "".join([*pieces, escape(answer[done:end])])
-
-
-def _link(note: Footnote) -> str:
-    title = f"{note.quote['text']} ({note.label})"
-    return f'<sup><a href="#quote-{note.number}" title="{escape(title)}">{note.number}</a></sup>'
+            start, end = block.span()
+            cited: list[Citation] = [
+                {**one, "start": one["start"] - start, "end": one["end"] - start}
+                for one in citations
+                if start <= one["start"] < end
+            ]
+            yield f"<p>{cited_html(block[0], cited, notes).rstrip()}</p>"
