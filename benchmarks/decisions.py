@@ -168,23 +168,30 @@ async def run(args: argparse.Namespace) -> None:
     """Decide until all is decided or the time is over."""
     RESULTS.parent.mkdir(exist_ok=True)
     done = {(one["model"], one["kind"], one["task"], one["id"]) for one in written()}
-    end, chosen = time.monotonic() + 60 * args.minutes, list(deciders(args))
+    end, chosen, free = time.monotonic() + 60 * args.minutes, list(deciders(args)), asyncio.Semaphore(args.concurrency)
+
+    async def decided(item: Item, name: str, kind: str, model: Any, decide: Any) -> None:
+        async with free:
+            if time.monotonic() > end:
+                return
+            counted, started = Calls(), time.perf_counter()
+            bound = model.with_config(callbacks=[counted]) if kind == "log-probabilities" else model
+            if kind == "form":
+                bound = model.model_copy(update={"callbacks": [counted]})
+            scores, unread = await decide(bound, item)
+            row = {"model": name, "kind": kind, "task": item.task, "id": item.id, "scores": scores}
+            row |= {"labels": item.labels, "calls": counted.count, "unread": unread}
+            file.write(json.dumps(row | {"seconds": round(time.perf_counter() - started, 3)}) + "\n")
+            file.flush()
+
     with RESULTS.open("a", encoding="utf-8") as file:
-        for item in items()[: args.most]:
-            for name, kind, tasks, model, decide in chosen:
-                if item.task not in tasks or (name, kind, item.task, item.id) in done:
-                    continue
-                if time.monotonic() > end:
-                    return
-                counted, started = Calls(), time.perf_counter()
-                bound = model.with_config(callbacks=[counted]) if kind == "log-probabilities" else model
-                if kind == "form":
-                    bound = model.model_copy(update={"callbacks": [counted]})
-                scores, unread = await decide(bound, item)
-                row = {"model": name, "kind": kind, "task": item.task, "id": item.id, "scores": scores}
-                row |= {"labels": item.labels, "calls": counted.count, "unread": unread}
-                file.write(json.dumps(row | {"seconds": round(time.perf_counter() - started, 3)}) + "\n")
-                file.flush()
+        todo = [
+            decided(item, name, kind, model, decide)
+            for item in items()[: args.most]
+            for name, kind, tasks, model, decide in chosen
+            if item.task in tasks and (name, kind, item.task, item.id) not in done
+        ]
+        await asyncio.gather(*todo)
 
 
 def written() -> list[dict[str, Any]]:
@@ -272,6 +279,7 @@ def main() -> None:
     parser.add_argument("--trained", type=Path, help="folder that --train has filled")
     parser.add_argument("--train", type=Path, help="train the components into this folder")
     parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--concurrency", type=int, default=1, help="questions in flight at once")
     parser.add_argument("--most", type=int, help="only so many of the items")
     parser.add_argument("--table", action="store_true")
     args = parser.parse_args()

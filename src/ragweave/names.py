@@ -93,6 +93,7 @@ MetricName = Literal[
     "tokens",
     "input_tokens",
     "output_tokens",
+    "unread",
     "tokens_answer",
     "tokens_proxy",
     "tokens_rewrite",

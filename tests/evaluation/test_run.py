@@ -230,6 +230,16 @@ def test_large_calls_are_those_of_the_answering_model(
     assert scores["slimplm"]["tokens_small"] > 0
 
 
+def test_replies_that_lack_their_form_are_counted_on_request(
+    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
+    server.script = lambda _body: "1931"
+    run = Settings(data=questions(1), systems=("crag", "concat"), models={"answer": spec}, metrics=("unread",))
+    evaluate(run, tmp_path / "run", quiet=True)
+    unread = {one["system"]: one["scores"]["unread"] for one in read_results(tmp_path / "run")}
+    assert unread["concat"] == 0 < unread["crag"]
+
+
 def test_gold_passages_are_marked_added_or_removed() -> None:
     docs = [Document(str(at), id=str(at)) for at in range(4)]
     question = Question(id="q", question="?", passages=tuple(docs), gold={"3": 1.0})

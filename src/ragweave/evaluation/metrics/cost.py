@@ -1,4 +1,4 @@
-"""What an answer costs: calls and tokens, computed on request; every report shows calls and tokens in all.
+"""What an answer costs: calls, tokens and unreadable replies, on request; every report shows calls and tokens in all.
 
 `api_calls` are those of the answering model, whatever roles it plays (SlimPLM, #API). A token that a small model
 wrote counts a tenth (SlimPLM, section 4.6); one of the answering model in a small one's place counts one.
@@ -31,6 +31,10 @@ def _usage(*names: str) -> Compute:
     return lambda _question, state: float(sum(state["usage"][name] for name in names))
 
 
+def _unread(_question: Question, state: State) -> Score:
+    return float(sum(one["event"] == "reply_unreadable" for one in state.get("notes") or ()))
+
+
 def _cost(name: str, label: str, summary: str, compute: Compute, source: str = "") -> Metric:
     return Metric(name, label, summary, compute, None, False, source, percent=False, on_request=True)
 
@@ -40,6 +44,9 @@ METRICS = (
     _cost("tokens", "Tokens", "Tokens read and written.", _usage("input_tokens", "output_tokens")),
     _cost("input_tokens", "Tokens in", "Tokens that models read.", _usage("input_tokens")),
     _cost("output_tokens", "Tokens out", "Tokens that models wrote.", _usage("output_tokens")),
+    _cost(
+        "unread", "Unread", "Replies that did not have the form they were asked for, and count for nothing.", _unread
+    ),
     _cost("tokens_answer", "Large model", "Tokens of answers.", _tokens("answer"), _SOURCE),
     _cost("tokens_proxy", "Proxy", "Tokens of drafts, a tenth each.", _tokens("proxy"), _SOURCE),
     _cost("tokens_rewrite", "Rewriter", "Tokens of queries, a tenth each.", _tokens("rewrite"), _SOURCE),
