@@ -85,7 +85,7 @@ def test_another_model_is_shown_what_was_found_as_a_message() -> None:
         (
             "o2_searcher",
             "<search>\n<query>bridge Alden</query>\n</search>",
-            "Search learnings: <learnings>(1)Title: Card",
+            'Search learnings: <learnings>"Card ',
         ),
     ],
 )

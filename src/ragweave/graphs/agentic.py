@@ -1,14 +1,15 @@
 """A-RAG: the model searches with three tools, reads what looks promising, and answers when it knows enough.
 
-Source: Du et al. 2026 (A-RAG: Scaling Agentic Retrieval-Augmented Generation via Hierarchical Retrieval
-Interfaces, arXiv 2602.03442) and its released code: keyword search, semantic search, and reading, each
-passage once; ten rounds, then a forced answer. A reply may call several tools.
+Source: Du et al. 2026 (A-RAG: Scaling Agentic Retrieval-Augmented Generation via Hierarchical Retrieval Interfaces,
+arXiv 2602.03442) and its released code: keyword search, semantic search, and reading, each passage once; five passages
+per search; ten rounds (fifteen in its examples), then a forced answer. A reply may call several tools.
 
-Where we differ: `read` also shows a passage's neighbours if the knowledge base knows them. Earlier steps are
-in the prompt as text, the oldest dropped if it gets too long. A model without native tool calls fills in a
-form, one tool per round. The loop ends at the limit, or after two rounds that bring nothing new; Concat then
-answers from what was read, or else found. With `fallback_retrieval`, if the model answers or ends before it
-has read anything, the method searches for the question and reads the results first.
+Where we differ: the prompts are in our own words, and the model can't ask a search for more passages. `read` also
+shows a passage's neighbours if the knowledge base knows them. Earlier steps are in the prompt as text, the oldest
+dropped if it gets too long, where the released code forces the answer. A model without native tool calls fills in a
+form, one tool per round. The loop ends at the limit, or after two rounds that bring nothing new; Concat then answers
+from what was read, or else found. With `fallback_retrieval`, if the model answers or ends before it has read anything,
+the method searches for the question and reads the results first.
 """
 
 from __future__ import annotations

@@ -2,15 +2,17 @@
 
 Source: Ammann et al. 2025 (Question Decomposition for Retrieval-Augmented Generation, ACL Student Research Workshop,
 arXiv 2507.00355): a model splits the question into at most five sub-questions; the passages of all of them and of the
-question are pooled and reranked against the question, and the best are read. `solve="in_turn"` follows LogicRAG
-(Chen et al. 2026, You Don't Need Pre-built Graphs for RAG, AAAI, arXiv 2508.06105): sub-questions are ranked
-topologically by what they depend on; those of a rank are searched for together, and answered before the next rank.
+question are pooled and reranked against the question, and the best are read. `solve="in_turn"` follows LogicRAG (Chen
+et al. 2026, You Don't Need Pre-built Graphs for RAG, AAAI, arXiv 2508.06105): sub-questions are ranked topologically
+by what they depend on, and each rank is searched for and answered before the next one.
 
 Where we differ: the prompts are in our own words. The reranker is the retriever's own (`rerank=` of a knowledge base);
-without one, the pool is ordered by reciprocal rank fusion. With
-`in_turn`, a sub-question refers to the answers that it needs (#1), which are inserted into its search; LogicRAG asks for
-pairs of dependencies. We keep the answers, where LogicRAG writes a running summary, and answer every sub-question, where
-it stops as soon as the question can be answered.
+without one, the pool is ordered by reciprocal rank fusion. With `in_turn`, a sub-question refers to the answers that
+it needs (#1), which are inserted into its search; LogicRAG asks for pairs of dependencies. We search for each
+sub-question of a rank by itself, where LogicRAG merges them into one query; keep the answers, where it writes a
+running summary; and answer every sub-question, where it stops as soon as the question can be answered, and may add
+sub-questions. Its released code splits a question only if the passages found for the question itself do not answer it,
+and takes three rounds at most.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """MAIN-RAG: three agents filter the passages: one answers, one judges, one answers from what is left.
 
 Source: Chang et al. 2025 (MAIN-RAG: Multi-Agent Filtering Retrieval-Augmented Generation, ACL, arXiv 2501.00332). The
-predictor answers from each passage. The judge says whether the passage contains what the question asks for, and
-whether the answer follows from it; a passage's score is the log-odds of its Yes against its No. The adaptive judge bar is the
-mean of the scores minus n standard deviations (n = 0 by default); passages below it are dropped, and the final
-predictor reads the others, best first.
+predictor answers from each passage (section 3.1). The judge says whether the passage contains what the question asks
+for, and whether the answer follows from it (appendix C); a passage's score is the log-odds of its Yes against its No
+(section 3.2). The adaptive judge bar is the mean of the scores minus n standard deviations, n = 0 by default (section
+3.3); passages below it are dropped, and the final predictor reads the others, best first (section 4.5).
 
-Where we differ: the prompts are in our own words. A decision model may judge (`judge=`): the score is then the log-odds
-of its probability. A judge that reports no log-probabilities states its confidence in a form. k is ours.
+Where we differ: the prompts are in our own words. A decision model may judge (`judge=`): the score is then the
+log-odds of its probability. A judge that reports no log-probabilities states its confidence in a form. The paper
+filters twenty passages (section 4.3); k is five here, as two calls are made for each.
 """
 
 from __future__ import annotations

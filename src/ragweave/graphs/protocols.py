@@ -83,13 +83,13 @@ Trump </answer>. Question: {question}
 """
 _O2_PROMPT = """\
 As a expert researcher, provide comprehensive key findings for open-ended queries and precise answers to other specific \
-questions.     Each time you receive new information, you MUST first engage in reasoning within the <think> and \
-</think> tags.     After reasoning, if you realize that you lack certain knowledge, you can invoke a SEARCH action with \
-distinct queries (one to five) using the <search>
+questions. Each time you receive new information, you MUST first engage in reasoning within the <think> and </think> \
+tags. After reasoning, if you realize that you lack certain knowledge, you can invoke a SEARCH action with distinct \
+queries (one to five) using the <search>
 <query>QUERY</query>
 <query>QUERY</query>
-</search> format to obtain relevant learnings,     which will be presented between the <learnings> and </learnings> tags.
-     You are allowed to perform searches as many times as necessary. If you determine that no additional external \
+</search> format to obtain relevant learnings, which will be presented between the <learnings> and </learnings> tags.
+You are allowed to perform searches as many times as necessary. If you determine that no additional external \
 knowledge is required, you can directly present the output within the <answer> and </answer> tags."""
 _O2_INVALID = """\
 The response you attempted before is invalid. If you plan to execute actions like SEARCH, you need to enclose the \
@@ -138,7 +138,7 @@ PROTOCOLS: Mapping[Name, Protocol] = {
         ChatPromptTemplate([("system", _O2_PROMPT), ("human", "Initial query: {question}")]),
         _SEARCH,
         "Search learnings: <learnings>{found}</learnings>.\n",
-        "({number})Title: {title} Text: {text}\n",
+        '"{title}"\n{text}\n',
         k=3,
         rounds=4,
         invalid=_O2_INVALID,

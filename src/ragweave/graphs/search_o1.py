@@ -3,13 +3,15 @@ r"""Search-o1: a reasoning model searches while it thinks; a second call reads t
 Source: Li et al. 2025 (Search-o1: Agentic Search-Enhanced Large Reasoning Models, arXiv 2501.05366), section 3.3
 (agentic retrieval: the model writes a query between its marks and stops), 3.4 (Reason-in-Documents: a call of its own
 reads the results with the query and the reasoning so far, and only what it extracts enters the reasoning) and
-algorithm 1. From the released code: ten documents per query, ten queries for multi-hop questions (five for one hop), no
-second search for a repeated query, and of a long reasoning the reader sees the first line, the last four and those
-with marks. The answer is in `\boxed{}`.
+algorithm 1; ten documents per query (section 4.3). From the released code: ten queries for multi-hop questions (five
+for one hop), no second search for a repeated query, and of a long reasoning the reader sees the first line, the last
+four and those with marks. The answer is in `\boxed{}`.
 
-Where we differ: the prompts are in our own words. The paper searches the web; here the reader reads the retriever's
-passages. After the last query, or a reply without an answer, the prompt opens the box for the model. If a model can't
-continue its own turn, the results come in a user message.
+Where we differ: the prompts are in our own words, and the reader is shown the question, too. The paper searches the
+web; here the reader reads the retriever's passages. A repeated query counts as one of the ten. The paper allows
+replies of up to 32,768 tokens; the limit here is `reply_tokens`, which is ours. After the last query, or a reply
+without an answer, the prompt opens the box for the model. If a model can't continue its own turn, the results come in
+a user message.
 """
 
 from __future__ import annotations

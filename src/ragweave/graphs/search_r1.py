@@ -3,10 +3,13 @@
 Sources: each protocol's tags, prompt, passages per search and number of searches are those that its checkpoints were
 trained or evaluated with, in the released code:
 
-* `search_r1`: Jin et al. 2025 (Search-R1, arXiv 2503.09516), table 1 and algorithm 1; three passages, four searches.
-* `r1_searcher`: Song et al. 2025 (R1-Searcher, arXiv 2503.05592); five passages, nine searches.
+* `search_r1`: Jin et al. 2025 (Search-R1, arXiv 2503.09516), table 1, algorithm 1 and section 4.3; three passages, four
+  searches and then the answer (the released code; algorithm 1 counts the answer as one of the four).
+* `r1_searcher`: Song et al. 2025 (R1-Searcher, arXiv 2503.05592), the prompt of base models; five passages, nine
+  searches.
 * `research`: Chen et al. 2025 (ReSearch, arXiv 2503.19470), the prompt of instruct models; five passages.
-* `autorefine`: Shi et al. 2025 (AutoRefine, arXiv 2505.11277); three passages, five searches.
+* `autorefine`: Shi et al. 2025 (AutoRefine, arXiv 2505.11277); three passages, five searches as in training (three in
+  its evaluation).
 * `o2_searcher`: Mei et al. 2025 (O2-Searcher, arXiv 2505.16582); one to five queries at once, three passages each, five
   replies; search results come in a user message.
 
@@ -14,8 +17,12 @@ The model writes up to the end of a query, the results are appended in the proto
 own turn (algorithm 1). After the last search it must answer.
 
 Where we differ: if a model can't continue its own turn, the results come in a user message. After the last search, the
-prompt opens the answer tag for the model; the released code only stops searching. ReSearch limits tokens, not searches:
-the limit of eight is ours. R1-Searcher's queries are not rewritten, and its base checkpoints take a plain prompt (`llamacpp:FILE?chat_template=plain`). A model that was not trained for a protocol follows it poorly.
+prompt opens the answer tag for the model; the released code only stops searching. R1-Searcher and ReSearch end with a
+reply that neither searches nor answers; here the answer is asked for. ReSearch limits tokens, not searches: the limit
+of eight is ours. R1-Searcher removes quotation marks from queries; we don't. Its base checkpoints take a plain prompt
+(`llamacpp:FILE?chat_template=plain`). For open questions, O2-Searcher has a second model sum up what was found; here
+the passages are shown, as its release does for questions with one answer. A model that was not trained for a protocol
+follows it poorly.
 """
 
 from __future__ import annotations
@@ -64,7 +71,7 @@ class SearchR1Options(ChainOptions):
     protocol: Name = Field("search_r1", description="The tags and the prompt that the model was trained on.")
     k: int = Field(3, ge=1, description="Passages per query, unless the protocol sets it.")
     rounds: int = Field(4, ge=1, description="Maximum number of searches, unless the protocol sets it.")
-    reply_tokens: int = Field(1024, ge=1, description="Maximum tokens of a reply (released code).")
+    reply_tokens: int = Field(1024, ge=1, description="Maximum tokens of a reply (Search-R1's released code).")
 
     @model_validator(mode="before")
     @classmethod

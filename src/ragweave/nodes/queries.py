@@ -1,14 +1,15 @@
 """The option `query`: a model writes what is searched for instead of the question.
 
 * `hyde`: the question, and a passage that might answer it (Gao et al. 2022, Precise Zero-Shot Dense Retrieval
-  without Relevance Labels, arXiv 2212.10496, section 3.2, where the question's vector is part of the mean).
+  without Relevance Labels, arXiv 2212.10496, equation 8, where the question's vector is part of the mean).
 * `query2doc`: five times the question, then such a passage, as one text (Wang et al. 2023, arXiv 2303.07678,
   equation 1, for sparse retrieval).
 * `fusion`: the question and four more queries (Rackauckas 2024, RAG-Fusion, arXiv 2402.03367).
-* `step_back`: the question and a more general one (Zheng et al. 2023, Take a Step Back, arXiv 2310.06117).
+* `step_back`: the question and a more general one (Zheng et al. 2023, Take a Step Back, arXiv 2310.06117, section 5.1).
 * `decompose`: the question and at most five sub-questions (Ammann et al. 2025, arXiv 2507.00355).
 
-Results of several texts are merged by reciprocal rank. The prompts are ours.
+Where we differ: results of several texts are merged by reciprocal rank, with HyDE, too, which averages the vectors of
+the question and of several passages. The prompts are ours; Query2doc's has four examples.
 """
 
 from __future__ import annotations

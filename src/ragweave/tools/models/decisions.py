@@ -3,8 +3,8 @@
 `langchain_core.decisions.BaseDecisionModel` is the contract. `LogprobDecisions` wraps any chat model that
 reports log-probabilities: a GGUF file, or an OpenAI-compatible server.
 
-Sources: the log-odds of Yes against No at the first token, MAIN-RAG (arXiv 2501.00332), equation 1; two parameters that
-calibrate them, Platt 1999 (Probabilistic outputs for support vector machines), by Newton's method.
+Sources: the log-odds of Yes against No at the first token, MAIN-RAG (arXiv 2501.00332), section 3.2; two parameters
+that calibrate them, Platt 1999 (Probabilistic outputs for support vector machines), by Newton's method.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Reranking by a chat model that reads many passages at once and writes their order.
 
 Source: Sun et al. 2023 (Is ChatGPT Good at Search? Investigating Large Language Models as Re-Ranking Agents,
-arXiv 2304.09542): permutation generation, and a window of 20 passages that slides from the last to the first
-in steps of 10. Passages are cut at 300 words, as in the released code. The prompt is ours.
+arXiv 2304.09542): permutation generation (section 3.1), and a window that slides from the last passage to the first
+(section 3.2), of 20 passages in steps of 10 (section 6.1). Passages are cut at 300 words, as in the released code. The
+prompt is ours.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ Source: Du et al. 2026 (A-RAG: Scaling Agentic Retrieval-Augmented Generation vi
 Interfaces, arXiv 2602.03442) and its released code: searches return snippets, the sentences that match;
 a passage is read whole, and only once.
 
-Where we differ: both searches rerank what a retriever finds, where the paper scans all chunks and all
-sentence vectors.
+Where we differ: both searches rerank what a retriever finds, where the released code scans all chunks and all
+sentence vectors. A passage's heading counts as its text. If no passage has a keyword, the search shows what the
+retriever found. A snippet has at most three sentences.
 """
 
 from __future__ import annotations
