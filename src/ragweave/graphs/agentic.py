@@ -1,8 +1,9 @@
 """A-RAG: the model searches with three tools, reads what looks promising, and answers when it knows enough.
 
 Source: Du et al. 2026 (A-RAG: Scaling Agentic Retrieval-Augmented Generation via Hierarchical Retrieval Interfaces,
-arXiv 2602.03442) and its released code: keyword search, semantic search, and reading, each passage once; five passages
-per search; ten rounds (fifteen in its examples), then a forced answer. A reply may call several tools.
+arXiv 2602.03442), sections 3.2 (keyword search, semantic search, and reading) and 3.3 (the loop, which reads each
+passage once and ends with a forced answer). From its released code: five passages per search, ten rounds (fifteen in
+its examples), and replies that call several tools, where the paper has one call a round.
 
 Where we differ: the prompts are in our own words, and the model can't ask a search for more passages. `read` also
 shows a passage's neighbours if the knowledge base knows them. Earlier steps are in the prompt as text, the oldest

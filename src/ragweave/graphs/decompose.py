@@ -1,18 +1,20 @@
 """Decomposition: sub-questions are searched for, and their passages pooled, reranked and read once.
 
 Source: Ammann et al. 2025 (Question Decomposition for Retrieval-Augmented Generation, ACL Student Research Workshop,
-arXiv 2507.00355): a model splits the question into at most five sub-questions; the passages of all of them and of the
-question are pooled and reranked against the question, and the best are read. `solve="in_turn"` follows LogicRAG (Chen
-et al. 2026, You Don't Need Pre-built Graphs for RAG, AAAI, arXiv 2508.06105): sub-questions are ranked topologically
-by what they depend on, and each rank is searched for and answered before the next one.
+arXiv 2507.00355): a model splits the question into at most five sub-questions (section 5.3); the passages of all of
+them and of the question are pooled and reranked against the question, and the ten best are read (algorithm 1, section
+4.5). `solve="in_turn"` follows LogicRAG (Chen et al. 2026, You Don't Need Pre-built Graphs for RAG, AAAI, arXiv
+2508.06105): sub-questions are ranked topologically by what they depend on, and each rank is searched for and answered
+before the next one.
 
-Where we differ: the prompts are in our own words. The reranker is the retriever's own (`rerank=` of a knowledge base);
-without one, the pool is ordered by reciprocal rank fusion. With `in_turn`, a sub-question refers to the answers that
-it needs (#1), which are inserted into its search; LogicRAG asks for pairs of dependencies. We search for each
-sub-question of a rank by itself, where LogicRAG merges them into one query; keep the answers, where it writes a
-running summary; and answer every sub-question, where it stops as soon as the question can be answered, and may add
-sub-questions. Its released code splits a question only if the passages found for the question itself do not answer it,
-and takes three rounds at most.
+Where we differ: the prompts are in our own words. The paper finds ten passages for each query, and samples at
+temperature 0.8 and top-p 0.8; here k is five, and the model's own settings hold. The reranker is the retriever's own
+(`rerank=` of a knowledge base); without one, the pool is ordered by reciprocal rank fusion. With `in_turn`, a
+sub-question refers to the answers that it needs (#1), which are inserted into its search; LogicRAG asks for pairs of
+dependencies. We search for each sub-question of a rank by itself, where LogicRAG merges them into one query; keep the
+answers, where it writes a running summary; and answer every sub-question, where it stops as soon as the question can
+be answered, and may add sub-questions. Its released code splits a question only if the passages found for the question
+itself do not answer it, and takes three rounds at most.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import one_line
 
 MOST = 5
-"""Sub-questions (Ammann et al. 2025)."""
+"""Sub-questions (Ammann et al. 2025, section 5.3)."""
 
 
 class DecomposeOptions(Options):
@@ -53,7 +55,9 @@ class DecomposeOptions(Options):
         description="Whether sub-questions are only searched for, all at once, or answered in turn, by what they depend "
         "on (LogicRAG).",
     )
-    pool: int = Field(10, ge=1, description="Maximum number of passages read, out of all that were found.")
+    pool: int = Field(
+        10, ge=1, description="Maximum number of passages read, out of all that were found (section 4.5)."
+    )
 
 
 class DecomposeState(RAGState, total=False):

@@ -6,7 +6,7 @@
   equation 1, for sparse retrieval).
 * `fusion`: the question and four more queries (Rackauckas 2024, RAG-Fusion, arXiv 2402.03367).
 * `step_back`: the question and a more general one (Zheng et al. 2023, Take a Step Back, arXiv 2310.06117, section 5.1).
-* `decompose`: the question and at most five sub-questions (Ammann et al. 2025, arXiv 2507.00355).
+* `decompose`: the question and at most five sub-questions (Ammann et al. 2025, arXiv 2507.00355, section 5.3).
 
 Where we differ: results of several texts are merged by reciprocal rank, with HyDE, too, which averages the vectors of
 the question and of several passages. The prompts are ours; Query2doc's has four examples.

@@ -1,7 +1,7 @@
 """Search tools for agents: by exact words, by meaning, and reading whole passages.
 
 Source: Du et al. 2026 (A-RAG: Scaling Agentic Retrieval-Augmented Generation via Hierarchical Retrieval
-Interfaces, arXiv 2602.03442) and its released code: searches return snippets, the sentences that match;
+Interfaces, arXiv 2602.03442, section 3.2) and its released code: searches return snippets, the sentences that match;
 a passage is read whole, and only once.
 
 Where we differ: both searches rerank what a retriever finds, where the released code scans all chunks and all
