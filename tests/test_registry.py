@@ -99,7 +99,7 @@ def test_what_is_broken_is_left_out_with_one_line(
         things.named("one")
 
 
-def test_packages_that_were_forgotten_are_loaded_anew(site: Path) -> None:
+def test_packages_that_were_forgotten_are_looked_up_anew(site: Path) -> None:
     lay(site, "first", "import lacking\n" + GOOD, one="ONE")
     lay(site, "second", GOOD, two="TWO")
     things = registry()
@@ -107,8 +107,6 @@ def test_packages_that_were_forgotten_are_loaded_anew(site: Path) -> None:
     with pytest.raises(UsageError, match="No module named 'lacking'"):
         things["one"]
     (site / "lacking.py").write_text("")
-    with pytest.raises(UsageError, match="No module named 'lacking'"):
-        things["one"]
     shutil.rmtree(site / "second-1.5.dist-info")
     forget_packages()
     assert things["one"] == Thing("one")
@@ -121,9 +119,9 @@ def test_a_name_taken_twice_is_an_error_that_names_both(site: Path) -> None:
     lay(site, "first", GOOD, one="ONE")
     lay(site, "other", GOOD, one="ONE", two="TWO")
     things = registry()
-    for look in (lambda: things["one"], lambda: list(things)):
-        with pytest.raises(UsageError, match=r"'one' is taken twice, by first 1\.5 .* by other 1"):
-            look()
+    with pytest.raises(UsageError, match=r"'one' is taken twice, by first 1\.5 .* by other 1"):
+        things["one"]
+    assert list(things) == ["ours", "second", "two"]
     assert things["two"] == Thing("two")
     assert things["ours"] == Thing("ours")
 
@@ -137,7 +135,7 @@ def test_a_session_adds_and_takes_away(site: Path) -> None:
     assert things.package("mine") == "this session"
     assert list(things) == ["ours", "second", "mine", "one"]
     for name, package in (("ours", "ragweave"), ("one", "outside 1.5")):
-        with pytest.raises(UsageError, match=f"taken twice, by {package} and by this session"):
+        with pytest.raises(UsageError, match=f"taken twice, by {package}.* and by this session"):
             things.register(Thing(name))
     with pytest.raises(UsageError, match="declared as a Thing, not str"):
         things.register("mine")  # type: ignore[arg-type]
@@ -146,17 +144,11 @@ def test_a_session_adds_and_takes_away(site: Path) -> None:
 
 
 def test_an_unknown_name_lists_the_names_and_the_closest() -> None:
-    with pytest.raises(UsageError, match=r"unknown thing 'secund' \(did you mean 'second'\?\)"):
+    with pytest.raises(UsageError, match=r"unknown thing 'secund': did you mean 'second'"):
         registry().named("secund")
     with pytest.raises(KeyError):
         registry()["nothing"]
     assert registry().get("nothing") is None
-
-
-def test_two_of_ours_with_one_name() -> None:
-    things = Registry(GROUP, Thing, "thing", lambda: (Thing("a"), Thing("a")))
-    with pytest.raises(UsageError, match="taken twice, by ragweave and by ragweave"):
-        things["a"]
 
 
 def test_printed_it_is_a_short_table() -> None:

@@ -12,16 +12,14 @@ its declarations is used.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, Protocol, TypeVar
 
-from ragweave.errors import UsageError
+from ragweave.errors import UsageError, did_you_mean
 
 OURS = "ragweave"
 """The result of `package` for ragweave's own declarations."""
@@ -45,10 +43,10 @@ ThingT = TypeVar("ThingT", bound=Named)
 
 
 class Registry(Mapping[str, ThingT], Generic[ThingT]):
-    """The declarations of one kind by name: ours in order of the list, then other packages'.
+    """The declarations of one kind by name: ours in order of the list, then those of the session and other packages.
 
     A mapping. Looking a name up imports the package that provides it, and no other; iterating
-    imports every package, and skips one that can't be loaded with a warning.
+    imports every package, and skips what can't be used with a warning.
     """
 
     def __init__(self, group: str, kind: type[ThingT], word: str, ours: Callable[[], Iterable[ThingT]]) -> None:
@@ -60,18 +58,9 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
             word: What messages call one of them, such as `method`.
             ours: Returns ragweave's own declarations, in the order in which they are listed.
         """
-        self.group = group
-        self.word = word
-        self._kind = kind
-        self._list = ours
-        self._ours: dict[str, ThingT] | None = None
+        self.group, self.word = group, word
+        self._kind, self._list = kind, ours
         self._session: dict[str, ThingT] = {}
-        self._loaded: dict[str, ThingT] = {}
-        self._broken: dict[str, str] = {}
-        self._warned: set[str] = set()
-        self._seen: dict[str, list[EntryPoint]] = {}
-        """The entry points that the three above are about."""
-        self._lock = threading.RLock()
 
     def __getitem__(self, name: str) -> ThingT:
         """Return the declaration called `name`.
@@ -80,17 +69,10 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
             KeyError: There is none.
             UsageError: Its package can't be loaded, or two packages provide the name.
         """
-        with self._lock:
-            self._check_taken(name)
-            for known in (self._own, self._session, self._loaded):
-                if name in known:
-                    return known[name]
-            if name not in self._points:
-                raise KeyError(name)
-            reason = self._load(name)
-            if reason:
-                raise UsageError(f"{self.word} {reason}")
-            return self._loaded[name]
+        if len(packages := self._packages(name)) > 1:
+            raise UsageError(self._twice(name, packages))
+        found = self._own.get(name) or self._session.get(name)
+        return found or self._loaded(self._points[name][0])
 
     def __str__(self) -> str:
         """Return a short table: each name with what it is."""
@@ -100,26 +82,20 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
 
     def __contains__(self, name: object) -> bool:
         """Return whether there is a declaration of this name; its package is not loaded."""
-        return name in self._own or name in self._session or name in self._points
+        return name in self.names()
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names of all that can be loaded.
-
-        Raises:
-            UsageError: Two packages provide the same name.
-        """
-        for name in self._points:
-            self._check_taken(name)
-            with self._lock:
-                if self._load(name) and name not in self._warned:
-                    self._warned.add(name)
-                    _LOGGER.warning("%s %s; it is skipped", self.word, self._broken[name])
-        yield from list(self._own)
-        yield from [name for name in self._session if name not in self._own]
-        yield from [name for name in self._points if name in self._loaded]
+        """Yield the names of all that can be used."""
+        for name in self.names():
+            try:
+                self[name]
+            except UsageError as error:
+                _warn(f"{error}; it is skipped")
+            else:
+                yield name
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return how many can be used."""
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
@@ -136,11 +112,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
 
     def package(self, name: str) -> str:
         """Return the package that provides `name`, with its version; `ragweave` for ours."""
-        if name in self._own:
-            return OURS
-        if name in self._session:
-            return SESSION
-        return _package(self._points[name][0])
+        return self._packages(name)[0].partition(" (")[0]
 
     def others(self) -> dict[str, str]:
         """Return the names that other packages provide, each with its package."""
@@ -157,7 +129,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
             return self[name]
         kind = self.group.rpartition(".")[2]
         command = "ragweave methods" if kind == "methods" else f"ragweave methods --kind {kind}"
-        raise UsageError(f"unknown {self.word} {name!r}{closest(name, self.names())}; `{command}` lists them")
+        raise UsageError(f"unknown {self.word} {name!r}: {did_you_mean(name, self.names())} (`{command}` lists them)")
 
     def register(self, thing: ThingT) -> ThingT:
         """Add a declaration for this process only, and return it: for notebooks and scripts.
@@ -168,9 +140,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
             UsageError: ragweave or another package provides a declaration of this name.
         """
         self._check_kind(thing)
-        taken = [OURS] * (thing.name in self._own)
-        taken += [_package(point) for point in self._points.get(thing.name, ())]
-        if taken:
+        if taken := [one for one in self._packages(thing.name) if one != SESSION]:
             raise UsageError(self._twice(thing.name, [*taken, SESSION]))
         self._session[thing.name] = thing
         return thing
@@ -179,33 +149,18 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         """Remove what `register` added; a name that it did not add is ignored."""
         self._session.pop(name, None)
 
-    @property
+    @cached_property
     def _own(self) -> dict[str, ThingT]:
-        if self._ours is None:
-            with self._lock:
-                listed: dict[str, ThingT] = {}
-                for thing in self._list():
-                    if thing.name in listed:
-                        raise UsageError(self._twice(thing.name, [OURS, OURS]))
-                    listed[thing.name] = thing
-                self._ours = listed
-        return self._ours
+        return {one.name: one for one in self._list()}
 
     @property
     def _points(self) -> dict[str, list[EntryPoint]]:
-        found = _entry_points(self.group)
-        if found is not self._seen:
-            with self._lock:
-                self._seen = found
-                for known in (self._loaded, self._broken, self._warned):
-                    known.clear()
-        return found
+        return _entry_points(self.group)
 
-    def _check_taken(self, name: str) -> None:
-        packages = [OURS] * (name in self._own) + [SESSION] * (name in self._session)
-        packages += [_where(point) for point in self._points.get(name, ())]
-        if len(packages) > 1:
-            raise UsageError(self._twice(name, packages))
+    def _packages(self, name: str) -> list[str]:
+        """Return who provides a name: packages, each with the place of the declaration."""
+        mine = [OURS] * (name in self._own) + [SESSION] * (name in self._session)
+        return mine + [_where(point) for point in self._points.get(name, ())]
 
     def _twice(self, name: str, packages: list[str]) -> str:
         return (
@@ -213,70 +168,58 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
             "rename one, or uninstall its package"
         )
 
-    def _load(self, name: str) -> str:
-        """Load the entry point called `name` once; return what is wrong with it, or ""."""
-        if name not in self._loaded and name not in self._broken:
-            point = self._points[name][0]
-            try:
-                thing = point.load()
-                self._check_kind(thing)
-                if thing.name != name:
-                    raise UsageError(f"it is declared as {thing.name!r}")
-            except Exception as error:  # noqa: BLE001 - anything may be wrong in another's package
-                text = " ".join(str(error).split()) or "no message"
-                self._broken[name] = (
-                    f"{name!r} of the package {_where(point)} can't be loaded: {type(error).__name__}: {text}"
-                )
-            else:
-                self._loaded[name] = thing
-        return self._broken.get(name, "")
+    def _loaded(self, point: EntryPoint) -> ThingT:
+        try:
+            thing: ThingT = _load(point)
+            self._check_kind(thing)
+            if thing.name != point.name:
+                raise UsageError(f"it is declared as {thing.name!r}")
+        except Exception as error:
+            text = " ".join(str(error).split()) or "no message"
+            raise UsageError(
+                f"{self.word} {point.name!r} of the package {_where(point)} can't be loaded: "
+                f"{type(error).__name__}: {text}"
+            ) from error
+        return thing
 
     def _check_kind(self, thing: object) -> None:
         if not isinstance(thing, self._kind):
             raise UsageError(f"a {self.word} must be declared as a {self._kind.__name__}, not {type(thing).__name__}")
 
 
-def closest(name: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean …?)` with the name of `known` that is closest, or ""."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
 def forget_packages() -> None:
-    """Look up installed packages again, after one was installed while the process runs.
-
-    What could not be loaded is tried again, for it may have lacked that package.
-    """
+    """Look up installed packages again, after one was installed while the process runs."""
     importlib.invalidate_caches()
-    _entry_points.cache_clear()
-    _installed.cache_clear()
+    for one in (_entry_points, _installed, _load):
+        one.cache_clear()
+
+
+@cache
+def _warn(text: str) -> None:
+    """Log a warning once."""
+    _LOGGER.warning(text)
+
+
+@cache
+def _load(point: EntryPoint) -> Any:
+    return point.load()
 
 
 @cache
 def _installed() -> Any:
-    """Return the entry points of every package, whose files are thus read once for all groups.
-
-    Their class differs between Python 3.11 and later versions; both have `select`.
-    """
+    """Return the entry points of every package, whose files are thus read once for all groups."""
     return entry_points()
 
 
 @cache
 def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
     """Return a group's entry points by name; a package that is found twice on the path counts once."""
-    found: dict[str, list[EntryPoint]] = {}
-    chosen: Iterable[EntryPoint] = _installed().select(group=group)
-    for point in sorted(chosen, key=lambda one: (one.name, _package(one))):
-        same = found.setdefault(point.name, [])
-        if all(_package(one) != _package(point) or one.value != point.value for one in same):
-            same.append(point)
-    return found
-
-
-def _package(point: EntryPoint) -> str:
-    dist = point.dist
-    return "an unknown package" if dist is None else f"{dist.name} {dist.version}"
+    found: dict[str, dict[str, EntryPoint]] = {}
+    for point in sorted(_installed().select(group=group), key=lambda one: (one.name, _where(one))):
+        found.setdefault(point.name, {}).setdefault(_where(point), point)
+    return {name: list(points.values()) for name, points in found.items()}
 
 
 def _where(point: EntryPoint) -> str:
-    return f"{_package(point)} ({point.value})"
+    package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+    return f"{package} ({point.value})"

@@ -2,7 +2,7 @@
 
 The layout is Sugiyama, Tagawa and Toda 1981 (Methods for Visual Understanding of Hierarchical System
 Structures): break cycles, layer by longest paths, split long edges at dummy vertices, order each layer by
-barycentres, then place its vertices as close to their neighbours as their widths allow.
+barycentres, and place its vertices as close to their neighbours as their widths allow.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ def draw_svg(graph: Graph, *, title: str, taken: Taken | None = None, links: Map
     sizes |= {vertex: len(edge.label) * _SMALL + _DUMMY for vertex, edge in labelled.items()}
     for edge in loops:  # the bow stands beside the node
         sizes[edge.source] = widths[edge.source] + 2 * (_BOW + len(edge.label) * _SMALL)
-    layers = _ordered(layers, list(chains.values()))
     xs = _placed(layers, list(chains.values()), sizes)
     left = min(xs[one] - sizes[one] / 2 for one in xs) - _MARGIN
     width = round(max(xs[one] + sizes[one] / 2 for one in xs) + _MARGIN - left)
@@ -147,29 +146,10 @@ def _neighbours(chains: Sequence[Sequence[str]]) -> tuple[dict[str, list[str]], 
     return above, below
 
 
-def _ordered(layers: list[list[str]], chains: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Order each layer by the barycentres of its neighbours, in sweeps down and up again."""
-    above, below = _neighbours(chains)
-    for sweep in range(_SWEEPS):
-        layers = _swept(layers, above) if sweep % 2 == 0 else _swept(layers[::-1], below)[::-1]
-    return layers
-
-
-def _swept(layers: Sequence[Sequence[str]], before: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    swept: list[list[str]] = []
-    place: dict[str, int] = {}
-    for layer in layers:
-        seen = {one: [place[near] for near in before.get(one, ()) if near in place] for one in layer}
-        at = {one: sum(near) / len(near) if (near := seen[one]) else i for i, one in enumerate(layer)}
-        swept.append(sorted(layer, key=at.__getitem__))
-        place = {one: i for i, one in enumerate(swept[-1])}
-    return swept
-
-
 def _placed(
-    layers: Sequence[Sequence[str]], chains: Sequence[Sequence[str]], sizes: Mapping[str, float]
+    layers: Sequence[list[str]], chains: Sequence[Sequence[str]], sizes: Mapping[str, float]
 ) -> dict[str, float]:
-    """Pull every vertex towards its neighbours, layer by layer, down and up again."""
+    """Order every layer by its neighbours' places, and pull its vertices towards them, down and up again."""
     above, below = _neighbours(chains)
     xs: dict[str, float] = {}
     for layer in layers:
@@ -177,8 +157,11 @@ def _placed(
     for turn in range(_PASSES):
         sides = [above, below] if turn >= _PASSES - 2 else [below if turn % 2 else above]
         for layer in reversed(layers) if turn % 2 else layers:
-            near = [[xs[other] for side in sides for other in side.get(one, ())] or [xs[one]] for one in layer]
-            xs |= _spread(layer, [sum(some) / len(some) for some in near], sizes)
+            near = {one: [xs[other] for side in sides for other in side.get(one, ())] or [xs[one]] for one in layer}
+            means = {one: sum(some) / len(some) for one, some in near.items()}
+            if turn < _SWEEPS:
+                layer.sort(key=means.__getitem__)
+            xs |= _spread(layer, [means[one] for one in layer], sizes)
     return xs
 
 
@@ -228,7 +211,7 @@ def _mark(taken: Taken | None, on: bool) -> str:
 
 
 def _label(edge: Edge, centre: Point, taken: Taken | None) -> str:
-    mark = " off" if taken and (edge.source, edge.target) not in taken.edges else ""
+    mark = _mark(taken, taken is not None and (edge.source, edge.target) in taken.edges)
     return f'<text class="label{mark}" x="{centre[0]:.1f}" y="{centre[1]:.1f}">{escape(edge.label)}</text>'
 
 

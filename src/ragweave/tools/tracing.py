@@ -16,101 +16,28 @@ may quote a text, stay out too.
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ragweave.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
-    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
 
 _VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _LOCAL = "http://localhost:4318"
 """Where OTLP over HTTP is taken by default (OpenTelemetry's specification)."""
 _PATIENCE = 5_000
 """Milliseconds that spans may take to leave at the end."""
+_ERROR, _KIND = "exception.", "exception.type"
+"""OpenTelemetry's names of what a span's event says of an exception."""
 
-_KIND = "exception.type"
-"""OpenTelemetry's name of an exception's class in a span's event."""
-
-_LOGGER = logging.getLogger("ragweave.tracing")
-_EXPORTER_LOG = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
-
-
-class _Once(logging.Filter):
-    """Logs the exporter's first failure on one line of ours; the exporter logs each of its tries."""
-
-    logged = False
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Let through what is no failure."""
-        if record.levelno < logging.WARNING:
-            return True
-        if not self.logged:
-            self.logged = True
-            said = " ".join(record.getMessage().split())
-            _LOGGER.warning("traces cannot be sent: is a collector running there? %s", said[:300])
-        return False
-
-
-class _WithoutErrorTexts:
-    """An exporter that sends of errors their kind alone: a message may quote a prompt."""
-
-    def __init__(self, exporter: SpanExporter) -> None:
-        self._exporter = exporter
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._exporter, name)
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        return self._exporter.export([_without_error_text(span) for span in spans])
-
-
-def _without_error_text(span: ReadableSpan) -> ReadableSpan:
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.trace import Status
-
-    kinds = [str((event.attributes or {}).get(_KIND, "")) for event in span.events]
-    kind = next(filter(None, kinds), None)
-    return ReadableSpan(
-        name=span.name,
-        context=span.context,
-        parent=span.parent,
-        resource=span.resource,
-        attributes=span.attributes,
-        events=[_without_message(event) for event in span.events],
-        links=span.links,
-        kind=span.kind,
-        status=Status(span.status.status_code, kind if span.status.description else None),
-        start_time=span.start_time,
-        end_time=span.end_time,
-        instrumentation_scope=span.instrumentation_scope,
-    )
-
-
-def _without_message(event: Event) -> Event:
-    from opentelemetry.sdk.trace import Event
-
-    attributes = event.attributes or {}
-    if _KIND not in attributes:
-        return event
-    return Event(event.name, {_KIND: attributes[_KIND]}, event.timestamp)
-
-
-_once = _Once()
-_lock = threading.Lock()
 _provider: TracerProvider | None = None
 
 
 def instrument(
-    endpoint: str = "",
-    *,
-    hide_text: bool = False,
-    exporter: SpanExporter | None = None,
+    endpoint: str = "", *, hide_text: bool = False, exporter: SpanExporter | None = None
 ) -> TracerProvider:
     """Send the spans of everything that runs from now on to a collector.
 
@@ -138,36 +65,31 @@ def instrument(
         raise MissingExtraError("Tracing by OpenTelemetry", "otel") from error
 
     global _provider
-    with _lock:
-        if _provider is not None:
-            raise UsageError("tracing is on already: call ragweave.tools.tracing.shutdown() first")
-        named = Resource.create({} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "ragweave"})
-        provider = TracerProvider(resource=named)
-        config = TraceConfig(hide_inputs=True, hide_outputs=True) if hide_text else TraceConfig()
-        out = exporter or _exporter(endpoint)
-        if any(hidden for name, hidden in vars(config).items() if name.startswith("hide_")):
-            out = cast("SpanExporter", _WithoutErrorTexts(out))
-        provider.add_span_processor(BatchSpanProcessor(out))
-        LangChainInstrumentor().instrument(tracer_provider=provider, config=config)
-        _EXPORTER_LOG.addFilter(_once)
-        _provider = provider
+    if _provider is not None:
+        raise UsageError("tracing is on already: call ragweave.tools.tracing.shutdown() first")
+    named = Resource.create({} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "ragweave"})
+    config = TraceConfig(hide_inputs=True, hide_outputs=True) if hide_text else TraceConfig()
+    out = exporter or _exporter(endpoint)
+    if any(hidden for name, hidden in vars(config).items() if name.startswith("hide_")):
+        _hide_errors(out)
+    provider = TracerProvider(resource=named)
+    provider.add_span_processor(BatchSpanProcessor(out))
+    LangChainInstrumentor().instrument(tracer_provider=provider, config=config)
+    _provider = provider
     return provider
 
 
 def shutdown() -> None:
     """Send what is left and end the tracing; without any, do nothing."""
     global _provider
-    with _lock:
-        if _provider is None:
-            return
-        from openinference.instrumentation.langchain import LangChainInstrumentor
+    if _provider is None:
+        return
+    from openinference.instrumentation.langchain import LangChainInstrumentor
 
-        LangChainInstrumentor().uninstrument()
-        _provider.force_flush(_PATIENCE)
-        _provider.shutdown()
-        _provider = None
-        _EXPORTER_LOG.removeFilter(_once)
-        _once.logged = False
+    LangChainInstrumentor().uninstrument()
+    _provider.force_flush(_PATIENCE)
+    _provider.shutdown()
+    _provider = None
 
 
 def _exporter(endpoint: str) -> SpanExporter:
@@ -178,3 +100,26 @@ def _exporter(endpoint: str) -> SpanExporter:
     if not endpoint and any(map(os.environ.get, _VARIABLES)):
         return OTLPSpanExporter()  # it reads the variables itself
     return OTLPSpanExporter(endpoint=f"{(endpoint or _LOCAL).rstrip('/')}/v1/traces")
+
+
+def _hide_errors(exporter: Any) -> None:
+    """Make an exporter send of errors their kind alone: a message may quote a prompt."""
+    export = exporter.export
+    exporter.export = lambda spans: export([_without_error_text(span) for span in spans])
+
+
+def _without_error_text(span: ReadableSpan) -> ReadableSpan:
+    from opentelemetry.sdk.trace import Event, ReadableSpan
+    from opentelemetry.trace import Status
+
+    events = [
+        Event(
+            one.name,
+            {key: value for key, value in (one.attributes or {}).items() if key == _KIND or not key.startswith(_ERROR)},
+            one.timestamp,
+        )
+        for one in span.events
+    ]
+    fields = ("name", "context", "parent", "resource", "attributes", "links", "kind", "start_time", "end_time")
+    same: dict[str, Any] = {name: getattr(span, name) for name in (*fields, "instrumentation_scope")}
+    return ReadableSpan(**same, events=events, status=Status(span.status.status_code))

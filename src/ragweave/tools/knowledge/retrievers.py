@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
-from ragweave.errors import UsageError
+from ragweave.errors import UsageError, did_you_mean
 from ragweave.names import RetrieverName
-from ragweave.registry import closest
 from ragweave.tools.imported import imported, is_path, object_at
 from ragweave.tools.knowledge.servers import is_address, open_knowledge_base
 from ragweave.tools.retrieval.base import PassageRetriever, find_with, lexical_of
@@ -75,8 +74,8 @@ def retriever_of(
         return kb.as_retriever(k, mode, filter=filter, rerank=rerank)
     if not is_path(spec):
         raise UsageError(
-            f"no retriever is called {spec!r}{closest(spec, MODES)}; give one of "
-            f"{', '.join(MODES)}, or the import path of a LangChain retriever (module:Name)"
+            f"no retriever is called {spec!r}: {did_you_mean(spec, MODES)} "
+            "Or give the import path of a LangChain retriever (module:Name)"
         )
     if filter:
         raise UsageError("a filter is for a knowledge base's own modes: leave it out")
