@@ -28,39 +28,34 @@ from ragweave.evaluation.metrics.text import (
 Rule = Callable[[str, Iterable[str]], float]
 
 
-def exact_match(answer: str, golds: Iterable[str]) -> float:
-    """Return 1.0 if the answer is a right one, but for its typography."""
-    said = words_of(answer)
-    return float(any(said == words_of(gold) for gold in golds))
+def _exact(rule: Callable[[str], object]) -> Rule:
+    def found(answer: str, golds: Iterable[str]) -> float:
+        said = rule(answer)
+        return float(any(said == rule(gold) for gold in golds))
+
+    return found
 
 
-def f1(answer: str, golds: Iterable[str]) -> float:
-    """Return the share of words in common with the best right answer (harmonic mean), 0 to 1."""
-    return max((overlap(words_of(answer), words_of(gold)) for gold in golds), default=0.0)
+def _shared(rule: Callable[[str], Iterable[str]]) -> Rule:
+    def found(answer: str, golds: Iterable[str]) -> float:
+        said = rule(answer)
+        return max((overlap(said, rule(gold)) for gold in golds), default=0.0)
+
+    return found
 
 
-def squad_em(answer: str, golds: Iterable[str]) -> float:
-    """Return exact match by SQuAD's script."""
-    said = squad_normalize(answer)
-    return float(any(said == squad_normalize(gold) for gold in golds))
-
-
-def squad_f1(answer: str, golds: Iterable[str]) -> float:
-    """Return F1 by SQuAD's script."""
-    said = squad_normalize(answer).split()
-    return max((overlap(said, squad_normalize(gold).split()) for gold in golds), default=0.0)
-
-
-def filco_em(answer: str, golds: Iterable[str]) -> float:
-    """Return exact match by FILCO's released code: with punctuation."""
-    said = filco_normalize(answer)
-    return float(any(said == filco_normalize(gold) for gold in golds))
-
-
-def filco_f1(answer: str, golds: Iterable[str]) -> float:
-    """Return F1 by FILCO's released code: of letters."""
-    said = filco_normalize(answer)
-    return max((overlap(said, filco_normalize(gold)) for gold in golds), default=0.0)
+exact_match = _exact(words_of)
+"""1.0 if the answer is a right one, but for its typography."""
+f1 = _shared(words_of)
+"""The share of words in common with the best right answer (harmonic mean), 0 to 1."""
+squad_em = _exact(squad_normalize)
+"""Exact match by SQuAD's script."""
+squad_f1 = _shared(lambda text: squad_normalize(text).split())
+"""F1 by SQuAD's script."""
+filco_em = _exact(filco_normalize)
+"""Exact match by FILCO's released code: with punctuation."""
+filco_f1 = _shared(filco_normalize)
+"""F1 by FILCO's released code: of letters."""
 
 
 def contains(text: str, names: Iterable[str]) -> float:
@@ -119,7 +114,7 @@ def _unknown(_question: Question, state: State) -> Score:
     return float(state["status"] == "unknown")
 
 
-def _not_majority(question: Question, state: State) -> Score:
+def _lost(question: Question, state: State) -> Score:
     rule = {"short": exact_match, "yes_no": accuracy}.get(question.kind)
     if rule is None or not question.answers:
         return None
@@ -150,57 +145,26 @@ def _rouge(name: str) -> Compute:
 
 
 _SQUAD, _FILCO, _SLIMPLM = "Rajpurkar et al. 2018, SQuAD", "Wang et al. 2023, FILCO", "Tan et al. 2024, SlimPLM"
-_LIU = "Liu et al. 2024, Post-fusion as Fallback"
+_LIU, _ROUGE = "Liu et al. 2024, Post-fusion as Fallback", "Lin 2004"
+_ASQA, _KILT = "Stelmakh et al. 2022, ASQA", "Petroni et al. 2021, KILT"
+_UNIGRAM, _FILCO_EM = _of(squad_f1, "long", "parts"), _of(filco_em, "short")
+_FILCO_F1 = _of(filco_f1, "short", "long", "parts")
 METRICS = (
     Metric("em", "EM", "The answer is a right one, typography aside.", _of(exact_match, "short")),
     Metric("f1", "F1", "Words shared with the best right answer.", _of(f1, "short")),
     Metric("accuracy", "Accuracy", "The answer's first word is right, such as Yes.", _of(accuracy, "yes_no")),
-    Metric(
-        "coverage_em",
-        "EM (ASQA)",
-        "Share of the short answers that appear in the text.",
-        _coverage,
-        source="Stelmakh et al. 2022, ASQA",
-    ),
+    Metric("coverage_em", "EM (ASQA)", "Share of the short answers that appear in the text.", _coverage, source=_ASQA),
     Metric("hit_at_1", "Hit@1", "The text contains at least one short answer.", _hit, source=_SLIMPLM),
-    Metric("rouge_l", "ROUGE-L", "The longest common subsequence.", _rouge("rougeL"), source="Lin 2004"),
-    Metric("rouge_1", "ROUGE-1", "Words shared with that reference.", _rouge("rouge1"), source="Lin 2004"),
-    Metric("rouge_2", "ROUGE-2", "Pairs of words shared with that reference.", _rouge("rouge2"), source="Lin 2004"),
-    Metric(
-        "unigram_f1",
-        "Unigram F1",
-        "Words shared with the best reference.",
-        _of(squad_f1, "long", "parts"),
-        source="Petroni et al. 2021, KILT",
-    ),
+    Metric("rouge_l", "ROUGE-L", "The longest common subsequence.", _rouge("rougeL"), source=_ROUGE),
+    Metric("rouge_1", "ROUGE-1", "Words shared with that reference.", _rouge("rouge1"), source=_ROUGE),
+    Metric("rouge_2", "ROUGE-2", "Pairs of words shared with that reference.", _rouge("rouge2"), source=_ROUGE),
+    Metric("unigram_f1", "Unigram F1", "Words shared with the best reference.", _UNIGRAM, source=_KILT),
     Metric("contains", "Contains", "The answer contains a right one.", _contains),
-    Metric(
-        "answer_share",
-        "EM (share)",
-        "Share of all aliases of the answers that appear in it.",
-        _answer_share,
-        source=_SLIMPLM,
-    ),
+    Metric("answer_share", "EM (share)", "Share of all aliases of the answers in it.", _answer_share, source=_SLIMPLM),
     Metric("squad_em", "EM (SQuAD)", "Exact match by SQuAD's script.", _of(squad_em, "short"), source=_SQUAD),
     Metric("squad_f1", "F1 (SQuAD)", "F1 by SQuAD's script.", _of(squad_f1, "short"), source=_SQUAD),
-    Metric(
-        "filco_em",
-        "EM (FILCO)",
-        "Exact match with punctuation.",
-        _of(filco_em, "short"),
-        source=_FILCO,
-        on_request=True,
-    ),
-    Metric(
-        "filco_f1",
-        "F1 (FILCO)",
-        "Letters shared with the best right answer.",
-        _of(filco_f1, "short", "long", "parts"),
-        source=_FILCO,
-        on_request=True,
-    ),
+    Metric("filco_em", "EM (FILCO)", "Exact match with punctuation.", _FILCO_EM, source=_FILCO, on_request=True),
+    Metric("filco_f1", "F1 (FILCO)", "Letters shared with the best answer.", _FILCO_F1, source=_FILCO, on_request=True),
     Metric("unknown", "%Unk", "No answer was given.", _unknown, higher_is_better=False, source=_LIU),
-    Metric(
-        "nm", "%NM", "A candidate was right, and the answer is not.", _not_majority, higher_is_better=False, source=_LIU
-    ),
+    Metric("nm", "%NM", "A candidate was right, the answer is not.", _lost, higher_is_better=False, source=_LIU),
 )

@@ -86,22 +86,12 @@ def citation_metrics(entails: Entails | None = None) -> tuple[Metric, Metric]:
 
         return judge
 
-    name = "by a judge" if entails is None else "by a function"
+    how, alce = "by a judge" if entails is None else "by a function", "Gao et al. 2023, ALCE"
+    recall = f"Share of the answer's statements that the cited passages entail, {how}."
+    precision = f"Share of the citations that their statements need, {how}."
     return (
-        Metric(
-            "citation_recall",
-            "Citation recall",
-            f"Share of the answer's statements that the cited passages entail, {name}.",
-            judge=of(citation_recall),
-            source="Gao et al. 2023, ALCE",
-        ),
-        Metric(
-            "citation_precision",
-            "Citation precision",
-            f"Share of the citations that their statements need, {name}.",
-            judge=of(citation_precision),
-            source="Gao et al. 2023, ALCE",
-        ),
+        Metric("citation_recall", "Citation recall", recall, judge=of(citation_recall), source=alce),
+        Metric("citation_precision", "Citation precision", precision, judge=of(citation_precision), source=alce),
     )
 
 

@@ -20,7 +20,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from ragweave.datasets import Question
 from ragweave.evaluation.ask import FormT, ask
-from ragweave.evaluation.metrics.metric import Metric, Score, State, given
+from ragweave.evaluation.metrics.metric import Judge, Metric, Score, State, given
 from ragweave.nodes.forms import Form, ids_form, limited_list
 from ragweave.nodes.segments import split_passages
 from ragweave.tools.models import ChatModel
@@ -111,7 +111,7 @@ async def _relevance(question: Question, state: State, judge: ChatModel) -> Scor
     return (int(found.rating) - 1) / 4 if found else None
 
 
-async def _context_relevance(question: Question, state: State, judge: ChatModel) -> Score:
+async def _context(question: Question, state: State, judge: ChatModel) -> Score:
     sentences = split_passages(state["passages"])
     if not sentences:
         return None
@@ -139,34 +139,16 @@ async def _correctness(question: Question, state: State, judge: ChatModel) -> Sc
     return float(found.grade == "Correct") if found else None
 
 
-_RAGAS = "Es et al. 2023, RAGAS"
+def _metric(name: str, label: str, summary: str, judge: Judge, source: str) -> Metric:
+    return Metric(name, label, f"{summary}, by a judge.", judge=judge, source=source)
+
+
+_RAGAS, _SIMPLEQA = "Es et al. 2023, RAGAS", "Wei et al. 2024, SimpleQA"
+_STATED = "Share of the answer's statements that the passages support"
+_ADDRESSED = "How well the answer addresses the question, true or not"
 METRICS = (
-    Metric(
-        "faithfulness",
-        "Faithfulness",
-        "Share of the answer's statements that the passages support, by a judge.",
-        judge=_faithfulness,
-        source=_RAGAS,
-    ),
-    Metric(
-        "answer_relevance",
-        "Relevance",
-        "How well the answer addresses the question, true or not, by a judge.",
-        judge=_relevance,
-        source=f"{_RAGAS}; as a rating",
-    ),
-    Metric(
-        "context_relevance",
-        "Context relevance",
-        "Share of the passages' sentences that help, by a judge.",
-        judge=_context_relevance,
-        source=_RAGAS,
-    ),
-    Metric(
-        "correctness",
-        "Correctness",
-        "The answer says what a right one says, by a judge.",
-        judge=_correctness,
-        source="Wei et al. 2024, SimpleQA",
-    ),
+    _metric("faithfulness", "Faithfulness", _STATED, _faithfulness, _RAGAS),
+    _metric("answer_relevance", "Relevance", _ADDRESSED, _relevance, f"{_RAGAS}; as a rating"),
+    _metric("context_relevance", "Context relevance", "Share of the passages' sentences that help", _context, _RAGAS),
+    _metric("correctness", "Correctness", "The answer says what a right one says", _correctness, _SIMPLEQA),
 )

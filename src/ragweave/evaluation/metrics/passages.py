@@ -120,58 +120,27 @@ def _output_precision(cut: Callable[[str], Sequence[str]]) -> Compute:
 
 
 _BLENDFILTER, _FILCO = "Wang et al. 2024, BlendFilter", "Wang et al. 2023, FILCO"
+_NDCG, _DPR = "Järvelin and Kekäläinen 2002", "Karpukhin et al. 2020, DPR"
+_recall = _read(lambda read, gold: len(read & gold) / len(gold))
+_found = _read(lambda read, gold: float(bool(read & gold)))
+_precision = _read(lambda read, gold: len(read & gold) / len(read) if read else 0.0)
+_just_gold = _read(lambda read, gold: float(read == gold))
+_words, _letters = _output_precision(words_of), _output_precision(filco_normalize)
 METRICS = (
-    Metric(
-        "recall",
-        "Recall",
-        "Share of the gold passages that were in the prompt.",
-        _read(lambda read, gold: len(read & gold) / len(gold)),
-        source=_BLENDFILTER,
-    ),
-    Metric("found", "Found", "A gold passage was in the prompt.", _read(lambda read, gold: float(bool(read & gold)))),
-    Metric(
-        "precision",
-        "Precision",
-        "Share of the prompt's passages that are gold.",
-        _read(lambda read, gold: len(read & gold) / len(read) if read else 0.0),
-        source=_BLENDFILTER,
-    ),
-    Metric(
-        "s_precision",
-        "S-Precision",
-        "The prompt's passages were just the gold ones.",
-        _read(lambda read, gold: float(read == gold)),
-        source=_BLENDFILTER,
-    ),
+    Metric("recall", "Recall", "Share of the gold passages that were in the prompt.", _recall, source=_BLENDFILTER),
+    Metric("found", "Found", "A gold passage was in the prompt.", _found),
+    Metric("precision", "Precision", "Share of the prompt's passages that are gold.", _precision, source=_BLENDFILTER),
+    Metric("s_precision", "S-Precision", "The prompt had just the gold passages.", _just_gold, source=_BLENDFILTER),
     Metric("filter_recall", "Filter recall", "Share of the gold passages found that were read.", _filter_recall),
     *(
         Metric(f"recall@{k}", f"R@{k}", f"Share of the gold passages among the first {k}.", _ranked(recall_at, k))
         for k in (1, 5, 10, 20, 100)
     ),
-    Metric(
-        "ndcg@10", "nDCG@10", "Discounted gain, by grade.", _ranked(ndcg_at, 10), source="Järvelin and Kekäläinen 2002"
-    ),
+    Metric("ndcg@10", "nDCG@10", "Discounted gain, by grade.", _ranked(ndcg_at, 10), source=_NDCG),
     Metric("mrr@10", "MRR@10", "One over the first gold passage's place.", _ranked(mrr_at, 10)),
     Metric(
-        "answer_recall",
-        "Answer recall",
-        "A passage in the prompt contains a right answer.",
-        _answer_recall,
-        source="Karpukhin et al. 2020, DPR",
+        "answer_recall", "Answer recall", "A passage in the prompt has a right answer.", _answer_recall, source=_DPR
     ),
-    Metric(
-        "output_precision",
-        "Output precision",
-        "Share of the context's words that a right answer has.",
-        _output_precision(words_of),
-        source=_FILCO,
-    ),
-    Metric(
-        "filco_precision",
-        "Precision (FILCO)",
-        "The same of letters.",
-        _output_precision(filco_normalize),
-        source=_FILCO,
-        on_request=True,
-    ),
+    Metric("output_precision", "Output precision", "Share of the context's words in an answer.", _words, source=_FILCO),
+    Metric("filco_precision", "Precision (FILCO)", "The same of letters.", _letters, source=_FILCO, on_request=True),
 )
