@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
+from langchain_core.messages import HumanMessage
 from pydantic import BaseModel
 from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave import chat_model
 from ragweave.evaluation.cache import ReplyCache, asking
+from ragweave.tools.models.tasks import Task, attach
 
 pytestmark = pytest.mark.loopback
 
@@ -145,3 +147,15 @@ def test_servers_of_the_environment_have_keys_of_their_own(tmp_path: Path, monke
             model = ReplyCache(tmp_path / "r.sqlite").attach(chat_model("openai:m"), "openai:m")
             replies.add(ask(model, "hi")[0][0])
     assert replies == {"one", "other"}
+
+
+def test_a_model_that_reads_tasks_is_asked_again_for_another_task(tmp_path: Path) -> None:
+    model = ReplyCache(tmp_path / "r.sqlite").attach(chat_model("extractive"), "extractive")
+    passage = {"id": "p", "title": "", "text": "The bridge at Alden was built by Ada Brenner in 1931."}
+    tasks: list[Task] = [
+        {"task": "answer", "question": "Who built the bridge at Alden?", "passages": [passage]},  # type: ignore[list-item]
+        {"task": "topic", "question": "Who built the bridge at Alden?"},
+    ]
+    with asking() as asked:
+        said = [model.invoke([attach(HumanMessage("?"), one)]).text for one in tasks]
+    assert (said[0] != said[1], asked.paid) == (True, 2)

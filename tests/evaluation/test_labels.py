@@ -184,7 +184,8 @@ def test_released_annotations_are_taken_as_they_are(label: Label) -> None:
         "llama_without_search_gpt4sep_claims": claims,
         "questions": [{"question": "Who built the Aster Bridge?", "needSearch": True, "searchWord": "Aster Bridge"}],
     }
-    rows, _ = label("rewrite", row)
+    fields = {"draft": "llama_without_search_answer", "label": "llama_without_search_gpt4sep_claims"}
+    rows, _ = label("rewrite", row, **fields)
     read = Rewrite.from_text(rows[0]["target"])
     assert read is not None
     assert [one.text for one in read.claims] == [
@@ -193,7 +194,7 @@ def test_released_annotations_are_taken_as_they_are(label: Label) -> None:
         "Ida Holm was Norwegian",
     ]
     assert [one.needs_search for one in read.claims] == [True, True, False]
-    _, dropped = label("rewrite", {"question": "Who?"})
+    _, dropped = label("rewrite", {"question": "Who?"}, **fields)
     assert dropped == {"no draft": 1}
 
 

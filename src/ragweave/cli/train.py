@@ -28,7 +28,9 @@ def label(
         ),
     ] = None,
     draft: Annotated[str, typer.Option(metavar="FIELD", help="Field of the rows that holds drafts.")] = "",
-    label_: Annotated[str, typer.Option("--label", metavar="FIELD", help="Field of the rows that holds labels.")] = "",
+    label_: Annotated[
+        str, typer.Option("--label", metavar="FIELD", help="Field of the rows that holds labels, or claims.")
+    ] = "",
     theta: Annotated[
         float, typer.Option(help="judge: a draft is known if it contains more than this share of the right answers.")
     ] = 0.5,

@@ -33,6 +33,8 @@ from langchain_core.outputs import ChatGeneration
 from langchain_core.runnables.base import RunnableBindingBase
 
 from ragweave.tools.models.decisions import LogprobDecisions
+from ragweave.tools.models.extractive import ExtractiveChat
+from ragweave.tools.trained.chat import TrainedChat
 
 _TABLE = """CREATE TABLE IF NOT EXISTS replies (key BLOB, number INTEGER, run TEXT, model TEXT,
     input INTEGER, output INTEGER, reply TEXT, PRIMARY KEY (key, number))"""
@@ -40,8 +42,8 @@ _STORE = """INSERT INTO replies SELECT ?1, coalesce(max(number) + 1, 0), ?2, ?3,
     FROM replies WHERE key = ?1"""
 _SPENT = "SELECT model, count(*), sum(input), sum(output) FROM replies WHERE run = ? GROUP BY model"
 
-_READ_TASKS = ("ragweave.tools.extractive", "ragweave.tools.trained")
-"""Where models are defined that read the task beside the prompt (`ragweave.tools.models.tasks`)."""
+_READ_TASKS = (ExtractiveChat, TrainedChat)
+"""Models that read the task beside the prompt (`ragweave.tools.models.tasks`)."""
 
 
 @dataclass
@@ -99,7 +101,7 @@ class ReplyCache(BaseCache):
         mine._model = name
         # LangChain does not describe an address that the client has from OPENAI_BASE_URL.
         mine._server = str(getattr(getattr(model, "root_async_client", None), "base_url", ""))
-        mine._reads_tasks = type(model).__module__.startswith(_READ_TASKS)
+        mine._reads_tasks = isinstance(model, _READ_TASKS)
         attached = model.model_copy(update={"cache": mine, "disable_streaming": True})
         vars(attached).pop("_serialized", None)  # LangChain's cached description of the model before it was changed
         return attached

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ragweave import __version__
 from ragweave.datasets import Dataset, Question, open_dataset, select
@@ -21,10 +21,10 @@ from ragweave.evaluation.folder import read_results, shard_folder
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.run import Budget, Run, Summary, System, run_async
 from ragweave.evaluation.systems import (
+    Gold,
     GoldRetriever,
     GraphSystem,
     OwnPassages,
-    check_gold,
     check_prompts,
     graph_system,
     open_model,
@@ -32,8 +32,11 @@ from ragweave.evaluation.systems import (
 )
 from ragweave.graphs.build import MODEL_ARGUMENTS
 from ragweave.graphs.specs import read_system
+from ragweave.tools.knowledge import KnowledgeBase
+from ragweave.tools.knowledge.retrievers import RetrieverSpec
+from ragweave.tools.models.scoring import scorer_of
 from ragweave.tools.prices import Price, price_of
-from ragweave.tools.retrieval import Bm25Retriever
+from ragweave.tools.retrieval import Bm25Retriever, RerankRetriever
 from ragweave.tools.text.secrets import redacted
 
 EVALUATOR, SCORER = "evaluator", "scorer"
@@ -130,7 +133,7 @@ def evaluate(
 
     async def work(run: Run) -> Summary:
         async with AsyncExitStack() as stack:
-            opened = _Opened(settings, data, run, stack, budget, given or {})
+            opened = _Opener(settings, data, run, stack, budget, given or {})
             systems = [*opened.systems(metrics), *mine]
             return await run.ask(questions, systems, concurrency=concurrency, budget=budget, quiet=quiet)
 
@@ -143,7 +146,8 @@ def evaluate(
 
 def _check(settings: Settings) -> None:
     """Check what can be checked before anything is read or made."""
-    check_gold(settings.gold)
+    if settings.gold not in get_args(Gold):
+        raise UsageError(f"gold must be one of {', '.join(get_args(Gold))}, not {settings.gold!r}")
     names = settings.names or settings.systems
     if len(set(names)) < len(names):
         raise UsageError("two systems have the same name")
@@ -164,29 +168,21 @@ def _questions(settings: Settings, data: Dataset, shard: str) -> list[Question]:
     earlier = list(read_results(Path(settings.drop_answered)))
     if not earlier:
         raise UsageError(f"{settings.drop_answered}: holds no results")
-    first = earlier[0]["system"]
-    right = {one["id"] for one in earlier if one["system"] == first and _is_right(one["scores"])}
+    first = (one for one in earlier if one["system"] == earlier[0]["system"])
+    right = {one["id"] for one in first if one["scores"].get("em", one["scores"].get("accuracy")) == 1.0}
     return [one for one in chosen if one.id not in right]
 
 
-def _is_right(scores: Mapping[str, float]) -> bool:
-    return scores.get("em", scores.get("accuracy", 0.0)) == 1.0
+@dataclass(frozen=True)
+class _Opener:
+    """Opens what the settings name: models, passages to search, systems."""
 
-
-class _Opened:
-    """What a run opens: its models, its retriever, its systems."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        data: Dataset,
-        run: Run,
-        stack: AsyncExitStack,
-        budget: Budget,
-        given: Mapping[str, Any],
-    ) -> None:
-        self.settings, self.data, self.run, self.stack = settings, data, run, stack
-        self.budget, self.given = budget, given
+    settings: Settings
+    data: Dataset
+    run: Run
+    stack: AsyncExitStack
+    budget: Budget
+    given: Mapping[str, Any]
 
     def systems(self, metrics: Sequence[Metric]) -> list[GraphSystem]:
         """Build the systems."""
@@ -201,7 +197,9 @@ class _Opened:
         }
         judge = models.pop(EVALUATOR, None)
         retriever = self.given.get("retriever") or self.retriever()
-        parts = self.parts()
+        more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}
+        if settings.second_retriever:
+            more["second_retriever"] = RetrieverSpec.read(settings.second_retriever, settings.kb or None).open()
         return [
             graph_system(
                 spec,
@@ -209,7 +207,7 @@ class _Opened:
                 None if retriever is None else GoldRetriever(base=retriever),
                 metrics,
                 options=settings.options,
-                parts={**parts, "prompts": own_prompts(settings.prompts.get(name, {}))},
+                more={**more, "prompts": own_prompts(settings.prompts.get(name, {}))},
                 judge=judge,
                 given=settings.passages == "given",
                 gold=settings.gold,
@@ -220,26 +218,10 @@ class _Opened:
             for name, spec in zip(settings.names or settings.systems, settings.systems, strict=True)
         ]
 
-    def parts(self) -> dict[str, Any]:
-        """Return more arguments of `build_graph`."""
-        found: dict[str, Any] = {}
-        if spec := self.given.get(SCORER) or self.settings.models.get(SCORER):
-            from ragweave.tools.models.scoring import scorer_of
-
-            found[SCORER] = scorer_of(spec)
-        if self.settings.second_retriever:
-            from ragweave.tools.knowledge.retrievers import RetrieverSpec
-
-            found["second_retriever"] = RetrieverSpec.read(
-                self.settings.second_retriever, self.settings.kb or None
-            ).open()
-        return found
-
     def retriever(self) -> Any:
         """Return what is searched; None: nothing."""
         settings, data = self.settings, self.data
-        first = next(iter(data), None)
-        own = first is not None and bool(first.passages)
+        own = bool(next((one.passages for one in data), ()))
         named = settings.kb or settings.retriever != "auto"
         where = settings.corpus or ("kb" if named else "own" if own else "file" if data.name == "beir" else "")
         if settings.passages == "given" or not where:
@@ -249,28 +231,18 @@ class _Opened:
                 raise UsageError("each question's own passages are taken as they are: no retriever, no reranker")
             return OwnPassages()
         found = self.searched(where)
-        if not settings.rerank:
-            return found
-        from ragweave.tools.retrieval import RerankRetriever
-
-        return RerankRetriever.over(found, settings.rerank, k=found.k)
+        return RerankRetriever.over(found, settings.rerank, k=found.k) if settings.rerank else found
 
     def searched(self, where: str) -> Any:
         """Return the retriever over the knowledge base, or over all passages of the data set."""
         settings = self.settings
-        if where == "file" and settings.retriever in ("auto", "bm25"):
-            return Bm25Retriever.from_documents(list(self.data.corpus()))
-        from ragweave.tools.knowledge import KnowledgeBase
-        from ragweave.tools.knowledge.retrievers import RetrieverSpec
-
         if where == "kb":
             return RetrieverSpec.read(settings.retriever, settings.kb or None).open()
+        if settings.retriever in ("auto", "bm25"):
+            return Bm25Retriever.from_documents(list(self.data.corpus()))
         path = self.run.folder / "kb"
         KnowledgeBase.open_or_create(path).add(self.data.corpus(), source=settings.data, split=False)
         return RetrieverSpec.read(settings.retriever, path).open()
-
-
-_FREE = ("extractive",)
 
 
 def open_priced(settings: Settings, role: str, spec: Any, run: Run, stack: AsyncExitStack, budget: Budget) -> Any:
@@ -282,7 +254,7 @@ def open_priced(settings: Settings, role: str, spec: Any, run: Run, stack: Async
     name = redacted(str(settings.models.get(role, spec if isinstance(spec, str) else type(spec).__name__)))
     made = open_model(spec, run.cache, stack, name)
     listed = settings.prices.get(role, settings.prices.get("*"))
-    price = Price(*listed) if listed else price_of(made) or (Price(0, 0) if name in _FREE else None)
+    price = Price(*listed) if listed else price_of(made) or (Price(0, 0) if name == "extractive" else None)
     if price:
         budget.prices[name] = price
     elif budget.dollars is not None:

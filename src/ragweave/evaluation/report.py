@@ -129,13 +129,15 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
         records += found
         notes += more
         planned = [lead + one for one in settings.get("names") or settings.get("systems", ())]
-        paper = read_paper(folder) if len(listed) == 1 else paper
+        if len(listed) == 1 and (folder / "paper.json").exists():
+            paper = Paper(**json.loads((folder / "paper.json").read_text("utf-8")))
         names += dict.fromkeys([*planned, *(one["system"] for one in found), *paper.best, *paper.empty])
     values = _values(records, names, paper)
     metrics = _metrics(values, paper, settings.get("own_metrics", {}))
     answers = str(settings.get("models", {}).get("answer")) if settings.get("systems") else ""
     chosen = _main(metrics, main, quotes=answers.startswith("extractive"))
     prices = {role: Price(*pair) for role, pair in settings.get("prices", {}).items()}
+    empty = [f"{name} was not run: {why}" for name, why in paper.empty.items()]
     lines = [_line(name, [one for one in records if one["system"] == name], values[name], prices) for name in names]
     return Report(
         title=paper.title or _title(str(settings.get("data", listed[0].name))),
@@ -144,15 +146,9 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
         lines=lines,
         pairs=_pairs(names, values, chosen),
         paper=paper,
-        notes=[*notes, *_remarks(settings, lines, metrics, records), *paper.notes, *_empty(paper)],
+        notes=[*notes, *_remarks(settings, lines, metrics, records), *paper.notes, *empty],
         about={name: _shown(value) for name, value in settings.items() if name not in ("data", "names", "own_metrics")},
     )
-
-
-def read_paper(folder: Path) -> Paper:
-    """Return what `reproduce` wrote down of a paper."""
-    path = folder / "paper.json"
-    return Paper(**json.loads(path.read_text("utf-8"))) if path.exists() else Paper()
 
 
 def _title(data: str) -> str:
@@ -185,13 +181,10 @@ def _values(records: Iterable[Record], names: Sequence[str], paper: Paper) -> di
             found[one["system"]].setdefault(metric, {})[one["id"]] = value
     for name, rows in paper.best.items():
         found[name] = best_of(found[row] for row in rows if row in found)
-    first: Scores = found[names[0]]
-    for column in paper.columns:
-        if column != base_of(column):
-            derived = {name: measured(column, found[name], first, paper.positive) for name in names}
-            for name, values in derived.items():
-                if values:
-                    found[name][column] = values
+    for column in (one for one in paper.columns if one != base_of(one)):
+        derived = [measured(column, found[name], found[names[0]], paper.positive) for name in names]
+        for name, values in zip(names, derived, strict=True):
+            found[name] |= {column: values} if values else {}
     return found
 
 
@@ -249,8 +242,7 @@ def _dollars(usage: Mapping[str, Any], prices: Mapping[str, Price]) -> float | N
 
 
 def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return fmean(found) if found else 0.0
+    return fmean([*values] or [0.0])
 
 
 def _pairs(names: Sequence[str], values: Mapping[str, Scores], main: str) -> list[Pair]:
@@ -258,12 +250,9 @@ def _pairs(names: Sequence[str], values: Mapping[str, Scores], main: str) -> lis
     for first, second in combinations(names, 2):
         one, other = values[first].get(main, {}), values[second].get(main, {})
         if both := [at for at in one if at in other]:
-            found.append((first, second, compare([other[at] for at in both], [one[at] for at in both])))
-    adjusted = holm([one.p for *_, one in found])
-    return [
-        Pair(first, second, Comparison(one.difference, p))
-        for (first, second, one), p in zip(found, adjusted, strict=True)
-    ]
+            found.append(Pair(first, second, compare([other[at] for at in both], [one[at] for at in both])))
+    adjusted = holm([one.found.p for one in found])
+    return [replace(one, found=replace(one.found, p=p)) for one, p in zip(found, adjusted, strict=True)]
 
 
 def _remarks(
@@ -278,30 +267,23 @@ def _remarks(
         yield f"{failed} failed: {max(set(said), key=said.count)}; the same command tries them again."
 
 
-def _empty(paper: Paper) -> Iterable[str]:
-    for name, why in paper.empty.items():
-        yield f"{name} was not run: {why}"
-
-
 # ---- texts
 
 
 def verdict(report: Report) -> str:
     """Return in one sentence which system did best, by how much, and at what cost."""
-    sign = 1 if report.metric.higher_is_better else -1
-    ranked = sorted(
-        (one for one in report.lines if report.main in one.scores),
-        key=lambda one: -sign * one.scores[report.main].mean,
-    )
-    if not ranked:
+    main, label = report.main, report.metric.label
+    scored = [one for one in report.lines if main in one.scores]
+    if not scored:
         return "No question has a score."
-    best, label = ranked[0], report.metric.label
-    score = _score(best.scores[report.main], report.metric, interval=True)
+    ranked = sorted(scored, key=lambda one: one.scores[main].mean, reverse=report.metric.higher_is_better)
+    best = ranked[0]
+    score = _score(best.scores[main], report.metric, interval=True)
     if len(ranked) == 1:
-        return f"{best.system} has {label} {score} (n = {best.scores[report.main].n})."
+        return f"{best.system} has {label} {score} (n = {best.scores[main].n})."
     other = ranked[1]
-    second = _score(other.scores[report.main], report.metric)
-    if best.scores[report.main].mean == other.scores[report.main].mean:
+    second = _score(other.scores[main], report.metric)
+    if best.scores[main].mean == other.scores[main].mean:
         return f"{best.system} and {other.system} are tied at {label} {score}."
     pair = next((one for one in report.pairs if {one.first, one.second} == {best.system, other.system}), None)
     times = f"at {best.tokens / other.tokens:.1f} times the tokens of" if best.tokens and other.tokens else "before"
@@ -356,15 +338,18 @@ def _costs(line: Line, priced: bool) -> list[str]:
     return [f"{line.calls:.1f}", f"{line.tokens:,.0f}", *dollars, f"{line.seconds:.1f}", f"{line.answered}{failed}"]
 
 
-def _score(found: Interval | None, metric: Metric, *, interval: bool = False, brief: bool = False) -> str:
-    return "" if found is None else _number(found, metric, interval=interval, brief=brief)
-
-
 def _difference(found: Comparison | None, metric: Metric, *, brief: bool = False) -> list[str]:
-    return ["", ""] if found is None else [_number(found.difference, metric, "+", brief=brief), _p(found.p)]
+    return (
+        ["", ""] if found is None else [_score(found.difference, metric, "+", interval=True, brief=brief), _p(found.p)]
+    )
 
 
-def _number(found: Interval, metric: Metric, sign: str = "", *, interval: bool = True, brief: bool = False) -> str:
+def _score(
+    found: Interval | None, metric: Metric, sign: str = "", *, interval: bool = False, brief: bool = False
+) -> str:
+    """Return a mean, with its interval if wanted; "" for none."""
+    if found is None:
+        return ""
     times = 100 if metric.percent else 1
     mean, low, high = (f"{one * times:{sign}.1f}" for one in (found.mean, found.low, found.high))
     if not interval:
@@ -389,7 +374,7 @@ def show(report: Report, console: Console | None = None) -> None:
     shown = sorted(report.metrics, key=lambda one: one.name != report.main)
     head, rows = cells(report, shown, brief=True)
     while len(shown) > 1 and _width(head, rows) > width:
-        shown = shown[:-1]
+        shown.pop()
         head, rows = cells(report, shown, brief=True)
     table = RichTable(box=None, padding=(0, 2, 0, 0), title=Text(report.title, "dim"), title_justify="left")
     for at, name in enumerate(head):
@@ -401,13 +386,9 @@ def show(report: Report, console: Console | None = None) -> None:
         console.print(text, style=style, markup=False, width=width)
 
 
-_NAME = 24
-"""Signs of a system's name on a line."""
-
-
 def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    columns = [max(map(len, one)) + 2 for one in zip(head, *rows, strict=True)]
-    return min(columns[0], _NAME) + sum(columns[1:])
+    first, *others = (max(map(len, one)) + 2 for one in zip(head, *rows, strict=True))
+    return min(first, 24) + sum(others)  # a long name is folded
 
 
 # ---- files
@@ -418,11 +399,9 @@ def write(report: Report, folder: Path) -> list[Path]:
     from ragweave.evaluation.page import html
 
     texts = {"md": markdown(report), "csv": comma_separated(report), "html": html(report)}
-    paths = []
     for kind, text in texts.items():
-        paths.append(folder / f"report.{kind}")
-        paths[-1].write_text(text, "utf-8", "replace", "")
-    return paths
+        (folder / f"report.{kind}").write_text(text, "utf-8", "replace", "")
+    return [folder / f"report.{kind}" for kind in texts]
 
 
 def markdown(report: Report) -> str:
@@ -455,20 +434,15 @@ def legend(report: Report) -> list[str]:
     return found
 
 
-_FORMULA = tuple("=+-@\t\r")
-"""How a cell begins that a spreadsheet takes for a formula."""
-
-
 def comma_separated(report: Report) -> str:
     """Return a report as CSV, one row for each score."""
     text = io.StringIO()
     table = csv.writer(text)
     table.writerow(["system", "metric", "mean", "low", "high", "n", "paper"])
     for line in report.lines:
-        system = f"'{line.system}" if line.system[:1] in _FORMULA else line.system
         for name, one in line.scores.items():
-            table.writerow([system, name, one.mean, one.low, one.high, one.n, report.paper.printed(line.system, name)])
+            printed = report.paper.printed(line.system, name)
+            table.writerow([line.system, name, one.mean, one.low, one.high, one.n, printed])
         for name in ("calls", "tokens", "seconds", "dollars"):
-            value = getattr(line, name)
-            table.writerow([system, name, value, "", "", line.answered, ""])
+            table.writerow([line.system, name, getattr(line, name), "", "", line.answered, ""])
     return text.getvalue()

@@ -8,8 +8,8 @@ A system is anything with a name that takes a question and returns what is to be
             return {"answer": question.question, "scores": {}}
 
 Resuming needs no protocol. Questions with an answer in `results.jsonl` are skipped, those that failed are asked
-again, and unfinished ones start over: their finished calls come from the cache. For the same reason a question
-is asked again from its start if a call failed for a transient reason after the client's own retries.
+again, and unfinished ones start over: their finished calls come from the cache. Within a run only the model's
+client tries a call again (`systems.open_model`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +34,7 @@ from ragweave.errors import RagweaveError, UsageError
 from ragweave.evaluation.cache import ReplyCache, asking
 from ragweave.evaluation.folder import Record, open_results, read_results, write_settings
 from ragweave.evaluation.metrics.metric import finite
-from ragweave.tools.models.errors import is_transient, server_text, status_of
+from ragweave.tools.models.errors import server_text, status_of
 from ragweave.tools.prices import Price
 
 _REFUSED = {401: "the key was refused", 402: "the account has no credit"}
@@ -158,7 +157,6 @@ class Run:
         systems: Sequence[System],
         *,
         concurrency: int = 16,
-        attempts: int = 3,
         budget: Budget | None = None,
         quiet: bool = False,
     ) -> Summary:
@@ -168,7 +166,6 @@ class Run:
             questions: The questions.
             systems: What answers them.
             concurrency: Questions in flight at once.
-            attempts: How often a question is asked if it fails for a transient reason.
             budget: What may be spent.
             quiet: Whether there is no progress bar.
 
@@ -181,7 +178,7 @@ class Run:
         pairs = [(question, system) for question in questions for system in systems]
         todo = [one for one in pairs if (one[0].id, one[1].name) not in self.done]
         todo.sort(key=lambda one: (one[0].id, one[1].name) in self.failed)
-        sitting = _Sitting(self, todo, attempts, quiet)
+        sitting = _Sitting(self, todo, quiet)
         summary = sitting.summary
         summary.skipped = len(pairs) - len(todo)
         self.cache.gate[:] = [sitting.check, lambda: budget.check(self.cache.spent)]
@@ -196,8 +193,8 @@ class Run:
 class _Sitting:
     """One call of `Run.ask`."""
 
-    def __init__(self, run: Run, todo: Sequence[tuple[Question, System]], attempts: int, quiet: bool) -> None:
-        self.run, self.attempts, self.quiet = run, attempts, quiet
+    def __init__(self, run: Run, todo: Sequence[tuple[Question, System]], quiet: bool) -> None:
+        self.run, self.quiet = run, quiet
         self.total, self.todo = len(todo), iter(todo)
         self.summary, self.answered = Summary(), asyncio.Event()
         self.failures: list[Record] = []
@@ -248,26 +245,18 @@ class _Sitting:
 
     async def _record(self, question: Question, system: System) -> Record | None:
         """Return the record of a question; None if the run has ended meanwhile."""
-        began, paid = time.perf_counter(), 0
-        for attempt in range(1, self.attempts + 1):
-            with asking() as asked:
-                try:
-                    fields = await system(question)
-                except Stopped as error:
-                    self.summary.stopped = self.summary.stopped or str(error)
+        began = time.perf_counter()
+        with asking() as asked:
+            try:
+                fields = await system(question)
+            except Stopped as error:
+                self.summary.stopped = self.summary.stopped or str(error)
+                return None
+            except Exception as error:  # noqa: BLE001 - one question's fault is not the run's
+                if reason := why_no_more(error):
+                    self.summary.stopped = f"{reason}: {server_text(error)}"
                     return None
-                except Exception as error:  # noqa: BLE001 - one question's fault is not the run's
-                    fields = {"error": describe(error)}
-                    if reason := why_no_more(error):
-                        self.summary.stopped = f"{reason}: {server_text(error)}"
-                        return None
-                    wait = is_transient(error) and attempt < self.attempts and pause(error, attempt - 1)
-                else:
-                    wait = False
-            paid += asked.paid
-            if wait is False:
-                break
-            await asyncio.sleep(wait)
+                fields = {"error": describe(error)}
         return {
             "at": question.at,
             "id": question.id,
@@ -275,7 +264,7 @@ class _Sitting:
             "error": None,
             **fields,
             "scores": finite(fields.get("scores") or {}),
-            "calls": paid,
+            "calls": asked.paid,
             "seconds": round(time.perf_counter() - began, 3),
         }
 
@@ -352,28 +341,14 @@ def describe(error: Exception) -> Record:
     return {"kind": type(error).__name__, "status": status, "text": server_text(error)[:500], "refused": refused}
 
 
-def pause(error: BaseException, attempt: int) -> float:
-    """Return how many seconds to wait: what the server asks for, else 1, 2, 4 … with some noise."""
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    with suppress(ValueError, TypeError):
-        return min(float(headers.get("retry-after", "")), 60.0)
-    return min(2.0**attempt, 30.0) * random.uniform(0.5, 1.0)
-
-
 @contextmanager
 def _progress(total: int, summary: Summary, quiet: bool) -> Iterator[Callable[[], None]]:
     screen = Console(stderr=True)
-    columns = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("[red]{task.fields[failed]}"),
-        TimeRemainingColumn(),
-    )
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn("[red]{task.description}"), TimeRemainingColumn()
     with Progress(*columns, console=screen, disable=quiet or not screen.is_terminal) as bar:
-        task = bar.add_task("", total=total, failed="")
+        task = bar.add_task("", total=total)
 
         def advance() -> None:
-            failed = f"{summary.failed} failed" if summary.failed else ""
-            bar.update(task, advance=1, failed=failed)
+            bar.update(task, advance=1, description=f"{summary.failed} failed" if summary.failed else "")
 
         yield advance

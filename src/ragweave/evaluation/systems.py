@@ -64,9 +64,7 @@ class GraphSystem:
         return record_of(question, state) | {"scores": await scores(question, state, self.metrics, self.judge)}
 
 
-_STATE = [
-    *("answer", "status", "truncated", "usage", "passages", "retrieved", "candidates", "citations", "notes"),
-]
+_STATE = ["answer", "status", "truncated", "usage", "passages", "retrieved", "candidates", "citations", "notes"]
 """What is read of a graph's state; its output alone leaves out what was searched."""
 
 
@@ -75,10 +73,7 @@ def record_of(question: Question, state: Mapping[str, Any]) -> Record:
     return {
         "question": question.question,
         "gold": list(question.answers) or [list(one) for one in question.parts],
-        "answer": state["answer"],
-        "status": state["status"],
-        "truncated": state["truncated"],
-        "usage": state["usage"],
+        **{name: state[name] for name in ("answer", "status", "truncated", "usage")},
         "passages": [
             {"id": doc.id, "title": doc.metadata.get("title", ""), "text": doc.page_content}
             for doc in state["passages"]
@@ -101,7 +96,7 @@ def open_model(spec: Any, cache: ReplyCache, stack: AsyncExitStack, name: str = 
 
     What may pass (429, 5xx) is tried again by the client, below the cache: if LangGraph tried again, a node
     would repeat its finished calls, and if the run did, the calls beside the one that failed would be cancelled
-    after they were paid for. The client is aiohttp's if that is installed, which takes half the processor time.
+    after they were paid for. aiohttp's client, if installed, takes half the processor time.
     """
     model: Any = chat_model(spec)
     if hasattr(model, "root_async_client") and getattr(model, "http_async_client", None) is None:
@@ -117,7 +112,7 @@ def open_model(spec: Any, cache: ReplyCache, stack: AsyncExitStack, name: str = 
     return cache.attach(model, redacted(name or str(spec)))
 
 
-_TRIES = 5
+_TRIES = 8
 
 
 async def _not_again(response: Any) -> None:
@@ -133,8 +128,8 @@ def graph_system(
     metrics: Sequence[Metric],
     *,
     options: Mapping[str, str] | None = None,
-    parts: Mapping[str, Any] | None = None,
-    **more: Any,
+    more: Mapping[str, Any] | None = None,
+    **fields: Any,
 ) -> GraphSystem:
     """Build a system from its spec.
 
@@ -144,8 +139,8 @@ def graph_system(
         retriever: What is searched; None: nothing.
         metrics: What is computed.
         options: Options as text, for every method that has them.
-        parts: More arguments of `build_graph`, such as a scorer.
-        more: Fields of the system.
+        more: More arguments of `build_graph`, such as a scorer.
+        fields: Fields of the system.
 
     Raises:
         UsageError: There is no such method or option.
@@ -155,13 +150,13 @@ def graph_system(
     graph = build_graph(
         method,
         retriever=retriever,
-        retry_policy=RetryPolicy(max_attempts=1),  # a question is asked again from its start
+        retry_policy=RetryPolicy(max_attempts=1),  # see `open_model`
         **{MODEL_ARGUMENTS[role]: one for role, one in played.items()},
-        **(parts or {}),
+        **(more or {}),
         **values,
     )
     k: int = values.get("k") or method.options(**{name: one for name, one in values.items() if name != "filter"}).k
-    return GraphSystem(graph=graph, k=k, metrics=metrics, large=large_roles(played), **{"name": spec, **more})
+    return GraphSystem(graph=graph, k=k, metrics=metrics, large=large_roles(played), **{"name": spec, **fields})
 
 
 def large_roles(models: Mapping[str, Any]) -> frozenset[str]:
@@ -264,9 +259,3 @@ def check_prompts(system: str, method: Method, texts: Mapping[str, Any]) -> None
             raise UsageError(
                 f"{system}: prompt {name} has no variable {', '.join(sorted(unknown))}; it has {', '.join(known)}"
             )
-
-
-def check_gold(gold: str) -> None:
-    """Raise `UsageError` unless a setting is one of `Gold`."""
-    if gold not in get_args(Gold):
-        raise UsageError(f"gold must be one of {', '.join(get_args(Gold))}, not {gold!r}")

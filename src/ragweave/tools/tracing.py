@@ -36,9 +36,7 @@ _ERROR, _KIND = "exception.", "exception.type"
 _provider: TracerProvider | None = None
 
 
-def instrument(
-    endpoint: str = "", *, hide_text: bool = False, exporter: SpanExporter | None = None
-) -> TracerProvider:
+def instrument(endpoint: str = "", *, hide_text: bool = False, exporter: SpanExporter | None = None) -> TracerProvider:
     """Send the spans of everything that runs from now on to a collector.
 
     Args:

@@ -80,14 +80,11 @@ def make_labels(
     """
     if settings.kind not in KINDS:
         raise UsageError(f"no labels of the kind {settings.kind!r}; choose one of: {', '.join(KINDS)}")
-    given_name = open_dataset(settings.data).name
-    form = None if given_name else Format("rows", "Rows of any data set.", _read_any)
+    form = None if open_dataset(settings.data).name else Format("rows", "Rows of any data set.", _read_any)
     data = open_dataset(settings.data, form=form, keeps_fields=True)
     questions = select(data, limit=settings.limit, shard=shard)
-    shown = {role: redacted(spec) for role, spec in settings.models.items()}
-    plain = {
-        name: value for name, value in {**asdict(settings), "models": shown}.items() if value not in ("", None, {})
-    }
+    all_of = {**asdict(settings), "models": {role: redacted(spec) for role, spec in settings.models.items()}}
+    plain = {name: value for name, value in all_of.items() if value not in ("", None, {})}
 
     async def work(run: Run) -> Summary:
         async with AsyncExitStack() as stack:
@@ -133,14 +130,10 @@ def write_labels(folder: Path) -> tuple[Path, Counter[str], Counter[str]]:
 
 def _balanced(rows: Sequence[Record], seed: int) -> list[Record]:
     """Return rows of which as many are known as are not; all if one class has none."""
-    known = [at for at, one in enumerate(rows) if one["known"]]
-    unknown = [at for at, one in enumerate(rows) if not one["known"]]
-    least = min(len(known), len(unknown))
-    if not least:
-        return list(rows)
-    drawn = random.Random(seed)
-    chosen = {*drawn.sample(known, least), *drawn.sample(unknown, least)}
-    return [one for at, one in enumerate(rows) if at in chosen]
+    classes = [[at for at, one in enumerate(rows) if one["known"] is known] for known in (True, False)]
+    least, drawn = min(map(len, classes)), random.Random(seed)
+    chosen = {at for one in classes for at in drawn.sample(one, least)}
+    return [one for at, one in enumerate(rows) if at in chosen or not chosen]
 
 
 def _class_of(row: Record) -> str:

@@ -18,10 +18,6 @@ from ragweave.evaluation.labels.settings import LabelSettings, dropped, row
 from ragweave.nodes.proxy import PROMPTS, Rewrite, Searched
 from ragweave.tools.text.untrusted import untrusted
 
-RELEASED = "_without_search_answer"
-"""How the fields of drafts end in SlimPLM's released files; that of their claims begins alike, and ends so:"""
-_CLAIMS = "_claims"
-
 
 def target_text(found: Rewrite) -> str:
     """Return records as a rewriter's reply; one that needs no search has an empty query."""
@@ -41,28 +37,27 @@ def _bare(text: str) -> str:
 
 
 class RewriteLabeller:
-    """Labels drafts with their claims and queries: by a teacher, or as the file's annotations have them."""
+    """Labels drafts with their claims and queries: by a teacher, or as the rows hold them."""
 
     name = "rewrite"
 
     def __init__(self, settings: LabelSettings, models: Mapping[str, Any]) -> None:
-        """Take the settings and the models: `teacher` and `proxy`, unless the rows hold annotations and drafts.
+        """Take the settings and the models: `teacher` and `proxy`, unless the rows hold claims and drafts.
 
         Raises:
-            UsageError: There is a teacher, and nobody drafts.
+            UsageError: Nobody annotates or drafts.
         """
-        self._teacher = models.get("teacher")
-        self._drafts = Drafts(settings, models) if self._teacher is not None or settings.draft else None
-        if self._teacher is None and "proxy" in models:
-            raise UsageError("the file's own annotations go with its own drafts: leave out the proxy")
+        self._drafts, self._teacher, self._claims = Drafts(settings, models), models.get("teacher"), settings.label
+        if self._teacher is None and not self._claims:
+            raise UsageError("who annotates? Give --model teacher=SPEC, or --label FIELD if the rows hold claims")
 
     async def __call__(self, question: Question) -> Record:
         """Label one question."""
-        draft = await self._drafts.of(question) if self._drafts else _released_draft(question.about)
+        draft = await self._drafts.of(question)
         if not draft:
             return dropped("no draft")
         if self._teacher is None:
-            found = annotation(question.about)
+            found = annotation(question.about, self._claims)
         else:
             values = {"question": question.question, "draft": untrusted(draft)}
             found = await ask(self._teacher, Rewrite, PROMPTS["rewrite"].format_messages(**values))
@@ -71,27 +66,20 @@ class RewriteLabeller:
         return row(id=question.id, question=question.question, draft=draft, target=target_text(found))
 
 
-def _released_draft(fields: Mapping[str, Any]) -> str:
-    """Return the draft that the claims of a released row were split from."""
-    claims = _claims_field(fields)
-    names = [name for name in fields if name.endswith(RELEASED) and claims.startswith(name.removesuffix("answer"))]
-    return str(fields[names[0]]).strip() if names else ""
-
-
-def _claims_field(fields: Mapping[str, Any]) -> str:
-    return next((name for name, value in fields.items() if name.endswith(_CLAIMS) and isinstance(value, list)), "")
-
-
-def annotation(fields: Mapping[str, Any]) -> Rewrite | None:
-    """Return the annotation of a row of SlimPLM's released files; None if it has none.
+def annotation(fields: Mapping[str, Any], claims: str) -> Rewrite | None:
+    """Return the annotation of a row in the form of SlimPLM's released files; None if it has none.
 
     A record without a query has its own text for one, unless it needs no search.
+
+    Args:
+        fields: The row.
+        claims: The field of the claims; the searches of the question itself are in `questions`.
     """
-    claims, questions = _claims_field(fields), fields.get("questions")
-    if not claims or not isinstance(questions, list):
+    said, asked = fields.get(claims), fields.get("questions")
+    if not (isinstance(said, list) and isinstance(asked, list)):
         return None
     return Rewrite.model_construct(
-        questions=_records(questions, "question", "searchWord"), claims=_records(fields[claims], "claim", "query")
+        questions=_records(asked, "question", "searchWord"), claims=_records(said, "claim", "query")
     )
 
 

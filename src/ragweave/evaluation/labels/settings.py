@@ -24,7 +24,7 @@ class LabelSettings:
     draft: str = ""
     """The field of the row that holds a draft; "": the proxy drafts."""
     label: str = ""
-    """The field that holds the label; "": it is computed."""
+    """The field that holds the label, of `rewrite` the claims; "": it is made."""
     theta: float = 0.5
     """The share of the right answers that a known draft exceeds (SlimPLM, equation 2)."""
     apart: bool = False
