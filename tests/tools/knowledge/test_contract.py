@@ -35,6 +35,20 @@ class TestQdrant(KnowledgeStoreTests):
         address = f"qdrant::memory:#papers{next(_NUMBERS)}"
         return ServedKnowledgeBase(address, embeddings, records=self.folder / "records.sqlite3")
 
+    @pytest.mark.skip(reason="Qdrant's local mode is not safe to read while it is written")
+    def test_threads_find_the_same(self) -> None: ...
+
+
+class TestChromaFolder(KnowledgeStoreTests):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        pytest.importorskip("langchain_chroma")
+        self.folder = tmp_path
+
+    def made(self, embeddings: Embeddings) -> ServedKnowledgeBase:
+        address = f"chroma:{self.folder}/chroma#papers{next(_NUMBERS)}"
+        return ServedKnowledgeBase(address, embeddings, records=self.folder / "records.sqlite3")
+
 
 @pytest.fixture(scope="module")
 def server(socket_enabled_for_module: None) -> Iterator[str]:

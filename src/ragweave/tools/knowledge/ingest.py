@@ -7,10 +7,11 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.chunking import Tokens, chunks
@@ -18,7 +19,12 @@ from ragweave.tools.knowledge.loaders import MOST_BYTES, load
 from ragweave.tools.knowledge.passages import Loaded, Passage, UnreadableError, passage_of
 from ragweave.tools.knowledge.settings import Notice, Progress, Settings
 from ragweave.tools.knowledge.store import Source
-from ragweave.tools.knowledge.writer import Writer
+
+if TYPE_CHECKING:
+    from ragweave.tools.knowledge.servers import ServerWriter
+    from ragweave.tools.knowledge.writer import Writer
+
+    AnyWriter: TypeAlias = "Writer | ServerWriter"
 
 COUNTED = ("added", "changed", "removed", "moved", "unchanged")
 """What an indexing run counts."""
@@ -35,9 +41,9 @@ def passages_of(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterator[
 
 @dataclass
 class Ingest:
-    """Brings a write up to date with files or pages, and counts them."""
+    """Brings a write up to date with files, pages or documents, and counts them."""
 
-    writer: Writer
+    writer: AnyWriter
     settings: Settings
     tokens: Tokens
     progress: Progress
@@ -45,19 +51,19 @@ class Ingest:
     """Files by `COUNTED`."""
     notices: list[Notice] = field(default_factory=list)
 
-    def paths(self, paths: Iterable[Path], leave_out: Path) -> None:
+    def paths(self, paths: Iterable[Path], leave_out: Path | None) -> None:
         """Take the files under some paths: read new and changed ones, remove missing ones.
 
         Raises:
             KnowledgeBaseError: A path does not exist and was never indexed.
         """
-        known = self.writer.now.sources("file")
-        roots = [absolute(path) for path in paths]
+        known = self.writer.sources("file")
+        roots = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - `resolve` would follow links
         files: dict[str, None] = {}
         for root in roots:
             if not os.path.lexists(root) and not any(_under(key, root) for key in known):
                 raise KnowledgeBaseError(f"no such file or folder: {root}")
-            files |= dict.fromkeys(walk(root, leave_out, self.notices.append))
+            files |= dict.fromkeys(self._walk(root, leave_out))
         denied = [one.path for one in self.notices]
         gone = {
             key: one
@@ -74,51 +80,76 @@ class Ingest:
             self.writer.remove(key)
             self.counts["removed"] += 1
 
-    def _file(self, key: str, before: Source | None, gone: dict[str, Source]) -> None:
+    def _file(self, key: str, before: Source | None, lost: dict[str, Source]) -> None:
         """Take a file, unless its size and time, or its bytes, are as before.
 
         Args:
             key: Its path.
             before: What is known of it.
-            gone: Indexed files that no longer exist; the one that was moved here is taken out.
+            lost: Indexed files that no longer exist; the one that was moved here is taken out.
         """
-        before = _to_read_again(before)
         try:
-            source, data = _bytes_of(key, before)
+            source, data = _bytes_of(key, _to_read_again(before))
         except (OSError, UnreadableError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             stays = "; what is indexed of it stays" if before else ""
             self.notices.append(Notice(_shown(key), reason + stays))
             return
-        if before and data is None:
-            self._unchanged(before)
-        elif before and before.hash == source.hash:
-            self.writer.update(key, replace(source, notices=before.notices))
-            self._unchanged(before)
-        elif before is None and (moved := _same_file(source, gone)):
-            was = gone.pop(moved)
+        moved = "" if before or not self.writer.moves else _same_file(source, lost)
+        if moved:
+            was = lost.pop(moved)
             self.writer.update(moved, replace(source, notices=was.notices))
             self.counts["moved"] += 1
             self._repeat(key, was.notices)
+        elif data is None:
+            self._unchanged(source)
         else:
-            self.take(source, Path(key), data or b"", before)
+            self._take(source, Path(key), data, before)
 
-    def page(self, url: str, name: Path, data: bytes, before: Source | None) -> None:
-        """Take a web page, unless its bytes are as before."""
-        digest = hashlib.sha256(data).hexdigest()
-        before = _to_read_again(before)
+    def _walk(self, root: str, leave_out: Path | None) -> Iterator[str]:
+        """Yield the files of a folder, recursively and sorted, without hidden ones; or `root` if it is a file."""
+        if not Path(root).is_dir():
+            yield from [root] * os.path.lexists(root)
+            return
+
+        def deny(error: OSError) -> None:
+            self.notices.append(Notice(error.filename, error.strerror or str(error)))
+
+        for folder, names, files in os.walk(root, onerror=deny):
+            names[:] = sorted(one for one in names if one[0] != "." and Path(folder, one).resolve() != leave_out)
+            yield from (f"{folder.rstrip(os.sep)}{os.sep}{one}" for one in sorted(files) if one[0] != ".")
+
+    def pages(self, pages: Iterable[tuple[str, Path, bytes]], notices: Iterable[Notice]) -> None:
+        """Take web pages, unless their bytes are as before; `notices` are of those that were not fetched."""
+        self.notices += notices
+        known = self.writer.sources("page")
+        for url, name, data in pages:
+            digest = hashlib.sha256(data).hexdigest()
+            self._take(Source(url, url, "page", digest, len(data), 0, time.time_ns()), name, data, known.get(url))
+
+    def documents(self, key: str, loaded: list[Loaded]) -> None:
+        """Take the texts of a source that a LangChain loader read, unless they are as before."""
+        before = self.writer.sources("added").get(key)
+        digest = hashlib.sha256(repr(loaded).encode()).hexdigest()
         if before and before.hash == digest:
             self._unchanged(before)
             return
-        source = Source(url, url, "page", digest, len(data), 0, time.time_ns())
-        self.take(source, name, data, before)
+        made = (p for one in loaded for p in passages_of(one, self.settings, self.tokens))
+        self.writer.put(Source(key, key, "added", digest), made)
+        self.counts["changed" if before else "added"] += 1
 
-    def take(self, source: Source, path: Path, data: bytes, before: Source | None) -> None:
-        """Read a file's bytes and stage its passages, one by one.
+    def _take(self, source: Source, path: Path, data: bytes, before: Source | None) -> None:
+        """Read a file's bytes and stage its passages one by one, unless they are as before.
 
         The hash is stored even if the file cannot be read: it is read again when it changes, or when
         the package that it needs is installed.
         """
+        again = _to_read_again(before)
+        if again and again.hash == source.hash:
+            same = replace(source, notices=again.notices)
+            self.writer.update(source.key, same)
+            self._unchanged(same)
+            return
         found: list[Notice] = []
         needs = ""
 
@@ -142,18 +173,10 @@ class Ingest:
         if count:
             self.counts["changed" if before else "added"] += 1
 
-    def documents(self, source: Source, loaded: list[Loaded], before: Source | None) -> None:
-        """Take texts that a LangChain loader read, unless they are as before."""
-        if before and before.hash == source.hash:
-            self._unchanged(before)
-            return
-        self.writer.put(source, (p for one in loaded for p in passages_of(one, self.settings, self.tokens)))
-        self.counts["changed" if before else "added"] += 1
-
-    def _unchanged(self, before: Source) -> None:
-        skipped = any(not partly for _, partly, _ in json.loads(before.notices))
+    def _unchanged(self, source: Source) -> None:
+        skipped = any(not partly for _, partly, _ in json.loads(source.notices))
         self.counts["unchanged"] += not skipped
-        self._repeat(before.key, before.notices)
+        self._repeat(source.key, source.notices)
 
     def _repeat(self, key: str, notices: str) -> None:
         self.notices += [Notice(key, *one) for one in json.loads(notices)]
@@ -196,37 +219,10 @@ def _shown(key: str) -> str:
     return os.fsencode(key).decode("utf-8", "backslashreplace")
 
 
-def absolute(path: str | Path) -> str:
-    """Return an absolute path without `..`, links unresolved: files are cited as they were named."""
-    return os.path.abspath(path)  # noqa: PTH100
-
-
-def _same_file(source: Source, gone: dict[str, Source]) -> str:
+def _same_file(source: Source, lost: dict[str, Source]) -> str:
     """Return the missing file with the bytes and name of a source; "" if there is none."""
     name = Path(source.key).name
-    alike = (key for key, one in gone.items() if one.hash == source.hash and Path(key).name == name)
-    return next(alike, "")
-
-
-def walk(root: str, leave_out: Path | None, report: Callable[[Notice], object]) -> Iterator[str]:
-    """Yield the files of a folder, recursively and sorted; or `root` itself if it is a file.
-
-    Args:
-        root: An absolute path.
-        leave_out: A folder to skip. Hidden folders and links to folders are skipped too.
-        report: Called for a folder that cannot be listed.
-    """
-    if not Path(root).is_dir():
-        if os.path.lexists(root):
-            yield root
-        return
-
-    def deny(error: OSError) -> None:
-        report(Notice(absolute(error.filename), error.strerror or str(error)))
-
-    for folder, names, files in os.walk(root, onerror=deny):
-        names[:] = sorted(one for one in names if one[0] != "." and Path(folder, one).resolve() != leave_out)
-        yield from (f"{folder.rstrip(os.sep)}{os.sep}{one}" for one in sorted(files) if one[0] != ".")
+    return next((key for key, one in lost.items() if one.hash == source.hash and Path(key).name == name), "")
 
 
 def _under(key: str, root: str) -> bool:

@@ -1,123 +1,90 @@
-"""LangChain's record manager in SQLite or PostgreSQL: which passages a server has, and of what."""
+"""What a server has, noted in SQLite or PostgreSQL: sources, passages and settings of a collection."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from langchain_core.indexing import RecordManager
+from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.store import Source
 
-_TABLE = "ragweave_records"
-_MOST = 500
-"""Most values in a statement."""
+_TABLES = (
+    "collections (collection TEXT PRIMARY KEY, settings TEXT)",
+    "sources (collection TEXT, key TEXT, kind TEXT, value TEXT, PRIMARY KEY (collection, key))",
+    "passages (collection TEXT, source TEXT, document TEXT, id TEXT, name TEXT, "
+    "PRIMARY KEY (collection, source, document, id))",
+)
 
 
-class Records(RecordManager):
-    """What was indexed under a namespace, and the settings that it was indexed with."""
+class Records:
+    """The notes about one collection."""
 
-    def __init__(self, namespace: str, connect: Callable[[], Any], mark: str = "?") -> None:
-        """Take a function that connects (DB-API 2.0), and how the database marks parameters."""
-        super().__init__(namespace)
-        self._db, self._mark = connect(), mark
+    def __init__(self, collection: str, db: Any, mark: str = "?") -> None:
+        """Take a connection (DB-API 2.0), and how its database marks parameters."""
+        self._collection, self._db, self._mark = collection, db, mark
+        for table in _TABLES:
+            self._do(f"CREATE TABLE IF NOT EXISTS ragweave_{table}")
 
-    def _do(self, sql: str, values: Sequence[Any] = (), *, many: bool = False) -> list[Any]:
+    def _do(self, sql: str, *rows: Sequence[Any]) -> list[Any]:
+        """Run a statement, for each row of values if there are several."""
         cursor = self._db.cursor()
         sql = sql.replace("?", self._mark)
-        cursor.executemany(sql, values) if many else cursor.execute(sql, values)
-        rows = cursor.fetchall() if cursor.description else []
+        cursor.executemany(sql, rows) if len(rows) > 1 else cursor.execute(sql, *rows)
+        found = cursor.fetchall() if cursor.description else []
         self._db.commit()
-        return rows
+        return found
 
-    def create_schema(self) -> None:
-        """Create the tables if they do not exist."""
-        self._do(
-            f"CREATE TABLE IF NOT EXISTS {_TABLE} (namespace TEXT, key TEXT, source TEXT, "
-            "updated DOUBLE PRECISION, PRIMARY KEY (namespace, key))"
-        )
-        self._do("CREATE TABLE IF NOT EXISTS ragweave_settings (namespace TEXT PRIMARY KEY, value TEXT)")
+    def settings(self) -> Settings | None:
+        """Return the settings, if they are noted."""
+        found = self._do("SELECT settings FROM ragweave_collections WHERE collection = ?", (self._collection,))
+        return Settings(**json.loads(found[0][0])) if found else None
 
-    def settings(self) -> str | None:
-        """Return the noted settings, or None."""
-        sql = "SELECT value FROM ragweave_settings WHERE namespace = ?"
-        rows = self._do(sql, (self.namespace,))
-        return str(rows[0][0]) if rows else None
-
-    def note_settings(self, value: str) -> None:
+    def note_settings(self, settings: Settings) -> None:
         """Note the settings."""
-        self._do("INSERT INTO ragweave_settings VALUES (?, ?)", (self.namespace, value))
+        self._do("INSERT INTO ragweave_collections VALUES (?, ?)", (self._collection, json.dumps(asdict(settings))))
 
     def forget(self) -> None:
-        """Forget all of the namespace."""
-        for table in (_TABLE, "ragweave_settings"):
-            self._do(f"DELETE FROM {table} WHERE namespace = ?", (self.namespace,))  # noqa: S608
+        """Forget all about the collection."""
+        for table in ("collections", "sources", "passages"):
+            self._do(f"DELETE FROM ragweave_{table} WHERE collection = ?", (self._collection,))  # noqa: S608
 
-    def get_time(self) -> float:
-        """Return the time, in seconds."""
-        return time.time()
+    def sources(self, kind: str | None = None) -> dict[str, Source]:
+        """Return the sources by key, in alphabetical order."""
+        sql = "SELECT key, kind, value FROM ragweave_sources WHERE collection = ? ORDER BY key"
+        rows = self._do(sql, (self._collection,))
+        return {key: Source(**json.loads(value)) for key, own, value in rows if kind in (None, own)}
 
-    def update(
-        self,
-        keys: Sequence[str],
-        *,
-        group_ids: Sequence[str | None] | None = None,
-        time_at_least: float | None = None,
-    ) -> None:
-        """Note keys with their sources."""
-        now = max(self.get_time(), time_at_least or 0)
-        sources = group_ids or [None] * len(keys)
-        rows = [(self.namespace, key, one, now) for key, one in zip(keys, sources, strict=True)]
+    def note_source(self, source: Source) -> None:
+        """Note a source, instead of what is noted of it."""
         sql = (
-            f"INSERT INTO {_TABLE} VALUES (?, ?, ?, ?) ON CONFLICT (namespace, key) "  # noqa: S608
-            "DO UPDATE SET source = excluded.source, updated = excluded.updated"
+            "INSERT INTO ragweave_sources VALUES (?, ?, ?, ?) ON CONFLICT (collection, key) "
+            "DO UPDATE SET kind = excluded.kind, value = excluded.value"
         )
-        self._do(sql, rows, many=True)
+        self._do(sql, (self._collection, source.key, source.kind, json.dumps(asdict(source))))
 
-    def exists(self, keys: Sequence[str]) -> list[bool]:
-        """Return which keys are noted."""
-        noted = set(self._where("key", keys))
-        return [key in noted for key in keys]
+    def forget_source(self, key: str) -> None:
+        """Forget a source."""
+        self._do("DELETE FROM ragweave_sources WHERE collection = ? AND key = ?", (self._collection, key))
 
-    def list_keys(
-        self,
-        *,
-        before: float | None = None,
-        after: float | None = None,
-        group_ids: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> list[str]:
-        """Return the keys within some times, of some sources."""
-        times = [before or float("inf"), after or float("-inf")]
-        return self._where("source", group_ids, times)[:limit]
+    def passages(self, source: str | None = None, document: str | None = None) -> list[tuple[str, str, str]]:
+        """Return id, name and document of all passages, or those of a source, or of one document of it."""
+        given = {"collection": self._collection, "source": source, "document": document}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        where = " AND ".join(f"{name} = ?" for name in chosen)
+        return self._do(f"SELECT id, name, document FROM ragweave_passages WHERE {where}", [*chosen.values()])  # noqa: S608
 
-    def delete_keys(self, keys: Sequence[str]) -> None:
-        """Forget keys."""
-        rows = [(self.namespace, key) for key in keys]
-        sql = f"DELETE FROM {_TABLE} WHERE namespace = ? AND key = ?"  # noqa: S608
-        self._do(sql, rows, many=True)
+    def note_passages(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
+        """Note passages: source, document, id and name."""
+        sql = "INSERT INTO ragweave_passages VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+        self._do(sql, *[(self._collection, *row) for row in rows])
 
-    def sources(self) -> list[str]:
-        """Return the sources of all keys."""
-        sql = f"SELECT DISTINCT source FROM {_TABLE} WHERE namespace = ? ORDER BY source"  # noqa: S608
-        return [row[0] for row in self._do(sql, (self.namespace,))]
+    def forget_passages(self, ids: Iterable[str]) -> None:
+        """Forget passages by id."""
+        sql = "DELETE FROM ragweave_passages WHERE collection = ? AND id = ?"
+        self._do(sql, *[(self._collection, one) for one in ids])
 
     def close(self) -> None:
         """Close the connection."""
         self._db.close()
-
-    def _where(
-        self, column: str, wanted: Sequence[str] | None, times: Sequence[float] = (float("inf"), float("-inf"))
-    ) -> list[str]:
-        sql = f"SELECT key FROM {_TABLE} WHERE namespace = ? AND updated < ? AND updated > ?"  # noqa: S608
-        if wanted is None:
-            return [row[0] for row in self._do(sql, (self.namespace, *times))]
-        found: list[str] = []
-        for first in range(0, len(wanted), _MOST):
-            some = wanted[first : first + _MOST]
-            chosen = f"{sql} AND {column} IN ({', '.join('?' * len(some))})"
-            found += [row[0] for row in self._do(chosen, (self.namespace, *times, *some))]
-        return found
-
-    # `index()` calls none of the asynchronous methods, which are abstract.
-    aget_time = aupdate = aexists = alist_keys = adelete_keys = None  # type: ignore[assignment]
-    acreate_schema = None  # type: ignore[assignment]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -20,16 +20,14 @@ from ragweave.tools.knowledge.passages import indexed_text
 from ragweave.tools.knowledge.store import Snapshot, Store
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
+from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.graph import SEEDS, NamePath, Scores, Seed, along_names
-from ragweave.tools.retrieval.retrievers import DEPTH, fused_scores
-from ragweave.tools.retrieval.vectors import EXACT, Chroma, chroma_available, unit
+from ragweave.tools.retrieval.retrievers import fused_scores, unit
 
 Mode = Literal["bm25", "dense", "hybrid", "graph"]
 T = TypeVar("T")
 _STATES = 2
 """States whose opened index is cached for the next query."""
-_FILTERS = 8
-"""Filters whose passages are cached."""
 _OPENING = threading.Lock()
 """Taken while arrays are opened: numpy reads their headers by `ast`, which in Python 3.11 may fail
 when several threads parse (CPython issue 106905)."""
@@ -44,7 +42,17 @@ class _Index:
     """Row ids of the passages, in the index's order, ascending."""
     bm25: Bm25Index
     vectors: NDArray[np.float32] | None
-    """Vectors in that order; None where Chroma has them, or there are none."""
+    """Vectors in that order."""
+    masks: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+    """Which passages pass a filter, by the filter."""
+
+    def only(self, scores: Scores, now: Snapshot, chosen: dict[str, Any]) -> Scores:
+        """Return scores, 0 for passages that do not pass the filter."""
+        if not chosen:
+            return scores
+        if (key := repr(sorted(chosen.items()))) not in self.masks:
+            self.masks[key] = np.isin(self.rows, np.array(now.matching(chosen), dtype=np.int64))
+        return np.where(self.masks[key], scores, np.float32(0))
 
 
 class Search:
@@ -53,10 +61,21 @@ class Search:
     def __init__(self, store: Store, embeddings: Embeddings | None) -> None:
         """Search a store, with the embeddings that its vectors are of."""
         self.store, self.embeddings = store, embeddings
-        self.chroma = Chroma(store.folder / "chroma")
-        self._indexes: OrderedDict[str, _Index] = OrderedDict()
-        self._matching: OrderedDict[tuple[str, str], NDArray[np.bool_]] = OrderedDict()
-        self._lock = threading.Lock()
+        self.terms = analyzer_for(store.settings.language).terms
+        self.open = lru_cache(maxsize=_STATES)(self._open)
+
+    def model(self) -> Embeddings:
+        """Return the embedding model.
+
+        Raises:
+            KnowledgeBaseError: It is an object that `open` was not given.
+        """
+        if self.embeddings is None:
+            name = str(self.store.settings.embedding).removeprefix(OBJECT)
+            raise KnowledgeBaseError(
+                f"{self.store.folder} was created with an embeddings object ({name}): pass one to open()"
+            )
+        return self.embeddings
 
     def embed(self, texts: list[str]) -> list[bytes]:
         """Return the vectors of passages.
@@ -64,17 +83,22 @@ class Search:
         Raises:
             KnowledgeBaseError: The model's connection failed, or it gives vectors of another length.
         """
-        assert self.embeddings is not None  # noqa: S101
+        model = self.model()
         try:
-            rows = unit(self.embeddings.embed_documents(texts))
+            rows = unit(model.embed_documents(texts))
         except OSError as error:  # of its server; the store's own would be of the disk
             raise KnowledgeBaseError(f"the embedding model failed: {error}") from error
+        with self.store.snapshot() as now:
+            self._check_length(now, rows)
         return [row.tobytes() for row in rows]
 
-    def by_chroma(self, now: Snapshot) -> bool:
-        """Return whether Chroma searches the vectors of a state."""
-        dense = self.store.settings.embedding is not None
-        return dense and now.count() > EXACT and chroma_available()
+    def _check_length(self, now: Snapshot, rows: NDArray[np.float32]) -> None:
+        size, own = now.dimensions(), rows.shape[1]
+        if size not in (0, own):
+            raise KnowledgeBaseError(
+                f"{self.store.folder} has vectors of {size} dimensions, but this embedding model gives {own}; "
+                f"open it with {self.store.settings.embedding}"
+            )
 
     def build(self, now: Snapshot, folder: Path, *, anew: bool = False) -> None:
         """Write the index of a state into a folder: row ids, BM25 arrays and vectors.
@@ -84,79 +108,53 @@ class Search:
             folder: Where the files go.
             anew: Whether to leave the index before it unread.
         """
-        before = self._before("" if anew else now.index)
+        try:
+            before = self.open("" if anew else now.index)
+        except OSError:  # damaged, or deleted: made anew
+            before = self.open("")
         rows = np.fromiter(now.rows(), dtype=np.int64)
         keep = np.isin(before.rows, rows, assume_unique=True)
         last = int(before.rows[-1]) if len(before.rows) else 0
-        analyzer = analyzer_for(self.store.settings.language)
-        texts = (analyzer.terms(indexed_text(text, meta)) for _, text, meta in now.texts(last))
+        texts = (self.terms(indexed_text(text, meta)) for _, text, meta in now.texts(last))
         Bm25Index.build(texts, folder, before=before.bm25, keep=keep)
         np.save(folder / "rows.npy", rows)
         if self.store.settings.embedding is None or not len(rows):
             return
-        if self.by_chroma(now):
-            self.chroma.sync(now.vectors(), drop=False)
-        else:
-            self._write_vectors(now, folder / _VECTORS, rows, before, keep)
-
-    def _before(self, name: str) -> _Index:
-        try:
-            return self.open(name)
-        except OSError:  # damaged, or deleted: made anew
-            return self.open("")
-
-    def _write_vectors(
-        self,
-        now: Snapshot,
-        path: Path,
-        rows: NDArray[np.int64],
-        before: _Index,
-        keep: NDArray[np.bool_],
-    ) -> None:
-        done, last = 0, 0
-        made = None
-        if before.vectors is not None and keep.any():
-            shape = (len(rows), before.vectors.shape[1])
-            made = np.lib.format.open_memmap(path, "w+", np.float32, shape)
-            done, last = int(keep.sum()), int(before.rows[-1])
-            made[:done] = before.vectors[keep]
-        for row, _, vector in now.vectors(last):
-            if made is None:
-                shape = (len(rows), len(vector) // 4)
-                made = np.lib.format.open_memmap(path, "w+", np.float32, shape)
-            if rows[done] != row or len(vector) != 4 * made.shape[1]:
-                break
-            made[done] = np.frombuffer(vector, np.float32)
-            done += 1
-        if done < len(rows):
-            raise KnowledgeBaseError(
-                f"{self.store.folder}: {len(rows) - done} vectors are missing or of another length "
-                f"than those of {self.store.settings.embedding}; open it with that model"
-            )
+        shape = len(rows), now.dimensions()
+        made = np.lib.format.open_memmap(folder / _VECTORS, "w+", np.float32, shape)
+        old = np.empty((0, shape[1]), np.float32) if before.vectors is None else before.vectors[keep]
+        made[: len(old)] = old
+        for at, vector in enumerate(now.vectors(last if len(old) else 0), len(old)):
+            made[at] = np.frombuffer(vector, np.float32)
 
     def search(self, query: str, k: int, mode: Mode, chosen: dict[str, Any]) -> list[Document]:
         """Return up to k passages, best first; of equal texts one."""
         vector = None
         if mode != "bm25" and self.embeddings is not None:
-            vector = unit([self.embeddings.embed_query(query)])[0]
-        terms = analyzer_for(self.store.settings.language).terms
+            vector = unit([self.embeddings.embed_query(query)])
 
         def search(now: Snapshot, index: _Index) -> list[Document]:
-            allowed = self._allowed(now, index, chosen)
-            near = None
-            if vector is not None:
-                near = self._similarity(now, index, vector, max(k, DEPTH), allowed)
+            near = None if vector is None else self._cosines(now, index, vector)
             if near is not None and mode == "dense":
-                return _distinct(now, index, _only(near, allowed), k, shift=-1)
-            scores = _only(index.bm25.score(terms(query)), allowed)
+                return _distinct(now, index, index.only(near + 1, now, chosen), k, shift=-1)
+            scores = index.only(index.bm25.score(self.terms(query)), now, chosen)
             if near is not None:
-                scores = _only(fused_scores(scores, near - 1), allowed)
+                scores = index.only(fused_scores(scores, near), now, chosen)
             if mode != "graph":
                 return _distinct(now, index, scores, k)
             scores, paths = self._along_names(now, index, query, scores)
-            return _distinct(now, index, _only(scores, allowed), k, paths)
+            return _distinct(now, index, index.only(scores, now, chosen), k, paths)
 
         return self._with_index(search)
+
+    def _cosines(self, now: Snapshot, index: _Index, vector: NDArray[np.float32]) -> Scores:
+        if not len(index.rows):
+            return np.zeros(0, np.float32)
+        if index.vectors is None:
+            raise OSError(f"{_VECTORS} is missing")
+        self._check_length(now, vector)
+        found: Scores = index.vectors @ vector[0]
+        return found
 
     def _along_names(
         self, now: Snapshot, index: _Index, query: str, scores: Scores
@@ -166,15 +164,15 @@ class Search:
         best = {int(index.rows[at]): float(scores[at]) for at in top_k(scores, SEEDS)}
         stored = now.passages(best)
         seeds = [Seed(row, score, *stored[row]) for row, score in best.items()]
-        terms = analyzer_for(self.store.settings.language).terms
-        return along_names(now.db, query, seeds, scores, index.rows, index.bm25.score, terms)
+        return along_names(now.db, query, seeds, scores, index.rows, index.bm25.score, self.terms)
 
     def around(self, name: str, sides: int, chosen: dict[str, Any]) -> list[Document]:
         """Return the passage of an id with up to `sides` neighbours on each side, in order."""
         with self.store.snapshot() as now:
-            rows = now.around(name, sides, now.matching(chosen) if chosen else None)
-            stored = sorted(now.passages(rows).items())
-        return [Document(id=own, page_content=text, metadata=meta) for _, (own, text, meta) in stored]
+            rows = now.around(name, sides)
+            if chosen:
+                rows = sorted({*rows} & {*now.matching(chosen)})
+            return now.documents(rows)
 
     def _with_index(self, work: Callable[[Snapshot, _Index], T]) -> T:
         """Do something with the current state and its index.
@@ -195,16 +193,12 @@ class Search:
             f"ragweave doctor --repair --kb {self.store.folder}"
         ) from failure
 
-    def open(self, name: str) -> _Index:
+    def _open(self, name: str) -> _Index:
         """Open the index of a state; "" is an empty one.
 
         Raises:
             OSError: It is missing or damaged.
         """
-        with self._lock:
-            if name in self._indexes:
-                self._indexes.move_to_end(name)
-                return self._indexes[name]
         if not name:
             return _Index(np.empty(0, np.int64), Bm25Index.build([]), None)
         folder = self.store.folder / name
@@ -218,77 +212,7 @@ class Search:
             raise
         except Exception as error:  # numpy's reader raises many kinds over damaged headers
             raise OSError(f"{folder}: damaged, {error}") from error
-        index = _Index(rows, bm25, vectors)
-        with self._lock:
-            self._indexes[name] = index
-            while len(self._indexes) > _STATES:
-                self._indexes.popitem(last=False)
-        return index
-
-    def _allowed(self, now: Snapshot, index: _Index, chosen: dict[str, Any]) -> NDArray[np.bool_] | None:
-        """Return which passages pass the filter; None: all do."""
-        if not chosen:
-            return None
-        key = now.index, repr(sorted(chosen.items()))
-        with self._lock:
-            if key in self._matching:
-                return self._matching[key]
-        made = np.isin(index.rows, np.array(now.matching(chosen), dtype=np.int64))
-        with self._lock:
-            self._matching[key] = made
-            while len(self._matching) > _FILTERS:
-                self._matching.popitem(last=False)
-        return made
-
-    def _similarity(
-        self,
-        now: Snapshot,
-        index: _Index,
-        vector: NDArray[np.float32],
-        k: int,
-        allowed: NDArray[np.bool_] | None,
-    ) -> NDArray[np.float32]:
-        """Return a positive score a passage: cosine + 1; 0 for what Chroma did not find."""
-        if index.vectors is not None:
-            if len(vector) != index.vectors.shape[1]:
-                raise KnowledgeBaseError(
-                    f"{self.store.folder} has vectors of {index.vectors.shape[1]} dimensions, but "
-                    f"this embedding model gives {len(vector)}; open it with "
-                    f"{self.store.settings.embedding}"
-                )
-            return index.vectors @ vector + 1
-        if len(index.rows) and not self.by_chroma(now):
-            raise OSError(f"{_VECTORS} is missing")
-        scores = np.zeros(len(index.rows), dtype=np.float32)
-        for row, similarity in self._from_chroma(now, index, vector, k, allowed):
-            scores[np.searchsorted(index.rows, row)] = similarity + 1
-        return scores
-
-    def _from_chroma(
-        self,
-        now: Snapshot,
-        index: _Index,
-        vector: NDArray[np.float32],
-        k: int,
-        allowed: NDArray[np.bool_] | None,
-    ) -> Iterator[tuple[int, float]]:
-        """Yield row ids and cosines: the nearest by Chroma; with a filter all that pass it."""
-        if allowed is not None:
-            for row, _, data in now.vectors(rowids=index.rows[allowed].tolist()):
-                yield row, float(np.frombuffer(data, np.float32) @ vector)
-        elif len(index.rows):
-            near = dict(self.chroma.nearest(vector, 2 * k, now.index))
-            for row, content in now.rows_of(near):
-                yield row, near[content]
-
-    def close(self) -> None:
-        """Close what is open; a later search opens it again."""
-        self.chroma.close()
-        self._indexes.clear()
-
-
-def _only(scores: Scores, allowed: NDArray[np.bool_] | None) -> Scores:
-    return scores if allowed is None else np.where(allowed, scores, np.float32(0))
+        return _Index(rows, bm25, vectors)
 
 
 def _distinct(

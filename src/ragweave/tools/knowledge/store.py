@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.passages import Passage
@@ -135,6 +136,12 @@ class Snapshot:
             for row, name, text, meta, source in rows
         }
 
+    def documents(self, rowids: Sequence[int]) -> list[Document]:
+        """Return passages by row id, in that order."""
+        stored = self.passages(rowids)
+        made = (stored[row] for row in rowids)
+        return [Document(id=name, page_content=text, metadata=metadata) for name, text, metadata in made]
+
     def rows(self) -> Iterator[int]:
         """Yield the row ids of the passages, ascending, which is the order of the index."""
         return (row for (row,) in self.db.execute("SELECT id FROM passages ORDER BY id"))
@@ -144,16 +151,15 @@ class Snapshot:
         sql = "SELECT id, text, metadata FROM passages WHERE id > ? ORDER BY id"
         return ((row, text, json.loads(meta)) for row, text, meta in self.db.execute(sql, (after,)))
 
-    def vectors(self, after: int = 0, rowids: Iterable[int] | None = None) -> Iterator[tuple[int, str, bytes]]:
-        """Yield row id, content and vector of passages (above `after`, or those named), in order."""
-        where, value = "p.id > ?", str(after)
-        if rowids is not None:
-            where, value = "p.id IN (SELECT value FROM json_each(?))", json.dumps([*rowids])
-        return self.db.execute(
-            "SELECT p.id, p.content, v.vector FROM passages p "  # noqa: S608
-            f"JOIN vectors v ON v.content = p.content WHERE {where} ORDER BY p.id",
-            (value,),
-        )
+    def vectors(self, after: int = 0) -> Iterator[bytes]:
+        """Yield the vectors of the passages with row ids above `after`, in order."""
+        sql = "SELECT v.vector FROM passages p JOIN vectors v ON v.content = p.content WHERE p.id > ? ORDER BY p.id"
+        return (vector for (vector,) in self.db.execute(sql, (after,)))
+
+    def dimensions(self) -> int:
+        """Return the length of the vectors; 0 where there are none."""
+        row = self.db.execute("SELECT length(vector) / 4 FROM vectors LIMIT 1").fetchone()
+        return int(row[0]) if row else 0
 
     def values(self, name: str) -> list[Any]:
         """Return the values that passages have under a name of their metadata; of a list, its items."""
@@ -189,40 +195,16 @@ class Snapshot:
         )
         return [row for (row,) in rows]
 
-    def around(self, name: str, sides: int, allowed: Sequence[int] | None = None) -> list[int]:
-        """Return the row ids of the passage `name` and its neighbours in the same document.
-
-        Args:
-            name: The passage's id.
-            sides: Most neighbours on each side.
-            allowed: The row ids that may be returned; None: all.
-        """
+    def around(self, name: str, sides: int) -> list[int]:
+        """Return the row ids of the passage `name` and up to `sides` neighbours on each side in its document."""
         rows = self.db.execute(
-            "SELECT other.id, own.id FROM passages own JOIN passages other "
-            "ON other.id BETWEEN own.id - ?1 AND own.id + ?1 "
+            "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - ?1 AND own.id + ?1 "
             "AND other.source = own.source AND other.document IS own.document "
             "AND json_extract(other.metadata, '$.title') IS json_extract(own.metadata, '$.title') "
-            "WHERE own.id = (SELECT min(id) FROM passages WHERE name = ?2)",
+            "WHERE own.id = (SELECT min(id) FROM passages WHERE name = ?2) ORDER BY other.id",
             (sides, name),
-        ).fetchall()
-        some = None if allowed is None else set(allowed)
-        return [row for row, own in rows if some is None or {row, own} <= some]
-
-    def rows_of(self, contents: Iterable[str]) -> list[tuple[int, str]]:
-        """Return row id and content of the passages that have these contents."""
-        return self.db.execute(
-            "SELECT id, content FROM passages WHERE content IN (SELECT value FROM json_each(?))",
-            (json.dumps([*contents]),),
-        ).fetchall()
-
-    def has_passage(self, key: str, name: str) -> bool:
-        """Return whether the added source `key` has a passage of this id."""
-        row = self.db.execute(
-            "SELECT 1 FROM passages p JOIN sources s ON s.id = p.source "
-            "WHERE p.name = ? AND s.key = ? AND s.kind = 'added'",
-            (name, key),
-        ).fetchone()
-        return row is not None
+        )
+        return [row for (row,) in rows]
 
     def has_document(self, key: str, passages: Sequence[Passage]) -> bool:
         """Return whether the source `key` has a document of just these passages."""
@@ -336,6 +318,12 @@ class Store:
             finally:
                 if db is not None:
                     db.close()
+
+    def reset(self, settings: Settings) -> None:
+        """Change the settings of a store without passages; its sources are to be read again."""
+        with self.writing() as db:
+            db.execute("DELETE FROM sources")
+            db.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (json.dumps(asdict(settings)),))
 
     def _sweep(self, named: str) -> None:
         """Delete the indexes that no state names, and unfinished stores."""

@@ -3,7 +3,7 @@
 pg:postgresql://user@host/db#papers      langchain-postgres: vectors and words, fused
 qdrant:http://host:6333#papers           langchain-qdrant: hybrid by sparse vectors
 es:http://host:9200#papers               langchain-elasticsearch: hybrid by BM25
-chroma:http://host:8000#papers           langchain-chroma: vectors
+chroma:http://host:8000#papers           langchain-chroma: vectors; also chroma:FOLDER#papers
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from langchain_core.vectorstores import VectorStore
 from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import with_score
-from ragweave.tools.retrieval.retrievers import DEPTH, fused
-from ragweave.tools.retrieval.vectors import unit
+from ragweave.tools.retrieval.retrievers import DEPTH, fused, unit
 
 Filter = Mapping[str, Any]
 """Metadata names to a value, or to a list of values of which any will do."""
@@ -189,19 +188,16 @@ def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: Settin
 
 
 def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings) -> Collection:
-    """Open a collection of a Chroma server, or make it."""
+    """Open a collection of a Chroma server, or of a folder, or make it."""
     from langchain_chroma import Chroma
 
     where = urlsplit(url)
-    secure = where.scheme == "https"
-    store = Chroma(
-        name,
-        embeddings,
-        host=where.hostname,
-        port=where.port or (443 if secure else 8000),
-        ssl=secure,
-        collection_configuration={"hnsw": {"space": "cosine"}},
-    )
+    if where.scheme in ("http", "https"):
+        secure = where.scheme == "https"
+        place: dict[str, Any] = {"host": where.hostname, "port": where.port or (443 if secure else 8000), "ssl": secure}
+    else:
+        place = {"persist_directory": url}
+    store = Chroma(name, embeddings, collection_configuration={"hnsw": {"space": "cosine"}}, **place)
 
     def native(chosen: Filter) -> dict[str, Any]:
         clauses = [{field: {"$in": _any_of(value)}} for field, value in chosen.items()]

@@ -45,17 +45,17 @@ def clean_url(url: str) -> str:
     return urldefrag(url)[0]
 
 
-def fetched(urls: Iterable[str], notices: list[Notice]) -> list[tuple[str, Path, bytes]]:
-    """Fetch pages; return the address, a file name of its type and the bytes of each.
+def fetched(urls: Iterable[str]) -> tuple[list[tuple[str, Path, bytes]], list[Notice]]:
+    """Fetch pages, each address once.
 
-    Args:
-        urls: The addresses; duplicates are fetched once.
-        notices: Takes a line for each page that can't be fetched.
+    Returns:
+        The address, a file name of its type and the bytes of each page; and a notice for each that
+        cannot be fetched.
 
     Raises:
         UsageError: One is not a web address.
     """
-    found = []
+    pages, notices = [], []
     for url in dict.fromkeys(map(clean_url, urls)):
         try:
             data, suffix = fetch(url)
@@ -63,8 +63,8 @@ def fetched(urls: Iterable[str], notices: list[Notice]) -> list[tuple[str, Path,
             notices.append(Notice(url, str(error)))
         else:
             name = url.rstrip("/").rpartition("/")[2] or "page"
-            found.append((url, Path(name).with_suffix(suffix), data))
-    return found
+            pages.append((url, Path(name).with_suffix(suffix), data))
+    return pages, notices
 
 
 def fetch(url: str) -> tuple[bytes, str]:

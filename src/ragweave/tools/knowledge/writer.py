@@ -6,58 +6,60 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ragweave.tools.knowledge.passages import Passage, indexed_text
-from ragweave.tools.knowledge.settings import Progress, Settings
+from ragweave.tools.knowledge.search import Search
+from ragweave.tools.knowledge.settings import Progress, silent
 from ragweave.tools.knowledge.store import Snapshot, Source
-from ragweave.tools.retrieval.graph import TABLES, add_names
+from ragweave.tools.retrieval.graph import add_names
 
 _BATCH = 256
 """Texts that are embedded, and committed, at once."""
 _COLUMNS = "source, name, document, content, text, metadata"
 
-Embed = Callable[[list[str]], Sequence[bytes]]
-"""Texts to float32 vectors of length 1, as bytes."""
-BuildIndex = Callable[[Snapshot, Path], None]
-"""Writes the files of the index of a state into a new folder."""
-
 
 class Writer:
     """A write that is being prepared, on the connection of `Store.writing`."""
 
-    def __init__(self, folder: Path, db: sqlite3.Connection) -> None:
-        """Begin an empty write."""
-        self._folder, self._db = folder, db
-        db.executescript(TABLES)
+    def __init__(self, db: sqlite3.Connection, search: Search) -> None:
+        """Begin an empty write; `search` embeds its passages and builds its index."""
+        self._db, self._search = db, search
         db.execute("CREATE TEMP TABLE staged AS SELECT * FROM passages WHERE 0")
         self._sources: list[Source] = []
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
-        self.changed = False
+        self._changed = False
         """Whether passages change."""
+        self._anew = False
+        """Whether the index is built anew, not extended."""
 
-    @property
-    def now(self) -> Snapshot:
-        """What is stored before this write."""
-        return Snapshot(self._db)
+    moves = True
+    """Whether `update` may give passages another source."""
+
+    def sources(self, kind: str) -> dict[str, Source]:
+        """Return what is stored before this write, by key."""
+        return Snapshot(self._db).sources(kind)
 
     def put(self, source: Source, passages: Iterable[Passage]) -> int:
         """Stage a source with its passages, instead of what it has now; return their number."""
         self.remove(source.key)
-        return self.extend(source, passages)
+        return self._stage(source, passages)
 
-    def extend(self, source: Source, passages: Iterable[Passage], instead: Sequence[str] = ()) -> int:
-        """Stage passages that join those of a source, instead of those of the documents named."""
-        number = -1 - len(self._sources)
-        for document in instead:
+    def extend(self, source: Source, passages: Sequence[Passage]) -> None:
+        """Stage the passages of one document of a source, instead of those that it has now."""
+        if not Snapshot(self._db).has_document(source.key, passages):
             self._change(
                 "DELETE FROM passages WHERE document = ? AND source = (SELECT id FROM sources WHERE key = ?)",
-                (document, source.key),
+                (passages[0].document, source.key),
             )
+            self._stage(source, passages)
+
+    def _stage(self, source: Source, passages: Iterable[Passage]) -> int:
+        number = -1 - len(self._sources)
         rows = ((number, *p[:4], json.dumps(p.metadata, default=str)) for p in passages)
         self._db.execute("BEGIN")
         try:
@@ -70,7 +72,7 @@ class Writer:
             raise
         self._db.execute("COMMIT")
         self._sources.append(source)
-        self.changed = True
+        self._changed = True
         return max(count, 0)
 
     def set_notices(self, notices: str) -> None:
@@ -82,29 +84,16 @@ class Writer:
         self._change("DELETE FROM passages WHERE source = (SELECT id FROM sources WHERE key = ?)", (key,))
         self._change("DELETE FROM sources WHERE key = ?", (key,))
 
-    def remove_passages(self, names: Sequence[str]) -> int:
-        """Delete the passages with these ids, or of documents with them; return their number."""
-        some = "(SELECT value FROM json_each(?))"
-        values = (json.dumps([*names]),) * 2
-        where = f"WHERE name IN {some} OR document IN {some}"
-        sql = f"SELECT count(*) FROM passages {where}"  # noqa: S608
-        found = self._db.execute(sql, values).fetchone()[0]
-        if found:
-            self._change(f"DELETE FROM passages {where}", values)  # noqa: S608
-        return int(found)
+    def remove_passages(self, names: Sequence[str]) -> None:
+        """Delete the passages with these ids, or of documents with them."""
+        where = "name IN (SELECT value FROM json_each(?1)) OR document IN (SELECT value FROM json_each(?1))"
+        values = (json.dumps([*names]),)
+        if self._db.execute(f"SELECT 1 FROM passages WHERE {where}", values).fetchone():  # noqa: S608
+            self._change(f"DELETE FROM passages WHERE {where}", values)  # noqa: S608
 
-    def remove_named(self, name: str) -> None:
-        """Delete the sources with a key or cited name."""
-        for key, one in self.now.sources().items():
-            if name in (key, one.name):
-                self.remove(key)
-
-    def set_settings(self, settings: Settings) -> None:
-        """Change the settings of an empty store, at once."""
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES ('settings', ?)", (json.dumps(asdict(settings)),))
-
-    def renew(self) -> None:
+    def rebuild(self) -> None:
         """Make names and index anew from the passages."""
+        self._anew = True
         for what in ("names", "mentions", "meta WHERE key = 'named'"):
             self._change(f"DELETE FROM {what}", ())  # noqa: S608
 
@@ -120,29 +109,43 @@ class Writer:
 
     def _change(self, sql: str, values: tuple[Any, ...], *, passages: bool = True) -> None:
         self._changes.append((sql, values))
-        self.changed = self.changed or passages
+        self._changed = self._changed or passages
 
-    def embed(self, embed: Embed | None, progress: Progress) -> int:
-        """Embed what has no vector yet, each batch committed by itself; return their number.
-
-        Raises:
-            LookupError: Something has no vector, and `embed` is None.
-        """
+    def commit(self, progress: Progress = silent) -> int:
+        """Make the write the current state, all or nothing; return how many passages were embedded."""
+        embedded = 0 if self._search.store.settings.embedding is None else self._embed(progress)
+        if not self._changes and not self._changed:
+            return embedded
         db = self._db
-        db.execute("DROP TABLE IF EXISTS temp.missing")
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            for change in self._changes:
+                db.execute(*change)
+            self._insert()
+            if self._changed:
+                self._build()
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        with suppress(sqlite3.Error):  # a reader may still read the log: another time
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return embedded
+
+    def _embed(self, progress: Progress) -> int:
+        """Embed what has no vector yet, each batch committed by itself; return their number."""
+        db = self._db
         db.execute(
-            "CREATE TEMP TABLE missing AS SELECT content, text, metadata FROM staged "
-            "WHERE content NOT IN (SELECT content FROM vectors) GROUP BY content "
-            "UNION SELECT content, text, metadata FROM passages "
+            "CREATE TEMP TABLE missing AS SELECT content, text, metadata FROM "
+            "(SELECT content, text, metadata FROM staged UNION ALL SELECT content, text, metadata FROM passages) "
             "WHERE content NOT IN (SELECT content FROM vectors) GROUP BY content"
         )
         total = db.execute("SELECT count(*) FROM missing").fetchone()[0]
         rows = db.execute("SELECT content, text, metadata FROM missing")
         done = 0
         while batch := rows.fetchmany(_BATCH):
-            if embed is None:
-                raise LookupError
-            vectors = embed([indexed_text(text, json.loads(meta)) for _, text, meta in batch])
+            vectors = self._search.embed([indexed_text(text, json.loads(meta)) for _, text, meta in batch])
             db.execute("BEGIN IMMEDIATE")
             pairs = zip((row[0] for row in batch), vectors, strict=True)
             db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", pairs)
@@ -151,36 +154,19 @@ class Writer:
             progress("embed", done, total)
         return done
 
-    def commit(self, build: BuildIndex) -> None:
-        """Make the write the current state, all or nothing.
-
-        Args:
-            build: Writes the index; called within the transaction where passages changed.
-        """
-        if not self._changes and not self.changed:
-            return
+    def _build(self) -> None:
+        """Drop what has no passages, find names, and write the index of the new state."""
         db = self._db
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            for change in self._changes:
-                db.execute(*change)
-            self._insert()
-            if self.changed:
-                db.execute("DELETE FROM sources WHERE kind = 'added' AND id NOT IN (SELECT source FROM passages)")
-                db.execute("DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)")
-                folder = self._folder / f"index-{secrets.token_hex(8)}"
-                folder.mkdir()
-                self._name()
-                build(Snapshot(db), folder)
-                _sync(folder)
-                db.execute("INSERT OR REPLACE INTO meta VALUES ('index', ?)", (folder.name,))
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-        with suppress(sqlite3.Error):  # a reader may still read the log: another time
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        db.execute("DELETE FROM sources WHERE kind = 'added' AND id NOT IN (SELECT source FROM passages)")
+        db.execute("DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)")
+        now = Snapshot(db)
+        add_names(db, now.texts(int(now.meta("named") or 0)))
+        db.execute("INSERT OR REPLACE INTO meta SELECT 'named', coalesce(max(id), 0) FROM passages")
+        folder = self._search.store.folder / f"index-{secrets.token_hex(8)}"
+        folder.mkdir()
+        self._search.build(now, folder, anew=self._anew)
+        _sync(folder)
+        db.execute("INSERT OR REPLACE INTO meta VALUES ('index', ?)", (folder.name,))
 
     def _insert(self) -> None:
         """Move what is staged into the tables, in the order in which it was staged."""
@@ -199,12 +185,6 @@ class Writer:
             f"INSERT INTO passages ({_COLUMNS}) SELECT {columns} FROM staged t "  # noqa: S608
             "CROSS JOIN numbers n ON n.number = t.source ORDER BY t.rowid"
         )
-
-    def _name(self) -> None:
-        """Add the names of the passages that have none yet."""
-        now = self.now
-        add_names(self._db, now.texts(int(now.meta("named") or 0)))
-        self._db.execute("INSERT OR REPLACE INTO meta SELECT 'named', coalesce(max(id), 0) FROM passages")
 
 
 def _sync(folder: Path) -> None:

@@ -38,13 +38,13 @@ from ragweave.tools.retrieval.names import COMMON, folded, names_in, names_of, r
 
 Scores = NDArray[np.float32]
 TABLES = """
-CREATE TABLE IF NOT EXISTS names (
+CREATE TABLE names (
     id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, passages INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS mentions (
+CREATE TABLE mentions (
     name INTEGER NOT NULL, about INTEGER NOT NULL, passage INTEGER NOT NULL,
     PRIMARY KEY (name, about, passage)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS mentions_by_passage ON mentions (passage);
-CREATE TRIGGER IF NOT EXISTS forget_names AFTER DELETE ON passages BEGIN
+CREATE INDEX mentions_by_passage ON mentions (passage);
+CREATE TRIGGER forget_names AFTER DELETE ON passages BEGIN
     UPDATE names SET passages = passages - 1 WHERE id IN (SELECT name FROM mentions WHERE passage = old.id);
     DELETE FROM names WHERE passages = 0 AND id IN (SELECT name FROM mentions WHERE passage = old.id);
     DELETE FROM mentions WHERE passage = old.id;

@@ -17,7 +17,6 @@ from ragweave.state.passages import as_document, heading_of, with_id
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of, listed, with_score
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
-from ragweave.tools.retrieval.vectors import unit
 
 DEPTH = 100
 """Passages of each ranking that are fused, unless more are wanted."""
@@ -72,18 +71,19 @@ def fused(rankings: Sequence[Sequence[Document]], k: int, *, rrf_k: int = 60) ->
     return [with_score(first[text], score) for text, score in merged[:k]]
 
 
+def unit(vectors: Sequence[Sequence[float]]) -> NDArray[np.float32]:
+    """Return vectors as rows of length 1; zero stays zero."""
+    rows = np.asarray(vectors, dtype=np.float32)
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+
+
 def fused_scores(words: NDArray[np.float32], near: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return 0.4 · BM25 / best BM25 + cosine, one a passage.
+    """Return 0.4 · BM25 / best BM25 + cosine (0 if negative), one a passage.
 
     The weight was chosen on HotpotQA, 2WikiMultihopQA, MuSiQue and NQ with the packaged MiniLM.
-
-    Args:
-        words: BM25 scores.
-        near: Cosines; what approximate search did not find has -1, and counts as the lowest found.
     """
-    found = near[near > -1]
-    lowest = max(float(found.min(initial=1)), 0.0) if len(found) else 0.0
-    return WORDS * words / max(float(words.max(initial=0)), 1e-9) + np.maximum(near, lowest)
+    return WORDS * words / max(float(words.max(initial=0)), 1e-9) + np.maximum(near, 0)
 
 
 class SearchRetriever(PassageRetriever):
