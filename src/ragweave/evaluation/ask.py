@@ -9,6 +9,7 @@ from langchain_core.messages import BaseMessage
 
 from ragweave.nodes import proxy, read
 from ragweave.nodes.forms import Form
+from ragweave.nodes.prompts import template_of
 from ragweave.nodes.read import cut
 from ragweave.tools.models import ChatModel, calls, replies
 
@@ -42,7 +43,7 @@ async def ask(model: ChatModel, form: type[FormT], messages: Sequence[BaseMessag
 async def draft(model: ChatModel, question: str) -> str:
     """Return a model's answer from memory, as SlimPLM's proxy drafts it (section 3.1)."""
     settings = dict(DRAFT)
-    messages = proxy.PROMPTS["draft"].format_messages(question=question)
+    messages = template_of(proxy.PROMPTS["draft"]).format_messages(question=question)
     while True:
         try:
             reply = await calls.with_settings(model, settings).ainvoke(messages)

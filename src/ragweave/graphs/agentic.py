@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 from langgraph.types import Send
@@ -34,6 +33,7 @@ from ragweave.nodes.ask import PASSAGE_TOKENS, Components, Node, Prompt, Reply, 
 from ragweave.nodes.chain import LAST_ROUND, LAST_STEPS, ChainOptions, copies_example, end_chain
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import INSTRUCTIONS
+from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Query, Route, retrieve_node
 from ragweave.nodes.vote import candidate, end_by_vote
 from ragweave.state import UNKNOWN, RAGState, ranked
@@ -119,7 +119,7 @@ _HOW_TO_FILL = (
     "Write one step, a JSON object with a thought, a tool and its input, then stop. With the tool answer, {conclusion}. "
     "Steps to another question might be:\n"
 )
-PROMPTS = {"agentic": ChatPromptTemplate([("system", _TASK + "{how}"), ("human", "Question: {question}\n{passages}")])}
+PROMPTS: Prompts = {"agentic": [("system", _TASK + "{how}"), ("human", "Question: {question}\n{passages}")]}
 """Variables: `question`; `how` to call tools and to answer; `passages`, which are all steps so far."""
 _NO_TOOL = "No tool was called. Call one, or give the answer."
 _LEFT_OUT, _AGAIN = "(left out here)", "- found before: {numbers}"

@@ -19,7 +19,6 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
@@ -28,6 +27,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node
 from ragweave.nodes.ask import PASSAGE_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.papers import Style
+from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.read import cut, is_unknown
 from ragweave.nodes.retrieve import collect_node, search_branches
@@ -126,20 +126,18 @@ _P_ANSWER = (
 )
 _SORTS = f"You sort passages from two sources, retrieval and memory. {_QUOTED}"
 _ANSWERS = f"You answer questions from passages of two sources, retrieval and memory. Either may be wrong. {_QUOTED}"
-PROMPTS = {
-    "astute_recall": ChatPromptTemplate([("human", _RECALL)]),
-    "astute_recall@astute": ChatPromptTemplate([("human", _P_RECALL)]),
-    "astute_consolidate": ChatPromptTemplate([("system", _SORTS), ("human", _SUM_UP)]),
-    "astute_consolidate@astute": ChatPromptTemplate([("human", _P_SUM_UP)]),
-    "astute": ChatPromptTemplate(
-        [
-            ("system", _ANSWERS),
-            ("human", _LAKE + _ASK),
-            ("ai", _SAID),
-            ("human", "{passages}\n\n{consolidated}Question: {question}\n" + _ASK),
-        ]
-    ),
-    "astute@astute": ChatPromptTemplate([("human", _P_ANSWER)]),
+PROMPTS: Prompts = {
+    "astute_recall": _RECALL,
+    "astute_recall@astute": _P_RECALL,
+    "astute_consolidate": [("system", _SORTS), ("human", _SUM_UP)],
+    "astute_consolidate@astute": _P_SUM_UP,
+    "astute": [
+        ("system", _ANSWERS),
+        ("human", _LAKE + _ASK),
+        ("ai", _SAID),
+        ("human", "{passages}\n\n{consolidated}Question: {question}\n" + _ASK),
+    ],
+    "astute@astute": _P_ANSWER,
 }
 
 

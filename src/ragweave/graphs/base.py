@@ -21,7 +21,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args, get_origin, get_type_hints
 
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables.graph import Graph as DrawableGraph
 from langchain_core.tools import BaseTool
@@ -33,8 +32,9 @@ from langgraph.runtime import Runtime
 from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
 from ragweave.nodes import answer, queries, sufficiency
-from ragweave.nodes.ask import Components, Prompts
+from ragweave.nodes.ask import Components, Templates
 from ragweave.nodes.options import Options, make_options
+from ragweave.nodes.prompts import Prompts, template_of
 from ragweave.nodes.retrieve import GIVEN
 from ragweave.state import AnswerType, RAGState, as_document, ranked
 from ragweave.state.passages import QUESTION
@@ -65,7 +65,7 @@ class Method:
     calls: Calls
     options: type[Options]
     state: type[Any]
-    prompts: Prompts
+    prompts: Templates
     """The prompt templates that a caller may replace, by name."""
     wire: Callable[[Graph, Components], None] = field(repr=False)
     files: frozenset[str] = frozenset()
@@ -84,7 +84,7 @@ def method(
     calls: Calls,
     options: type[Options] = Options,
     state: type[Any] = RAGState,
-    prompts: Mapping[str, ChatPromptTemplate] | None = None,
+    prompts: Prompts | None = None,
     files: frozenset[str] = frozenset(),
     second_search: bool = False,
     group: Group = "other",
@@ -92,11 +92,11 @@ def method(
     """Declare the method that the decorated function wires."""
 
     def declare(wire: Callable[[Graph, Components], None]) -> Method:
-        own = {**answer.PROMPTS, **sufficiency.PROMPTS, **(prompts or {})}
-        counted = calls
+        own, counted = {**answer.PROMPTS, **sufficiency.PROMPTS, **(prompts or {})}, calls
         if issubclass(options, queries.SearchOptions):
             own, counted = {**own, **queries.PROMPTS}, _with_queries(calls)
-        return Method(name, summary, paper, when, counted, options, state, own, wire, files, second_search, group)
+        templates = {name: template_of(one) for name, one in own.items()}
+        return Method(name, summary, paper, when, counted, options, state, templates, wire, files, second_search, group)
 
     return declare
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Annotated, Any, Literal
 
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 from pydantic import Field
@@ -29,6 +28,7 @@ from ragweave.nodes.knowledge_filter import PROMPTS as FILTER_PROMPTS
 from ragweave.nodes.knowledge_filter import FilterState, check, choose, collect, filter_branches, to_choice, topic
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import show_of
+from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.read import QUERY_LENGTH, cut, is_unknown, plain, without_unknown
 from ragweave.nodes.retrieve import Route, join, retrieve_node, search_branches
 from ragweave.nodes.vote import vote_node
@@ -66,12 +66,12 @@ _EXTRACT = (
 _P_EXTRACT = (
     "Answer the following question based on the given context{how}\nContext:{draft}\nQuestion:{question}\nAnswer:"
 )
-PROMPTS = {
+PROMPTS: Prompts = {
     **REASON,
-    "internal": ChatPromptTemplate([("human", _RECALL)]),
-    "internal@blendfilter": ChatPromptTemplate([("human", _P_RECALL)]),
-    "short_answer": ChatPromptTemplate([("human", _EXTRACT)]),
-    "short_answer@blendfilter": ChatPromptTemplate([("human", _P_EXTRACT)]),
+    "internal": _RECALL,
+    "internal@blendfilter": _P_RECALL,
+    "short_answer": _EXTRACT,
+    "short_answer@blendfilter": _P_EXTRACT,
 }
 
 

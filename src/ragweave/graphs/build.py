@@ -9,7 +9,6 @@ from typing import Any, get_args
 from langchain_core.decisions import BaseDecisionModel
 from langchain_core.embeddings import Embeddings
 from langchain_core.exceptions import ModelError
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable
 from langgraph.graph import START, StateGraph
 from langgraph.types import Checkpointer, RetryPolicy, TracePolicy
@@ -17,8 +16,9 @@ from langgraph.types import Checkpointer, RetryPolicy, TracePolicy
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.graphs.base import Graph, Method, MethodGraph, begin_node
 from ragweave.graphs.registry import METHODS
-from ragweave.nodes.ask import Components, Retriever
+from ragweave.nodes.ask import Components, Retriever, Templates
 from ragweave.nodes.options import with_defaults
+from ragweave.nodes.prompts import Prompts, template_of
 from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, ContextFilter, FilterKind, FilterName, filter_of
 from ragweave.tools.models.errors import is_transient
@@ -62,7 +62,7 @@ def build_graph(
     scorer: LogprobScorer | None = None,
     embeddings: Embeddings | None = None,
     second_retriever: Retriever | None = None,
-    prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
+    prompts: Prompts | None = None,
     checkpointer: Checkpointer = None,
     retry_policy: RetryPolicy = RETRY,
     trace_policy: TracePolicy | None = None,
@@ -180,13 +180,11 @@ def _check_options(method: Method, options: Mapping[str, Any]) -> None:
         raise UsageError(f"{method.name} has no option {option!r}: {hint}{elsewhere}")
 
 
-def _with_own(method: Method, own: Mapping[str, ChatPromptTemplate | str]) -> dict[str, ChatPromptTemplate]:
+def _with_own(method: Method, own: Prompts) -> Templates:
     for prompt in own.keys() - method.prompts.keys():
         raise UsageError(f"{method.name} has no prompt {prompt!r}: {did_you_mean(prompt, method.prompts)}")
-    replaced = {
-        name: ChatPromptTemplate.from_template(one) if isinstance(one, str) else one for name, one in own.items()
-    }
-    return {name: one for name, one in method.prompts.items() if name.partition("@")[0] not in own} | replaced
+    rest = {name: one for name, one in method.prompts.items() if name.partition("@")[0] not in own}
+    return rest | {name: template_of(one) for name, one in own.items()}
 
 
 def _checked_retriever(retriever: Any) -> Retriever | None:

@@ -15,7 +15,6 @@ import re
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.runtime import Runtime
 from pydantic import Field, create_model
 
@@ -26,6 +25,7 @@ from ragweave.nodes.ask import SHORT_TOKENS, Components
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper
+from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route
 from ragweave.nodes.vote import end_by_vote
@@ -106,26 +106,24 @@ _PRINTED = (
     "passages.\n5. If no passage is relevant, directly provide an answer without considering the passages.\n\nQuestion: "
     "{question}\n\n{passages}"
 )
-PROMPTS = {
-    "chain_of_note": ChatPromptTemplate(
-        [
-            ("system", _READER),
-            ("human", f"{_FOUNDED}{_TASK} {_BEGIN}"),
-            (
-                "ai",
-                "Note 1: The novel does not bear on the question; irrelevant.\n"
-                "Note 2: Verra is known for its glass works; no founder is named.\nAnswer: Unknown",
-            ),
-            ("human", f"{_LIT}{_TASK} {_BEGIN}"),
-            (
-                "ai",
-                "Note 1: The lighthouse on Lake Orrin was lit in 1891.\n"
-                "Note 2: It is about the height and the ice of the lake; irrelevant.\nAnswer: 1891",
-            ),
-            ("human", f"{{passages}}\n\nQuestion: {{question}}\n{_TASK} {{instruction}}{{otherwise}} {_BEGIN}"),
-        ]
-    ),
-    "chain_of_note@chain_of_note": ChatPromptTemplate([("human", _PRINTED)]),
+PROMPTS: Prompts = {
+    "chain_of_note": [
+        ("system", _READER),
+        ("human", f"{_FOUNDED}{_TASK} {_BEGIN}"),
+        (
+            "ai",
+            "Note 1: The novel does not bear on the question; irrelevant.\n"
+            "Note 2: Verra is known for its glass works; no founder is named.\nAnswer: Unknown",
+        ),
+        ("human", f"{_LIT}{_TASK} {_BEGIN}"),
+        (
+            "ai",
+            "Note 1: The lighthouse on Lake Orrin was lit in 1891.\n"
+            "Note 2: It is about the height and the ice of the lake; irrelevant.\nAnswer: 1891",
+        ),
+        ("human", f"{{passages}}\n\nQuestion: {{question}}\n{_TASK} {{instruction}}{{otherwise}} {_BEGIN}"),
+    ],
+    "chain_of_note@chain_of_note": _PRINTED,
 }
 
 

@@ -6,12 +6,11 @@ conversational retrieval: Elgohary et al. 2019 (CANARD), Anantha et al. 2021 (QR
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage, BaseMessage, get_buffer_string, trim_messages
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
 from langgraph.graph import END, START, StateGraph
@@ -26,6 +25,7 @@ from ragweave.graphs.build import RETRY, build_graph
 from ragweave.nodes.ask import QUERY_TOKENS, Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
+from ragweave.nodes.prompts import Prompts, PromptText, template_of
 from ragweave.nodes.read import phrase
 from ragweave.state import Candidate, Citation, Note, Status, Usage, add_usage, merge_notes
 from ragweave.state.passages import heading_of
@@ -87,7 +87,6 @@ _RESTATE = (
     "Last question: And who paid for it?\nRewritten: Who paid for the lighthouse on Lake Orrin?\n\n"
     "Conversation:\n{history}\nLast question: {question}\nRewritten:"
 )
-PROMPTS = {"restate": ChatPromptTemplate([("human", _RESTATE)])}
 
 
 def turn(state: ChatState) -> dict[str, Any]:
@@ -155,7 +154,7 @@ def build_chat(
     restater: str | ChatModel | None = None,
     checkpointer: Checkpointer = None,
     citations: bool = True,
-    prompts: Mapping[str, ChatPromptTemplate | str] | None = None,
+    prompts: Prompts | None = None,
     **method: Any,
 ) -> MethodGraph:
     """Build a conversation over a method.
@@ -183,17 +182,13 @@ def build_chat(
         'two'
     """
     answering, own = chat_model(model), dict(prompts or {})
-    restate_prompt = own.pop("restate", PROMPTS["restate"])
+    restate_prompt = own.pop("restate", _RESTATE)
     graph = build_graph(name, model=answering, prompts=own, citations=citations, **method)
     return chat_over(graph, chat_model(restater or answering), prompt=restate_prompt, checkpointer=checkpointer)
 
 
 def chat_over(
-    graph: MethodGraph,
-    restater: ChatModel,
-    *,
-    prompt: ChatPromptTemplate | str = PROMPTS["restate"],
-    checkpointer: Checkpointer = None,
+    graph: MethodGraph, restater: ChatModel, *, prompt: PromptText = _RESTATE, checkpointer: Checkpointer = None
 ) -> MethodGraph:
     """Put a compiled method into a conversation; a run's context sets the method's options.
 
@@ -203,8 +198,7 @@ def chat_over(
         prompt: Its prompt.
         checkpointer: Where LangGraph keeps threads.
     """
-    template = ChatPromptTemplate.from_template(prompt) if isinstance(prompt, str) else prompt
-    components = Components(models=Models(answer=restater), prompts={"restate": template})
+    components = Components(models=Models(answer=restater), prompts={"restate": template_of(prompt)})
     method = graph.get_name()
     chat: Graph = StateGraph(
         ChatState, context_schema=graph.context_schema, input_schema=ChatInput, output_schema=ChatOutput

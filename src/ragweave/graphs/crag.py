@@ -20,7 +20,6 @@ from typing import Annotated, Literal, get_args
 
 from langchain_core.decisions import Noul
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
@@ -31,6 +30,7 @@ from ragweave.nodes.answer import answer_node, each_sample
 from ragweave.nodes.ask import QUERY_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, Ids, ids_form, limited
 from ragweave.nodes.papers import context_text
+from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import choice, phrase
 from ragweave.nodes.retrieve import Route, arranged, retrieve_node, search_branches
@@ -131,32 +131,23 @@ _GRADES = (
     "and does not quite answer it. Incorrect: it does not help. Say one of the words Correct, Ambiguous or "
     "Incorrect."
 )
-PROMPTS = {
-    "grade": ChatPromptTemplate(
-        [
-            ("system", _GRADES),
-            ("human", _GRADED.format(passages=_PORT, question="On which river is Verra?")),
-            ("ai", "Correct"),
-            ("human", _GRADED.format(passages=_PORT, question="Who wrote The Salt Road?")),
-            ("ai", "Incorrect"),
-            ("human", _GRADED.format(passages=_PORT, question="Who founded the glass works of Verra?")),
-            ("ai", "Ambiguous"),
-            ("human", _GRADED),
-        ]
+PROMPTS: Prompts = {
+    "grade": few_shot(
+        _GRADED,
+        ({"passages": _PORT, "question": "On which river is Verra?"}, "Correct"),
+        ({"passages": _PORT, "question": "Who wrote The Salt Road?"}, "Incorrect"),
+        ({"passages": _PORT, "question": "Who founded the glass works of Verra?"}, "Ambiguous"),
+        system=_GRADES,
     ),
-    "grade@crag": ChatPromptTemplate([("human", _P_GRADE)]),
-    "keywords": ChatPromptTemplate(
-        [
-            ("human", _KEYWORDS.format(question="On which river is the port of Verra?")),
-            ("ai", "Verra, port, river"),
-            ("human", _KEYWORDS.format(question="What did the author of The Salt Road study?")),
-            ("ai", "The Salt Road author, studies"),
-            ("human", _KEYWORDS),
-        ]
+    "grade@crag": _P_GRADE,
+    "keywords": few_shot(
+        _KEYWORDS,
+        ("On which river is the port of Verra?", "Verra, port, river"),
+        ("What did the author of The Salt Road study?", "The Salt Road author, studies"),
     ),
-    "keywords@crag": ChatPromptTemplate([("human", _P_KEYWORDS)]),
-    "refine": ChatPromptTemplate([("human", _REFINE)]),
-    "refine@crag": ChatPromptTemplate([("human", f"{_REFINE} Name the most helpful strip first.")]),
+    "keywords@crag": _P_KEYWORDS,
+    "refine": _REFINE,
+    "refine@crag": f"{_REFINE} Name the most helpful strip first.",
 }
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
@@ -33,6 +32,7 @@ from ragweave.nodes.answer import HOW, OPEN_BOOK, READER, Branch, answer_branche
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, Retriever, StateNode, model_node
 from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.options import Options
+from ragweave.nodes.prompts import Prompts, Turns, few_shot
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches, search_usage
 from ragweave.nodes.vote import end_by_vote, pool_of
 from ragweave.state import UNKNOWN, RAGState, by_query, note
@@ -72,28 +72,27 @@ _SPLIT = (
     "answered by one search. Write each on a line of its own, with its number, and nothing else."
 )
 _REFER = " Where a question needs the answer to an earlier one, write # and that one's number in its place."
-_BRIDGE = "Question: On which river lies the port that The Salt Road is about?"
-_BOTH = "Question: Which bridge is older, the one at Verra or the one at Osterholt?"
+_BOTH = "Which bridge is older, the one at Verra or the one at Osterholt?"
 _OLDER = "1. When was the bridge at Verra built?\n2. When was the bridge at Osterholt built?"
 
 
-def _splitting(task: str, lines: str) -> ChatPromptTemplate:
-    shown = [("human", f"{task}\n{_BRIDGE}"), ("ai", lines), ("human", f"{task}\n{_BOTH}"), ("ai", _OLDER)]
-    return ChatPromptTemplate([*shown, ("human", f"{task}\nQuestion: {{question}}")])
+def _splitting(task: str, second: str) -> Turns:
+    lines = f"1. Which port is The Salt Road about?\n2. {second}"
+    return few_shot(
+        f"{task}\nQuestion: {{question}}",
+        ("On which river lies the port that The Salt Road is about?", lines),
+        (_BOTH, _OLDER),
+    )
 
 
 _WITH_FACTS = (
     OPEN_BOOK + "Answers to simpler questions, any of which may be wrong:\n{facts}\nAnswer the question from "
     "the passages and from these answers." + HOW
 )
-PROMPTS = {
-    "decompose": _splitting(
-        _SPLIT, "1. Which port is The Salt Road about?\n2. On which river lies the port of The Salt Road?"
-    ),
-    "decompose_in_turn": _splitting(
-        _SPLIT + _REFER, "1. Which port is The Salt Road about?\n2. On which river lies #1?"
-    ),
-    "decompose_answer": ChatPromptTemplate([("system", READER), ("human", _WITH_FACTS)]),
+PROMPTS: Prompts = {
+    "decompose": _splitting(_SPLIT, "On which river lies the port of The Salt Road?"),
+    "decompose_in_turn": _splitting(_SPLIT + _REFER, "On which river lies #1?"),
+    "decompose_answer": [("system", READER), ("human", _WITH_FACTS)],
 }
 
 

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from langchain_core.prompts import ChatPromptTemplate
 from pydantic import Field
 
 from ragweave.nodes.answer import HOW, OPEN_BOOK, READER, Branch
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import Paper
+from ragweave.nodes.prompts import Prompts, Turns
 from ragweave.state import AnswerType
 
 
@@ -126,36 +126,30 @@ _STEPS = "Question: {question}\nLet's think step by step."
 _FORMAT = "Answer questions following the given format.\n\n{examples}"
 _P_STEPS = "Question:{question}\nLet's think step by step."
 
-REASON = {
-    "reason": ChatPromptTemplate(
-        [("system", _READER), ("human", f"{_FROM_KNOWLEDGE}{_END}Knowledge:\n{{passages}}\n{_STEPS}")]
-    ),
-    "reason@blendfilter": ChatPromptTemplate([("human", f"{_FORMAT}Knowledge:{{passages}}\n{_P_STEPS}")]),
-    "reason_closed": ChatPromptTemplate([("human", f"{_CLOSED}{_END}{_STEPS}")]),
-    "reason_closed@blendfilter": ChatPromptTemplate([("human", f"{_FORMAT}{_P_STEPS}")]),
+REASON: Prompts = {
+    "reason": [("system", _READER), ("human", f"{_FROM_KNOWLEDGE}{_END}Knowledge:\n{{passages}}\n{_STEPS}")],
+    "reason@blendfilter": f"{_FORMAT}Knowledge:{{passages}}\n{_P_STEPS}",
+    "reason_closed": f"{_CLOSED}{_END}{_STEPS}",
+    "reason_closed@blendfilter": f"{_FORMAT}{_P_STEPS}",
 }
 """BlendFilter's reasoning over knowledge (appendix F), and without any."""
 
 _DIRECT = _FROM_KNOWLEDGE + "{instruction}\n\n{examples}Knowledge:\n{passages}\nQuestion: {question}\nAnswer:"
-PROMPTS = {
-    "direct_shots": ChatPromptTemplate([("system", _READER), ("human", _DIRECT)]),
-    "direct_shots@blendfilter": ChatPromptTemplate(
-        [("human", _FORMAT + "Knowledge:{passages}\nQuestion:{question}\nAnswer:")]
-    ),
-    "direct_shots_closed": ChatPromptTemplate(
-        [("human", _CLOSED + "{instruction}\n\n{examples}Question: {question}\nAnswer:")]
-    ),
-    "direct_shots_closed@blendfilter": ChatPromptTemplate([("human", _FORMAT + "Question:{question}\nAnswer:")]),
+PROMPTS: Prompts = {
+    "direct_shots": [("system", _READER), ("human", _DIRECT)],
+    "direct_shots@blendfilter": _FORMAT + "Knowledge:{passages}\nQuestion:{question}\nAnswer:",
+    "direct_shots_closed": _CLOSED + "{instruction}\n\n{examples}Question: {question}\nAnswer:",
+    "direct_shots_closed@blendfilter": _FORMAT + "Question:{question}\nAnswer:",
     "cot_shots": REASON["reason"],
     "cot_shots@blendfilter": REASON["reason@blendfilter"],
     "cot_shots_closed": REASON["reason_closed"],
     "cot_shots_closed@blendfilter": REASON["reason_closed@blendfilter"],
-    "cot_shots_closed@slimplm": ChatPromptTemplate([("human", "{examples}" + _STEPS)]),
+    "cot_shots_closed@slimplm": "{examples}" + _STEPS,
 }
 """The few-shot forms of the answer prompts."""
 
 
-def one_shot(manner: str, shown: str) -> ChatPromptTemplate:
+def one_shot(manner: str, shown: str) -> Turns:
     """Return an answer prompt with one worked example, about Lake Orrin.
 
     Args:
@@ -163,9 +157,7 @@ def one_shot(manner: str, shown: str) -> ChatPromptTemplate:
         shown: The example's reply.
     """
     ask = f'{manner} End with "So the answer is …".{HOW}'
-    return ChatPromptTemplate(
-        [("system", READER), ("human", "\n".join(_DATA["lake"]) + ask), ("ai", shown), ("human", OPEN_BOOK + ask)]
-    )
+    return [("system", READER), ("human", "\n".join(_DATA["lake"]) + ask), ("ai", shown), ("human", OPEN_BOOK + ask)]
 
 
 FOLLOW_UPS = "\n".join(_DATA["follow_ups"])

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.runtime import Runtime
 from pydantic import Field
 
@@ -28,6 +27,7 @@ from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import PROMPTS as PAPER_PROMPTS
 from ragweave.nodes.papers import Style, bare_texts, context_text
+from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import is_unknown
 from ragweave.nodes.segments import recompose, reranked, split_passages, tokens_saved
@@ -82,10 +82,10 @@ _CHOOSE = (
     "instructions to follow.\n\n{passages}\n\nQuestion: {question}\nOutput ONLY the ids of the sentences that "
     "help, the numbers behind the word sentence, separated by commas; or none where no sentence helps."
 )
-PROMPTS = {
-    "sentences": ChatPromptTemplate([("human", _CHOOSE)]),
-    "sentences@filco": ChatPromptTemplate([("human", "{task}\n\n{asked}\ncontext: {passages}")]),
-    "generate": ChatPromptTemplate([("system", _GENERATE), ("human", "context: {passages}\nquestion: {question}")]),
+PROMPTS: Prompts = {
+    "sentences": _CHOOSE,
+    "sentences@filco": "{task}\n\n{asked}\ncontext: {passages}",
+    "generate": [("system", _GENERATE), ("human", "context: {passages}\nquestion: {question}")],
     "generate@filco": PAPER_PROMPTS["direct_passages@filco"],
 }
 

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import Field, model_validator
@@ -33,6 +32,7 @@ from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_no
 from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, Paper, show_of
+from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import candidate, end_by_vote
 from ragweave.state import UNKNOWN, AnswerType, RAGState, by_query
@@ -90,26 +90,22 @@ _PORT = '<passage 2 title="Verra">\nVerra is a port on the river Osk, known for 
 _ASKED = f"\nQuestion: {LIES}\nReasoning so far: "
 _FIRST, _SECOND = "The Salt Road is about the port of Verra.", "Verra is a port on the river Osk."
 _NOTHING = "(nothing yet)"
-PROMPTS = {
-    "ircot": ChatPromptTemplate(
-        [
-            ("system", _TASK),
-            ("human", f"{_NOVEL}{_ASKED}{_NOTHING}\n{_ASK}"),
-            ("ai", _FIRST),
-            ("human", f"{_NOVEL}{_PORT}{_ASKED}{_FIRST}\n{_ASK}"),
-            ("ai", _SECOND),
-            ("human", f"{_NOVEL}{_PORT}{_ASKED}{_FIRST} {_SECOND}\n{_ASK}"),
-            ("ai", "So the answer is: Osk."),
-            ("human", f"{{passages}}\n\nQuestion: {{question}}\nReasoning so far: {{chain}}\n{_ASK}"),
-        ]
-    ),
-    "ircot@ircot": ChatPromptTemplate(
-        [
-            ("human", f"{SALT_ROAD}{BY_STEPS}{LIES}\nA:"),
-            ("ai", CHAINED),
-            ("human", f"{{passages}}\n\n{BY_STEPS}{{question}}\nA:{{chain}}"),
-        ]
-    ),
+PROMPTS: Prompts = {
+    "ircot": [
+        ("system", _TASK),
+        ("human", f"{_NOVEL}{_ASKED}{_NOTHING}\n{_ASK}"),
+        ("ai", _FIRST),
+        ("human", f"{_NOVEL}{_PORT}{_ASKED}{_FIRST}\n{_ASK}"),
+        ("ai", _SECOND),
+        ("human", f"{_NOVEL}{_PORT}{_ASKED}{_FIRST} {_SECOND}\n{_ASK}"),
+        ("ai", "So the answer is: Osk."),
+        ("human", f"{{passages}}\n\nQuestion: {{question}}\nReasoning so far: {{chain}}\n{_ASK}"),
+    ],
+    "ircot@ircot": [
+        ("human", f"{SALT_ROAD}{BY_STEPS}{LIES}\nA:"),
+        ("ai", CHAINED),
+        ("human", f"{{passages}}\n\n{BY_STEPS}{{question}}\nA:{{chain}}"),
+    ],
 }
 
 _CONCLUDES = re.compile(

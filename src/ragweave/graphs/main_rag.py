@@ -20,7 +20,6 @@ from typing import Annotated, Any, Literal
 
 from langchain_core.decisions import Noul
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
@@ -30,6 +29,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import READER, Branch, answer_node, each_sample
 from ragweave.nodes.ask import VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
+from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route, arranged, join
 from ragweave.nodes.vote import end_by_vote, pool_of
@@ -81,11 +81,9 @@ _JUDGE = (
     "{passages}\n\nQuestion: {question}\nDraft answer: {draft}\nThe passage may be noise: it may not be about the "
     f"question, or mislead. {_HELPS} Say Yes only if both are so; else No."
 )
-PROMPTS = {
-    "main_rag_judge": ChatPromptTemplate([("system", READER), ("human", _JUDGE)]),
-    "main_rag_judge_stated": ChatPromptTemplate(
-        [("system", READER), ("human", f"{_JUDGE} State how sure you are, from 50% to 99%, too.")]
-    ),
+PROMPTS: Prompts = {
+    "main_rag_judge": [("system", READER), ("human", _JUDGE)],
+    "main_rag_judge_stated": [("system", READER), ("human", f"{_JUDGE} State how sure you are, from 50% to 99%, too.")],
 }
 
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from langchain_core.prompts import ChatPromptTemplate
-
+from ragweave.nodes.prompts import PromptText
 from ragweave.nodes.turns import Tags
 
 Name = Literal["search_r1", "r1_searcher", "research", "autorefine", "o2_searcher"]
@@ -21,7 +20,7 @@ Name = Literal["search_r1", "r1_searcher", "research", "autorefine", "o2_searche
 class Protocol:
     """How a family of checkpoints searches."""
 
-    prompt: ChatPromptTemplate
+    prompt: PromptText
     query: Tags
     result: str
     """What follows a query; `{found}` is what was found."""
@@ -101,16 +100,10 @@ _SEARCH, ANSWER = Tags("<search>", "</search>"), Tags("<answer>", "</answer>")
 _DOC = "Doc {number}(Title: {title}) {text}\n"
 PROTOCOLS: Mapping[Name, Protocol] = {
     "search_r1": Protocol(
-        ChatPromptTemplate([("human", _R1_PROMPT)]),
-        _SEARCH,
-        "\n\n<information>{found}</information>\n\n",
-        _DOC,
-        k=3,
-        rounds=4,
-        invalid=_R1_INVALID,
+        _R1_PROMPT, _SEARCH, "\n\n<information>{found}</information>\n\n", _DOC, k=3, rounds=4, invalid=_R1_INVALID
     ),
     "r1_searcher": Protocol(
-        ChatPromptTemplate([("human", _SEARCHER_PROMPT)]),
+        _SEARCHER_PROMPT,
         Tags("<|begin_of_query|>", "<|end_of_query|>"),
         "\n\n<|begin_of_documents|>\n{found}\n<|end_of_documents|>\n\n",
         "({number})Title: {title} Text: {text}\n",
@@ -118,7 +111,7 @@ PROTOCOLS: Mapping[Name, Protocol] = {
         rounds=9,
     ),
     "research": Protocol(
-        ChatPromptTemplate([("system", _RESEARCH_PROMPT), ("human", "{question}")]),
+        [("system", _RESEARCH_PROMPT), ("human", "{question}")],
         _SEARCH,
         " <result>\n{found}\n</result>",
         '"{title}"\n{text}\n\n',
@@ -126,16 +119,10 @@ PROTOCOLS: Mapping[Name, Protocol] = {
         rounds=8,
     ),
     "autorefine": Protocol(
-        ChatPromptTemplate([("human", _REFINE_PROMPT)]),
-        _SEARCH,
-        "\n\n<documents>{found}</documents>\n\n",
-        _DOC,
-        k=3,
-        rounds=5,
-        invalid=_R1_INVALID,
+        _REFINE_PROMPT, _SEARCH, "\n\n<documents>{found}</documents>\n\n", _DOC, k=3, rounds=5, invalid=_R1_INVALID
     ),
     "o2_searcher": Protocol(
-        ChatPromptTemplate([("system", _O2_PROMPT), ("human", "Initial query: {question}")]),
+        [("system", _O2_PROMPT), ("human", "Initial query: {question}")],
         _SEARCH,
         "Search learnings: <learnings>{found}</learnings>.\n",
         '"{title}"\n{text}\n',

@@ -11,8 +11,9 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions, add_reading
 from ragweave.graphs.examples import one_shot
 from ragweave.nodes.ask import Components
+from ragweave.nodes.prompts import Prompts
 
-PROMPTS = {
+PROMPTS: Prompts = {
     "pruning": one_shot(
         "Say of each passage in turn what it is about and whether it can answer the question, then answer from those that "
         "can.",

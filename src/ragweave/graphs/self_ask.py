@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 from pydantic import Field
@@ -141,18 +140,17 @@ _PRINTED_READER = (
     "hallucinations."
 )
 PROMPTS = {
-    "self_ask": ChatPromptTemplate([("system", _TASK), ("human", FOLLOW_UPS + _CHAIN)]),
-    "self_ask@slimplm": ChatPromptTemplate([("system", _PRINTED), ("human", PRESS + _CHAIN)]),
-    "self_ask@blendfilter": ChatPromptTemplate(
-        [
-            ("system", _TASK_BEFORE),
-            ("human", FOLLOW_UPS + "{passages}Question: {question}\nAre follow up questions needed here:{dialogue}"),
-        ]
-    ),
-    "self_ask_reader": ChatPromptTemplate([("system", READER), ("human", _READ)]),
-    "self_ask_reader@slimplm": ChatPromptTemplate(
-        [("system", _PRINTED_READER), ("human", "{passages}\n\n" + PRESS_PAIRS + "Question: {question}\nAnswer:")]
-    ),
+    "self_ask": [("system", _TASK), ("human", FOLLOW_UPS + _CHAIN)],
+    "self_ask@slimplm": [("system", _PRINTED), ("human", PRESS + _CHAIN)],
+    "self_ask@blendfilter": [
+        ("system", _TASK_BEFORE),
+        ("human", FOLLOW_UPS + "{passages}Question: {question}\nAre follow up questions needed here:{dialogue}"),
+    ],
+    "self_ask_reader": [("system", READER), ("human", _READ)],
+    "self_ask_reader@slimplm": [
+        ("system", _PRINTED_READER),
+        ("human", "{passages}\n\n" + PRESS_PAIRS + "Question: {question}\nAnswer:"),
+    ],
 }
 CLAUSE = "If the answer cannot be found, the final answer is Unknown."
 READER_CLAUSE = "If they do not answer it, just say Unknown."

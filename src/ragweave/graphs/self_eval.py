@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from langchain_core.decisions import Noul
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 from pydantic import Field
@@ -23,6 +22,7 @@ from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.papers import Paper
+from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.retrieve import Route, add_search, search_branches
 from ragweave.nodes.vote import is_answered, vote_node
@@ -71,9 +71,7 @@ class Need(Form):
 _ASK = "Question: {question}\nDo you need to look something up to answer it? Say Yes or No."
 _PRINTED = "Question: [[{question}]] Do you need additional information to answer this question?"
 _NEEDED, _NOT_NEEDED = "Yes, I need additional information.", "No, I don't need additional information."
-_P_SNAKE = _PRINTED.format(
-    question="What C is the alternative name for the Water Moccasin,the U.S.A.’s only venomous water snake?"
-)
+_P_SNAKE = "What C is the alternative name for the Water Moccasin,the U.S.A.’s only venomous water snake?"
 _P_DECIDES = (
     "Based on your knowledge you should tell if you need additional information to answer the following questions."
 )
@@ -81,30 +79,20 @@ _DECIDES = (
     "You decide whether you can answer a question from what you know for sure, or need to look something up "
     "first. You do not answer the question."
 )
-PROMPTS = {
-    "self_eval": ChatPromptTemplate(
-        [
-            ("system", _DECIDES),
-            ("human", _ASK.format(question="What is the boiling point of water at sea level?")),
-            ("ai", "No"),
-            ("human", _ASK.format(question="Who was the second mayor of Eastbourne?")),
-            ("ai", "Yes"),
-            ("human", _ASK.format(question="Which ocean lies between Africa and America?")),
-            ("ai", "No"),
-            ("human", _ASK),
-        ]
+PROMPTS: Prompts = {
+    "self_eval": few_shot(
+        _ASK,
+        ("What is the boiling point of water at sea level?", "No"),
+        ("Who was the second mayor of Eastbourne?", "Yes"),
+        ("Which ocean lies between Africa and America?", "No"),
+        system=_DECIDES,
     ),
-    "self_eval@slimplm": ChatPromptTemplate(
-        [
-            ("system", _P_DECIDES),
-            ("human", _P_SNAKE),
-            ("ai", _NOT_NEEDED),
-            ("human", _PRINTED.format(question="what age do you have to be to smoke in france?")),
-            ("ai", _NEEDED),
-            ("human", _PRINTED.format(question="who was the slytherin seeker in harry potter 1?")),
-            ("ai", _NOT_NEEDED),
-            ("human", _PRINTED),
-        ]
+    "self_eval@slimplm": few_shot(
+        _PRINTED,
+        (_P_SNAKE, _NOT_NEEDED),
+        ("what age do you have to be to smoke in france?", _NEEDED),
+        ("who was the slytherin seeker in harry potter 1?", _NOT_NEEDED),
+        system=_P_DECIDES,
     ),
 }
 

@@ -11,8 +11,9 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions, add_reading
 from ragweave.graphs.examples import one_shot
 from ragweave.nodes.ask import Components
+from ragweave.nodes.prompts import Prompts
 
-PROMPTS = {
+PROMPTS: Prompts = {
     "summary": one_shot(
         "First sum up what the passages say that helps with the question, then answer it.",
         "Useful information: the lighthouse on Lake Orrin was lit in 1891. So the answer is 1891.",

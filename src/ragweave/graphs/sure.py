@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal
 
 from langchain_core.decisions import Noul
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 from langgraph.types import Send
@@ -31,6 +30,7 @@ from ragweave.nodes.answer import READER, unknown_clause
 from ragweave.nodes.ask import PASSAGE_TOKENS, SHORT_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.papers import show_of
+from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route, join
 from ragweave.nodes.vote import candidate, final_update
@@ -159,38 +159,28 @@ _P_RANK = (
     "Identify which passage (Passage 1 or Passage 2) is more relevant and informative to answer the question at hand. "
     "Choices: [Passage 1, Passage 2].\n\nAnswer:"
 )
-PROMPTS = {
-    "sure": ChatPromptTemplate(
-        [
-            ("system", READER),
-            ("human", _LAKE + "Give 2 candidates for the answer, a line each, (a) and (b)."),
-            ("ai", "(a) 1891\n(b) 1902"),
-            ("human", _CANDIDATES),
-        ]
+PROMPTS: Prompts = {
+    "sure": [
+        ("system", READER),
+        ("human", _LAKE + "Give 2 candidates for the answer, a line each, (a) and (b)."),
+        ("ai", "(a) 1891\n(b) 1902"),
+        ("human", _CANDIDATES),
+    ],
+    "sure@sure": _P_CANDIDATES,
+    "sure_summary": [("system", _SUMS_UP), ("human", _SUMMARY)],
+    "sure_summary@sure": _P_SUMMARY,
+    "sure_valid": few_shot(
+        _VALID,
+        ({"question": _BUILT, "prediction": "1891", "summary": _SUM}, "True"),
+        ({"question": _BUILT, "prediction": "1874", "summary": _REBUILT}, "False"),
     ),
-    "sure@sure": ChatPromptTemplate([("human", _P_CANDIDATES)]),
-    "sure_summary": ChatPromptTemplate([("system", _SUMS_UP), ("human", _SUMMARY)]),
-    "sure_summary@sure": ChatPromptTemplate([("human", _P_SUMMARY)]),
-    "sure_valid": ChatPromptTemplate(
-        [
-            ("human", _VALID.format(question=_BUILT, prediction="1891", summary=_SUM)),
-            ("ai", "True"),
-            ("human", _VALID.format(question=_BUILT, prediction="1874", summary=_REBUILT)),
-            ("ai", "False"),
-            ("human", _VALID),
-        ]
+    "sure_valid@sure": _P_VALID,
+    "sure_rank": few_shot(
+        _RANK,
+        ({"question": _BUILT, "first": "Lake Orrin freezes over.", "second": _SUM}, "Passage 2"),
+        ({"question": _BUILT, "first": _SUM, "second": "Ferries cross Lake Orrin."}, "Passage 1"),
     ),
-    "sure_valid@sure": ChatPromptTemplate([("human", _P_VALID)]),
-    "sure_rank": ChatPromptTemplate(
-        [
-            ("human", _RANK.format(question=_BUILT, first="Lake Orrin freezes over.", second=_SUM)),
-            ("ai", "Passage 2"),
-            ("human", _RANK.format(question=_BUILT, first=_SUM, second="Ferries cross Lake Orrin.")),
-            ("ai", "Passage 1"),
-            ("human", _RANK),
-        ]
-    ),
-    "sure_rank@sure": ChatPromptTemplate([("human", _P_RANK)]),
+    "sure_rank@sure": _P_RANK,
 }
 
 

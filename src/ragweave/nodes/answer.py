@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
@@ -36,6 +35,7 @@ from ragweave.nodes.ask import (
 from ragweave.nodes.forms import Form, YesNo
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, OURS, STYLES, Style
+from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Route
 from ragweave.nodes.sufficiency import rate
 from ragweave.nodes.vote import candidate
@@ -57,18 +57,14 @@ _DISTILL = (
     OPEN_BOOK + "Answers were read from these passages one at a time: {candidates}. Any of them may be wrong. "
     "Give the right answer to the question." + HOW
 )
-PROMPTS: Mapping[str, ChatPromptTemplate] = {
-    "direct": ChatPromptTemplate([("human", "Question: {question}\nAnswer the question." + HOW)]),
-    "direct_passages": ChatPromptTemplate([("system", READER), ("human", OPEN_BOOK + "Answer the question." + HOW)]),
-    "cot": ChatPromptTemplate([("human", "Question: {question}\n" + _STEPS)]),
-    "cot_passages": ChatPromptTemplate([("system", READER), ("human", OPEN_BOOK + _STEPS)]),
-    "concat": ChatPromptTemplate(
-        [("system", READER), ("human", OPEN_BOOK + "Answer the question from the passages." + HOW)]
-    ),
-    "post_fusion": ChatPromptTemplate(
-        [("system", READER), ("human", OPEN_BOOK + "Answer the question from the passage." + HOW)]
-    ),
-    "distill": ChatPromptTemplate([("system", READER), ("human", _DISTILL)]),
+PROMPTS: Prompts = {
+    "direct": "Question: {question}\nAnswer the question." + HOW,
+    "direct_passages": [("system", READER), ("human", OPEN_BOOK + "Answer the question." + HOW)],
+    "cot": "Question: {question}\n" + _STEPS,
+    "cot_passages": [("system", READER), ("human", OPEN_BOOK + _STEPS)],
+    "concat": [("system", READER), ("human", OPEN_BOOK + "Answer the question from the passages." + HOW)],
+    "post_fusion": [("system", READER), ("human", OPEN_BOOK + "Answer the question from the passage." + HOW)],
+    "distill": [("system", READER), ("human", _DISTILL)],
     **papers.PROMPTS,
 }
 

@@ -65,7 +65,7 @@ _LOGGER = logging.getLogger("ragweave")
 
 FormT = TypeVar("FormT", bound=Form)
 StateT = TypeVar("StateT", bound=Mapping[str, Any])
-Prompts: TypeAlias = Mapping[str, ChatPromptTemplate]
+Templates: TypeAlias = Mapping[str, ChatPromptTemplate]
 Node: TypeAlias = Runnable[Any, Any]
 Retriever: TypeAlias = Runnable[str, list[Document]]
 
@@ -129,7 +129,7 @@ class Components:
     """What a method is built from."""
 
     models: Models
-    prompts: Prompts = field(default_factory=dict)
+    prompts: Templates = field(default_factory=dict)
     retriever: Retriever | None = None
     second_retriever: Retriever | None = None
     """Where CRAG searches again."""

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
@@ -21,6 +20,7 @@ from typing_extensions import TypedDict
 from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
+from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.read import phrase
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join
 from ragweave.state import RAGState, by_query, interleave, merge, note
@@ -76,17 +76,17 @@ _P_IDS = (
     "context. ONLY output the relevant knowledge ids (0-{last}). There may be "
 )
 _P_CONTEXT = "\nContext:{relevance}\nQuestion:{question}\n{passages}\nAnswer:"
-PROMPTS = {
-    "topic": ChatPromptTemplate([_TOPIC]),
-    "topic@blendfilter": ChatPromptTemplate([("human", _P_TOPIC)]),
-    "relevance": ChatPromptTemplate([_TOPIC, _NAMED, _FORGET]),
-    "relevance@blendfilter": ChatPromptTemplate([("human", _P_FORGET)]),
-    "relevance_any_topic": ChatPromptTemplate([("human", _LIST)]),
-    "relevance_any_topic@blendfilter": ChatPromptTemplate([("human", _P_LIST)]),
-    "ids": ChatPromptTemplate([_TOPIC, _NAMED, _FORGET, _CHECKED, _IDS]),
-    "ids@blendfilter": ChatPromptTemplate([("human", f"{_P_IDS}multiple relevent ones.{_P_CONTEXT}")]),
-    "ids_any_topic": ChatPromptTemplate([("human", _LIST), _CHECKED, _IDS]),
-    "ids_any_topic@blendfilter": ChatPromptTemplate([("human", f"{_P_IDS}no relevant one.{_P_CONTEXT}")]),
+PROMPTS: Prompts = {
+    "topic": [_TOPIC],
+    "topic@blendfilter": _P_TOPIC,
+    "relevance": [_TOPIC, _NAMED, _FORGET],
+    "relevance@blendfilter": _P_FORGET,
+    "relevance_any_topic": _LIST,
+    "relevance_any_topic@blendfilter": _P_LIST,
+    "ids": [_TOPIC, _NAMED, _FORGET, _CHECKED, _IDS],
+    "ids@blendfilter": f"{_P_IDS}multiple relevent ones.{_P_CONTEXT}",
+    "ids_any_topic": [("human", _LIST), _CHECKED, _IDS],
+    "ids_any_topic@blendfilter": f"{_P_IDS}no relevant one.{_P_CONTEXT}",
 }
 
 

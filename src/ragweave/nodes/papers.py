@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate
 
+from ragweave.nodes.prompts import Prompts
 from ragweave.state import AnswerType
 from ragweave.tools.filters import generator_task, question_line
 from ragweave.tools.text.untrusted import render_lines, render_passages, title_of, untrusted
@@ -188,7 +188,7 @@ _REFERENCE = (
     "parentheses ((())). {instruction}"
 )
 _REFERRED = "Reference: [[[{passages}]]], question: ((({question})))"
-REFERENCE = ChatPromptTemplate([("system", _REFERENCE), ("human", _REFERRED)])
+REFERENCE = [("system", _REFERENCE), ("human", _REFERRED)]
 """SlimPLM's prompt over a reference, the same for all of its methods (table 9)."""
 
 _STEPS = "Let's think step by step."
@@ -215,32 +215,29 @@ _SURE = (
 _BRIEFLY = (
     "Task Description: The primary objective is to briefly answer the question.\n\nQuestion: {question}\n\n{passages}"
 )
-PROMPTS: Mapping[str, ChatPromptTemplate] = {
-    "direct@slimplm": ChatPromptTemplate([("human", "{question}")]),
+PROMPTS: Prompts = {
+    "direct@slimplm": "{question}",
     "direct_passages@slimplm": REFERENCE,
-    "cot@slimplm": ChatPromptTemplate([("human", f"Question: {{question}}\n{_STEPS}")]),
-    "cot_passages@slimplm": ChatPromptTemplate(
-        [("system", _REFERENCE), ("human", f"{_REFERRED} think step by step to answer the question")]
-    ),
-    "direct@filco": ChatPromptTemplate([("human", "{closed_task}\n\n{asked}")]),
-    "direct_passages@filco": ChatPromptTemplate([("human", "{task}\n\ncontext: {passages}\n{asked}")]),
-    "cot_passages@ircot": ChatPromptTemplate(
-        [
-            ("human", f"{SALT_ROAD}{BY_STEPS}{LIES}\nA:"),
-            ("ai", CHAINED),
-            ("human", f"{{passages}}\n\n{BY_STEPS}{{question}}\nA:"),
-        ]
-    ),
-    "concat@ircot": ChatPromptTemplate(
-        [
-            ("human", f"{SALT_ROAD}Q: Answer the following question.\n{LIES}\nA:"),
-            ("ai", "Osk"),
-            ("human", "{passages}\n\nQ: Answer the following question.\n{question}\nA:"),
-        ]
-    ),
-    "concat@chain_of_note": ChatPromptTemplate([("human", _BRIEFLY)]),
-    "concat@sure": ChatPromptTemplate([("human", "{passages}\n\n" + _SURE)]),
-    "direct@sure": ChatPromptTemplate([("human", _SURE)]),
-    "concat@dos_rag": ChatPromptTemplate([("system", "You are Question Answering Portal"), ("human", _DOS_RAG)]),
+    "cot@slimplm": f"Question: {{question}}\n{_STEPS}",
+    "cot_passages@slimplm": [
+        ("system", _REFERENCE),
+        ("human", f"{_REFERRED} think step by step to answer the question"),
+    ],
+    "direct@filco": "{closed_task}\n\n{asked}",
+    "direct_passages@filco": "{task}\n\ncontext: {passages}\n{asked}",
+    "cot_passages@ircot": [
+        ("human", f"{SALT_ROAD}{BY_STEPS}{LIES}\nA:"),
+        ("ai", CHAINED),
+        ("human", f"{{passages}}\n\n{BY_STEPS}{{question}}\nA:"),
+    ],
+    "concat@ircot": [
+        ("human", f"{SALT_ROAD}Q: Answer the following question.\n{LIES}\nA:"),
+        ("ai", "Osk"),
+        ("human", "{passages}\n\nQ: Answer the following question.\n{question}\nA:"),
+    ],
+    "concat@chain_of_note": _BRIEFLY,
+    "concat@sure": "{passages}\n\n" + _SURE,
+    "direct@sure": _SURE,
+    "concat@dos_rag": [("system", "You are Question Answering Portal"), ("human", _DOS_RAG)],
 }
 """The papers' prompts for answers, by the name of ours."""

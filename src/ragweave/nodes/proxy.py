@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal
 
 from langchain_core.decisions import Noul
 from langchain_core.exceptions import ModelError
-from langchain_core.prompts import ChatPromptTemplate
 from langgraph.errors import NodeError
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
@@ -25,6 +24,7 @@ from typing_extensions import TypedDict
 from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.gate import GateOptions, GateState, gate_branches
+from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.read import bare, choice, cut, is_unknown
 from ragweave.nodes.retrieve import Route
 from ragweave.state import RouteName, merge, note
@@ -185,9 +185,7 @@ _RELEASED_TASK = (
     "You are a helpful assistant. Your task is to parse user input into structured formats according to the "
     "coarse answer. Current datatime is 2023-12-20 9:47:28"
 )
-_RELEASED = ChatPromptTemplate(
-    [("system", _RELEASED_TASK), ("human", "Course answer: (({draft}))\nQuestion: (({question}))")]
-)
+_RELEASED = [("system", _RELEASED_TASK), ("human", "Course answer: (({draft}))\nQuestion: (({question}))")]
 _PARSES = (
     "You are a helpful assistant. Your task is to parse user input into structured formats and accomplish the task "
     "according to the heuristic answer."
@@ -198,19 +196,18 @@ _SPLIT = _GIVEN.format(
     draft="Cedar Bridge was designed by Ada Moreno. It stands on the river Osk. Bridges are useful.",
     question="Who designed Cedar Bridge, and on which river does it stand?",
 )
-PROMPTS = {
-    "draft": ChatPromptTemplate([("human", "{question}")]),
-    "draft_explained": ChatPromptTemplate(
-        [("human", "Please answer the question professionally and provide explanations. Question(({question}))")]
-    ),
+PROMPTS: Prompts = {
+    "draft": "{question}",
+    "draft_explained": "Please answer the question professionally and provide explanations. Question(({question}))",
     "judge_released": _RELEASED,
     "rewrite_released": _RELEASED,
-    "judge": ChatPromptTemplate([("system", _JUDGE), ("human", _GIVEN)]),
-    "judge@slimplm": ChatPromptTemplate(
-        [("system", _PARSES), ("human", f"{_HEURISTIC}Retrieval Necessity Judgment Output, Known (True / False):")]
-    ),
-    "rewrite": ChatPromptTemplate([("system", _REWRITE), ("human", _SPLIT), ("ai", _SHOWN), ("human", _GIVEN)]),
-    "rewrite@slimplm": ChatPromptTemplate([("system", _PARSES), ("human", _P_REWRITE)]),
+    "judge": [("system", _JUDGE), ("human", _GIVEN)],
+    "judge@slimplm": [
+        ("system", _PARSES),
+        ("human", f"{_HEURISTIC}Retrieval Necessity Judgment Output, Known (True / False):"),
+    ],
+    "rewrite": [("system", _REWRITE), ("human", _SPLIT), ("ai", _SHOWN), ("human", _GIVEN)],
+    "rewrite@slimplm": [("system", _PARSES), ("human", _P_REWRITE)],
 }
 
 

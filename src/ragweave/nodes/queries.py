@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Literal
 
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import StateGraph
 from langgraph.runtime import get_runtime
@@ -38,6 +37,7 @@ from ragweave.nodes.ask import (
 )
 from ragweave.nodes.forms import Form, limited_list
 from ragweave.nodes.options import Options
+from ragweave.nodes.prompts import Prompts, Turns, few_shot
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, add_search, retrieve_node, to_retrieval
 from ragweave.state import RAGState, add_usage, note, ranked
 from ragweave.tools.retrieval.retrievers import fused
@@ -69,28 +69,22 @@ class Queries(Form):
     queries: list[str] = limited_list(max(MOST.values()))
 
 
-_PASSAGE = ChatPromptTemplate(
-    [
-        ("system", "You write a short passage as it might stand in an encyclopedia: a few sentences, nothing else."),
-        ("human", "Write a passage that answers the question.\nQuestion: {question}"),
-    ]
-)
+_PASSAGE = [
+    ("system", "You write a short passage as it might stand in an encyclopedia: a few sentences, nothing else."),
+    ("human", "Write a passage that answers the question.\nQuestion: {question}"),
+]
 
 
-def _listing(task: str, question: str, *queries: str) -> ChatPromptTemplate:
-    asked = f"{task} Write each on a line of its own and nothing else.\nQuestion: "
-    return ChatPromptTemplate(
-        [("human", asked + question), ("ai", "\n".join(queries)), ("human", asked + "{question}")]
-    )
+def _listing(task: str, *queries: str) -> Turns:
+    asked = f"{task} Write each on a line of its own and nothing else.\nQuestion: {{question}}"
+    return few_shot(asked, ("Where was the engineer of the bridge at Verra born?", "\n".join(queries)))
 
 
-_BRIDGE = "Where was the engineer of the bridge at Verra born?"
-PROMPTS: Mapping[str, ChatPromptTemplate] = {
+PROMPTS: Prompts = {
     "query_hyde": _PASSAGE,
     "query_query2doc": _PASSAGE,
     "query_fusion": _listing(
         "Write four search queries that look for the answer to the question in different words.",
-        _BRIDGE,
         "birthplace of the engineer of the Verra bridge",
         "who built the bridge at Verra",
         "Verra bridge engineer biography",
@@ -98,12 +92,10 @@ PROMPTS: Mapping[str, ChatPromptTemplate] = {
     ),
     "query_step_back": _listing(
         "Write one more general question, whose answer helps with the question.",
-        _BRIDGE,
         "What is the life story of the engineer of the bridge at Verra?",
     ),
     "query_decompose": _listing(
         "Write the questions, five at most, that have to be answered one after the other to answer the question.",
-        _BRIDGE,
         "Who was the engineer of the bridge at Verra?",
         "Where was this engineer born?",
     ),

@@ -9,11 +9,11 @@ import re
 from typing import Any, Literal
 
 from langchain_core.decisions import Choice
-from langchain_core.prompts import ChatPromptTemplate
 
 from ragweave.nodes.ask import VERDICT_TOKENS, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
+from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.read import choice, plain
 from ragweave.state import RouteName
 
@@ -46,26 +46,21 @@ ROUTES: dict[str, RouteName] = {"none": "none", "one": "one", "several": "many"}
 """The routes by the word that the prompt asks for: small instruct models say A to nearly any question."""
 
 _ASK = "Question: {question}\nHow many searches: none, one or several?"
-_SHOWN = (
-    ("What is the capital of Italy?", "none"),
-    ("When was the lighthouse on Lake Orrin lit?", "one"),
-    ("How many legs has a spider?", "none"),
-    ("On which river lies the birthplace of the author of The Salt Road?", "several"),
-    ("who plays the ferryman in the film Low Water", "one"),
-    ("Were the directors of Grey Gull and of Low Water born in the same town?", "several"),
-    ("Who painted the Mona Lisa?", "none"),
-)
 _TASK = (
     "You say how many searches it takes to answer a question. You do not answer it. none: everybody knows the "
     "answer. one: one search finds it. several: each search looks for what the one before has found."
 )
-PROMPTS = {
-    "complexity": ChatPromptTemplate(
-        [
-            ("system", _TASK),
-            *(turn for question, said in _SHOWN for turn in (("human", _ASK.format(question=question)), ("ai", said))),
-            ("human", _ASK),
-        ]
+PROMPTS: Prompts = {
+    "complexity": few_shot(
+        _ASK,
+        ("What is the capital of Italy?", "none"),
+        ("When was the lighthouse on Lake Orrin lit?", "one"),
+        ("How many legs has a spider?", "none"),
+        ("On which river lies the birthplace of the author of The Salt Road?", "several"),
+        ("who plays the ferryman in the film Low Water", "one"),
+        ("Were the directors of Grey Gull and of Low Water born in the same town?", "several"),
+        ("Who painted the Mona Lisa?", "none"),
+        system=_TASK,
     )
 }
 

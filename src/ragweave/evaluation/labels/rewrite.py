@@ -15,6 +15,7 @@ from ragweave.evaluation.ask import ask
 from ragweave.evaluation.folder import Record
 from ragweave.evaluation.labels.known import Drafts
 from ragweave.evaluation.labels.settings import LabelSettings, dropped, row
+from ragweave.nodes.prompts import template_of
 from ragweave.nodes.proxy import PROMPTS, Rewrite, Searched
 from ragweave.tools.text.untrusted import untrusted
 
@@ -60,7 +61,7 @@ class RewriteLabeller:
             found = annotation(question.about, self._claims)
         else:
             values = {"question": question.question, "draft": untrusted(draft)}
-            found = await ask(self._teacher, Rewrite, PROMPTS["rewrite"].format_messages(**values))
+            found = await ask(self._teacher, Rewrite, template_of(PROMPTS["rewrite"]).format_messages(**values))
         if found is None or not (found.questions or found.claims):
             return dropped("no annotation" if self._teacher is None else "a reply that cannot be read")
         return row(id=question.id, question=question.question, draft=draft, target=target_text(found))

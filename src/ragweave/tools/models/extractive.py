@@ -274,10 +274,7 @@ def _token_features(asked: Asked, title: str, text: str) -> Features:
     best = (states @ others.T).max(axis=1)
     content = [at for at, token in enumerate(tokens) if token not in STOP_WORDS and token[0].isalnum()]
     new = [at for at in content if tokens[at] not in title.lower()]
-    return {
-        "cosine": float(mean @ other),
-        "match": float(best[new or content].mean()) if content else 0.0,
-    }
+    return {"cosine": float(mean @ other), "match": float(best[new or content].mean()) if content else 0.0}
 
 
 @lru_cache(maxsize=512)

@@ -307,12 +307,7 @@ class LlamaCppChat(BaseChatModel):
 
     @override
     def with_structured_output(
-        self,
-        schema: dict[str, Any] | type,
-        *,
-        include_raw: bool = False,
-        method: str = "json_schema",
-        **kwargs: Any,
+        self, schema: dict[str, Any] | type, *, include_raw: bool = False, method: str = "json_schema", **kwargs: Any
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
         """Return a runnable whose replies are JSON that matches `schema`, enforced by a grammar.
 

@@ -93,10 +93,6 @@ def task_of(messages: Sequence[BaseMessage]) -> Task | None:
 def task_passages(documents: Sequence[Document]) -> list[TaskPassage]:
     """Render documents as task passages, in order."""
     return [
-        {
-            "id": doc.id or "",
-            "title": str(doc.metadata.get("title") or ""),
-            "text": doc.page_content,
-        }
+        {"id": doc.id or "", "title": str(doc.metadata.get("title") or ""), "text": doc.page_content}
         for doc in documents
     ]

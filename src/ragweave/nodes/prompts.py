@@ -1,0 +1,34 @@
+"""How a prompt is declared: as a text, which is the user's message, or as turns of a role and a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from langchain_core.prompts import ChatPromptTemplate
+
+Turns: TypeAlias = list[tuple[str, str]]
+PromptText: TypeAlias = str | Turns | ChatPromptTemplate
+Prompts: TypeAlias = Mapping[str, PromptText]
+
+
+def template_of(prompt: PromptText) -> ChatPromptTemplate:
+    """Return a prompt's template."""
+    if isinstance(prompt, ChatPromptTemplate):
+        return prompt
+    return ChatPromptTemplate([("human", prompt)] if isinstance(prompt, str) else list(prompt))
+
+
+def few_shot(ask: str, *examples: tuple[str | Mapping[str, str], str], system: str = "") -> Turns:
+    """Return the turns of a prompt behind worked examples of it.
+
+    Args:
+        ask: The prompt.
+        examples: Its values, or the question if that is all, and the reply.
+        system: The system message.
+    """
+    turns = [("system", system)] if system else []
+    for values, reply in examples:
+        shown = ask.format(question=values) if isinstance(values, str) else ask.format(**values)
+        turns += [("human", shown), ("ai", reply)]
+    return [*turns, ("human", ask)]
