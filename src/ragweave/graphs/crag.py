@@ -19,14 +19,12 @@ from __future__ import annotations
 from typing import Annotated, Literal, get_args
 
 from langchain_core.decisions import Noul
-from langchain_core.documents import Document
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import answer_node, each_sample
+from ragweave.nodes.answer import Branch, answer_node, each_sample
 from ragweave.nodes.ask import QUERY_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, Ids, ids_form, limited
 from ragweave.nodes.papers import context_text
@@ -65,13 +63,6 @@ class CragState(RAGState, total=False):
     """The grade of each passage, by its id."""
     grade: Word
     """The grade of the retrieval as a whole."""
-
-
-class Grading(TypedDict):
-    """The input of a branch that grades a passage."""
-
-    question: str
-    passage: Document
 
 
 class Grade(Form):
@@ -151,20 +142,20 @@ PROMPTS: Prompts = {
 }
 
 
-def grading(state: Grading, o: CragOptions) -> Prompt[Grade]:
+def grading(state: Branch, o: CragOptions) -> Prompt[Grade]:
     """Ask whether a passage answers the question."""
     show = context_text if o.paper == "crag" else render_passages
-    return Prompt("grade", {}, [state["passage"]], show, form=Grade, max_tokens=VERDICT_TOKENS, task="grade")
+    return Prompt("grade", {}, state["passages"], show, form=Grade, max_tokens=VERDICT_TOKENS, task="grade")
 
 
 @model_node("judge", grading)
-def grade(state: Grading, reply: Reply[Grade], options: CragOptions) -> CragState:
+def grade(state: Branch, reply: Reply[Grade], options: CragOptions) -> CragState:
     """Grade a passage, by the word or by its score; a reply that can't be read means Ambiguous."""
     word: Word = reply.form.grade if reply.form else "Ambiguous"
     if reply.probability is not None:
         above, below = reply.probability > options.upper, reply.probability < options.lower
         word = "Correct" if above else "Incorrect" if below else "Ambiguous"
-    return {"grades": {str(state["passage"].id): word}}
+    return {"grades": {str(state["passages"][0].id): word}}
 
 
 def assess(state: CragState) -> CragState:
@@ -214,9 +205,8 @@ def refine(state: CragState, reply: Reply[Ids], options: CragOptions) -> CragSta
 
 def to_grading(state: CragState) -> Route:
     """Route: the evaluator, once per passage."""
-    return [
-        Send("grade", Grading(question=state["question"], passage=one)) for one in state["passages"]
-    ] or "no passage"
+    question = state["question"]
+    return [Send("grade", Branch(question=question, passages=[one])) for one in state["passages"]] or "no passage"
 
 
 def to_action(state: CragState, runtime: Runtime[CragOptions]) -> Route:

@@ -16,7 +16,7 @@ profile here compares probabilities, and looks up the first.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from langgraph.graph import END
@@ -26,11 +26,11 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import unknown_clause
 from ragweave.nodes.ask import REASONING_TOKENS, Components, Prompt, Reply, model_node
-from ragweave.nodes.chain import LAST_STEPS, end_chain
+from ragweave.nodes.chain import LAST_STEPS, end_chain, to_search
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, search_results
 from ragweave.nodes.prompts import Prompts
-from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
+from ragweave.nodes.retrieve import add_search, retrieve_node
 from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
 from ragweave.tools.models.uncertainty import Token, tokens_of
@@ -200,13 +200,6 @@ def write(state: FlareState, reply: Reply[Any], options: FlareOptions) -> FlareS
     return {"written": on.text, "rounds": rounds, "read": read, "queries": searched, "notes": notes}
 
 
-def to_doubt(state: FlareState) -> Route:
-    """Route: a doubtful sentence is looked up, in the given passages if there are any."""
-    if state["candidates"]:
-        return "sure"
-    return "given" if state["given"] else search_branches(state["queries"])
-
-
 @method(
     "flare",
     summary="Look up each sentence that the model is unsure of, and write it anew.",
@@ -223,5 +216,6 @@ def flare(graph: Graph, components: Components) -> None:
     graph.add_node("flare", write(components))
     add_search(graph, retrieve_node(components.retriever))
     graph.add_edge("begin", "flare")
-    graph.add_conditional_edges("flare", to_doubt, {"sure": END, "doubtful": "retrieve", "given": "collect"})
+    routes: dict[Hashable, str] = {"search": "retrieve", "passages given": "collect", "answered": END}
+    graph.add_conditional_edges("flare", to_search, routes)
     graph.add_edge("collect", "flare")

@@ -23,7 +23,6 @@ from langchain_core.documents import Document
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import READER, Branch, answer_node, each_sample
@@ -49,14 +48,6 @@ class MainRagState(RAGState, total=False):
 
     scores: Annotated[dict[str, float], merge]
     """The judge's log-odds of each passage, by its id."""
-
-
-class Judging(TypedDict):
-    """The input of a branch that judges a passage and the answer that was read from it."""
-
-    question: str
-    passage: Document
-    draft: str
 
 
 _HELPS = "Does the passage hold what the question asks for, and does the draft answer follow from the passage?"
@@ -97,7 +88,7 @@ def to_judges(state: MainRagState) -> list[Send]:
     """Route: a branch for each passage with the answer that was read from it."""
     read = {name: one["answer"] for one in pool_of(state, "predict") for name in one["passages"]}
     return [
-        Send("judge", Judging(question=state["question"], passage=one, draft=read.get(str(one.id), "")))
+        Send("judge", Branch(question=state["question"], passages=[one], draft=read.get(str(one.id), "")))
         for one in state["passages"]
     ]
 
@@ -107,12 +98,12 @@ def judge_node(components: Components) -> Node:
     models = components.models
     states = not models.decides("judge") and not calls.reports_logprobs(models.for_role("judge"))
 
-    def judging(state: Judging, _options: MainRagOptions) -> Prompt[Any]:
+    def judging(state: Branch, _options: MainRagOptions) -> Prompt[Any]:
         name, form = ("main_rag_judge_stated", Stated) if states else ("main_rag_judge", Helps)
         return Prompt(
             name,
             {"draft": untrusted(state["draft"])},
-            [state["passage"]],
+            state["passages"],
             form=form,
             max_tokens=VERDICT_TOKENS,
             task="sufficient",
@@ -120,8 +111,8 @@ def judge_node(components: Components) -> Node:
         )
 
     @model_node("judge", judging)
-    def judge(state: Judging, reply: Reply[Any], _options: MainRagOptions) -> MainRagState:
-        return {"scores": {str(state["passage"].id): score_of(reply)}}
+    def judge(state: Branch, reply: Reply[Any], _options: MainRagOptions) -> MainRagState:
+        return {"scores": {str(state["passages"][0].id): score_of(reply)}}
 
     return judge(components)
 

@@ -18,30 +18,19 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from langchain_core.documents import Document
-from langgraph.graph import END
-from langgraph.runtime import Runtime
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import ACTIONS, action_turns
 from ragweave.nodes import read
-from ragweave.nodes.answer import answer_node
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
-from ragweave.nodes.chain import (
-    LAST_ROUND,
-    LAST_STEPS,
-    ChainOptions,
-    asked_before,
-    copies_example,
-    end_chain,
-    to_concat,
-)
+from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.prompts import Prompts
-from ragweave.nodes.retrieve import GIVEN, Route, add_search, arranged, retrieve_node, search_branches
-from ragweave.nodes.vote import candidate, end_by_vote
+from ragweave.nodes.retrieve import GIVEN, arranged
+from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, by_query, note
 from ragweave.tools.text.untrusted import one_line, render_passages
 
@@ -221,17 +210,8 @@ def react(state: ReactState, reply: Reply[Step | LastStep], options: ReactOption
         "query": query if searched else "",
         "reminder": "" if searched else _REPEATED.format(query=one_line(query)) if repeated else _NO_ACTION,
     }
-    update: ReactState = {"hops": [*hops, hop], "notes": [note("search_repeated")] if repeated else []}
-    return {**update, "queries": {hop["name"]: query}} if searched else update
-
-
-def to_action(state: ReactState, runtime: Runtime[ReactOptions]) -> Route:
-    """Route: search, ask again, or end; if the limit ended the chain, Concat reads what was found."""
-    if not state["candidates"]:
-        if not state["hops"][-1]["name"]:
-            return "no action"
-        return "passages given" if state["given"] else search_branches(state["queries"])
-    return to_concat(state, runtime.context)
+    queries = {hop["name"]: query} if searched else {}
+    return {"hops": [*hops, hop], "queries": queries, "notes": [note("search_repeated")] if repeated else []}
 
 
 @method(
@@ -248,19 +228,4 @@ def to_action(state: ReactState, runtime: Runtime[ReactOptions]) -> Route:
 def react_method(graph: Graph, components: Components) -> None:
     """Wire the loop: react → retrieve → collect → react; one call per step."""
     graph.add_node("react", react(components))
-    add_search(graph, retrieve_node(components.retriever))
-    graph.add_node("concat", answer_node(components, "concat", "concat", round=LAST_ROUND))
-    graph.add_edge("begin", "react")
-    graph.add_conditional_edges(
-        "react",
-        to_action,
-        {
-            "search": "retrieve",
-            "passages given": "collect",
-            "no action": "react",
-            "no answer": "concat",
-            "answered": END,
-        },
-    )
-    graph.add_edge("collect", "react")
-    end_by_vote(graph, "concat")
+    add_loop(graph, components, "react", then="react")

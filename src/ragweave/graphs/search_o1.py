@@ -25,7 +25,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.ask import Components, Prompt, Reply, model_node
-from ragweave.nodes.chain import ChainOptions, copies_example, end_chain
+from ragweave.nodes.chain import ChainOptions, copies_example, end_chain, to_search
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import retrieve_node
 from ragweave.nodes.turns import (
@@ -38,7 +38,6 @@ from ragweave.nodes.turns import (
     is_last,
     of_turn,
     searched,
-    to_search,
     transcript,
 )
 from ragweave.nodes.vote import candidate

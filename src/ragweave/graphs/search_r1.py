@@ -40,7 +40,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.protocols import ANSWER, PROTOCOLS, Name, Protocol
 from ragweave.nodes import read
 from ragweave.nodes.ask import Components, Prompt, Reply, model_node
-from ragweave.nodes.chain import ChainOptions, end_chain
+from ragweave.nodes.chain import ChainOptions, end_chain, to_search
 from ragweave.nodes.retrieve import retrieve_node
 from ragweave.nodes.turns import (
     Turn,
@@ -51,7 +51,6 @@ from ragweave.nodes.turns import (
     is_last,
     of_turn,
     searched,
-    to_search,
     transcript,
 )
 from ragweave.nodes.vote import candidate

@@ -19,29 +19,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from langchain_core.documents import Document
-from langgraph.graph import END
-from langgraph.runtime import Runtime
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import FOLLOW_UPS, PRESS, PRESS_PAIRS
 from ragweave.nodes import read as reading
-from ragweave.nodes.answer import READER, answer_node
+from ragweave.nodes.answer import READER
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
-from ragweave.nodes.chain import (
-    LAST_ROUND,
-    LAST_STEPS,
-    ChainOptions,
-    asked_before,
-    copies_example,
-    end_chain,
-    to_concat,
-)
+from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import Paper, knowledge_lines
-from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
-from ragweave.nodes.vote import candidate, end_by_vote
+from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, note, unique
 from ragweave.tools.text.untrusted import one_line
 
@@ -210,12 +199,12 @@ def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> S
     if is_before(options):
         hops, text = with_intermediate_answer(hops, text)
         if hops and not text:
-            return {"hops": hops}
+            return {"hops": hops, "queries": {}}
         step = None if last else Step.from_text(text)
     step = step or Step.model_construct(answer=_concluded(text) if last else "")
     asked = step.follow_up if not last else ""
     if not options.paper and asked_before(asked, hops):
-        return {"must_conclude": True, "notes": [note("search_repeated")]}
+        return {"must_conclude": True, "queries": {}, "notes": [note("search_repeated")]}
     answer = reading.answer(step.answer, state["answer_type"]) if not asked else UNKNOWN
     copied = not options.paper and copies_example(answer, FOLLOW_UPS, state, [hop["result"] for hop in hops])
     if copied or answer.endswith("?"):
@@ -266,15 +255,6 @@ def read(state: SelfAskState, reply: Reply[Any], options: SelfAskOptions) -> Sel
     return {**update, "hops": [*earlier, {**hop, "result": " ".join(said.split())}]}
 
 
-def to_follow_up(state: SelfAskState, runtime: Runtime[SelfAskOptions]) -> Route:
-    """Route: look up the follow-up, or end; if the limit ended the chain, Concat reads what was found."""
-    if not state["candidates"]:
-        if state["must_conclude"] or state["hops"][-1]["result"]:
-            return "go on"
-        return "given" if state["given"] else search_branches(state["queries"])
-    return to_concat(state, runtime.context)
-
-
 @method(
     "self_ask",
     summary="The model asks follow-up questions, reads what each finds, then answers.",
@@ -289,15 +269,6 @@ def to_follow_up(state: SelfAskState, runtime: Runtime[SelfAskOptions]) -> Route
 def self_ask(graph: Graph, components: Components) -> None:
     """Wire the loop: each follow-up is looked up and read before the chain goes on."""
     graph.add_node("self_ask", chain(components))
-    add_search(graph, retrieve_node(components.retriever))
     graph.add_node("read", read(components))
-    graph.add_node("concat", answer_node(components, "concat", "concat", round=LAST_ROUND))
-    graph.add_edge("begin", "self_ask")
-    graph.add_conditional_edges(
-        "self_ask",
-        to_follow_up,
-        {"follow-up": "retrieve", "given": "collect", "go on": "self_ask", "no answer": "concat", "answered": END},
-    )
-    graph.add_edge("collect", "read")
     graph.add_edge("read", "self_ask")
-    end_by_vote(graph, "concat")
+    add_loop(graph, components, "self_ask", then="read")

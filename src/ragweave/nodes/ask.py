@@ -22,14 +22,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from functools import partial, reduce
+from itertools import chain
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
-from langchain_core.decisions import ChoiceAnswer, ClassifierRequest, ClassifierResponse, NoulAnswer
+from langchain_core.decisions import NoulAnswer
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -204,83 +205,64 @@ def model_node(
 
     def decorate(update: Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]) -> Callable[[Components], Node]:
         def node(components: Components) -> Node:
-            made = _ModelNode(role, prompt, update, components, {})
-            return FunctionNode(made.ask, name=getattr(update, "__name__", "ask"))
+            async def ask(state: Any, config: RunnableConfig, caller: Caller) -> dict[str, Any]:
+                options: Any = get_runtime(Options).context
+                asked, done = prompt(state, options), list[_Answered]()
+                if asked is not None:
+                    known = {name: state[name] for name in ("question", "answer_type") if name in state}
+                    asked = replace(asked, values={**known, **asked.values})
+                    asking = _deciding if components.models.decides(to := _role(role, options)) else _replying
+                    done = await asking(asked, to, components, state, config, caller)
+                return _updated(lambda reply: update(state, reply, options), done)
+
+            return FunctionNode(ask, name=getattr(update, "__name__", "ask"))
 
         return node
 
     return decorate
 
 
-@dataclass(frozen=True)
-class _ModelNode:
-    """A node that asks a model: its role, its two functions, and what it was built from."""
-
-    role: Role | Callable[[Any], Role]
-    prompt: Callable[[Any, Any], Prompt[Any] | None]
-    update: Callable[[Any, Reply[Any], Any], Mapping[str, Any]]
-    components: Components
-    runnables: dict[Hashable, Any]
-    """The models with the settings and the form of each kind of call: LangChain takes long to make one."""
-
-    async def ask(self, state: Any, config: RunnableConfig, caller: Caller) -> dict[str, Any]:
-        """Ask, again without what the server refuses, or for the answer alone."""
-        call, done = self.prepare(state), list[_Answered]()
-        while call is not None:
-            try:
-                output = None if call.is_empty else await self.reply(call, config, caller)
-            except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
-                call = call.relaxed(error)
-            else:
-                done.append(call.read(output))
-                call = call.again(done)
-        return self.finish(state, done)
-
-    async def reply(self, call: _Call | _Decision, config: RunnableConfig, caller: Caller) -> Any:
-        """Return the model's reply."""
-        is_sync = calls.is_sync(call.model)
-        return await caller.call(self.runnable(call), call.given, _labelled(config, call), is_sync=is_sync)
-
-    def prepare(self, state: Any) -> _Call | _Decision | None:
-        """Return the call for a state, if there is anything to ask."""
-        options = get_runtime(Options).context
-        prompt = self.prompt(state, options)
-        role = self.role(options) if callable(self.role) else self.role
-        if prompt is None:
-            return None
-        asked = {name: state[name] for name in ("question", "answer_type") if name in state}
-        prompt = replace(prompt, values={**asked, **prompt.values})
-        if self.components.models.decides(role):
-            return _Decision(self.components.models.for_role(role), role, prompt)
-        return _prepared(prompt, role, self.components, state, options)
-
-    def runnable(self, call: _Call | _Decision) -> Any:
-        """Return the model of a call, made once for all calls with the same settings."""
-        if call.prompt.tools:  # they may be other ones each time
-            return call.runnable()
-        if call.key not in self.runnables:
-            self.runnables[call.key] = call.runnable()
-        return self.runnables[call.key]
-
-    def finish(self, state: Any, done: Sequence[_Answered]) -> dict[str, Any]:
-        """Return the update of the last reply, with what all calls cost and what is to be noted."""
-        reply = done[-1].reply if done else Reply[Any]()
-        if len(done) > 1:
-            reply = replace(reply, earlier=done[0].reply.text)
-        update = dict(self.update(state, reply, get_runtime(Options).context))
-        usage, notes = update.get("usage", no_usage()), list(update.get("notes", ()))
-        for one in reversed(done):
-            usage, notes = add_usage(one.usage, usage), [*one.notes, *notes]
-        return {**update, "usage": usage, "notes": notes}
+def _role(role: Any, options: Options) -> Role:
+    chosen: Role = role(options) if callable(role) else role
+    return chosen
 
 
-@dataclass(frozen=True)
-class _Answered:
+class _Answered(NamedTuple):
     """A call that a model has replied to."""
 
     reply: Reply[Any]
     usage: Usage
     notes: list[Note]
+
+
+def _updated(update: Callable[[Reply[Any]], Mapping[str, Any]], done: Sequence[_Answered]) -> dict[str, Any]:
+    """Return the update of the last reply, with what all calls cost and what is to be noted."""
+    reply = done[-1].reply if done else Reply[Any]()
+    if len(done) > 1:
+        reply = replace(reply, earlier=done[0].reply.text)
+    made = dict(update(reply))
+    usage = reduce(add_usage, (one.usage for one in done), made.get("usage", no_usage()))
+    return {**made, "usage": usage, "notes": [*chain.from_iterable(one.notes for one in done), *made.get("notes", ())]}
+
+
+async def _replying(
+    asked: Prompt[Any], role: Role, components: Components, state: Any, config: RunnableConfig, caller: Caller
+) -> list[_Answered]:
+    """Ask a chat model, again without what its server refuses, or for the answer alone."""
+    call: _Call | None = _prepared(asked, role, components, state, get_runtime(Options).context)
+    done: list[_Answered] = []
+    while call is not None:
+        labelled = _labelled(config, role, call.sample)
+        try:
+            output = None
+            if not call.is_empty:
+                output = await caller.call(call.runnable(), call.given, labelled, is_sync=calls.is_sync(call.model))
+        except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
+            call = call.relaxed(error)
+        else:
+            done.append(call.read(output))
+            call = call.again(done)
+    return done
 
 
 @dataclass(frozen=True)
@@ -322,33 +304,22 @@ class _Call:
         last = AIMessage(own, additional_kwargs=self.messages[-1].additional_kwargs)
         return [*self.messages[: -self.turns], last]
 
-    @property
-    def sent(self) -> set[str]:
-        """The names of the settings that are sent."""
-        stop = {"stop"} if self.prompt.stop and not self.form else set()
-        continuing = {"continue_final_message"} if self.continues else set()
-        return (self.prompt.settings.keys() | stop | continuing) - set(self.refused)
-
-    @property
-    def key(self) -> Hashable:
-        """What makes the model of this call differ from that of another."""
-        settings = [(name, repr(one)) for name, one in self.prompt.settings.items() if calls.takes(self.model, name)]
-        return id(self.model), frozenset(settings), self.form, tuple(self.prompt.stop), calls.takes(self.model, "stop")
-
     def runnable(self) -> Any:
         """Return the model with this call's settings, constrained to the form."""
         model = calls.with_settings(self.model, self.prompt.settings)
         if self.form:
-            model = model.with_structured_output(self.form, include_raw=True)
-        elif self.prompt.tools:
-            model = calls.with_tools(model, self.prompt.tools)
-        elif self.prompt.stop and calls.takes(self.model, "stop"):
-            model = model.bind(stop=[*dict.fromkeys([*calls.own_stops(self.model), *self.prompt.stop])])
+            return model.with_structured_output(self.form, include_raw=True)
+        if self.prompt.tools:
+            return calls.with_tools(model, self.prompt.tools)
+        if self.prompt.stop and calls.takes(self.model, "stop"):
+            return model.bind(stop=[*dict.fromkeys([*calls.own_stops(self.model), *self.prompt.stop])])
         return model
 
     def relaxed(self, error: Exception) -> _Call:
         """Return the call without the setting or the form that the server refused; raise any other error."""
-        if name := calls.learn_refusal(self.model, error, self.sent):
+        stop = {"stop"} if self.prompt.stop and not self.form else set()
+        sent = self.prompt.settings.keys() | stop | ({"continue_final_message"} if self.continues else set())
+        if name := calls.learn_refusal(self.model, error, sent - set(self.refused)):
             return replace(self, refused=[*self.refused, name])
         if self.form and calls.refuses_form(error):
             looser = self.form.unbounded() if self.form.bounded else None
@@ -373,9 +344,22 @@ class _Call:
         text = _before(read.plain(replies.text_of(message)), self.prompt.stop)
         if form is None and self.prompt.form and text:
             form = self.prompt.form.from_text(text)
-        usage = self._usage(message)
+        sent, received, estimated = replies.tokens_of(message, self.messages)
+        usage = cost_of(self.role, 1, sent, received, estimated=estimated, model=self.model)
         notes += [note("setting_refused", setting=name) for name in self.refused]
-        notes += [note(event) for event in self._events(message, text, form, usage)]
+        finish, expected = replies.finish_of(message), estimate_message_tokens(self.messages)
+        cut = expected > _LONG and not estimated and sent < expected / 2
+        if cut:
+            said = "the server read %d of about %d tokens: raise its context, or set prompt_tokens"
+            _LOGGER.warning(said, sent, expected)
+        events = {
+            "input_cut": cut,
+            "reply_limit_reached": finish == "length" and not self.prompt.probability,
+            "content_filtered": finish == "content_filter",
+            "empty_reply": not text and form is None,
+            "reply_unreadable": bool(text) and self.prompt.form is not None and form is None,
+        }
+        notes += [note(event) for event, happened in events.items() if happened]
         chance = sigmoid(log_odds(message)) if self.prompt.probability and text else None
         return _Answered(Reply(text, form, self.prompt.passages, message, probability=chance), usage, notes)
 
@@ -385,42 +369,15 @@ class _Call:
         if len(done) > 1 or not self.asks_again or not reply.text or self.prompt.is_answered(reply):
             return None
         done[-1].notes.append(note("asked_again"))
-        answered = (
-            AIMessage(reply.text),
-            HumanMessage(_ANSWER_ALONE, additional_kwargs=self.messages[-1].additional_kwargs),
-        )
-        limit = {
-            **self.prompt.settings,
-            "max_tokens": min(SHORT_TOKENS, self.prompt.settings.get("max_tokens", SHORT_TOKENS)),
-        }
-        return replace(self, messages=[*self.messages, *answered], prompt=replace(self.prompt, settings=limit))
-
-    def _events(self, message: BaseMessage, text: str, form: Form | None, usage: Usage) -> list[str]:
-        finish, expected = replies.finish_of(message), estimate_message_tokens(self.messages)
-        cut = expected > _LONG and not usage["estimated"] and usage["input_tokens"] < expected / 2
-        if cut:
-            _LOGGER.warning(
-                "the server read %d of about %d tokens: raise its context, or set prompt_tokens",
-                usage["input_tokens"],
-                expected,
-            )
-        events = {
-            "input_cut": cut,
-            "reply_limit_reached": finish == "length" and not self.prompt.probability,
-            "content_filtered": finish == "content_filter",
-            "empty_reply": not text and form is None,
-            "reply_unreadable": bool(text) and self.prompt.form is not None and form is None,
-        }
-        return [event for event, happened in events.items() if happened]
-
-    def _usage(self, message: BaseMessage) -> Usage:
-        sent, received, estimated = replies.tokens_of(message, self.messages)
-        return cost_of(self.role, 1, sent, received, estimated=estimated, model=self.model)
+        asked = HumanMessage(_ANSWER_ALONE, additional_kwargs=self.messages[-1].additional_kwargs)
+        limit = min(SHORT_TOKENS, self.prompt.settings.get("max_tokens", SHORT_TOKENS))
+        prompt = replace(self.prompt, settings={**self.prompt.settings, "max_tokens": limit})
+        return replace(self, messages=[*self.messages, AIMessage(reply.text), asked], prompt=prompt)
 
 
-def _labelled(config: RunnableConfig, call: _Call | _Decision) -> RunnableConfig:
-    labels = {"ragweave_role": call.role, "ragweave_sample": call.sample}
-    tags = [*(config.get("tags") or ()), f"role:{call.role}"]
+def _labelled(config: RunnableConfig, role: Role, sample: int) -> RunnableConfig:
+    labels = {"ragweave_role": role, "ragweave_sample": sample}
+    tags = [*(config.get("tags") or ()), f"role:{role}"]
     return {**config, "tags": tags, "metadata": {**(config.get("metadata") or {}), **labels}}
 
 
@@ -433,102 +390,56 @@ def cost_of(role: str, count: int, sent: int, received: int, *, estimated: bool,
     return cast("Usage", {**tokens, **cost, "estimated": estimated, **tables})
 
 
-@dataclass(frozen=True)
-class _Decision:
-    """A step that a decision model takes: one request, or one for each passage where passages are chosen."""
-
-    model: Any
-    role: Role
-    prompt: Prompt[Any]
-    sample: int = 0
-
-    @property
-    def given(self) -> list[ClassifierRequest]:
-        """The requests: a state of question, draft and passage, and what the form asks.
-
-        Raises:
-            UsageError: The step has no form that a decision can fill in.
-        """
-        if self.prompt.form is None or self.prompt.form.decides is None:
-            raise UsageError(
-                f"the step {self.prompt.name!r} needs a chat model, and the {self.role} is a decision model: name another"
-            )
-        values = self.prompt.values.items()
-        known = {name: one for name, one in values if name in _STATE_VALUES and isinstance(one, str) and one}
-        texts = list(map(_passage_text, self.prompt.passages))
-        each = [{"passage": text} for text in texts] if self._chooses else [_together(texts)]
-        return [{"state": {**known, **one}, "questions": {_ANSWER: self.prompt.form.decides}} for one in each]
-
-    @property
-    def _chooses(self) -> bool:
-        return self.prompt.form is not None and issubclass(self.prompt.form, Ids)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is no passage to choose from."""
-        return self._chooses and not self.prompt.passages
-
-    @property
-    def key(self) -> Hashable:
-        """What makes the model of this call differ from that of another."""
-        return id(self.model)
-
-    def runnable(self) -> Any:
-        """Return the model, mapped over requests."""
-        return self.model.map()
-
-    def relaxed(self, error: Exception) -> _Decision:
-        """Raise: a decision model's request has nothing to leave out."""
-        raise error
-
-    def again(self, _done: Sequence[_Answered]) -> None:
-        """Ask once."""
-
-    def read(self, responses: Sequence[ClassifierResponse] | None) -> _Answered:
-        """Return the decision as the form, what it cost, and a note of its probabilities."""
-        if responses is None:
-            return _Answered(Reply(), no_usage(), [])
-        form: Any = self.prompt.form
-        answers = [one.answers[_ANSWER] for one in responses]
-        stated: float | None = getattr(unbound(self.model), "threshold", None)
-        threshold = 0.5 if stated is None else stated
-        chances = [
-            one.noul if isinstance(one, NoulAnswer) else cast("ChoiceAnswer", one).probabilities for one in answers
-        ]
-        if self._chooses:
-            first: int = self.prompt.values.get("first", 1)
-            best = sorted(enumerate(cast("list[float]", chances), first), key=lambda one: -one[1])
-            filled = form.model_construct(ids=[number for number, chance in best if chance > threshold])
-        else:
-            filled = form.from_answer(answers[0], threshold)
-        chance = chances[0] if isinstance(chances[0], float) and not self._chooses else None
-        reply = Reply(form=filled, passages=self.prompt.passages, probability=chance)
-        return _Answered(reply, self._usage(responses), [note("decided", probabilities=chances)])
-
-    def _usage(self, responses: Sequence[ClassifierResponse]) -> Usage:
-        reported = [one.usage for one in responses if one.usage]
-        estimated = len(reported) < len(responses)
-        sent = sum(one["input_tokens"] for one in reported)
-        if estimated:
-            sent = sum(estimate_tokens(str(one["state"])) for one in self.given)
-        written = sum(one["output_tokens"] for one in reported)
-        return cost_of(self.role, len(responses), sent, written, estimated=estimated, model=self.model)
+async def _deciding(
+    asked: Prompt[Any], role: Role, components: Components, _state: Any, config: RunnableConfig, caller: Caller
+) -> list[_Answered]:
+    """Ask a decision model: once, or once for each passage where passages are chosen."""
+    model, form, requests = components.models.for_role(role), asked.form, _requests(asked, role)
+    if not requests or form is None:
+        return [_Answered(Reply(), no_usage(), [])]
+    labelled = _labelled(config, role, 0)
+    responses = await caller.call(model.map(), requests, labelled, is_sync=calls.is_sync(model))
+    answers = [one.answers["answer"] for one in responses]
+    chances = [one.noul if isinstance(one, NoulAnswer) else one.probabilities for one in answers]
+    threshold = 0.5 if (stated := getattr(unbound(model), "threshold", None)) is None else stated
+    if issubclass(form, Ids):
+        best = sorted(enumerate(chances, asked.values.get("first", 1)), key=lambda one: -one[1])
+        filled: Any = form.model_construct(ids=[number for number, chance in best if chance > threshold])
+        chance = None
+    else:
+        filled, chance = form.from_answer(answers[0], threshold), getattr(answers[0], "noul", None)
+    reported = [one.usage for one in responses if one.usage]
+    estimated = len(reported) < len(responses)
+    sent = [one["input_tokens"] for one in reported]
+    if estimated:
+        sent = [estimate_tokens(str(one["state"])) for one in requests]
+    written = sum(one["output_tokens"] for one in reported)
+    usage = cost_of(role, len(responses), sum(sent), written, estimated=estimated, model=model)
+    reply = Reply(form=filled, passages=asked.passages, probability=chance)
+    return [_Answered(reply, usage, [note("decided", probabilities=chances)])]
 
 
-_ANSWER = "answer"
+def _requests(asked: Prompt[Any], role: Role) -> list[dict[str, Any]]:
+    """Return what a decision model is asked: a state of question, draft and passages, and the form's own question.
+
+    Raises:
+        UsageError: The step has no form that a decision can fill in.
+    """
+    if asked.form is None or asked.form.decides is None:
+        raise UsageError(
+            f"the step {asked.name!r} needs a chat model, and the {role} is a decision model: name another"
+        )
+    given = {name: one for name, one in asked.values.items() if name in _STATE_VALUES and isinstance(one, str) and one}
+    titles = [str(one.metadata.get("title") or "") for one in asked.passages]
+    texts = [f"{title}\n{one.page_content}".lstrip("\n") for title, one in zip(titles, asked.passages, strict=True)]
+    each: list[dict[str, Any]] = [{"passage": text} for text in texts]
+    if not issubclass(asked.form, Ids):
+        each = each if len(texts) == 1 else [{"passages": texts} if texts else {}]
+    return [{"state": {**given, **one}, "questions": {"answer": asked.form.decides}} for one in each]
+
+
 _STATE_VALUES = ("question", "draft", "summary", "first", "second")
 """The values of a prompt that a decision model reads; a passage or passages are added."""
-
-
-def _passage_text(document: Document) -> str:
-    title = str(document.metadata.get("title") or "")
-    return f"{title}\n{document.page_content}" if title else document.page_content
-
-
-def _together(texts: Sequence[str]) -> dict[str, Any]:
-    return {} if not texts else {"passage": texts[0]} if len(texts) == 1 else {"passages": list(texts)}
-
-
 _ANSWER_ALONE = "Now give the final answer alone, in as few words as it takes, and nothing else."
 _LONG = 1_000
 """Prompts with fewer tokens are too short for our estimate to show that a server cut them."""
@@ -543,10 +454,11 @@ def _prepared(
     limit = options.prompt_tokens
     if limit is None and (context := calls.profile_of(model).get("max_input_tokens")):
         limit = max(context - options.reply_tokens, 1)
-    kept, dropped = list(asked.passages), list[Document]()
+    dropped = list[Document]()
     while True:
+        kept = list(asked.passages)
         turns = list(asked.turns(kept))
-        messages = _rendered(template, asked, kept, turns, sample)
+        messages = _rendered(template, asked, turns, sample)
         if limit is None or (size := estimate_message_tokens(messages)) <= limit or (dropped and not kept):
             break
         if not kept:
@@ -555,8 +467,9 @@ def _prepared(
                 "question or raise prompt_tokens"
             )
         dropped.append(kept.pop(lowest_ranked(kept)))
+        asked = replace(asked, passages=kept)
     settings = _settings(asked, model, role, sample, options)
-    prompt = replace(asked, passages=kept, settings={**settings, **LOGPROBS} if asked.probability else settings)
+    prompt = replace(asked, settings={**settings, **LOGPROBS} if asked.probability else settings)
     held = options.constrain and asked.constrain and not asked.probability
     constraint = calls.constraint_of(model) if held else "none"
     form = asked.form if constraint != "none" else None
@@ -566,13 +479,10 @@ def _prepared(
 
 
 def _rendered(
-    template: ChatPromptTemplate,
-    asked: Prompt[Any],
-    passages: Sequence[Document],
-    turns: Sequence[BaseMessage],
-    sample: int,
+    template: ChatPromptTemplate, asked: Prompt[Any], turns: Sequence[BaseMessage], sample: int
 ) -> list[BaseMessage]:
     """Render the messages, the last of which carries the task that the `extractive` model reads."""
+    passages = asked.passages
     *before, last = [*template.format_messages(**asked.values, passages=asked.show(passages)), *turns]
     known = {name: asked.values[name] for name in _TASK_VALUES & asked.values.keys()}
     numbered = {"sample": sample} if sample else {}

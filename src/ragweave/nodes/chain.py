@@ -1,18 +1,21 @@
-"""Shared by Self-Ask, ReAct and IRCoT: chains in which each call reads the previous reply."""
+"""Chains, in which each call reads the previous reply and may search."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Self
 
 from langchain_core.documents import Document
+from langgraph.graph import END, StateGraph
+from langgraph.runtime import Runtime
 from pydantic import model_validator
 
 from ragweave.nodes import read
-from ragweave.nodes.answer import answer_branches, together
+from ragweave.nodes.answer import answer_branches, answer_node, together
+from ragweave.nodes.ask import Components
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import final_update
+from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
+from ragweave.nodes.vote import end_by_vote, final_update
 from ragweave.state import Candidate, RAGState
 from ragweave.tools.text.normalize import normalize_answer
 
@@ -59,7 +62,23 @@ def copies_example(answer: str, examples: str, state: RAGState, seen: Sequence[s
     return state["answer_type"] == "short" and read.copied(answer, examples, " ".join([state["question"], *seen]))
 
 
-def to_concat(state: RAGState, options: Any) -> Route:
-    """Return Concat's branches over what a chain read, if a limit ended it without an answer."""
-    wanted = state["truncated"] and options.fallback_retrieval
+def to_search(state: RAGState, runtime: Runtime[Any]) -> Route:
+    """Route: search for the queries, go on without one, or end; Concat reads what was found if a limit left no answer."""
+    if not state["candidates"]:
+        if not state["queries"]:
+            return "go on"
+        return "passages given" if state["given"] else search_branches(state["queries"])
+    options = runtime.context
+    wanted = state["truncated"] and getattr(options, "fallback_retrieval", False)
     return (answer_branches(state, "concat", options, together(state["passages"])) if wanted else []) or "answered"
+
+
+def add_loop(graph: StateGraph[Any, Any, Any, Any], components: Components, name: str, then: str) -> None:
+    """Add to the node `name`, which asks for searches, the search, which leads to the node `then`, and Concat."""
+    add_search(graph, retrieve_node(components.retriever))
+    graph.add_node("concat", answer_node(components, "concat", "concat", round=LAST_ROUND))
+    graph.add_edge("begin", name)
+    routes: dict[Hashable, str] = {"search": "retrieve", "passages given": "collect", "go on": name}
+    graph.add_conditional_edges(name, to_search, {**routes, "no answer": "concat", "answered": END})
+    graph.add_edge("collect", then)
+    end_by_vote(graph, "concat")

@@ -17,13 +17,13 @@ from langgraph.types import Send
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from ragweave.nodes.answer import unknown_clause
+from ragweave.nodes.answer import Branch, unknown_clause
 from ragweave.nodes.ask import Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.read import is_unknown
-from ragweave.state import AnswerType, Note, RAGState, merge, note
+from ragweave.state import Note, RAGState, merge, note
 from ragweave.tools.models.roles import Role
 from ragweave.tools.models.uncertainty import SAMPLED, THRESHOLDS, Gate, disagreement, gate_settings, uncertainty
 
@@ -60,31 +60,23 @@ class GateState(RAGState, total=False):
     known: bool
 
 
-class GateBranch(TypedDict):
-    """The input of a branch that drafts."""
-
-    question: str
-    answer_type: AnswerType
-    sample: int
-
-
 def gate_branches(state: RAGState, options: GateOptions, node: str = "gate") -> list[Send]:
     """Return a branch for each draft."""
-    shared = {"question": state["question"], "answer_type": state["answer_type"]}
-    return [Send(node, {**shared, "sample": sample}) for sample in range(options.gate_drafts)]
+    shared = Branch(question=state["question"], answer_type=state["answer_type"])
+    return [Send(node, Branch(**shared, sample=sample)) for sample in range(options.gate_drafts)]
 
 
 def gate_node(components: Components, role: Role | Callable[[Any], Role]) -> Node:
     """Return a node that asks for one draft of a model in this role."""
 
-    def drafting(branch: GateBranch, options: GateOptions) -> Prompt[Form]:
+    def drafting(branch: Branch, options: GateOptions) -> Prompt[Form]:
         values = {"instruction": INSTRUCTIONS[branch["answer_type"]], "unknown": unknown_clause(options)}
         warm = {"temperature": 0.7 if options.gate in SAMPLED else 0.0}
         settings = {**gate_settings(options.gate), **warm}
         return Prompt("direct", values, max_tokens=options.gate_tokens, settings=settings)
 
     @model_node(role, drafting)
-    def gate(branch: GateBranch, reply: Reply[Form], options: GateOptions) -> GateState:
+    def gate(branch: Branch, reply: Reply[Form], options: GateOptions) -> GateState:
         found = None
         if reply.message is not None and options.gate not in SAMPLED:
             found = uncertainty(reply.message, options.gate)

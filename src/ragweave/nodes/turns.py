@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from ragweave.nodes.ask import Reply
 from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.options import Options
-from ragweave.nodes.retrieve import GIVEN, Route, arranged, search_branches
+from ragweave.nodes.retrieve import GIVEN, arranged
 from ragweave.state import RAGState
 
 
@@ -97,13 +97,6 @@ def transcript(turns: Sequence[Turn], result_of: Callable[[Turn], str], end: str
 def is_last(state: TurnsState, options: Any) -> bool:
     """Return whether the next call must answer: no round is left, or it was asked to."""
     return state["must_answer"] or len(state["turns"]) >= options.rounds or state["remaining_steps"] < LAST_STEPS
-
-
-def to_search(state: TurnsState) -> Route:
-    """Route: search for the queries, continue without a search, or end."""
-    if state["candidates"] or not state["queries"]:
-        return "answered" if state["candidates"] else "go on"
-    return "passages given" if state["given"] else search_branches(state["queries"])
 
 
 def searched(state: TurnsState, queries: Sequence[str]) -> dict[str, str]:
