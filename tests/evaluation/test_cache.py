@@ -156,6 +156,9 @@ def test_a_model_that_reads_tasks_is_asked_again_for_another_task(tmp_path: Path
         {"task": "answer", "question": "Who built the bridge at Alden?", "passages": [passage]},  # type: ignore[list-item]
         {"task": "topic", "question": "Who built the bridge at Alden?"},
     ]
-    with asking() as asked:
-        said = [model.invoke([attach(HumanMessage("?"), one)]).text for one in tasks]
-    assert (said[0] != said[1], asked.paid) == (True, 2)
+    said = []
+    for one in tasks:
+        with asking() as asked:
+            said.append(model.invoke([attach(HumanMessage("?"), one)]).text)
+        assert asked.paid == 1
+    assert said[0] != said[1]

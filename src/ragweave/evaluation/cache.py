@@ -86,7 +86,7 @@ class ReplyCache(BaseCache):
         """Called before every call that has no reply yet; may raise to forbid it."""
 
     def attach(self, model: Any, name: str) -> Any:
-        """Return a copy of a chat model, a binding of one or a decision model over one, whose replies are stored here.
+        """Return a copy of a model whose replies are stored here: a chat model, its binding, or a decision model over one.
 
         The name is part of the key, because LangChain describes two local models alike. Streaming is off:
         `stream` and `astream` would ask the server without a look-up.

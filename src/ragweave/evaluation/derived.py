@@ -28,13 +28,9 @@ def base_of(column: str) -> str:
 
 
 def measured(column: str, mine: Scores, first: Scores, positive: str = "") -> dict[str, float]:
-    """Return a column's values; empty if the metric was not computed.
+    """Return a row's values in a column, given those of the table's first row; empty if the metric was not computed.
 
-    Args:
-        column: The column, a metric or one of the forms above.
-        mine: The row's values.
-        first: Those of the table's first row.
-        positive: The metric that is above 0 for questions whose passages are positive.
+    The metric `positive` is above 0 for questions whose passages are positive.
     """
     how, name, above, where = _parts(column)
     found = dict(mine.get(name, {}))

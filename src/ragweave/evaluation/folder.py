@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from langchain_core.documents import Document
+
 from ragweave.errors import UsageError
 
 Record = dict[str, Any]
@@ -26,6 +28,21 @@ Record = dict[str, Any]
 
 _FREE = ("prices",)
 """Settings that may change when a run is resumed: no score depends on them."""
+
+
+def shown_passage(doc: Document) -> Record:
+    """Return a passage as records hold it."""
+    return {"id": str(doc.id), "title": doc.metadata.get("title", ""), "text": doc.page_content}
+
+
+def row(**fields: Any) -> Record:
+    """Return a record that holds a training row, or a question."""
+    return {"row": fields, "dropped": "", "scores": {}}
+
+
+def dropped(why: str) -> Record:
+    """Return a record of a question that gives no row."""
+    return {"row": None, "dropped": why, "scores": {}}
 
 
 def write_settings(path: Path, settings: Mapping[str, Any]) -> None:

@@ -12,8 +12,7 @@ If they do not, tasks return their files, which are written here.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 from ragweave.errors import MissingExtraError, UsageError
@@ -76,7 +75,11 @@ def run_on_ray(
     while waiting:
         [done], waiting = ray.wait(waiting)
         shard, summary, files = ray.get(done)
-        _write(shard_folder(folder, shard), files)
+        place = shard_folder(folder, shard)
+        place.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            if not (place / name).exists():  # on a disk that the nodes do not share
+                (place / name).write_bytes(content)
         total = _added(total, summary)
     return total
 
@@ -87,22 +90,8 @@ def _begun(folder: Path) -> int:
 
 
 def _added(one: Summary, other: Summary) -> Summary:
-    spent = {model: list(counts) for model, counts in one.spent.items()}
+    spent = dict(one.spent)
     for model, counts in other.spent.items():
         spent[model] = [a + b for a, b in zip(counts, spent.get(model, (0, 0, 0)), strict=True)]
-    return replace(
-        one,
-        answered=one.answered + other.answered,
-        failed=one.failed + other.failed,
-        skipped=one.skipped + other.skipped,
-        stopped=one.stopped or other.stopped,
-        spent=spent,
-    )
-
-
-def _write(place: Path, files: Mapping[str, bytes]) -> None:
-    """Write a shard's files unless they are here already."""
-    place.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        if not (place / name).exists():
-            (place / name).write_bytes(content)
+    numbers = {name: getattr(one, name) + getattr(other, name) for name in ("answered", "failed", "skipped")}
+    return Summary(**numbers, stopped=one.stopped or other.stopped, spent=spent)

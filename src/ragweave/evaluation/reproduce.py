@@ -144,22 +144,18 @@ def plan(
     only: str = "",
     filters: Mapping[str, str] | None = None,
 ) -> Plan:
-    """Return what to evaluate for a table on a data set.
+    """Return what to evaluate for a paper's table on a data set.
 
-    Args:
-        paper: The paper's name.
-        name: The table's.
-        dataset: The data set's name.
-        model: Which of the paper's models the printed values are of; "": the first.
-        only: A part of the labels of the rows that are run; "": all that can be run.
-        filters: Folders of trained filters, by label; "" is for all others.
+    `model` is the paper's model that the printed values are of (the first, if none is named), `only` a substring of the
+    labels of the rows that are run; `filters` are folders of trained filters by label, with "" for all others.
 
     Raises:
         UsageError: The table has no result on this data set or with this model, or no row can be run.
     """
     table = table_of(paper, name)
-    _check("data set", dataset, table.datasets, f"{paper} {table.name}")
-    _check("model", model, ["", *table.models], f"{paper} {table.name}")
+    for what, one, known in (("data set", dataset, table.datasets), ("model", model, ["", *table.models])):
+        if one not in known:
+            raise UsageError(f"{paper} {table.name} has no {what} {one!r}; there are {', '.join(filter(None, known))}")
     chosen = model or next(iter(table.models), "")
     rows = [row for row in table.rows if row.model in ("", chosen) and dataset in row.values and only in row.label]
     named = dict(zip(_unlike(rows), rows, strict=True))
@@ -208,11 +204,6 @@ def plan(
     )
 
 
-def _check(what: str, name: str, known: Sequence[str], where: str) -> None:
-    if name not in known:
-        raise UsageError(f"{where} has no {what} {name!r}; there are {', '.join(filter(None, known))}")
-
-
 def _ours(paper: str, column: str) -> str:
     """Return a column by the names of our metrics: papers score by SQuAD's script, FILCO by its own."""
     names = _FILCO if paper == "filco" else _SQUAD
@@ -235,19 +226,15 @@ def _why_not(row: Row, label: str, dataset: str, filters: Mapping[str, str], onl
         return ""
     if not row.spec(dataset):
         return "it is not one of our methods"
-    if row.run.get("filter") and not _filter_of(label, filters):
+    if row.run.get("filter") and not (filters.get(label) or filters.get("")):
         return f"it needs a trained filter: --filter '{label}=FOLDER'"
     if row.run.get("proxy") and not only:
         return f"it needs its own proxy: --row '{row.label}' --model proxy=SPEC"
     return ""
 
 
-def _filter_of(label: str, filters: Mapping[str, str]) -> str:
-    return filters.get(label) or filters.get("", "")
-
-
 def _with_filter(spec: str, row: Row, label: str, filters: Mapping[str, str]) -> str:
-    return f"{spec[:-1]},filter={_filter_of(label, filters)}]" if row.run.get("filter") else spec
+    return f"{spec[:-1]},filter={filters.get(label) or filters['']}]" if row.run.get("filter") else spec
 
 
 def _about(paper: str, dataset: str, row: Row) -> Iterator[str]:

@@ -160,14 +160,7 @@ class Run:
         budget: Budget | None = None,
         quiet: bool = False,
     ) -> Summary:
-        """Ask what has not been answered yet; what failed before comes last.
-
-        Args:
-            questions: The questions.
-            systems: What answers them.
-            concurrency: Questions in flight at once.
-            budget: What may be spent.
-            quiet: Whether there is no progress bar.
+        """Ask every system what it has not answered yet, so many questions at once; what failed before comes last.
 
         Raises:
             UsageError: `concurrency` is below 1.
@@ -319,15 +312,13 @@ def why_no_more(error: BaseException) -> str:
 
 
 def _why_hopeless(failures: Sequence[Record], first: int) -> str:
-    """Say why a run should end after some failures in a row; "": it may go on.
+    """Say why a run should end after failures in a row; "": it may go on.
 
-    Args:
-        failures: The errors of the records, without an answer in between.
-        first: How many questions there are, if none has been answered yet; else 0.
+    `first` is how many questions there are, if none has been answered yet; else 0.
     """
     said = [one["text"] for one in failures]
-    refused = all(one["refused"] for one in failures)
-    if first and refused and len(set(said)) == 1 and len(said) >= min(_FIRST, first):
+    alike = len(set(said)) == 1 and all(one["refused"] for one in failures)
+    if first and alike and len(said) >= min(_FIRST, first):
         return f"none of the first {len(said)} questions was answered: {said[0]}"
     if len(said) >= _IN_A_ROW:
         return f"{len(said)} questions in a row failed: {max(set(said), key=said.count)}"

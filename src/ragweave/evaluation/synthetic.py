@@ -30,7 +30,7 @@ from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation.ask import ask
 from ragweave.evaluation.evaluate import EVALUATOR, Settings, open_priced
-from ragweave.evaluation.folder import Record, read_results
+from ragweave.evaluation.folder import Record, dropped, read_results, row, shown_passage
 from ragweave.evaluation.metrics.text import all_words, stands_in
 from ragweave.evaluation.run import Budget, Run, Summary, run_async
 from ragweave.nodes.forms import Form, limited
@@ -94,25 +94,16 @@ class Writer:
         prompt = (_TWO if name else _ONE) + _FORM
         asked = prompt.format(passages=render_passages(passages), name=untrusted(name))
         found = await ask(self._model, Written, [HumanMessage(asked)])
-        why = "the reply cannot be read" if found is None else refusal(found, passages, name)
-        if found is None or why:
-            return {"row": None, "dropped": why, "scores": {}}
-        gold = [
-            {"id": one.id, "title": one.metadata.get("title", ""), "text": one.page_content, "is_gold": True}
-            for one in passages
-        ]
-        row = {"id": question.id, "question": found.question, "answers": [found.answer], "passages": gold}
-        return {"row": row, "dropped": "", "scores": {}}
+        if found is None:
+            return dropped("the reply cannot be read")
+        if why := refusal(found, passages, name):
+            return dropped(why)
+        gold = [{**shown_passage(one), "is_gold": True} for one in passages]
+        return row(id=question.id, question=found.question, answers=[found.answer], passages=gold)
 
 
 def refusal(found: Written, passages: Sequence[Document], name: str = "") -> str:
-    """Say why a question is rejected; "" if it is good.
-
-    Args:
-        found: The question and its answer.
-        passages: The passages that it needs; the answer is in the last one.
-        name: The name that two passages share; "": there is one passage.
-    """
+    """Say why a question is rejected; "" if it is good. The answer is in the last passage; two share `name`."""
     question, answer = all_words(found.question), all_words(found.answer)
     *others, last = (all_words(one.page_content) for one in passages)
     if _POINTS.search(found.question):
@@ -142,16 +133,8 @@ def write_questions(
 
     The `evaluator` writes, or the answering model if there is none.
 
-    Args:
-        settings: The run's; its knowledge base, models, prices and seed are used.
-        count: The number of questions wanted; fewer if too many replies are rejected.
-        folder: The run's folder.
-        cache: A file of replies that several runs share; None: one of this folder.
-        concurrency: Calls in flight at once.
-        calls: Maximum number of model calls.
-        dollars: Maximum cost in US dollars.
-        given: Models by role as objects.
-        quiet: Whether there is no progress bar.
+    There are `count` questions, or fewer if too many replies are rejected. The other arguments are those of `evaluate`;
+    of the settings, knowledge base, models, prices and seed are used.
 
     Returns:
         The summary, and the number of rejected replies by reason.

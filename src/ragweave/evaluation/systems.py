@@ -17,7 +17,7 @@ from langgraph.types import RetryPolicy
 from ragweave.datasets import Question
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.evaluation.cache import ReplyCache
-from ragweave.evaluation.folder import Record
+from ragweave.evaluation.folder import Record, shown_passage
 from ragweave.evaluation.metrics import Metric, scores
 from ragweave.graphs import Method, build_graph
 from ragweave.graphs.build import MODEL_ARGUMENTS
@@ -74,10 +74,7 @@ def record_of(question: Question, state: Mapping[str, Any]) -> Record:
         "question": question.question,
         "gold": list(question.answers) or [list(one) for one in question.parts],
         **{name: state[name] for name in ("answer", "status", "truncated", "usage")},
-        "passages": [
-            {"id": doc.id, "title": doc.metadata.get("title", ""), "text": doc.page_content}
-            for doc in state["passages"]
-        ],
+        "passages": [shown_passage(doc) for doc in state["passages"]],
         "retrieved": {query: [doc.id for doc in found] for query, found in (state.get("retrieved") or {}).items()},
         "candidates": state["candidates"],
         "citations": state.get("citations") or [],
@@ -86,13 +83,7 @@ def record_of(question: Question, state: Mapping[str, Any]) -> Record:
 
 
 def open_model(spec: Any, cache: ReplyCache, stack: AsyncExitStack, name: str = "") -> Any:
-    """Open a chat model whose replies are stored, until the stack is left.
-
-    Args:
-        spec: A spec, or the model itself.
-        cache: Where the replies are stored.
-        stack: Closes the client.
-        name: What the cache calls the model; "": its spec.
+    """Open a chat model whose replies are stored, until the stack is left. The cache calls it `name`, else its spec.
 
     What may pass (429, 5xx) is tried again by the client, below the cache: if LangGraph tried again, a node
     would repeat its finished calls, and if the run did, the calls beside the one that failed would be cancelled
@@ -133,14 +124,8 @@ def graph_system(
 ) -> GraphSystem:
     """Build a system from its spec.
 
-    Args:
-        spec: `METHOD[option=value,…]`.
-        models: Models by role.
-        retriever: What is searched; None: nothing.
-        metrics: What is computed.
-        options: Options as text, for every method that has them.
-        more: More arguments of `build_graph`, such as a scorer.
-        fields: Fields of the system.
+    Models are by role. `options` are text, for every method that has them; `more` are more arguments of `build_graph`,
+    such as a scorer; `fields` are fields of the system.
 
     Raises:
         UsageError: There is no such method or option.

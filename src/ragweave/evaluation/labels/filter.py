@@ -14,9 +14,9 @@ from langchain_core.documents import Document
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
-from ragweave.evaluation.folder import Record
+from ragweave.evaluation.folder import Record, dropped, row, shown_passage
 from ragweave.evaluation.labels.known import retriever
-from ragweave.evaluation.labels.settings import LabelSettings, dropped, row
+from ragweave.evaluation.labels.settings import LabelSettings
 from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FILTERS, FilterSettings, Span, filco_task, span_of
 from ragweave.tools.models.scoring import scorer_of
@@ -55,10 +55,7 @@ class FilterLabeller:
             id=question.id,
             question=question.question,
             answers=answers,
-            passages=[
-                {"id": str(doc.id), "title": doc.metadata.get("title", ""), "text": doc.page_content}
-                for doc in passages
-            ],
+            passages=[shown_passage(one) for one in passages],
             spans=spans,
             source={"measure": settings.measure, "unit": settings.unit},
         )
@@ -84,11 +81,11 @@ class FilterLabeller:
 def selected(question: Question, passages: Sequence[Document]) -> list[Span]:
     """Return the sentences that annotators selected, where they stand in the gold passages."""
     spans: list[Span] = []
-    for doc in passages:
-        for text in question.about.get("selected", ()):
-            start = doc.page_content.find(text) if doc.id in question.gold else -1
-            if start >= 0:
-                end = start + len(text)
-                spans.append({"passage_id": str(doc.id), "start": start, "end": end, "text": text, "score": 1.0})
-    order = {str(doc.id): at for at, doc in enumerate(passages)}
-    return sorted(spans, key=lambda one: (order[one["passage_id"]], one["start"]))
+    for doc in (one for one in passages if one.id in question.gold):
+        found = [(doc.page_content.find(text), text) for text in question.about.get("selected", ())]
+        spans += [
+            {"passage_id": str(doc.id), "start": start, "end": start + len(text), "text": text, "score": 1.0}
+            for start, text in sorted(found)
+            if start >= 0
+        ]
+    return spans

@@ -13,8 +13,8 @@ from typing import Any
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation.ask import draft
-from ragweave.evaluation.folder import Record
-from ragweave.evaluation.labels.settings import YES_NO, LabelSettings, dropped, match_ratio, only_yes_or_no, row
+from ragweave.evaluation.folder import Record, dropped, row
+from ragweave.evaluation.labels.settings import YES_NO, LabelSettings, match_ratio, only_yes_or_no
 from ragweave.evaluation.metrics.answers import contains
 from ragweave.evaluation.systems import GraphSystem, OwnPassages, graph_system
 

@@ -12,9 +12,9 @@ from typing import Any
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation.ask import ask
-from ragweave.evaluation.folder import Record
+from ragweave.evaluation.folder import Record, dropped, row
 from ragweave.evaluation.labels.known import Drafts
-from ragweave.evaluation.labels.settings import LabelSettings, dropped, row
+from ragweave.evaluation.labels.settings import LabelSettings
 from ragweave.nodes.prompts import template_of
 from ragweave.nodes.proxy import PROMPTS, Rewrite, Searched
 from ragweave.tools.text.untrusted import untrusted

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from ragweave.evaluation.folder import Record
 from ragweave.tools.text.normalize import normalize_answer
 
 
@@ -44,16 +42,6 @@ class LabelSettings:
     kb: str = ""
     """A knowledge base to search in their place."""
     retriever: str = "auto"
-
-
-def row(**fields: Any) -> Record:
-    """Return a record that holds a training row."""
-    return {"row": fields, "dropped": "", "scores": {}}
-
-
-def dropped(why: str) -> Record:
-    """Return a record of a question that gives no row."""
-    return {"row": None, "dropped": why, "scores": {}}
 
 
 def match_ratio(draft: str, groups: Sequence[Sequence[str]]) -> float:
