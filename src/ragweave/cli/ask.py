@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -110,12 +111,10 @@ def _ask(
     asked = HumanMessage(question)
     given: dict[str, Any] = {"messages": [*earlier, asked]} if follow_up else {"question": question}
     watch, traced = Watch(live=stream and not json), trace and save is not None and save.suffix == ".html"
+    waiting = nullcontext() if watch.live else progress_console().status(f"{method} …")
     try:
-        if watch.live:
-            result = asyncio.run(watch.follow(graph, given))
-        else:
-            with progress_console().status(f"{method} …") as status:
-                result = asyncio.run(watch.follow(graph, given, status))
+        with waiting as status:
+            result = asyncio.run(watch.follow(graph, given, status))
     finally:
         if save is not None and traced:
             from ragweave.cli.trace_page import trace_page
@@ -164,17 +163,11 @@ def _compare(setup: Setup, specs: Sequence[str], question: str, *, json: bool) -
 
     from ragweave.cli.screen import progress_console
 
-    graphs = {spec: setup.graph(spec) for spec in specs}
-
-    async def ask_all() -> list[dict[str, Any]]:
-        with progress_console().status("") as status:
-            results = []
-            for number, (spec, graph) in enumerate(graphs.items(), start=1):
-                status.update(f"{spec.replace('[', '(').replace(']', ')')} ({number} of {len(graphs)}) …")
-                results.append({"method": spec, **await _outcome(graph, question)})
-            return results
-
-    results = asyncio.run(ask_all())
+    graphs, results = {spec: setup.graph(spec) for spec in specs}, []
+    with asyncio.Runner() as runner, progress_console().status("") as status:
+        for number, (spec, graph) in enumerate(graphs.items(), start=1):
+            status.update(f"{spec.replace('[', '(').replace(']', ')')} ({number} of {len(graphs)}) …")
+            results.append({"method": spec, **runner.run(_outcome(graph, question))})
     if json:
         typer.echo(to_json(results))
     else:
@@ -189,19 +182,19 @@ async def _outcome(graph: MethodGraph, question: str) -> dict[str, Any]:
     from ragweave.cli.screen import explain
     from ragweave.tools.footnotes import label_of
 
-    started = time.perf_counter()
+    started, found = time.perf_counter(), dict[str, Any]()
     try:
         out = await graph.ainvoke({"question": question})
     except Exception as error:
         reason = explain(error)
         if reason is None:
             raise
-        seconds = round(time.perf_counter() - started, 3)
-        return {"answer": None, "status": "failed", "error": reason, "seconds": seconds}
-    usage = {name: out["usage"][name] for name in ("calls", "input_tokens", "output_tokens", "estimated")}
-    sources = list(dict.fromkeys(map(label_of, out["passages"])))
-    seconds = round(time.perf_counter() - started, 3)
-    return {"answer": out["answer"], "status": out["status"], "sources": sources, **usage, "seconds": seconds}
+        found = {"answer": None, "status": "failed", "error": reason}
+    else:
+        usage = {name: out["usage"][name] for name in ("calls", "input_tokens", "output_tokens", "estimated")}
+        sources = list(dict.fromkeys(map(label_of, out["passages"])))
+        found = {"answer": out["answer"], "status": out["status"], "sources": sources, **usage}
+    return {**found, "seconds": round(time.perf_counter() - started, 3)}
 
 
 def _show(question: str, results: Sequence[Mapping[str, Any]]) -> None:
@@ -214,14 +207,13 @@ def _show(question: str, results: Sequence[Mapping[str, Any]]) -> None:
     for head in ("method", "answer", "sources", "calls", "tokens in + out", "seconds"):
         table.add_column(head, overflow="fold", justify="right" if head in ("calls", "seconds") else "left")
     for one in results:
-        failed = "error" in one
-        tokens = "" if failed else f"{one['input_tokens']} + {one['output_tokens']}"
+        failed = one.get("error")
         cells = [
             one["method"],
-            f"failed: {one['error']}" if failed else one["answer"],
+            f"failed: {failed}" if failed else one["answer"],
             "; ".join(one.get("sources", ())),
             str(one.get("calls", "")),
-            tokens,
+            "" if failed else f"{one['input_tokens']} + {one['output_tokens']}",
             f"{one['seconds']:.2f}",
         ]
         table.add_row(*map(marked_up, cells))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -114,15 +113,16 @@ class Talk:
                 self.failed |= not line.startswith("/")
 
     def _command(self, name: str = "", value: str = "") -> None:
-        commands: dict[str, Callable[[str], None]] = {
-            "sources": self._show_sources,
-            "method": self._switch,
-            "trace": self._show_trace,
-            "help": lambda _: typer.echo(HELP),
-        }
-        if name not in commands:
+        if name in ("sources", "trace"):
+            self._show(name)
+        elif name == "method":
+            if value:
+                self._graph, self._method = self._setup.chat(value), value
+            typer.echo(self._method)
+        elif name == "help":
+            typer.echo(HELP)
+        else:
             raise UsageError(f"there is no command /{name}: /help lists them")
-        commands[name](value)
 
     def _ask(self, question: str) -> None:
         from langchain_core.messages import HumanMessage
@@ -143,26 +143,16 @@ class Talk:
         show_answer(screen, result, watch)
         store_conversation(self._messages, self._setup.kb)
 
-    def _show_sources(self, _value: str) -> None:
+    def _show(self, what: str) -> None:
         from ragweave.cli.screen import console
-        from ragweave.cli.show import show_sources
+        from ragweave.cli.show import show_sources, tree
 
-        if not self._answered()[0]["passages"]:
-            raise UsageError("the last answer is based on no passage")
-        show_sources(console(), self._answered()[0])
-
-    def _show_trace(self, _value: str) -> None:
-        from ragweave.cli.screen import console
-        from ragweave.cli.show import tree
-
-        console().print(tree(self._answered()[1].steps))
-
-    def _switch(self, name: str) -> None:
-        if name:
-            self._graph, self._method = self._setup.chat(name), name
-        typer.echo(self._method)
-
-    def _answered(self) -> tuple[dict[str, Any], Any]:
         if self._last is None:
             raise UsageError("nothing has been asked in this conversation yet")
-        return self._last
+        result, watch = self._last
+        if what == "trace":
+            console().print(tree(watch.steps))
+        elif not result["passages"]:
+            raise UsageError("the last answer is based on no passage")
+        else:
+            show_sources(console(), result)

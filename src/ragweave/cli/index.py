@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragweave.cli import options
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,21 +27,9 @@ def index(
             "extra, Excel and scans."
         ),
     ] = None,
-    kb: Annotated[
-        str,
-        typer.Option(
-            "--kb",
-            metavar="KB",
-            help="Folder of the knowledge base, or its address: pg:URL#NAME, qdrant:…, es:…, chroma:….",
-        ),
-    ] = "kb",
-    fetch: Annotated[
-        bool,
-        typer.Option("--fetch", help="Fetch paths that are web addresses (https://…)."),
-    ] = False,
-    bundled: Annotated[
-        bool, typer.Option("--bundled", help="Index the articles on RAG that come with ragweave.")
-    ] = False,
+    kb: options.Kb = options.DEFAULT_KB,
+    fetch: Annotated[bool, typer.Option("--fetch", help="Fetch paths that are web addresses (https://…).")] = False,
+    bundled: Annotated[bool, typer.Option("--bundled", help="Index ragweave's own articles on RAG.")] = False,
     loader: Annotated[
         str | None,
         typer.Option(
@@ -49,18 +38,14 @@ def index(
         ),
     ] = None,
     chunker: Annotated[
-        str | None,
-        typer.Option(help="How documents are cut: fixed, sentences, headings, … (fixed)."),
+        str | None, typer.Option(help="How documents are cut: fixed, sentences, headings, … (fixed).")
     ] = None,
-    unit: Annotated[
-        str | None, typer.Option(help="Unit of passage length: words, sentences or tokens (words).")
-    ] = None,
+    unit: Annotated[str | None, typer.Option(help="Unit of passage length: words, sentences, tokens (words).")] = None,
     size: Annotated[int | None, typer.Option(help="Units per passage (100).")] = None,
     overlap: Annotated[int | None, typer.Option(help="Units shared by neighbouring passages (0).")] = None,
     language: Annotated[str | None, typer.Option(help="Language of the stemmer and stop words (english).")] = None,
     embedding: Annotated[
-        str | None,
-        typer.Option(help="Embedding model: auto, none, minilm, a local path or a hub name (auto)."),
+        str | None, typer.Option(help="Embedding model: auto, none, minilm, a local path or a hub name (auto).")
     ] = None,
     text_field: Annotated[
         str | None,
@@ -92,12 +77,7 @@ def index(
 
 
 def _opened(place: str, given: dict[str, Any]) -> KnowledgeBase | ServedKnowledgeBase:
-    """Open a knowledge base, or create it.
-
-    Args:
-        place: Its folder or address.
-        given: Settings; they must agree with those of an old one.
-    """
+    """Open a knowledge base, or create it; the settings given must agree with those of an old one."""
     from dataclasses import replace
 
     from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, Settings
@@ -118,11 +98,7 @@ def _opened(place: str, given: dict[str, Any]) -> KnowledgeBase | ServedKnowledg
 
 
 def _pages(paths: Sequence[str], wanted: bool) -> list[str]:
-    """Return the paths that are addresses of web pages.
-
-    Raises:
-        UsageError: There are some, and fetching is not wanted.
-    """
+    """Return the paths that are addresses of web pages; raise `UsageError` if fetching them is not wanted."""
     from ragweave.tools.knowledge.web import clean_url
 
     found = [one for one in paths if one.startswith(("http://", "https://"))]
@@ -186,7 +162,5 @@ def _refuse_nothing(reports: Sequence[IndexReport]) -> None:
     done = removed or any(one.added or one.changed or one.unchanged for one in reports)
     notices = any(one.notices for one in reports)
     if (notices and not done) or not (reports[-1].passages or removed):
-        reason = "the folders have no file of a supported type"
-        if notices:
-            reason = "every file found was skipped, for the reasons above"
-        raise UsageError(f"no passage was indexed: {reason}")
+        why = "every file found was skipped, for the reasons above" if notices else "no file has a supported type"
+        raise UsageError(f"no passage was indexed: {why}")

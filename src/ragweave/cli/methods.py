@@ -84,11 +84,11 @@ def _list(registry: Registry[Any], kind: str, *, json: bool) -> None:
         return
     others = registry.others()
     head = [registry.word, "what it does", *(["calls", "paper"] if kind == "methods" else [])]
-    table = _table([*head, "package"] if others else head)
+    rows = []
     for name, one in registry.items():
         more = [_calls(one), one.paper] if kind == "methods" else []
-        _add(table, [name, one.summary, *more, *([others.get(name, "ragweave")] if others else [])])
-    console().print(table)
+        rows.append([name, one.summary, *more, *([others.get(name, "ragweave")] if others else [])])
+    console().print(_table([*head, "package"] if others else head, rows))
 
 
 def _calls(method: Method) -> str:
@@ -116,22 +116,16 @@ def _show(registry: Registry[Any], name: str, kind: str, *, json: bool) -> None:
     if kind != "methods":
         return
     graph = _drawable(name).get_graph()
-    for line in (
-        one.when,
-        f"Paper: {one.paper}",
-        f"Model calls with the default options: {_calls(one)}",
-    ):
-        screen.print(line, markup=False)
-    table = _table(["node", "leads to"])
-    for node in graph.nodes:
-        ends = [(edge.target.strip("_"), edge.label) for edge in edges_of(graph) if edge.source == node]
-        if ends:
-            _add(table, [node.strip("_"), ", ".join(f"{end} ({label})" if label else end for end, label in ends)])
-    screen.print(table)
-    own, table = vars(one.options).get("__annotations__", {}), _table(["option", "default", "meaning"])
-    for option, field in sorted(one.options.model_fields.items(), key=lambda item: item[0] not in own):
-        _add(table, [option, _text(field.default), field.description or ""])
-    screen.print(table)
+    lines = one.when, f"Paper: {one.paper}", f"Model calls with the default options: {_calls(one)}"
+    screen.print("\n".join(lines), markup=False)
+    ends: dict[str, list[str]] = {}
+    for edge in edges_of(graph):
+        ends.setdefault(edge.source, []).append(edge.target.strip("_") + (f" ({edge.label})" if edge.label else ""))
+    screen.print(_table(["node", "leads to"], ([node.strip("_"), ", ".join(some)] for node, some in ends.items())))
+    own = vars(one.options).get("__annotations__", {})
+    fields = sorted(one.options.model_fields.items(), key=lambda item: item[0] not in own)
+    rows = ([name, _text(field.default), field.description or ""] for name, field in fields)
+    screen.print(_table(["option", "default", "meaning"], rows))
 
 
 def _text(value: Any) -> str:
@@ -141,20 +135,18 @@ def _text(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def _table(heads: Iterable[str]) -> Table:
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
     from rich import box
     from rich.table import Table
+
+    from ragweave.cli.screen import marked_up
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for at, head in enumerate(heads):
         table.add_column(head, no_wrap=at == 0, overflow="fold")
+    for cells in rows:
+        table.add_row(*map(marked_up, cells))
     return table
-
-
-def _add(table: Table, cells: Iterable[str]) -> None:
-    from ragweave.cli.screen import marked_up
-
-    table.add_row(*map(marked_up, cells))
 
 
 def _facts(registry: Registry[Any], name: str) -> Mapping[str, Any]:

@@ -71,12 +71,7 @@ FollowUp = Annotated[
 
 
 def models_of(texts: Iterable[str] | None, roles: Sequence[str] = ROLES, default: str = "answer") -> dict[str, str]:
-    """Return model specs by role.
-
-    Args:
-        texts: `[ROLE=]SPEC`.
-        roles: The roles that there are.
-        default: The role of a spec that names none.
+    """Return model specs by role from texts of the form `[ROLE=]SPEC`; `default` is the role of a spec that names none.
 
     Raises:
         UsageError: There is no such role, a role is given twice, or a spec is empty.
@@ -127,9 +122,7 @@ def _check_values(base: KnowledgeBase, chosen: Mapping[str, Sequence[Any]]) -> N
             raise UsageError(f"--filter {name}={wanted[-1]}: no passage has this value{known}")
 
 
-def open_retriever(
-    kb: str, spec: str = "auto", rerank: str = "", k: int | None = None, filters: Iterable[str] | None = None
-) -> Any:
+def open_retriever(kb: str, spec: str, rerank: str, k: int | None, filters: Iterable[str] | None) -> Any:
     """Return the retriever that the options name; None if it needs a knowledge base and the default one is missing.
 
     Raises:
@@ -138,8 +131,7 @@ def open_retriever(
     """
     from ragweave.tools.knowledge import KnowledgeBase, needs_kb, open_knowledge_base, retriever_of
 
-    chosen = parse_filters(filters or ())
-    base = None
+    chosen, base = parse_filters(filters or ()), None
     if needs_kb(spec):
         if kb == DEFAULT_KB and not KnowledgeBase.exists(kb):
             return None
@@ -177,19 +169,7 @@ class Setup:
         filters: Iterable[str] | None = None,
         **defaults: str,
     ) -> Setup:
-        """Open what the options name.
-
-        Args:
-            methods: The names of the methods.
-            kb: Folder or address of the knowledge base.
-            model: `[ROLE=]SPEC`.
-            k: Passages per query; None: the method's number.
-            retriever: How the knowledge base is searched, or another retriever.
-            rerank: What reorders the passages; "": nothing.
-            second_retriever: Where crag searches again; "": in the same place.
-            option: `NAME=VALUE`.
-            filters: `KEY=VALUE` of the passages' metadata.
-            defaults: Options of methods, unless the user sets them.
+        """Open what the options name; `defaults` are options of methods, unless the user sets them.
 
         Raises:
             UsageError: A name or an option is unknown, or a model cannot be opened.
@@ -238,7 +218,6 @@ class Setup:
             for name, text in self.options.items()
             if name in fields or not any(name in one.options.model_fields for one in self.methods)
         }
-        context_filter = shared.pop("filter", None)  # also a trained filter's folder, which is no option's value
         unknown: dict[str, Any] = {name: shared[name] for name in shared.keys() - fields.keys()}  # refused below
         method, values, by_proxy = read_system(spec, shared)
         models = {**self.models, "answer": self.models["proxy"]} if by_proxy and "proxy" in self.models else self.models
@@ -251,7 +230,6 @@ class Setup:
             method,
             retriever=self.retriever,
             second_retriever=self.second if method.second_search else None,
-            filter=context_filter,
             retry_policy=RetryPolicy(max_attempts=1),  # clients try again themselves, and a dead server stays dead
             **{MODEL_ARGUMENTS[role]: one for role, one in models.items() if role != RESTATER},
             **values,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,33 +80,29 @@ def reproduce(
 
 def _show(plan: Plan) -> None:
     """Print each row's system, or why it is not run, and what differs from the paper."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("Row", "Runs", box=None, padding=(0, 2, 0, 0))
-    for label, system in zip(plan.names, plan.systems, strict=True):
-        table.add_row(Text(label), Text(system))
-    for label, reason in plan.paper.empty.items():
-        table.add_row(Text(label), Text(f"not run: {reason}"))
-    Console().print(plan.paper.title, markup=False)
-    Console().print(table)
+    typer.echo(plan.paper.title)
+    skipped = ((label, f"not run: {reason}") for label, reason in plan.paper.empty.items())
+    _print(["Row", "Runs"], [*zip(plan.names, plan.systems, strict=True), *skipped])
     for note in plan.paper.notes:
-        Console().print(f"- {note}", markup=False)
+        typer.echo(f"- {note}")
 
 
 def _list(paper: str, table: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from ragweave.evaluation import reproduce as papers
 
     if paper:
         papers.tables(paper)  # raises if there is no such paper
     name = papers.table_of(paper, table).name if table else ""
-    shown = Table("Paper", "Table", "Shows", "Data sets", box=None, padding=(0, 2, 0, 0))
-    for one in papers.listing():
-        if paper in ("", one[0]) and name in ("", one[1]):
-            shown.add_row(*map(Text, one))
-    Console().print(shown)
+    shown = [one for one in papers.listing() if paper in ("", one[0]) and name in ("", one[1])]
+    _print(["Paper", "Table", "Shows", "Data sets"], shown)
+
+
+def _print(head: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*head, box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)

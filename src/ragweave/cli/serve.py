@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import socket
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -92,23 +91,14 @@ def serve(
         server.run("stdio")
 
 
-_PACKAGES: dict[str, Sequence[str]] = {"serve": ("fastapi", "uvicorn", "prometheus_client"), "mcp": ("mcp", "uvicorn")}
-
-
 def _check_packages(extra: str) -> None:
-    for name in _PACKAGES[extra]:
+    for name in ("mcp", "uvicorn") if extra == "mcp" else ("fastapi", "uvicorn", "prometheus_client"):
         if importlib.util.find_spec(name) is None:
             raise MissingExtraError(f"ragweave serve{' --mcp' if extra == 'mcp' else ''}", extra)
 
 
 def _run(app: Any, host: str, port: int, what: str) -> None:
-    """Serve an app until it is stopped.
-
-    Args:
-        app: The app.
-        host: The address to listen on.
-        port: The port; 0: a free one.
-        what: What is served, with `{}` for the address.
+    """Serve an app until it is stopped; port 0 is a free one. `what` says what is served, with `{}` for the address.
 
     Raises:
         UsageError: The address cannot be listened on.
