@@ -84,19 +84,16 @@ def _installed() -> Iterator[Finding]:
     yield Finding("package", "ok", f"Python {platform.python_version()}")
     for name in _PACKAGES:
         yield Finding("package", "ok", f"{name} {metadata.version(name)}")
-    found = {extra: f"{name} {version}" for extra, name in _EXTRAS.items() if (version := _version(name))}
-    for extra, package in found.items():
-        yield Finding("extra", "ok", f"{extra} ({package})")
-    if missing := ", ".join(extra for extra in _EXTRAS if extra not in found):
-        yield Finding("extra", "note", f'not installed: {missing}. To add one: pip install "ragweave[NAME]"')
+    missing = []
+    for extra, name in _EXTRAS.items():
+        try:
+            yield Finding("extra", "ok", f"{extra} ({name} {metadata.version(name)})")
+        except metadata.PackageNotFoundError:
+            missing.append(extra)
+    if missing:
+        text = f'not installed: {", ".join(missing)}. To add one: pip install "ragweave[NAME]"'
+        yield Finding("extra", "note", text)
     yield Finding("machine", "ok", f"{platform.system()} {platform.machine()}, {os.cpu_count() or '?'} processors")
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _llama_cpp_build() -> Iterator[Finding]:
@@ -134,11 +131,8 @@ def _facts(model: LlamaCppChat) -> Iterator[Finding]:
     header = model.header
     size = header.metadata.get("general.size_label", "size not stated")
     yield Finding("model", "ok", f"{header.name}: architecture {header.architecture}, {size}")
-    context = header.context or "not stated"
-    yield Finding("model", "ok", f"trained context {context}, opened {model.context} tokens")
-    if model.chat_template or header.template:
-        yield Finding("model", "ok", "has a chat template")
-    else:
+    yield Finding("model", "ok", f"trained context {header.context or 'not stated'}, opened {model.context} tokens")
+    if not (model.chat_template or header.template):
         text = "no chat template: set chat_template=…, or chat_template=plain to continue the prompt"
         yield Finding("model", "problem", text)
 

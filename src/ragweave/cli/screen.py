@@ -33,11 +33,7 @@ def loading() -> Iterator[None]:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write text as UTF-8, completely or not at all.
-
-    Raises:
-        UsageError: The folder is missing, or the file cannot be written.
-    """
+    """Write text as UTF-8, completely or not at all; raise `UsageError` if that is impossible."""
     from ragweave.tools.files import write_atomic
 
     try:
@@ -64,12 +60,10 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, RagweaveError):
         return without_secrets(str(error))
     reason = without_secrets(server_text(error))
-    reason = reason if len(reason) <= 200 else reason[:199] + "…"
-    status = status_of(error)
-    if status is not None and status >= 400:
-        return _BY_STATUS.get(status, "the model server failed ({status}): {reason}").format(
-            status=status, reason=reason
-        )
+    reason, status = reason if len(reason) <= 200 else reason[:199] + "…", status_of(error) or 0
+    if status >= 400:
+        said = _BY_STATUS.get(status, "the model server failed ({status}): {reason}")
+        return said.format(status=status, reason=reason)
     if is_transient(error):
         url = getattr(getattr(error, "request", None), "url", None)
         server = f"the model server {url.scheme}://{url.netloc.decode()}" if url else "a server"
@@ -80,17 +74,13 @@ def explain(error: BaseException) -> str | None:
     return None
 
 
-def console() -> Console:
-    """Return the console for results (standard output)."""
-    return _console(stderr=False)
-
-
 def progress_console() -> Console:
     """Return the console for progress and remarks (standard error)."""
-    return _console(stderr=True)
+    return console(stderr=True)
 
 
-def _console(*, stderr: bool) -> Console:
+def console(*, stderr: bool = False) -> Console:
+    """Return the console for results (standard output)."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -99,16 +89,17 @@ def _console(*, stderr: bool) -> Console:
 
 
 def progress_bar(*more: str) -> Progress:
-    """Return a progress bar on standard error, removed when done; silent in a pipe.
-
-    Args:
-        more: Texts after the count, such as `loss {task.fields[loss]}`.
-    """
+    """Return a progress bar on standard error, with more texts after the count; removed when done, silent in a pipe."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     screen = progress_console()
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *map(TextColumn, more)]
     return Progress(*columns, TimeRemainingColumn(), console=screen, transient=True, disable=not screen.is_terminal)
+
+
+def counted(number: int, thing: str) -> str:
+    """Return `1 call`, `2 calls`."""
+    return f"{number} {thing}{'' if number == 1 else 'es' if thing.endswith('ch') else 's'}"
 
 
 def one_line(text: str) -> str:

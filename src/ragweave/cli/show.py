@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from ragweave.cli.screen import console, one_line
+from ragweave.cli.screen import console, counted, one_line
 from ragweave.cli.watch import Step, Watch
 from ragweave.state import Citation
 from ragweave.state.passages import heading_of
@@ -81,25 +81,24 @@ def show_answer(screen: Console, result: Mapping[str, Any], watch: Watch, lead: 
         answer = Text(lead, "bold").append(plain(with_marks(result["answer"], cited)), "not bold")
         screen.print(answer, soft_wrap=not screen.is_terminal)
     _show_quotes(screen, cited, result["passages"])
-    events = dict.fromkeys(note["event"] for note in watch.notes)
-    if not result["passages"]:
-        screen.print(Text(_without_passages(result), "yellow"))
-    for event in events:
-        if event in _MESSAGES:
-            screen.print(Text(_MESSAGES[event], "yellow"))
+    for remark in _remarks(result, watch):
+        screen.print(Text(remark, "yellow"))
+
+
+def _remarks(result: Mapping[str, Any], watch: Watch) -> Iterator[str]:
+    if not result["passages"] and result["usage"]["retrievals"] and result["status"] == "unknown":
+        yield "No passage answers the question."
+    elif not result["passages"]:
+        yield f"{'Answered' if result['status'] == 'answered' else 'Unknown'} without your documents."
+    yield from (_MESSAGES[one] for one in dict.fromkeys(note["event"] for note in watch.notes) if one in _MESSAGES)
     if result["truncated"]:
-        screen.print(Text("A limit on rounds stopped the method before it was done.", "yellow"))
-
-
-def _without_passages(result: Mapping[str, Any]) -> str:
-    if result["usage"]["retrievals"] and result["status"] == "unknown":
-        return "No passage answers the question."
-    return f"{'Answered' if result['status'] == 'answered' else 'Unknown'} without your documents."
+        yield "A limit on rounds stopped the method before it was done."
 
 
 def _show_quotes(screen: Console, citations: Sequence[Citation], passages: Sequence[Document]) -> None:
     for one in footnotes(citations, passages):
-        where = _with_path(described(one.heading, _near(one.source), one.page, one.line), one.path)
+        path = one.path and f"found by {one.path}"
+        where = ", ".join(filter(None, [described(one.heading, _near(one.source), one.page, one.line), path]))
         _hang(screen, f" [{one.number}] ", f"“{one.quote['text']}”" + (f" ({where})" if where else ""))
     if citations and not all(one["quotes"] for one in citations):
         screen.print(Text(" [?] no passage supports this", "yellow"))
@@ -123,7 +122,8 @@ def place_line(doc: Document) -> str:
     where = described(heading_of(meta), _near(str(meta.get("source") or "")), meta.get("page"), meta.get("line"))
     text = " ".join(re.sub(r"\A(#+ .*\n+)+", "", doc.page_content).split())
     start = text if len(text) <= 80 else text[:79] + "…"
-    return " — ".join(filter(None, [_with_path(where, path_of(doc)), start]))
+    path = path_of(doc)
+    return " — ".join(filter(None, [", ".join(filter(None, [where, path and f"found by {path}"])), start]))
 
 
 def _behind_answer(result: Mapping[str, Any]) -> set[str]:
@@ -131,10 +131,6 @@ def _behind_answer(result: Mapping[str, Any]) -> set[str]:
     answer = normalize_answer(result["answer"])
     agreeing = (one for one in result["candidates"].values() if normalize_answer(one["answer"]) == answer)
     return {passage for one in agreeing for passage in one["passages"]} if result["status"] == "answered" else set()
-
-
-def _with_path(place: str, path: str) -> str:
-    return ", ".join(filter(None, [place, path and f"found by {path}"]))
 
 
 def _near(source: str) -> str:
@@ -157,21 +153,11 @@ def _text(text: str) -> Text:
     return Text(plain(text))
 
 
-def counted(number: int, thing: str) -> str:
-    """Return `1 call`, `2 calls`."""
-    return f"{number} {thing}{'' if number == 1 else 'es' if thing.endswith('ch') else 's'}"
-
-
 def cost_line(usage: Mapping[str, Any], seconds: float) -> str:
     """Return what a run cost: calls, tokens, searches, dollars if the price is known, seconds of work."""
     about = "about " if usage["estimated"] else ""
     some = usage.get("priced_calls", 0) < usage["calls"]
     dollars = f"${usage.get('usd', 0):.2g}" + (f" for {usage.get('priced_calls')} of them" if some else "")
-    parts = [
-        counted(usage["calls"], "call"),
-        f"{about}{usage['input_tokens']} tokens in, {usage['output_tokens']} out",
-        counted(usage["retrievals"], "search"),
-        dollars if "usd" in usage else "",
-        f"{seconds:.1f} s",
-    ]
-    return " · ".join(filter(None, parts))
+    tokens = f"{about}{usage['input_tokens']} tokens in, {usage['output_tokens']} out"
+    spent = [counted(usage["calls"], "call"), tokens, counted(usage["retrievals"], "search")]
+    return " · ".join([*spent, *([dollars] if "usd" in usage else []), f"{seconds:.1f} s"])

@@ -12,7 +12,8 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from ragweave.cli.show import cost_line, counted
+from ragweave.cli.screen import counted
+from ragweave.cli.show import cost_line
 from ragweave.cli.watch import Asked, Searched, Step, Watch
 from ragweave.graphs import MethodGraph
 from ragweave.state import Citation

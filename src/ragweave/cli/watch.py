@@ -16,10 +16,10 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 from langgraph.types import Overwrite, StreamMode
 
+from ragweave.cli.screen import counted
 from ragweave.state import Note
 from ragweave.tools.drawing import END, START, Edge, Taken
 from ragweave.tools.text.plain import plain
@@ -95,12 +95,10 @@ class Step:
         if written.get("passages"):
             self.passages["passages"] = written["passages"]
         answers = [one["answer"] for one in (written.get("candidates") or {}).values()]
-        counts = [f"{_count(docs)} for {query}" for query, docs in (written.get("retrieved") or {}).items()]
+        counts = [
+            f"{counted(len(docs), 'passage')} for {query}" for query, docs in (written.get("retrieved") or {}).items()
+        ]
         self.found = str(written.get("answer") or "") or "; ".join(answers) or ", ".join(counts)
-
-
-def _count(docs: Sequence[Document]) -> str:
-    return "1 passage" if len(docs) == 1 else f"{len(docs)} passages"
 
 
 class Watch(BaseCallbackHandler):
@@ -109,11 +107,7 @@ class Watch(BaseCallbackHandler):
     run_inline = True
 
     def __init__(self, *, live: bool = False) -> None:
-        """Watch a run.
-
-        Args:
-            live: Whether replies are shown as they are written: of several at once, the first.
-        """
+        """Watch a run; `live`: replies are shown as they are written, of several at once the first."""
         self.output: dict[str, Any] = {}
         """The graph's output so far."""
         self.live = live
@@ -141,13 +135,7 @@ class Watch(BaseCallbackHandler):
     async def follow(
         self, graph: MethodGraph, given: Mapping[str, Any], status: Status | None = None
     ) -> dict[str, Any]:
-        """Run a graph, and return its output.
-
-        Args:
-            graph: The graph.
-            given: Its input.
-            status: A line on the terminal that says which nodes are running.
-        """
+        """Run a graph on an input, and return its output; `status` shows which nodes are running."""
         modes: list[StreamMode] = ["values", "tasks", *(["messages"] if self.live else [])]  # type: ignore[list-item]
         stream: Any = graph.astream(given, {"callbacks": [self]}, stream_mode=modes, subgraphs=True)
         async for space, mode, event in stream:
@@ -215,53 +203,36 @@ class Watch(BaseCallbackHandler):
     def _step(self, task: str) -> Step:
         return self._steps.setdefault(task, Step())
 
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],  # noqa: ARG002 - LangChain's signature, as below
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,  # noqa: ARG002
-    ) -> None:
+    def on_chat_model_start(self, serialized: Any, messages: Any, **event: Any) -> None:  # noqa: ARG002
         """Take a prompt."""
-        known = metadata or {}
+        known = event.get("metadata") or {}
         prompt = [{"role": one.type, "text": str(one.text)} for one in messages[0]]
         asked = Asked(str(known.get("ragweave_role", "")), str(known.get("ls_model_name") or ""), prompt)
         self._step(_task_of(known)).asked.append(asked)
-        self._calls[run_id] = asked
+        self._calls[event["run_id"]] = asked
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_llm_end(self, response: LLMResult, **event: Any) -> None:
         """Take the reply; a form that was filled in by a tool call, as JSON."""
-        asked = self._calls.get(run_id)
+        asked = self._calls.get(event["run_id"])
         if isinstance(asked, Asked):
             reply = response.generations[0][0]
             tools = getattr(getattr(reply, "message", None), "tool_calls", None)
             asked.reply = reply.text or (json.dumps(tools[0]["args"], ensure_ascii=False) if tools else "")
 
-    def on_retriever_start(
-        self,
-        serialized: dict[str, Any],  # noqa: ARG002
-        query: str,
-        *,
-        run_id: UUID,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,  # noqa: ARG002
-    ) -> None:
+    def on_retriever_start(self, serialized: Any, query: str, **event: Any) -> None:  # noqa: ARG002
         """Take a query."""
-        searched = Searched(query)
-        self._step(_task_of(metadata or {})).searched.append(searched)
-        self._calls[run_id] = searched
+        searched = self._calls[event["run_id"]] = Searched(query)
+        self._step(_task_of(event.get("metadata") or {})).searched.append(searched)
 
-    def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_retriever_end(self, documents: Any, **event: Any) -> None:
         """Take what a query found."""
-        searched = self._calls.get(run_id)
+        searched = self._calls.get(event["run_id"])
         if isinstance(searched, Searched):
             searched.found = len(documents)
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_llm_error(self, error: BaseException, **event: Any) -> None:
         """Take the error of a call or a search."""
-        if call := self._calls.get(run_id):
+        if call := self._calls.get(event["run_id"]):
             call.error = without_secrets(" ".join(f"{type(error).__name__}: {error}".split()))
 
     on_retriever_error = on_llm_error
