@@ -12,6 +12,7 @@ its declarations is used.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +20,7 @@ from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, Protocol, TypeVar
 
-from ragweave.errors import UsageError, did_you_mean
+from ragweave.errors import UsageError
 
 OURS = "ragweave"
 """The result of `package` for ragweave's own declarations."""
@@ -129,7 +130,9 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
             return self[name]
         kind = self.group.rpartition(".")[2]
         command = "ragweave methods" if kind == "methods" else f"ragweave methods --kind {kind}"
-        raise UsageError(f"unknown {self.word} {name!r}: {did_you_mean(name, self.names())} (`{command}` lists them)")
+        close = difflib.get_close_matches(name, self.names(), n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise UsageError(f"unknown {self.word} {name!r}{hint}; `{command}` lists them")
 
     def register(self, thing: ThingT) -> ThingT:
         """Add a declaration for this process only, and return it: for notebooks and scripts.

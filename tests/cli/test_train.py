@@ -36,7 +36,7 @@ def test_a_judge_is_trained_from_labels_and_shown(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("poet",), "unknown role 'poet'"),
-        (("judge", "--set", "folds"), "--set must be name=value"),
+        (("judge", "--set", "folds"), "is name=value, not 'folds'"),
         (("judge", "--set", "epochs=3"), "setting epochs of a linear judge"),
         (("judge", "--kind", "span-encoder"), "can't be trained as a judge"),
     ],

@@ -129,11 +129,7 @@ def write(settings: Settings, count: int, folder: Path, **more: Any) -> dict[str
 
 
 def read_prompts(files: str) -> dict[str, dict[str, Any]]:
-    """Return the prompts of YAML files, separated by commas, by the files' names.
-
-    Raises:
-        UsageError: A file cannot be read, or holds no prompts.
-    """
+    """Return the prompts of YAML files, separated by commas, by the files' names."""
     import yaml
 
     found = {}
@@ -164,21 +160,15 @@ def run(settings: Settings, folder: Path, *, ray: str | None = None, shard: str 
 
 
 def resumed(folder: Path) -> Settings:
-    """Return the settings that a run began with.
-
-    Raises:
-        UsageError: The folder holds no run, or its models need keys, which are not stored.
-    """
+    """Return the settings that a run began with; raise `UsageError` if its models need keys, which are not stored."""
     from ragweave.evaluation import Settings
     from ragweave.evaluation.folder import read_settings, shards
 
     plain = read_settings(shards(folder)[0])
-    for name in ("version", "own_metrics"):
-        plain.pop(name, None)
     if "***" in str(plain.get("models")):
         raise UsageError(f"{folder}: keys are not stored; repeat the command that began the run")
     values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in plain.items()}
-    return Settings(**values)
+    return Settings(**{name: one for name, one in values.items() if name not in ("version", "own_metrics")})
 
 
 def report(

@@ -161,13 +161,10 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _explained(error: Exception) -> tuple[str, int]:
-    """Return a line on a mistake or a failure, and the exit code; "" if nobody expects such an error.
-
-    Typer has its own copy of click, so that click's errors are recognised by their methods.
-    """
+    """Return a line on a mistake or a failure, and the exit code; "" if nobody expects such an error."""
     from ragweave.cli.screen import explain
 
-    if format_message := getattr(error, "format_message", None):
+    if format_message := getattr(error, "format_message", None):  # an error of click, of which typer has a copy
         command = getattr(getattr(error, "ctx", None), "command_path", "ragweave")
         return f"{' '.join(format_message().split())} (see {command} --help)", 2
     return explain(error) or "", 2 if isinstance(error, UsageError | MissingExtraError) else 1

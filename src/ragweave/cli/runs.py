@@ -61,11 +61,7 @@ class RayCommand(TyperCommand):
 
 
 def prices_of(texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:
-    """Return prices by role; `*` for all others.
-
-    Raises:
-        UsageError: A text is no pair of numbers.
-    """
+    """Return prices by role, with `*` for all others; raise `UsageError` for what is no pair of numbers."""
     found = {}
     for text in texts or ():
         role, equals, pair = text.rpartition("=")
@@ -86,9 +82,9 @@ def finish(summary: Summary, folder: Path) -> None:
         report = read_report(folder)
         show(report)
         write(report, folder)
-    spent = f"{summary.calls} calls" + (f", ${summary.dollars:.4f}" if summary.dollars else "")
-    skipped = f", {summary.skipped} before" if summary.skipped else ""
-    typer.echo(f"{folder}: {summary.answered} answered{skipped}, {summary.failed} failed; {spent}", err=True)
+    dollars = f", ${summary.dollars:.4f}" if summary.dollars else ""
+    done = f"{summary.answered} answered" + (f", {summary.skipped} before" if summary.skipped else "")
+    typer.echo(f"{folder}: {done}, {summary.failed} failed; {summary.calls} calls{dollars}", err=True)
     end(summary)
 
 

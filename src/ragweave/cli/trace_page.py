@@ -82,10 +82,9 @@ def trace_page(graph: MethodGraph, question: str, watch: Watch) -> str:
     drawn = graph.get_graph()
     links = {step.node: f"#{_anchor(step.node)}" for step in watch.steps if not step.inside}
     picture = draw_svg(drawn, title=f"The path through {method}", taken=watch.taken(edges_of(drawn)), links=links)
-    opened, seen, steps = answering_step(watch), set[str](), list[str]()
-    for step in watch.steps:
-        steps.append(_step(step, "" if step.name in seen else _anchor(step.name), step is opened))
-        seen.add(step.name)
+    opened, first = answering_step(watch), {step.name: step for step in reversed(watch.steps)}
+    anchors = ["" if first[step.name] is not step else _anchor(step.name) for step in watch.steps]
+    steps = [_step(step, anchor, step is opened) for step, anchor in zip(watch.steps, anchors, strict=True)]
     citations = out.get("citations") or []
     seconds = sum(step.seconds for step in watch.steps if not step.inside)
     body = [
@@ -138,12 +137,13 @@ def _marked(doc: Document, notes: Sequence[Footnote]) -> str:
         mark = f'<mark id="quote-{one.number}"><b>{one.number}</b> {escape(text[start:end])}</mark>'
         pieces += [escape(text[done:start]), mark]
         done = max(done, end)
-    return _block(doc, "".join([*pieces, escape(text[done:])]), *filter(None, [path_of(doc)]))
+    return _block(doc, "".join([*pieces, escape(text[done:])]))
 
 
-def _block(doc: Document, body: str, *more: str) -> str:
+def _block(doc: Document, body: str, score: Any = None) -> str:
     source = escape(str(doc.metadata.get("source") or ""))
-    head = " · ".join([f'<b title="{source}">{escape(label_of(doc))}</b>', *map(escape, more)])
+    more = escape(path_of(doc)), f"score {score:.3g}" if isinstance(score, float) else ""
+    head = " · ".join(filter(None, [f'<b title="{source}">{escape(label_of(doc))}</b>', *more]))
     return f'<div class="role">{head}</div><pre class="passage">{body}</pre>'
 
 
@@ -154,12 +154,14 @@ def _step(step: Step, anchor: str, opened: bool) -> str:
         *(_passages(key, docs) for key, docs in step.passages.items()),
         *map(_note, step.notes),
     ]
-    if step.error:
-        parts.append(f'<p class="error">{escape(step.error)}</p>')
     result = f"✗ {step.error}" if step.error else step.found and f"→ {step.found}"
+    took = f"{step.seconds:.1f} s" if step.seconds >= 1 else f"{step.seconds * 1000:.0f} ms"
+    tokens = (
+        f"{counted(step.calls, 'call')} · {step.input_tokens} + {step.output_tokens} tokens · " if step.calls else ""
+    )
     head = (
         f'<summary><b>{escape(step.name)}</b> <span class="found">{escape(result)}</span> '
-        f'<span class="spent">{escape(_spent(step))}</span></summary>'
+        f'<span class="spent">{tokens}{took}</span></summary>'
     )
     body = "\n".join(parts) or '<p class="dim">Nothing was asked or searched here.</p>'
     return f'<details id="{anchor}"{" open" if opened else ""}>{head}\n{body}\n</details>'
@@ -167,13 +169,6 @@ def _step(step: Step, anchor: str, opened: bool) -> str:
 
 def _anchor(node: str) -> str:
     return "node-" + "".join(char if char.isalnum() else "-" for char in node)
-
-
-def _spent(step: Step) -> str:
-    took = f"{step.seconds:.1f} s" if step.seconds >= 1 else f"{step.seconds * 1000:.0f} ms"
-    if not step.calls:
-        return took
-    return f"{counted(step.calls, 'call')} · {step.input_tokens} + {step.output_tokens} tokens · {took}"
 
 
 def _asked(asked: Asked) -> str:
@@ -194,13 +189,8 @@ def _searched(searched: Searched) -> str:
 
 
 def _passages(key: str, docs: Sequence[Document]) -> str:
-    blocks = "".join(_block(doc, escape(doc.page_content), *_score(doc)) for doc in docs)
+    blocks = "".join(_block(doc, escape(doc.page_content), doc.metadata.get("score")) for doc in docs)
     return f"<details><summary>{escape(f'{key} ({len(docs)})')}</summary>{blocks}</details>"
-
-
-def _score(doc: Document) -> list[str]:
-    score = doc.metadata.get("score")
-    return [*filter(None, [path_of(doc)]), *([f"score {score:.3g}"] if isinstance(score, float) else [])]
 
 
 def _note(note: Mapping[str, Any]) -> str:

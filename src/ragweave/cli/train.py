@@ -87,8 +87,7 @@ def label(
 
         summary = run_on_ray(work, out, address=ray)
     path, classes, dropped = write_labels(out)
-    counts = ", ".join(f"{number} {name}" for name, number in classes.items())
-    typer.echo(f"{path}: {counts or 'no rows'}")
+    typer.echo(f"{path}: {', '.join(f'{number} {name}' for name, number in classes.items()) or 'no rows'}")
     for why, number in dropped.items():
         typer.echo(f"  {number} left out: {why}", err=True)
     if len(classes) == 1 and kind in ("judge", "needed"):
@@ -120,9 +119,10 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the unfinished training in OUT.")] = False,
 ) -> None:
     """Train a judge, rewriter, filter, generator or router. Ctrl-C saves a checkpoint; --resume continues."""
+    from ragweave.graphs.specs import read_pairs
     from ragweave.training import train as train_component
 
-    settings = _settings(setting or []) | ({"base": base} if base else {})
+    settings = read_pairs(setting or []) | ({"base": base} if base else {})
     given: dict[str, Any] = {"kind": kind, "held_out": held_out, "resume": resume, "settings": settings}
     card = train_component(cast("Any", role), labels, out, **given)
     typer.echo(plain(f"{out}: a {card.role} ({card.kind}) from {card.base}"))
@@ -138,10 +138,3 @@ _USE = {
     "generator": "--method filco --model {out}/",
     "router": "--method slimplm --option route=classifier --model router={out}/",
 }
-
-
-def _settings(texts: list[str]) -> dict[str, str]:
-    named = [text.partition("=") for text in texts]
-    if wrong := next((text for text, (_, equals, _) in zip(texts, named, strict=True) if not equals), None):
-        raise UsageError(f"--set must be name=value, not {wrong!r}")
-    return {name.strip().replace("-", "_"): value for name, _, value in named}
