@@ -12,17 +12,19 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from html import unescape
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.loaders.html import html_markdown, load_html
 from ragweave.tools.knowledge.loaders.ocr import load_image
 from ragweave.tools.knowledge.loaders.office import load_docx, load_epub, load_pptx
 from ragweave.tools.knowledge.loaders.pdf import load_pdf
-from ragweave.tools.knowledge.loaders.tables import load_csv, load_json, load_workbook
-from ragweave.tools.knowledge.loaders.text import decode, load_markdown, load_text, markdown, utf8
+from ragweave.tools.knowledge.loaders.tables import load_csv, load_json, load_json_lines, load_workbook
+from ragweave.tools.knowledge.loaders.text import decode, markdown
 from ragweave.tools.knowledge.passages import LONGEST_TITLE, Heading, Loaded, Table, UnreadableError
 from ragweave.tools.knowledge.settings import Notice, Settings
 
@@ -31,66 +33,71 @@ MOST_BYTES = 2**30
 _UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
 """Text that nobody reads: data URIs, and long runs without a blank, such as keys."""
 
-Loader = Callable[..., Iterator[Loaded | Notice]]
+Loader = Callable[[str, Any, Settings], Iterator[Loaded | Notice | str]]
+"""Takes a file's name without suffix, its bytes or text, and the settings; yields texts, and lines
+about what it leaves out."""
 
 
-def load_notebook(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+def load_markdown(name: str, text: str, _settings: Settings) -> Iterator[Loaded]:
+    """Load a Markdown file."""
+    yield markdown(text, name)
+
+
+def load_notebook(name: str, text: str, _settings: Settings) -> Iterator[Loaded]:
     """Load the text, code and printed output of a Jupyter notebook's cells, as Markdown."""
     parts = []
-    for cell in json.loads(decode(data)[0])["cells"]:
+    for cell in json.loads(text)["cells"]:
         source = "".join(cell.get("source", ""))
         parts.append(source if cell.get("cell_type") == "markdown" else f"```\n{source}\n```")
         for output in cell.get("outputs", ()):
             shown = output.get("text") or output.get("data", {}).get("text/plain") or ""
             parts.append("".join(shown))
-    yield markdown("\n\n".join(part for part in parts if part.strip()), path.stem)
+    yield markdown("\n\n".join(part for part in parts if part.strip()), name)
 
 
-def load_mail(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+def load_subtitles(name: str, text: str, _settings: Settings) -> Iterator[Loaded]:
+    """Load what is said in subtitles (SubRip, WebVTT), without numbers, times and tags."""
+    cues = "\n".join(map(str.strip, text.splitlines())).split("\n\n")
+    said = "\n".join(filter(None, (cue.partition("-->")[2].partition("\n")[2] for cue in cues)))
+    yield Loaded(unescape(re.sub("<[^<>]*>", "", said)), name)
+
+
+def load_mail(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
     """Load subject, sender, date and body of an e-mail; attachments are named, not read."""
     mail = email.message_from_bytes(data, policy=email.policy.default)
-    heads = [f"{name}: {mail[name]}" for name in ("From", "To", "Date", "Subject") if mail[name]]
+    heads = [f"{head}: {mail[head]}" for head in ("From", "To", "Date", "Subject") if mail[head]]
     body = mail.get_body(("plain", "html"))
     text = body.get_content() if body is not None else ""
     if body is not None and body.get_content_type() == "text/html":
         text = html_markdown(text)[1]
-    files = [part.get_filename() or "unnamed" for part in mail.iter_attachments()]
-    if files:
-        reason = f"attachments are not read: {', '.join(files)[:200]}"
-        yield Notice(str(path), reason, partly=True)
-    yield Loaded("\n".join([*heads, "", text]), str(mail["Subject"] or path.stem))
+    if files := [part.get_filename() or "unnamed" for part in mail.iter_attachments()]:
+        yield f"attachments are not read: {', '.join(files)[:200]}"
+    yield Loaded("\n".join([*heads, "", text]), str(mail["Subject"] or name))
 
 
-def load_subtitles(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
-    """Load what is said in subtitles (SubRip, WebVTT), without numbers, times and tags."""
-    for one in load_text(path, data):
-        if isinstance(one, Notice):
-            yield one
-            continue
-        cues = "\n".join(map(str.strip, one.text.splitlines())).split("\n\n")
-        said = "\n".join(filter(None, (cue.partition("-->")[2].partition("\n")[2] for cue in cues)))
-        yield replace(one, text=unescape(re.sub("<[^<>]*>", "", said)))
-
-
-LOADERS: dict[str, Loader] = {
+TEXTS: dict[str, Loader] = {
     **dict.fromkeys((".md", ".markdown"), load_markdown),
+    ".csv": load_csv,
+    ".tsv": partial(load_csv, separator="\t"),
+    ".json": load_json,
+    **dict.fromkeys((".jsonl", ".ndjson"), load_json_lines),
+    ".ipynb": load_notebook,
+    **dict.fromkeys((".srt", ".vtt"), load_subtitles),
+}
+"""Loaders of texts by suffix. Any other file is read as it is, if it holds text."""
+FILES: dict[str, Loader] = {
     ".pdf": load_pdf,
     **dict.fromkeys((".html", ".htm", ".xhtml"), load_html),
     ".docx": load_docx,
     ".pptx": load_pptx,
     ".epub": load_epub,
-    **dict.fromkeys((".csv", ".tsv"), load_csv),
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), load_json),
     **dict.fromkeys((".xlsx", ".xlsm"), load_workbook),
-    ".ipynb": load_notebook,
     ".eml": load_mail,
-    **dict.fromkeys((".srt", ".vtt"), load_subtitles),
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
 }
-"""Loaders by suffix. Any other file is read as text, if it holds text."""
+"""Loaders of bytes by suffix."""
 _NOT_TEXT = (b"{\\rtf", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b")
 """How binary files begin that may look like text."""
-_ROWS = (load_csv, load_json, load_workbook)
 
 
 def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
@@ -103,15 +110,13 @@ def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notic
         data, path = _unpacked(data), path.with_suffix("")
     try:
         for one in _loaded(path, data, settings):
-            if isinstance(one, Notice):
-                yield one
-                continue
-            cleaned, cut = clean(one)
-            if cleaned.text.strip():
-                yield cleaned
-            if cut:
-                reason = f"{cut} characters without a blank are left out (base64 or the like)"
-                yield Notice(str(path), reason, partly=True)
+            if isinstance(one, Loaded):
+                cleaned, cut = clean(one)
+                if cleaned.text.strip():
+                    yield cleaned
+                one = f"{cut} characters without a blank are left out (base64 or the like)" if cut else ""
+            if one:
+                yield Notice(str(path), one, partly=True) if isinstance(one, str) else one
     except (UnreadableError, MemoryError):
         raise
     except Exception as error:  # whatever a library meets in a broken file; the others can be read
@@ -119,12 +124,16 @@ def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notic
         raise UnreadableError(f"cannot be read ({type(error).__name__}: {reason})") from error
 
 
-def _loaded(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
-    loader = LOADERS.get(path.suffix.lower(), load_text)
-    if loader is load_text and data.startswith(_NOT_TEXT):
+def _loaded(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice | str]:
+    suffix, name = path.suffix.lower(), path.stem
+    if suffix in FILES:
+        yield from FILES[suffix](name, data, settings)
+        return
+    if suffix not in TEXTS and data.startswith(_NOT_TEXT):
         raise UnreadableError(f"no loader for {path.suffix or 'such'} files")
-    extra: tuple[Any, ...] = (settings,) if loader in _ROWS else ()
-    return loader(path, data, *extra)
+    text, note = decode(data)
+    yield note
+    yield from TEXTS[suffix](name, text, settings) if suffix in TEXTS else [Loaded(text, name)]
 
 
 def _unpacked(data: bytes) -> bytes:
@@ -142,7 +151,7 @@ def _unpacked(data: bytes) -> bytes:
 
 def clean(loaded: Loaded) -> tuple[Loaded, int]:
     """Return a text without `_UNREAD` and lone surrogates, and how many characters were left out."""
-    text = utf8(loaded.text).replace("\0", "\ufffd")
+    text = encodable(loaded.text).replace("\0", "\ufffd")
     runs = [one.span() for one in _UNREAD.finditer(text)]
     if not runs:
         return (loaded if text == loaded.text else replace(loaded, text=text)), 0

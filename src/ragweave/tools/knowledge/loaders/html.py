@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from ragweave.tools.knowledge.loaders.text import decode, markdown
 from ragweave.tools.knowledge.passages import Loaded, UnreadableError
-from ragweave.tools.knowledge.settings import Notice
+from ragweave.tools.knowledge.settings import Settings
 
 _DROP = re.findall(
     r"\w+",
@@ -32,13 +31,12 @@ _HIDDEN = "//*[@hidden or @aria-hidden='true' or @role='navigation' or @role='ba
 _ORDINAL = re.compile(r"\s*(?:st|nd|rd|th|er|re|e|ère|ème|o|a)?\s*", re.IGNORECASE)
 
 
-def load_html(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+def load_html(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
     """Load a page; its title is `<title>`, else as `markdown` finds it."""
     source, note = decode_html(data)
-    if note:
-        yield Notice(str(path), note, partly=True)
+    yield note
     title, text = html_markdown(source)
-    yield markdown(text, path.stem, title)
+    yield markdown(text, name, title)
 
 
 def decode_html(data: bytes) -> tuple[str, str]:

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 from ragweave.errors import MissingExtraError
 from ragweave.tools.knowledge.passages import Loaded, UnreadableError
-from ragweave.tools.knowledge.settings import Notice
+from ragweave.tools.knowledge.settings import Settings
 
 NEEDS = "rapidocr"
 """The package that recognises text."""
@@ -29,7 +28,7 @@ def available() -> bool:
     return find_spec(NEEDS) is not None and find_spec("pypdfium2") is not None
 
 
-def load_image(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+def load_image(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
     """Load the text that a picture shows; each frame of a TIFF is a page.
 
     Raises:
@@ -44,11 +43,11 @@ def load_image(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
         try:
             pages.extend(recognised(frame) for frame in ImageSequence.Iterator(image))
         except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises on a broken frame
-            yield Notice(str(path), f"damaged from picture {len(pages) + 1} on ({error})", partly=True)
+            yield f"damaged from picture {len(pages) + 1} on ({error})"
     if not any(pages):
         raise UnreadableError("a picture without text")
     starts = tuple(accumulate((len(page) + 1 for page in pages[:-1]), initial=0))
-    yield Loaded("\n".join(pages), path.stem, pages=starts if pages[1:] else ())
+    yield Loaded("\n".join(pages), name, pages=starts if pages[1:] else ())
 
 
 def recognised(image: Any) -> str:

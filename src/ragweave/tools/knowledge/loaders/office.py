@@ -13,22 +13,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 from ragweave.tools.knowledge.loaders.html import alternative, decode_html, html_markdown, numeral
-from ragweave.tools.knowledge.loaders.packages import (
-    attribute,
-    beside,
-    child,
-    local,
-    open_package,
-    read_xml,
-    relations,
-)
+from ragweave.tools.knowledge.loaders.packages import beside, open_package, read_xml, relations
 from ragweave.tools.knowledge.loaders.text import markdown, structure
 from ragweave.tools.knowledge.passages import Heading, Loaded, UnreadableError
-from ragweave.tools.knowledge.settings import Notice
+from ragweave.tools.knowledge.settings import Settings
 
 _SKIPPED = frozenset(re.findall(r"\w+", "del moveFrom delText instrText Fallback pPr rPr rt bodyPr lstStyle"))
 """Deleted text, copies for older programs, properties."""
@@ -45,20 +36,22 @@ _APART = frozenset(("txbxContent", "chart", "relIds"))
 """What a paragraph contains besides its text: text boxes, charts, diagrams."""
 
 
-def _all(element: Any, name: str) -> Iterator[Any]:
-    return (one for one in element.iter() if local(one) == name)
-
-
 def _texts(element: Any, name: str) -> list[str]:
-    return [one.text or "" for one in _all(element, name)]
+    return [one.text or "" for one in element.iter(name)]
+
+
+def _value(element: Any, path: str) -> str | None:
+    """Return the attribute `val` of the element at a path, or None."""
+    found = None if element is None else element.find(path)
+    return None if found is None else found.get("val")
 
 
 def _within(element: Any, name: str) -> Iterator[Any]:
     """Yield the rows of a table or the cells of a row, including those in content controls."""
     for one in element:
-        if local(one) == name:
+        if one.tag == name:
             yield one
-        elif local(one) not in _SKIPPED:
+        elif one.tag not in _SKIPPED:
             yield from _within(one, name)
 
 
@@ -66,55 +59,37 @@ class _Numbers:
     """The numbers that Word shows before paragraphs, such as 2.2 or (a)."""
 
     def __init__(self, root: Any) -> None:
-        self._levels: dict[str | None, dict[str | None, Any]] = {}
-        for one in _all(root, "abstractNum"):
-            levels = {attribute(level, "ilvl"): level for level in _all(one, "lvl")}
-            self._levels[attribute(one, "abstractNumId")] = levels
-        self._lists = {attribute(one, "numId"): one for one in _all(root, "num")}
+        self._levels = {
+            one.get("abstractNumId"): {int(level.get("ilvl")): level for level in one.iter("lvl")}
+            for one in root.iter("abstractNum")
+        }
+        self._lists = {one.get("numId"): one for one in root.iter("num")}
         self._counts: dict[str | None, dict[int, int]] = defaultdict(dict)
-        self._restarted: set[tuple[str, int]] = set()
+        self._begun: set[tuple[str, int]] = set()
 
     def next(self, list_id: str, at: int, style: str | None) -> str:
         """Count a paragraph of a list and return what Word shows before it."""
         if (one := self._lists.get(list_id)) is None:
             return ""
-        abstract = attribute(child(one, "abstractNumId"), "val")
+        abstract = _value(one, "abstractNumId")
         levels = self._levels.get(abstract, {})
-        for name, level in levels.items():  # a heading's level is that of its style
-            if style and attribute(child(level, "pStyle"), "val") == style:
-                at = int(name or 0)
+        if style:  # a heading's level is that of its style
+            at = next((own for own, level in levels.items() if _value(level, "pStyle") == style), at)
         counts = self._counts[abstract]
-        start = self._restart(list_id, at)
-        if start is not None:
-            counts[at] = start
-        else:
-            counts[at] = counts[at] + 1 if at in counts else self._start(levels, at)
+        restart = None if (list_id, at) in self._begun else _value(one, f"lvlOverride[@ilvl='{at}']/startOverride")
+        self._begun.add((list_id, at))
+        first = {level: int(_value(form, "start") or 1) for level, form in levels.items()}
+        counts[at] = int(restart) if restart else counts.get(at, first.get(at, 1) - 1) + 1
         for deeper in [one for one in counts if one > at]:
             del counts[deeper]
-        form = levels.get(str(at))
-        if form is None or attribute(child(form, "numFmt"), "val") == "bullet":
+        form = levels.get(at)
+        if form is None or _value(form, "numFmt") == "bullet":
             return "- "
-        shown = attribute(child(form, "lvlText"), "val") or ""
+        shown = _value(form, "lvlText") or ""
         for level in range(at + 1):
-            kind = attribute(child(levels.get(str(level), ()), "numFmt"), "val") or "decimal"
-            number = numeral(counts.get(level, self._start(levels, level)), kind)
+            number = numeral(counts.get(level, first.get(level, 1)), _value(levels.get(level), "numFmt") or "decimal")
             shown = shown.replace(f"%{level + 1}", number)
         return f"{shown} " if shown else ""
-
-    def _restart(self, list_id: str, at: int) -> int | None:
-        """Return the number at which a list restarts; None except at its first paragraph."""
-        if (list_id, at) in self._restarted:
-            return None
-        self._restarted.add((list_id, at))
-        for one in _all(self._lists[list_id], "lvlOverride"):
-            start = attribute(child(one, "startOverride"), "val")
-            if start and attribute(one, "ilvl") == str(at):
-                return int(start)
-        return None
-
-    @staticmethod
-    def _start(levels: dict[str | None, Any], at: int) -> int:
-        return int(attribute(child(levels.get(str(at), ()), "start"), "val") or 1)
 
 
 @dataclass
@@ -132,14 +107,14 @@ class _Reader:
     def blocks(self, element: Any) -> Iterator[str]:
         """Yield the Markdown blocks of an element in their order."""
         for one in element:
-            name = local(one)
+            name = one.tag
             if name == "p":
                 yield from self._paragraph(one)
             elif name == "tbl":
                 yield from self._table(one)
             elif name in ("chart", "relIds"):
                 yield from self._related(one)
-            elif name == "cNvPr" and (text := alternative(attribute(one, "descr"))):
+            elif name == "cNvPr" and (text := alternative(one.get("descr"))):
                 yield text
             elif name not in _SKIPPED:
                 yield from self.blocks(one)
@@ -148,14 +123,13 @@ class _Reader:
         apart: list[str] = []
         text = self._inline(element, apart)
         lines = [" ".join(line.split()) for line in text.splitlines()]
-        text = "\n".join(filter(None, lines))
-        if text:
-            yield self._mark(child(element, "pPr"), text)
+        if text := "\n".join(filter(None, lines)):
+            yield self._mark(element.find("pPr"), text)
         yield from apart
 
     def _inline(self, element: Any, apart: list[str]) -> str:
-        name = local(element)
-        if name in _SKIPPED or (name == "fld" and attribute(element, "type") == "slidenum"):
+        name = element.tag
+        if name in _SKIPPED or (name == "fld" and element.get("type") == "slidenum"):
             return ""
         if name in _APART:
             apart += self._related(element) if name != "txbxContent" else self.blocks(element)
@@ -163,11 +137,11 @@ class _Reader:
         if name == "t":
             return element.text or ""
         if name == "docPr":
-            return alternative(attribute(element, "descr"))
-        if name.endswith("Reference"):
-            return self._note(name.removesuffix("Reference"), attribute(element, "id"), apart)
+            return alternative(element.get("descr"))
+        if name in ("footnoteReference", "endnoteReference", "commentReference"):
+            return self._note(name.removesuffix("Reference"), element.get("id"), apart)
         if name in _MATH:
-            parts = {local(one): self._inline(one, apart) for one in element}
+            parts = {one.tag: self._inline(one, apart) for one in element}
             return _MATH[name].format_map(defaultdict(str, parts))
         return _SIGNS.get(name, "") + "".join(self._inline(one, apart) for one in element)
 
@@ -178,21 +152,17 @@ class _Reader:
 
     def _mark(self, properties: Any, text: str) -> str:
         """Return a paragraph's text with the number and heading marks of its style."""
-        style = attribute(child(properties, "pStyle"), "val") if properties is not None else None
-        chain: list[Any] = [properties] if properties is not None else []
-        names, one = [], style
+        style = _value(properties, "pStyle")
+        chain, names, one = [properties], [], style
         while one in self.styles and len(chain) < 10:
-            names.append((attribute(child(self.styles[one], "name"), "val") or "").lower())
-            chain.append(child(self.styles[one], "pPr"))
-            one = attribute(child(self.styles[one], "basedOn"), "val")
-        chain = [one for one in chain if one is not None]
-        if self.numbers is not None:
-            lists = [numbered for one in chain if (numbered := child(one, "numPr")) is not None]
-            found = [attribute(child(one, "numId"), "val") for one in lists]
-            if number := next(filter(None, found), None):
-                levels = [attribute(child(one, "ilvl"), "val") for one in lists[:1]]
-                text = self.numbers.next(number, int(levels[0] or 0), style) + text
-        outline = next(filter(None, (attribute(child(one, "outlineLvl"), "val") for one in chain)), None)
+            names.append((_value(self.styles[one], "name") or "").lower())
+            chain.append(self.styles[one].find("pPr"))
+            one = _value(self.styles[one], "basedOn")
+        numbers = [number for own in chain if (number := _value(own, "numPr/numId"))]
+        if self.numbers is not None and numbers:
+            levels = [_value(own, "numPr/ilvl") for own in chain if own is not None and own.find("numPr") is not None]
+            text = self.numbers.next(numbers[0], int(levels[0] or 0), style) + text
+        outline = next((level for own in chain if (level := _value(own, "outlineLvl"))), None)
         named = re.match(r"heading (\d)", " ".join(names)) or re.match(r"Heading(\d)", style or "")
         level = int(named[1]) if named else int(outline or 9) + 1
         level = 1 if names[:1] == ["title"] else level
@@ -211,38 +181,38 @@ class _Reader:
             cells: list[str] = []
             for cell in row:
                 text = " ".join(" ".join(self.blocks(cell)).split()).replace("|", "\\|")
-                merged = child(cell, "tcPr", "vMerge")
-                if attribute(cell, "vMerge") == "1" or (merged is not None and attribute(merged, "val") != "restart"):
+                merged = cell.find("tcPr/vMerge")
+                if cell.get("vMerge") == "1" or (merged is not None and merged.get("val") != "restart"):
                     text = above.get(len(cells), "")
                 above[len(cells)] = text
-                span = int(attribute(child(cell, "tcPr", "gridSpan"), "val") or 1)
+                span = int(_value(cell, "tcPr/gridSpan") or 1)
                 cells += [text] + [""] * min(span - 1, 100)
             table.append(cells)
-        yield as_table(table)
+        yield _as_table(table)
 
     def _related(self, element: Any) -> Iterator[str]:
         """Yield the texts of a chart or diagram, which are files of their own."""
-        wanted = {value for key, value in element.attrib.items() if key.endswith(("}id", "}dm"))}
-        for ident, (_, target) in relations(self.package, self.part).items():
-            if ident in wanted:
+        related = relations(self.package, self.part)
+        for ident in (element.get("id"), element.get("dm")):
+            if ident in related:
                 with suppress(Exception):  # a broken one loses nothing but itself
-                    root = read_xml(self.package, target)
-                    yield from _series(root) if local(element) == "chart" else self.blocks(root)
+                    root = read_xml(self.package, related[ident][1])
+                    yield from _series(root) if element.tag == "chart" else self.blocks(root)
 
 
 def _series(chart: Any) -> Iterator[str]:
     """Yield a chart's title, and each of its series as `name: category value, …`."""
-    titles = [" ".join(_texts(one, "t")) for one in _all(chart, "title")]
+    titles = [" ".join(_texts(one, "t")) for one in chart.iter("title")]
     yield from filter(str.strip, titles)
-    for one in _all(chart, "ser"):
-        held = {local(part): _texts(part, "v") for part in one}
-        names = held.get("cat") or held.get("xVal") or []
-        pairs = zip_longest(names, held.get("val") or held.get("yVal") or [], fillvalue="")
+    for one in chart.iter("ser"):
+        found = {part.tag: _texts(part, "v") for part in one}
+        names = found.get("cat") or found.get("xVal") or []
+        pairs = zip_longest(names, found.get("val") or found.get("yVal") or [], fillvalue="")
         values = ", ".join(f"{name} {value}".strip() for name, value in pairs)
-        yield f"{' '.join(held.get('tx', ())) or 'series'}: {values}"
+        yield f"{' '.join(found.get('tx', ())) or 'series'}: {values}"
 
 
-def as_table(rows: list[list[str]]) -> str:
+def _as_table(rows: list[list[str]]) -> str:
     """Return rows as a Markdown table; the first is its header."""
     width = max(map(len, rows), default=0)
     lines = [f"| {' | '.join([*row, *[''] * (width - len(row))])} |" for row in rows]
@@ -254,101 +224,94 @@ def _main(package: zipfile.ZipFile, usual: str) -> str:
     return next(found, usual)
 
 
-def _property(package: zipfile.ZipFile, name: str) -> str:
+def _title(package: zipfile.ZipFile) -> str:
     """Return the title in a file's properties."""
+    name = "docProps/core.xml"
     texts = _texts(read_xml(package, name), "title") if name in package.NameToInfo else []
     found = " ".join(" ".join(texts).split())
     return "" if found in ("PowerPoint Presentation", "Word Document") else found
 
 
-def load_docx(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+def load_docx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
     """Load a Word document with list numbers, notes, comments, text boxes and page headers."""
     package = open_package(data)
-    name = _main(package, "word/document.xml")
-    reader = _Reader(package, name)
+    main = _main(package, "word/document.xml")
+    reader = _Reader(package, main)
     margins: dict[str, None] = {}
-    for kind, target in relations(package, name).values():
+    for kind, target in relations(package, main).values():
         if kind in _WORD_PARTS:
             try:
                 margins.update(dict.fromkeys(_take(reader, kind, target)))
             except Exception as error:  # noqa: BLE001 - the document can be read
-                yield Notice(str(path), f"{kind}: {error}", partly=True)
-    text = "\n\n".join([*margins, *reader.blocks(read_xml(package, name))])
-    yield markdown(text, path.stem, _property(package, "docProps/core.xml"))
+                yield f"{kind}: {error}"
+    text = "\n\n".join([*margins, *reader.blocks(read_xml(package, main))])
+    yield markdown(text, name, _title(package))
 
 
-def _take(reader: _Reader, kind: str, name: str) -> Iterator[str]:
+def _take(reader: _Reader, kind: str, part: str) -> Iterator[str]:
     """Give a reader styles, numbers or notes; yield the texts of a page header or footer."""
-    root = read_xml(reader.package, name)
+    root = read_xml(reader.package, part)
     if kind == "styles":
-        reader.styles = {attribute(one, "styleId"): one for one in _all(root, "style")}
+        reader.styles = {one.get("styleId"): one for one in root.iter("style")}
     elif kind == "numbering":
         reader.numbers = _Numbers(root)
     elif kind in ("header", "footer"):
-        yield from _Reader(reader.package, name).blocks(root)
+        yield from _Reader(reader.package, part).blocks(root)
     else:
         for one in root:
-            text = " ".join(_Reader(reader.package, name).blocks(one))
-            reader.notes[kind[:-1], attribute(one, "id")] = text
+            reader.notes[kind[:-1], one.get("id")] = " ".join(_Reader(reader.package, part).blocks(one))
 
 
-def load_pptx(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+def load_pptx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
     """Load a presentation: a slide is a page, its title a heading; its notes follow its text.
 
     Raises:
         UnreadableError: It has no text.
     """
     package = open_package(data)
-    name = _main(package, "ppt/presentation.xml")
-    related = relations(package, name)
+    main = _main(package, "ppt/presentation.xml")
+    related = relations(package, main)
     text, pages, headings = "", [], []
-    for number, one in enumerate(_all(read_xml(package, name), "sldId"), 1):
+    for number, one in enumerate(read_xml(package, main).iter("sldId"), 1):
         pages.append(len(text))
-        ident = next((value for key, value in one.attrib.items() if key.endswith("}id")), "")
         try:
-            title, blocks = _slide(package, related[ident][1])
+            title, blocks = _slide(package, related[one.get("id")][1])
         except Exception as error:  # noqa: BLE001 - the other slides can be read
-            yield Notice(str(path), f"slide {number}: {error}", partly=True)
+            yield f"slide {number}: {error}"
             continue
         # A slide without a title ends the section of the one before it.
         headings.append(Heading(len(text), 1, title or f"Slide {number}"))
         text += "".join(f"{block}\n\n" for block in blocks)
     if not text.strip():
         raise UnreadableError("presentation without text")
-    title = _property(package, "docProps/core.xml") or path.stem
-    yield Loaded(text, title, pages=tuple(pages), headings=tuple(headings), tables=structure(text)[1])
+    yield Loaded(text, _title(package) or name, pages=tuple(pages), headings=tuple(headings), tables=structure(text)[1])
 
 
-def _slide(package: zipfile.ZipFile, name: str) -> tuple[str, list[str]]:
+def _slide(package: zipfile.ZipFile, part: str) -> tuple[str, list[str]]:
     """Return the title of a slide, and its texts and notes."""
-    slide = read_xml(package, name)
-    blocks = [*_Reader(package, name).blocks(slide)]
-    for kind, target in relations(package, name).values():
+    slide = read_xml(package, part)
+    blocks = [*_Reader(package, part).blocks(slide)]
+    for kind, target in relations(package, part).values():
         if kind == "notesSlide" and target in package.NameToInfo:
             blocks += _Reader(package, target).blocks(read_xml(package, target))
-    return _slide_title(slide), blocks
+    titles = [
+        shape for shape in slide.iter("sp") if {"title", "ctrTitle"} & {one.get("type") for one in shape.iter("ph")}
+    ]
+    return " ".join(" ".join(text for one in titles[:1] for text in _texts(one, "t")).split()), blocks
 
 
-def _slide_title(slide: Any) -> str:
-    for shape in _all(slide, "sp"):
-        if any(attribute(one, "type") in ("title", "ctrTitle") for one in _all(shape, "ph")):
-            return " ".join(" ".join(_texts(shape, "t")).split())
-    return ""
-
-
-def load_epub(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+def load_epub(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
     """Load the chapters of a book in their order, as one Markdown text."""
     package = open_package(data)
-    root = read_xml(package, "META-INF/container.xml")
-    name = next((attribute(one, "full-path") for one in _all(root, "rootfile")), None) or ""
-    book = read_xml(package, name)
-    items = {attribute(one, "id"): attribute(one, "href") or "" for one in _all(book, "item")}
+    part = next((one.get("full-path") for one in read_xml(package, "META-INF/container.xml").iter("rootfile")), "")
+    book = read_xml(package, part)
+    items = {one.get("id"): one.get("href", "") for one in book.iter("item")}
     texts = []
-    for one in _all(book, "itemref"):
-        href = items.get(attribute(one, "idref"), "")
+    for one in book.iter("itemref"):
+        href = items.get(one.get("idref"), "")
         try:
-            source, _ = decode_html(package.read(beside(name, href)))
+            source, _ = decode_html(package.read(beside(part, href)))
             texts.append(html_markdown(source, whole=True)[1])
         except Exception as error:  # noqa: BLE001 - the other chapters can be read
-            yield Notice(str(path), f"chapter {href}: {error}", partly=True)
-    yield markdown("\n\n".join(texts), path.stem, " ".join(_texts(book, "title")[:1]).strip())
+            yield f"chapter {href}: {error}"
+    yield markdown("\n\n".join(texts), name, " ".join(_texts(book, "title")[:1]).strip())

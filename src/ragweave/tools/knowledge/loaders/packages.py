@@ -28,32 +28,20 @@ def open_package(data: bytes) -> zipfile.ZipFile:
 
 
 def read_xml(package: zipfile.ZipFile, name: str) -> Any:
-    """Return the root element of a file; no entity is expanded and nothing is fetched."""
+    """Return the root element of a file; no entity is expanded and nothing is fetched.
+
+    Elements and attributes lose their namespaces: strict and old Office files differ in those. Of
+    `id` and `r:id`, `id` is the latter.
+    """
     from lxml import etree
 
     parser: Any = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
-    return etree.fromstring(package.read(name), parser)
-
-
-def local(element: Any) -> str:
-    """Return an element's name without its namespace: strict and old Office files differ in those."""
-    return str(element.tag).rpartition("}")[2]
-
-
-def attribute(element: Any, name: str) -> str | None:
-    """Return an attribute by its name without a namespace."""
-    if element is None:
-        return None
-    return next((v for k, v in element.attrib.items() if k.rpartition("}")[2] == name), None)
-
-
-def child(element: Any, *names: str) -> Any:
-    """Return the first descendant along a path of names, or None."""
-    for name in names:
-        element = next((one for one in element if local(one) == name), None)
-        if element is None:
-            return None
-    return element
+    root: Any = etree.fromstring(package.read(name), parser)
+    for one in root.iter(etree.Element):
+        one.tag = etree.QName(one).localname
+        for key in [key for key in one.attrib if "}" in key]:
+            one.set(key.rpartition("}")[2], one.attrib.pop(key))
+    return root
 
 
 def beside(name: str, target: str) -> str:
@@ -69,9 +57,6 @@ def relations(package: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]]
     if listed not in package.NameToInfo:
         return {}
     return {
-        attribute(one, "Id") or "": (
-            (attribute(one, "Type") or "").rpartition("/")[2],
-            beside(name, attribute(one, "Target") or ""),
-        )
+        one.get("Id", ""): (one.get("Type", "").rpartition("/")[2], beside(name, one.get("Target", "")))
         for one in read_xml(package, listed)
     }

@@ -8,12 +8,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 from ragweave.tools.knowledge.loaders import ocr
 from ragweave.tools.knowledge.passages import Loaded, UnreadableError
-from ragweave.tools.knowledge.settings import Notice
+from ragweave.tools.knowledge.settings import Notice, Settings
 
 _FEW_LETTERS = 200
 """Letters on a page up to which they may be a stamp or header over a scan."""
@@ -33,7 +32,7 @@ _UNMAPPED = "text that cannot be read, as its font maps no letters"
 _NEED_OCR = ' (to recognise it: pip install "ragweave[ocr]")'
 
 
-def load_pdf(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
+def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | Notice]:
     """Load the text of a PDF with the offset at which each page begins.
 
     Raises:
@@ -56,7 +55,7 @@ def load_pdf(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
         if trouble:
             troubles[trouble].append(number + 1)
     notes = [
-        Notice(str(path), f"{_named(on)}: {what}", partly=True, needs=ocr.NEEDS if what.endswith(_NEED_OCR) else "")
+        Notice(name, f"{_named(on)}: {what}", partly=True, needs=ocr.NEEDS if what.endswith(_NEED_OCR) else "")
         for what, on in troubles.items()
     ]
     if not any(text.strip() for text in texts):
@@ -65,7 +64,7 @@ def load_pdf(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
         raise UnreadableError(": ".join(filter(None, ["PDF without text", reasons])), needs)
     yield from notes
     starts = accumulate((len(text) + 1 for text in texts[:-1]), initial=0)
-    yield Loaded("\n".join(texts), _title(reader) or path.stem, pages=tuple(starts))
+    yield Loaded("\n".join(texts), _title(reader) or name, pages=tuple(starts))
 
 
 def _title(reader: Any) -> str:

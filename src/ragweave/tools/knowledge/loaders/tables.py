@@ -12,14 +12,13 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError
 from ragweave.tools.knowledge.loaders.packages import open_package
-from ragweave.tools.knowledge.loaders.text import decode, own_fields
+from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.passages import Loaded, Table, UnreadableError
-from ragweave.tools.knowledge.settings import Notice, Settings
+from ragweave.tools.knowledge.settings import Settings
 
 _SAMPLE = 50
 """Records by which the separator and the header are found."""
@@ -37,33 +36,19 @@ class _Row(NamedTuple):
     """Whether cells of it are merged across columns."""
 
 
-def load_csv(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
+def load_csv(name: str, text: str, settings: Settings, separator: str = "") -> Iterator[Loaded | str]:
     """Load one text per row of a file with a header, and one of the lines above the header.
 
     Raises:
-        UnreadableError: There are no rows, or no such column.
+        UnreadableError: There is no such column.
     """
-    text, note = decode(data)
-    if note:
-        yield Notice(str(path), note, partly=True)
-    named = re.match(r'"?sep=(.)"?\r?\n', text, re.IGNORECASE)
-    text = text[named.end() :] if named else text
+    if named := re.match(r'"?sep=(.)"?\r?\n', text, re.IGNORECASE):
+        text, separator = text[named.end() :], named[1]
     csv.field_size_limit(2**30)
-    records = _records(text, named[1] if named else _separator(text, path))
-    first = list(itertools.islice(records, _SAMPLE))
-    if not first:
-        raise UnreadableError("empty")
-    width = Counter(len(one.cells) for one in first).most_common(1)[0][0]
-    filled = (at for at, one in enumerate(first) if 2 * sum(map(bool, one.cells)) > width)
-    at = next(filled, 0)
-    above = "\n".join(" ".join(filter(None, one.cells)) for one in first[:at])
-    if above.strip():
-        yield Loaded(above, path.stem, metadata={"line": first[0].line})
-    rows = itertools.chain(first[at + 1 :], records)
-    yield from _table(first[at].cells, rows, settings, {})
+    yield from _table(name, _records(text, separator or _separator(text)), settings, {})
 
 
-def _separator(text: str, path: Path) -> str:
+def _separator(text: str) -> str:
     """Return the separator that divides most of the first records into equally many fields."""
 
     def worth(separator: str) -> tuple[float, int]:
@@ -72,7 +57,7 @@ def _separator(text: str, path: Path) -> str:
         width, often = widths.most_common(1)[0] if widths else (0, 0)
         return often / max(len(head), 1), width
 
-    return "\t" if ".tsv" in path.suffixes else max(",;\t|", key=worth)
+    return max(",;\t|", key=worth)
 
 
 def _records(text: str, separator: str) -> Iterator[_Row]:
@@ -84,59 +69,59 @@ def _records(text: str, separator: str) -> Iterator[_Row]:
             yield _Row(made.line_num, [one.strip() for one in cells])
 
 
-def _table(
-    header: Sequence[str], rows: Iterable[_Row], settings: Settings, metadata: dict[str, Any]
-) -> Iterator[Loaded]:
-    """Yield the rows of a table; fields beyond the header keep their number as a name."""
+def _table(name: str, rows: Iterator[_Row], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded]:
+    """Yield the rows of a table, after one text of the lines above its header.
+
+    The header is the first row with texts, not all equal, in more than half of the usual number of cells.
+    """
+    first = list(itertools.islice(rows, _SAMPLE))
+    width = Counter(len(one.cells) for one in first).most_common(1)[0][0] if first else 0
+    texts = [[*filter(None, one.cells)] for one in first]
+    at = next((at for at, one in enumerate(texts) if 2 * len(one) > width and (width == 1 or len({*one}) > 1)), 0)
+    if place and width == 1:  # a sheet of notes
+        at = len(first)
+    above = "\n".join(" ".join(dict.fromkeys(one)) for one in texts[:at])
+    if above:
+        yield Loaded(above, name, metadata={"line": first[0].line, **place})
+    body = itertools.chain(first[at + 1 :], rows)
+    header = list(first[at].cells) if first[at:] else []
+    if first[at:] and first[at].wide and (below := next(body, None)):
+        pairs = itertools.zip_longest(header, below.cells, fillvalue="")
+        header = [" ".join(dict.fromkeys(filter(None, pair))) for pair in pairs]
+    yield from _rows(header, body, settings, place)
+
+
+def _rows(header: list[str], rows: Iterable[_Row], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded]:
+    """Yield the rows below a header; fields beyond the header keep their number as a name."""
     names: list[str] = []
     for number, name in enumerate(header, 1):
         name = name or f"column {number}"
         names.append(name if name not in names else f"{name} {number}")
-    _check_column(names, settings)
+    lacking = {one.strip() for one in settings.text_field.split(",")}.difference(names)
+    if names and lacking and settings.text_field != Settings.text_field:
+        known = ", ".join(names)[:200]
+        raise UnreadableError(f"no field {min(lacking)!r}; --text-field may be one of: {known}")
     for row in rows:
         more = (f"column {number}" for number in range(len(names) + 1, len(row.cells) + 1))
         fields = {name: one for name, one in zip([*names, *more], row.cells, strict=False) if one}
-        yield from _object(fields, row.line, settings, metadata)
+        yield from _object(fields, row.line, settings, place)
 
 
-def _check_column(names: Iterable[str], settings: Settings) -> None:
-    """Refuse a `--text-field` that none of the columns or fields has."""
-    lacking = {one.strip() for one in settings.text_field.split(",")}.difference(names)
-    if lacking and settings.text_field != Settings.text_field:
-        known = ", ".join(names)[:200]
-        raise UnreadableError(f"no field {min(lacking)!r}; --text-field may be one of: {known}")
-
-
-def load_json(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
+def load_json(name: str, text: str, settings: Settings) -> Iterator[Loaded | str]:
     """Load the objects of a JSON list, or of JSON lines, as rows; any other JSON as text."""
-    text, note = decode(data)
-    if note:
-        yield Notice(str(path), note, partly=True)
-    rows: Iterable[tuple[int, Any]] = ()
-    if path.suffix.lower() == ".json":
-        value = _parsed(text)
-        if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-            rows = enumerate(value, 1)
-        elif value is not None or "\n{" not in text.strip():
-            shown = text if value is None else json.dumps(value, indent=1, ensure_ascii=False)
-            yield Loaded(shown, path.stem)
-            return
-    wanted = {one.strip() for one in settings.text_field.split(",")}
-    either = settings.text_field == Settings.text_field
-    bad: list[int] = []
-    names: Iterable[str] = ()
+    value = _parsed(text)
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        yield from _objects(enumerate(value, 1), settings)
+    elif value is None and "\n{" in text.strip():
+        yield from load_json_lines(name, text, settings)
+    else:
+        yield Loaded(text if value is None else json.dumps(value, indent=1, ensure_ascii=False), name)
+
+
+def load_json_lines(_name: str, text: str, settings: Settings) -> Iterator[Loaded | str]:
+    """Load the object of each line as a row."""
     lines = enumerate(io.StringIO(text), 1)
-    for number, row in rows or ((at, _parsed(line)) for at, line in lines if line.strip()):
-        if isinstance(row, dict) and (either or not wanted.isdisjoint(row)):
-            yield from _object(row, number, settings, {})
-        else:
-            bad.append(number)
-            names = row if isinstance(row, dict) else names
-    if bad:
-        which = ", ".join(map(str, bad[:5])) + ", …" * (len(bad) > 5)
-        reason = f"{len(bad)} lines are no JSON objects" + (f" with {settings.text_field}" * bool(names))
-        reason += f"; --text-field may be one of: {', '.join(names)[:200]}" if names else ""
-        yield Notice(str(path), f"{reason} (lines {which})", partly=True)
+    yield from _objects(((at, _parsed(line)) for at, line in lines if line.strip()), settings)
 
 
 def _parsed(text: str) -> Any:
@@ -146,10 +131,27 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _object(row: dict[str, Any], line: int, settings: Settings, metadata: dict[str, Any]) -> Iterator[Loaded]:
+def _objects(rows: Iterable[tuple[int, Any]], settings: Settings) -> Iterator[Loaded | str]:
+    wanted = {one.strip() for one in settings.text_field.split(",")}
+    either = settings.text_field == Settings.text_field
+    bad: list[int] = []
+    names: Iterable[str] = ()
+    for number, row in rows:
+        if isinstance(row, dict) and (either or not wanted.isdisjoint(row)):
+            yield from _object(row, number, settings, {})
+        else:
+            bad.append(number)
+            names = row if isinstance(row, dict) else names
+    if bad:
+        which = ", ".join(map(str, bad[:5])) + ", …" * (len(bad) > 5)
+        reason = f"{len(bad)} lines are no JSON objects" + (f" with {settings.text_field}" * bool(names))
+        reason += f"; --text-field may be one of: {', '.join(names)[:200]}" if names else ""
+        yield f"{reason} (lines {which})"
+
+
+def _object(row: dict[str, Any], line: int, settings: Settings, place: dict[str, Any]) -> Iterator[Loaded]:
     """Yield the text of a row: its text field, or else one line per field."""
-    text, title = row.get(settings.text_field), row.get(settings.title_field)
-    given = row.get(settings.id_field)
+    text, title, given = (row.get(name) for name in (settings.text_field, settings.title_field, settings.id_field))
     tables: tuple[Table, ...] = ()
     rest: dict[str, Any] = {}
     if isinstance(text, str):
@@ -158,24 +160,19 @@ def _object(row: dict[str, Any], line: int, settings: Settings, metadata: dict[s
     else:
         wanted = [one.strip() for one in settings.text_field.split(",")]
         shown = {name: one for name, one in row.items() if name in wanted} or row
-        lines = (f"{name}: {_value(one)}" for name, one in shown.items() if one not in (None, ""))
-        text = "\n".join(lines)
+        text = "\n".join(f"{name}: {_value(one)}" for name, one in shown.items() if one not in (None, ""))
         tables = (Table(0, 0, len(text)),)  # a long row is cut between its lines
     if text.strip():
-        yield Loaded(
-            text,
-            title if isinstance(title, str) else "",
-            str(given) if isinstance(given, (str, int)) and str(given) else None,
-            {**own_fields(rest), **metadata, "line": line},
-            tables=tables,
-        )
+        title = title if isinstance(title, str) else ""
+        name = str(given) if isinstance(given, (str, int)) and str(given) else None
+        yield Loaded(text, title, name, {**own_fields(rest), **place, "line": line}, tables=tables)
 
 
 def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def load_workbook(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
+def load_workbook(name: str, data: bytes, settings: Settings) -> Iterator[Loaded | str]:
     """Load the tables of each visible sheet, cells as the sheet shows them.
 
     A blank row ends a table. A header whose cells are merged across columns includes the row below it.
@@ -192,29 +189,25 @@ def load_workbook(path: Path, data: bytes, settings: Settings) -> Iterator[Loade
         warnings.simplefilter("ignore")  # about styles and the like, which are not read
         # Only read-only mode is fast where a file claims far more cells than it has.
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        hidden = [one.title for one in book.worksheets if one.sheet_state != "visible"]
-        if hidden:
-            yield Notice(str(path), f"hidden sheets are left out: {', '.join(hidden)}", partly=True)
+        if hidden := [one.title for one in book.worksheets if one.sheet_state != "visible"]:
+            yield f"hidden sheets are left out: {', '.join(hidden)}"
         for sheet in book.worksheets:
             if sheet.sheet_state == "visible":
                 try:
-                    yield from _sheet(path, package, sheet, settings)
+                    yield from _sheet(name, package, sheet, settings)
                 except (KeyError, ValueError, TypeError, SyntaxError, zipfile.BadZipFile) as error:
-                    reason = f"sheet {sheet.title!r} is damaged ({str(error)[:100]})"
-                    yield Notice(str(path), reason, partly=True)
+                    yield f"sheet {sheet.title!r} is damaged ({str(error)[:100]})"
 
 
-def _sheet(path: Path, package: zipfile.ZipFile, sheet: Any, settings: Settings) -> Iterator[Loaded | Notice]:
+def _sheet(name: str, package: zipfile.ZipFile, sheet: Any, settings: Settings) -> Iterator[Loaded | str]:
     part = str(getattr(sheet, "_worksheet_path", "")).lstrip("/")
     source = package.read(part) if part in package.NameToInfo else b""
     if unsaved := len(_UNSAVED.findall(source)):
-        reason = f"{unsaved} formulas of sheet {sheet.title!r} have no saved value"
-        yield Notice(str(path), reason, partly=True)
-    place = {"heading_path": [sheet.title]}
+        yield f"{unsaved} formulas of sheet {sheet.title!r} have no saved value"
     rows = _filled(sheet, _MERGED.findall(source))
     for filled, block in itertools.groupby(rows, key=lambda one: bool(one.cells)):
         if filled:
-            yield from _block(path, block, settings, place)
+            yield from _table(name, block, settings, {"heading_path": [sheet.title]})
 
 
 def _filled(sheet: Any, merged: list[tuple[bytes, ...]]) -> Iterator[_Row]:
@@ -242,27 +235,6 @@ def _filled(sheet: Any, merged: list[tuple[bytes, ...]]) -> Iterator[_Row]:
         while texts and not texts[-1]:
             texts.pop()
         yield _Row(line, texts, line in wide)
-
-
-def _block(path: Path, block: Iterable[_Row], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded]:
-    """Yield the rows of a table, after one text of the titles above its header."""
-    rows = iter(block)
-    above = []
-    header = _Row(0, ())
-    for header in rows:
-        if len(set(filter(None, header.cells))) > 1:
-            break
-        above.append(header)
-    if above:
-        text = "\n".join(" ".join(dict.fromkeys(filter(None, one.cells))) for one in above)
-        yield Loaded(text, path.stem, metadata={"line": above[0].line, **place})
-    if above[-1:] == [header]:
-        return
-    names, below = header.cells, next(rows, None) if header.wide else None
-    if below is not None:
-        pairs = itertools.zip_longest(header.cells, below.cells, fillvalue="")
-        names = [" ".join(dict.fromkeys(filter(None, pair))) for pair in pairs]
-    yield from _table(names, rows, settings, place)
 
 
 def _cell(cell: Any) -> str:

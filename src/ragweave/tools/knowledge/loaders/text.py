@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ragweave.tools.knowledge.passages import Heading, Loaded, Table, UnreadableError
-from ragweave.tools.knowledge.settings import Notice
 
 RESERVED = frozenset(
     re.findall(r"\w+", "source title start end page line heading_path rank score via breaks lead query")
@@ -77,27 +75,6 @@ def _guess(data: bytes) -> str:
     if best is None:
         raise UnreadableError("text in an unknown encoding: convert it to UTF-8")
     return best.encoding
-
-
-def utf8(text: str) -> str:
-    """Return a text without lone surrogates, which neither UTF-8 nor SQLite can hold."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def load_text(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
-    """Load a text file of any kind as it stands; its title is the file name."""
-    text, note = decode(data)
-    if note:
-        yield Notice(str(path), note, partly=True)
-    yield Loaded(text, path.stem)
-
-
-def load_markdown(path: Path, data: bytes) -> Iterator[Loaded | Notice]:
-    """Load a Markdown file."""
-    text, note = decode(data)
-    if note:
-        yield Notice(str(path), note, partly=True)
-    yield markdown(text, path.stem)
 
 
 def markdown(text: str, name: str, title: str = "") -> Loaded:
