@@ -153,7 +153,7 @@ class _Reader:
     def _mark(self, properties: Any, text: str) -> str:
         """Return a paragraph's text with the number and heading marks of its style."""
         style = _value(properties, "pStyle")
-        chain, names, one = [properties], [], style
+        chain, names, one = [properties], list[str](), style
         while one in self.styles and len(chain) < 10:
             names.append((_value(self.styles[one], "name") or "").lower())
             chain.append(self.styles[one].find("pPr"))
@@ -162,7 +162,7 @@ class _Reader:
         if self.numbers is not None and numbers:
             levels = [_value(own, "numPr/ilvl") for own in chain if own is not None and own.find("numPr") is not None]
             text = self.numbers.next(numbers[0], int(levels[0] or 0), style) + text
-        outline = next((level for own in chain if (level := _value(own, "outlineLvl"))), None)
+        outline = next(filter(None, (_value(own, "outlineLvl") for own in chain)), None)
         named = re.match(r"heading (\d)", " ".join(names)) or re.match(r"Heading(\d)", style or "")
         level = int(named[1]) if named else int(outline or 9) + 1
         level = 1 if names[:1] == ["title"] else level
