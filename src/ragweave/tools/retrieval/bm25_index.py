@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -29,8 +29,9 @@ _RUN = 1024
 """Scores of which the highest is compared first."""
 _MOST = np.iinfo(np.uint8).max
 
-Block = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
-"""Numbers of terms and passages, and counts: one posting a place, the postings of a term together."""
+Block = tuple[NDArray[np.uint64], NDArray[Any], NDArray[Any], NDArray[Any]]
+"""Hashes of terms, ascending; then one posting a place, ascending: the term's index among these
+hashes, the passage, and the count."""
 
 
 def _hash(term: str) -> int:
@@ -87,12 +88,19 @@ class Bm25Index:
             before: An index to extend; the new passages are numbered behind its own.
             keep: Which of its passages stay, renumbered in their order; None: all.
         """
-        base = _empty() if before is None else before
+        base = _merged(list, np.zeros(0, np.int32), None) if before is None else before
         stay = np.ones(len(base.lengths), dtype=bool) if keep is None else keep
         with TemporaryFile(dir=folder) as spill:
-            new = _Counted(spill)
-            new.take(passages)
-            return _merged(base, stay, new, folder)
+            lengths, blocks = _spilled(passages, spill)
+
+            def postings() -> Iterator[Block]:
+                yield from _staying(base, stay)
+                spill.seek(0)
+                for _ in range(blocks):
+                    terms, numbers, found, counts = (np.load(spill) for _ in range(4))
+                    yield terms, numbers, found + np.int32(stay.sum()), counts
+
+            return _merged(postings, np.concatenate([base.lengths[stay], lengths]), folder)
 
     @classmethod
     def open(cls, folder: Path) -> Bm25Index:
@@ -119,13 +127,6 @@ class Bm25Index:
         return scores
 
 
-def _empty() -> Bm25Index:
-    none = np.zeros(0, np.int32)
-    return Bm25Index(
-        none.astype(np.uint64), np.zeros(1, np.int64), none, none.astype(np.uint8), none.astype(np.float32), none
-    )
-
-
 def _path(folder: Path, name: str) -> Path:
     return folder / f"bm25-{name}.npy"
 
@@ -135,117 +136,89 @@ def _load(path: Path) -> NDArray[Any]:
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
-class _Numbers(dict[str, int]):
-    """Terms to numbers in order of appearance; terms of one hash share a number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.hashes: dict[int, int] = {}
+class _Hashes(dict[str, int]):
+    """Terms to their hashes."""
 
     def __missing__(self, term: str) -> int:
-        number = self[term] = self.hashes.setdefault(_hash(term), len(self.hashes))
-        return number
+        made = self[term] = _hash(term)
+        return made
 
 
-class _Counted:
-    """Counts the terms of passages, block by block, into a temporary file."""
+def _spilled(passages: Iterable[list[str]], spill: BinaryIO) -> tuple[NDArray[np.int32], int]:
+    """Write the postings of passages into a file, block by block; return the lengths and how many blocks."""
+    hashed = _Hashes().__getitem__
+    lengths, terms = array("i"), array("Q")
+    first = blocks = 0
 
-    def __init__(self, spill: BinaryIO) -> None:
-        self._spill = spill
-        self._numbers = _Numbers()
-        self._lengths, self._terms = array("i"), array("i")
-        self._first = 0
-        self._blocks: list[int] = []
-        self.df = np.zeros(0, dtype=np.int64)
-        """Passages of each term."""
+    def write() -> None:
+        nonlocal first, blocks, terms
+        size = len(lengths) - first
+        hashes, numbers = np.unique(np.frombuffer(terms, np.uint64), return_inverse=True)
+        keys = numbers * size + np.repeat(np.arange(size), np.frombuffer(lengths, np.int32)[first:])
+        distinct, counts = np.unique(keys, return_counts=True)
+        numbers, found = np.divmod(distinct, size)
+        for column in (hashes, numbers.astype(np.int32), (found + first).astype(np.int32), counts.astype(np.int32)):
+            np.save(spill, column)
+        first, blocks, terms = len(lengths), blocks + 1, array("Q")
 
-    @property
-    def lengths(self) -> NDArray[np.int32]:
-        return np.array(self._lengths, dtype=np.int32)
-
-    @property
-    def hashes(self) -> NDArray[np.uint64]:
-        return np.fromiter(self._numbers.hashes, dtype=np.uint64, count=len(self.df))
-
-    def take(self, passages: Iterable[list[str]]) -> None:
-        number = self._numbers.__getitem__
-        for terms in passages:
-            self._terms.extend(map(number, terms))
-            self._lengths.append(len(terms))
-            if len(self._terms) >= _BLOCK:
-                self._write()
-        self._write()
-
-    def _write(self) -> None:
-        """Write the postings since the last block."""
-        lengths = np.array(self._lengths[self._first :], dtype=np.int64)
-        if len(self._terms):
-            terms = np.frombuffer(self._terms, dtype=np.int32).astype(np.int64)
-            keys = terms * len(lengths) + np.repeat(np.arange(len(lengths)), lengths)
-            distinct, counts = np.unique(keys, return_counts=True)
-            terms, passages = np.divmod(distinct, len(lengths))
-            for column in (terms, passages + self._first, counts):
-                self._spill.write(column.astype(np.int32).tobytes())
-            self._blocks.append(len(distinct))
-            df = np.bincount(terms, minlength=len(self.df))
-            df[: len(self.df)] += self.df
-            self.df = df
-        self._first += len(lengths)
-        self._terms = array("i")
-
-    def blocks(self, first: int) -> Iterator[Block]:
-        """Read the postings, passages numbered from `first`."""
-        self._spill.seek(0)
-        for length in self._blocks:
-            terms, passages, counts = (np.frombuffer(self._spill.read(4 * length), dtype=np.int32) for _ in range(3))
-            yield terms, passages + first, counts
+    for one in passages:
+        terms.extend(map(hashed, one))
+        lengths.append(len(one))
+        if len(terms) >= _BLOCK:
+            write()
+    if terms:
+        write()
+    return np.array(lengths, dtype=np.int32), blocks
 
 
 def _staying(base: Bm25Index, keep: NDArray[np.bool_]) -> Iterator[Block]:
     """Read the postings of an index whose passages stay, these renumbered."""
-    numbers = np.cumsum(keep, dtype=np.int64) - 1
+    numbers = np.cumsum(keep, dtype=np.int32) - 1
     first = 0
     while first < len(base.terms):
         until = np.searchsorted(base.starts, base.starts[first] + _BLOCK, "right") - 1
         last = max(first + 1, int(until))
         span = slice(int(base.starts[first]), int(base.starts[last]))
-        terms = np.repeat(np.arange(first, last), np.diff(base.starts[first : last + 1]))
+        terms = np.repeat(np.arange(last - first), np.diff(base.starts[first : last + 1]))
         passages = base.passages[span]
         stay = keep[passages]
-        yield terms[stay], numbers[passages[stay]], base.counts[span][stay]
+        yield base.terms[first:last], terms[stay], numbers[passages[stay]], base.counts[span][stay]
         first = last
 
 
-def _merged(base: Bm25Index, keep: NDArray[np.bool_], new: _Counted, folder: Path | None) -> Bm25Index:
-    """Write the index of the passages of `base` that stay and of the new ones behind them."""
-    base_df = np.zeros(len(base.terms), dtype=np.int64)
-    for terms, _, _ in _staying(base, keep):
-        base_df += np.bincount(terms, minlength=len(base_df))
-    hashes = np.union1d(base.terms[base_df > 0], new.hashes)
-    base_places = np.searchsorted(hashes, base.terms)
-    new_places = np.searchsorted(hashes, new.hashes)
-    of_base = np.zeros(len(hashes), dtype=np.int64)
-    of_base[base_places[base_df > 0]] = base_df[base_df > 0]
-    df = of_base.copy()
-    df[new_places] += new.df
-
-    total = int(df.sum())
+def _merged(postings: Callable[[], Iterable[Block]], lengths: NDArray[np.int32], folder: Path | None) -> Bm25Index:
+    """Write the index of postings, which are read twice."""
+    hashes, df = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    for terms, numbers, _, _ in postings():
+        own = np.bincount(numbers, minlength=len(terms))
+        terms, own = terms[own > 0], own[own > 0]
+        union = np.union1d(hashes, terms)
+        total = np.zeros(len(union), np.int64)
+        total[np.searchsorted(union, hashes)] = df
+        total[np.searchsorted(union, terms)] += own
+        hashes, df = union, total
+    size = int(df.sum())
     made = Bm25Index(
         _array(folder, "terms", np.uint64, len(hashes)),
         _array(folder, "starts", np.int64, len(hashes) + 1),
-        _array(folder, "passages", np.int32, total),
-        _array(folder, "counts", np.uint8, total),
-        _array(folder, "scores", np.float32, total),
-        _array(folder, "lengths", np.int32, int(keep.sum()) + len(new.lengths)),
+        _array(folder, "passages", np.int32, size),
+        _array(folder, "counts", np.uint8, size),
+        _array(folder, "scores", np.float32, size),
+        _array(folder, "lengths", np.int32, len(lengths)),
     )
-    made.terms[:], made.starts[0], made.starts[1:] = hashes, 0, np.cumsum(df)
-    made.lengths[:] = np.concatenate([base.lengths[keep], new.lengths])
-    idf = _idf(df, len(made.lengths))
-    starts = np.asarray(made.starts[:-1])
-    clipped = np.minimum(base_places, max(len(hashes) - 1, 0))  # of terms that are gone: not used
-    if len(hashes):
-        _fill(made, _staying(base, keep), starts[clipped], idf[clipped])
-    _fill(made, new.blocks(int(keep.sum())), (starts + of_base)[new_places], idf[new_places])
+    made.terms[:], made.starts[0], made.starts[1:], made.lengths[:] = hashes, 0, np.cumsum(df), lengths
+    idf, cursor, mean = _idf(df, len(lengths)), np.array(made.starts[:-1]), lengths.mean() if len(lengths) else 1.0
+    for terms, numbers, passages, counts in postings():
+        if not len(numbers):
+            continue
+        places = np.searchsorted(hashes, terms)[numbers]
+        first = np.flatnonzero(np.diff(numbers, prepend=-1))
+        often = np.diff(first, append=len(numbers))
+        at = np.repeat(cursor[places[first]] - first, often) + np.arange(len(numbers))
+        cursor[places[first]] += often
+        tf = np.minimum(counts, _MOST).astype(np.float32)
+        made.passages[at], made.counts[at] = passages, tf
+        made.scores[at] = idf[places] * (tf / (K1 * ((1 - B) + B * lengths[passages] / mean) + tf))
     return made
 
 
@@ -262,19 +235,3 @@ def _idf(df: NDArray[np.int64], size: int) -> NDArray[np.float32]:
     distinct, inverse = np.unique(df, return_inverse=True)
     logs = [math.log(1 + (size - one + 0.5) / (one + 0.5)) for one in distinct.tolist()]
     return np.array(logs, dtype=np.float32)[inverse]
-
-
-def _fill(made: Bm25Index, blocks: Iterable[Block], cursor: NDArray[np.int64], idf: NDArray[np.float32]) -> None:
-    """Write postings and their scores to their places; `cursor` is where each term goes on."""
-    mean = made.lengths.mean() if len(made.lengths) else 1.0
-    for terms, passages, counts in blocks:
-        if not len(terms):
-            continue
-        first = np.flatnonzero(np.diff(terms, prepend=-1))
-        often = np.diff(first, append=len(terms))
-        at = np.repeat(cursor[terms[first]] - first, often) + np.arange(len(terms))
-        cursor[terms[first]] += often
-        made.passages[at] = passages
-        made.counts[at] = np.minimum(counts, _MOST)
-        tf = np.minimum(counts, _MOST).astype(np.float32)
-        made.scores[at] = idf[terms] * (tf / (K1 * ((1 - B) + B * made.lengths[passages] / mean) + tf))
