@@ -26,6 +26,12 @@ def heading_of(metadata: Mapping[str, Any]) -> str:
     return " › ".join(str(name) for name in names if name)
 
 
+def indexed_text(text: str, metadata: Mapping[str, Any]) -> str:
+    """Return what is indexed of a passage: its title and headings, if any, and its text."""
+    heading = heading_of(metadata)
+    return f"{heading}\n{text}" if heading else text
+
+
 def place_at(document: Document, offset: int) -> dict[str, Any]:
     """Return `page` and `heading_path` of the character at `offset` of a passage.
 

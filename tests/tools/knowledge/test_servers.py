@@ -130,7 +130,7 @@ def test_retrievers_and_loaders_of_langchain_community(kb: KnowledgeBase, tmp_pa
     assert found.invoke("salt")
     from ragweave.tools.knowledge.retrievers import AnyRetriever
 
-    assert AnyRetriever(inner=made, k=1).invoke("black pepper")[0].page_content == "pepper is black"
+    assert AnyRetriever(base=made, k=1).invoke("black pepper")[0].page_content == "pepper is black"
     (tmp_path / "rows.csv").write_text("name,colour\nhoney,gold\n")
     kb.index_documents(loaders.CSVLoader(str(tmp_path / "rows.csv")).lazy_load(), "rows.csv")
     assert kb.as_retriever(1).invoke("honey")[0].metadata["source"] == "rows.csv"

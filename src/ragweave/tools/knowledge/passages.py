@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ragweave.state.passages import heading_of
+from ragweave.state.passages import indexed_text
 
 LONGEST_TITLE = 400
 """Characters of a title or heading; a longer one is cut."""
@@ -104,12 +103,6 @@ class Passage(NamedTuple):
     """Hash of all that is indexed of it: title, headings and text."""
     text: str
     metadata: dict[str, Any]
-
-
-def indexed_text(text: str, metadata: Mapping[str, Any]) -> str:
-    """Return what is indexed of a passage: its title and headings, if any, and its text."""
-    heading = heading_of(metadata)
-    return f"{heading}\n{text}" if heading else text
 
 
 def passage_of(loaded: Loaded, start: int, end: int, lead: str, number: int, parts: int) -> Passage:

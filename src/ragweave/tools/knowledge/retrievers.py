@@ -20,7 +20,7 @@ from ragweave.errors import UsageError, did_you_mean
 from ragweave.names import RetrieverName
 from ragweave.tools.imported import imported, is_path, object_at
 from ragweave.tools.knowledge.servers import is_address, open_knowledge_base
-from ragweave.tools.retrieval.base import PassageRetriever, find_with, lexical_of
+from ragweave.tools.retrieval.base import PassageRetriever, find_with
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 
 if TYPE_CHECKING:
@@ -36,14 +36,10 @@ MODES: tuple[str, ...] = get_args(RetrieverName)
 class AnyRetriever(PassageRetriever):
     """A LangChain retriever, its results cut to `k` and given ids."""
 
-    inner: BaseRetriever
-
-    def lexical(self) -> PassageRetriever | None:
-        """Return what the inner one has."""
-        return lexical_of(self.inner)
+    base: BaseRetriever
 
     def _find(self, query: str, k: int) -> list[Document]:
-        return find_with(self.inner, query, k)
+        return find_with(self.base, query, k)
 
 
 def retriever_of(
@@ -79,7 +75,7 @@ def retriever_of(
         )
     if filter:
         raise UsageError("a filter is for a knowledge base's own modes: leave it out")
-    found = AnyRetriever(inner=_made(spec, kb), k=k)
+    found = AnyRetriever(base=_made(spec, kb), k=k)
     return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
 
 

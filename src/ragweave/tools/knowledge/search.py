@@ -15,8 +15,7 @@ from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError, RagweaveError
-from ragweave.state.passages import heading_of
-from ragweave.tools.knowledge.passages import indexed_text
+from ragweave.state.passages import heading_of, indexed_text
 from ragweave.tools.knowledge.store import Snapshot, Store
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k

@@ -25,7 +25,7 @@ from langchain_core.vectorstores import VectorStore
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError, UsageError
 from ragweave.names import RetrieverName
-from ragweave.state.passages import heading_of
+from ragweave.state.passages import indexed_text
 from ragweave.tools.files import state_folder
 from ragweave.tools.knowledge.abstract import AbstractKnowledgeBase, checked, embeddings_of
 from ragweave.tools.knowledge.base import KnowledgeBase
@@ -294,13 +294,13 @@ def _settings(records: Records, path: str, given: Settings | None, embeddings: E
 
 def _stored(passage: Passage, source: Source) -> Document:
     """Return a passage as servers store it: title and headings before its text, its id a UUID."""
-    heading = heading_of(passage.metadata)
-    before = f"{heading}\n" if heading else ""
+    text = indexed_text(passage.text, passage.metadata)
+    before = len(text) - len(passage.text)
     flat = {k: json.dumps(v) if isinstance(v, list | dict) else v for k, v in passage.metadata.items()}
-    meta = {**flat, "source": source.name, _BEFORE: len(before), _NAME: passage.name}
+    meta = {**flat, "source": source.name, _BEFORE: before, _NAME: passage.name}
     own = json.dumps([source.key, passage.text, meta], sort_keys=True, default=str)
     key = uuid.UUID(bytes=hashlib.blake2b(own.encode(), digest_size=16).digest())
-    return Document(before + passage.text, id=str(key), metadata=meta)
+    return Document(text, id=str(key), metadata=meta)
 
 
 def _shown(doc: Document) -> Document:

@@ -12,7 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ragweave.tools.knowledge.passages import Passage, indexed_text
+from ragweave.state.passages import indexed_text
+from ragweave.tools.knowledge.passages import Passage
 from ragweave.tools.knowledge.search import Search
 from ragweave.tools.knowledge.settings import Progress, silent
 from ragweave.tools.knowledge.store import Snapshot, Source

@@ -55,6 +55,8 @@ class PassageRetriever(BaseRetriever):
 
     k: int = Field(default=5, ge=1)
     """Passages a query, where the call gives no `k`."""
+    base: BaseRetriever | None = None
+    """The retriever whose passages this one gives, if it has one below it."""
 
     @abstractmethod
     def _find(self, query: str, k: int) -> list[Document]:
@@ -62,11 +64,13 @@ class PassageRetriever(BaseRetriever):
 
     def lexical(self) -> PassageRetriever | None:
         """Return what searches the same passages by their words alone; None: nothing does."""
-        return None
+        own = ours(self.base)
+        return own.lexical() if own else None
 
     def embedder(self) -> Embeddings | None:
         """Return what embeds the passages; None: nothing does."""
-        return None
+        own = ours(self.base)
+        return own.embedder() if own else None
 
     def around(self, name: str, sides: int = 1) -> list[Document]:
         """Return the passage of an id with its neighbours in the same document, in order.
@@ -78,8 +82,8 @@ class PassageRetriever(BaseRetriever):
         Returns:
             Nothing where there is no such passage, or passages cannot be found by id.
         """
-        del name, sides
-        return []
+        own = ours(self.base)
+        return own.around(name, sides) if own else []
 
     def find(self, query: str, k: int | None = None) -> list[Document]:
         """Return up to `k` ranked documents with ids, without LangChain's callbacks.
@@ -113,10 +117,10 @@ def takes_k(retriever: object, method: str = "_get_relevant_documents") -> bool:
     return by_signature or isinstance(own, VectorStoreRetriever)
 
 
-def lexical_of(retriever: object) -> PassageRetriever | None:
-    """Return what searches the passages of any retriever by words alone, where it has that."""
+def ours(retriever: object) -> PassageRetriever | None:
+    """Return the retriever of ragweave inside bindings; None where it is another's."""
     own = unbound(retriever)
-    return own.lexical() if isinstance(own, PassageRetriever) else None
+    return own if isinstance(own, PassageRetriever) else None
 
 
 def find_with(retriever: BaseRetriever, query: str, k: int) -> list[Document]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -147,33 +146,21 @@ def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
     Raises:
         KnowledgeBaseError: It can't be found or loaded; the message is the library's own.
     """
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = Path(spec).expanduser()
-    with quiet():
-        try:
-            return make(str(folder) if folder.is_dir() else spec, local_files_only=True)
-        except (OSError, ValueError, KeyError) as error:
-            if folder.is_dir() or spec.startswith((".", "~", "/")):
-                raise _unreadable(spec, kind, error) from error
-        try:
-            return make(spec)
-        except Exception as error:  # the hub's clients have many
+    try:
+        return make(str(folder) if folder.is_dir() else spec, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        if folder.is_dir() or spec.startswith((".", "~", "/")):
             raise _unreadable(spec, kind, error) from error
+    try:
+        return make(spec)
+    except Exception as error:  # the hub's clients have many
+        raise _unreadable(spec, kind, error) from error
 
 
 def _unreadable(spec: str, kind: str, error: Exception) -> KnowledgeBaseError:
     said = " ".join(str(error).split())[:200]
     return KnowledgeBaseError(f"no {kind} {spec!r}: no such folder, and not from the hub ({said})")
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep transformers from drawing progress bars."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

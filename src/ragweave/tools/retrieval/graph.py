@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragweave.state.passages import heading_of
+from ragweave.state.passages import indexed_text
 from ragweave.tools.retrieval.names import COMMON, folded, names_in, names_of, runs, sentences, subjects, without_keys
 
 Scores = NDArray[np.float32]
@@ -135,7 +135,7 @@ def along_names(
                 starts.setdefault(name, []).append(path)
     best = _followed(db, starts, len(rows))
     places = np.searchsorted(rows, np.fromiter(best, np.int64))
-    answered = {term for seed in seeds[:1] for term in terms(f"{heading_of(seed.metadata)}\n{seed.text}")}
+    answered = {term for seed in seeds[:1] for term in terms(indexed_text(seed.text, seed.metadata))}
     rest = words(sorted(wanted - answered))
     share = 1 + rest[places] / max(float(rest.max(initial=0)), 1e-9)
     paths = {row: _times(path, float(one)) for (row, path), one in zip(best.items(), share, strict=True)}

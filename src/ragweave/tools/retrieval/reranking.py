@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UnusableModelError, UsageError
+from ragweave.state.passages import indexed_text
 from ragweave.tools.imported import imported, is_path
-from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of, with_score
+from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, with_score
 from ragweave.tools.retrieval.embedding import load_named, named_embeddings, require_encoders
 from ragweave.tools.retrieval.listwise import ListwiseReranker
-from ragweave.tools.retrieval.retrievers import full_text
 
 DEPTH = 20
 """Passages that are reranked, unless more are wanted."""
@@ -56,29 +53,17 @@ class CrossEncoderScorer:
         from sentence_transformers import CrossEncoder
 
         self._model = load_named(CrossEncoder, spec, "reranker")
-        _refuse_headless(spec)
+        kinds = self._model.config.architectures or []
+        if kinds and all(kind.endswith(_HEADLESS) for kind in kinds):
+            raise UsageError(
+                f"{spec} is an encoder without a ranking head ({', '.join(kinds)}) and would rank at "
+                f"random as a cross-encoder; use it as {BI_ENCODER}{spec}"
+            )
 
     def predict(self, pairs: list[tuple[str, str]], /) -> Sequence[float]:
         """Return one score a pair."""
         scores: list[float] = self._model.predict(pairs, show_progress_bar=False).tolist()
         return scores
-
-
-def _refuse_headless(spec: str) -> None:
-    from transformers import AutoConfig
-
-    folder = Path(spec).expanduser()
-    config = AutoConfig.from_pretrained(
-        str(folder) if folder.is_dir() else spec,
-        local_files_only=True,
-        cache_dir=os.environ.get("SENTENCE_TRANSFORMERS_HOME"),
-    )
-    kinds = config.architectures or []
-    if kinds and all(kind.endswith(_HEADLESS) for kind in kinds):
-        raise UsageError(
-            f"{spec} is an encoder without a ranking head ({', '.join(kinds)}) and would rank at "
-            f"random as a cross-encoder; use it as {BI_ENCODER}{spec}"
-        )
 
 
 class BiEncoderScorer:
@@ -159,18 +144,6 @@ class RerankRetriever(PassageRetriever):
         given = model if isinstance(model, str) else _checked(model)
         return cls(base=base, model=given, k=check_k(k), depth=check_k(depth))
 
-    def lexical(self) -> PassageRetriever | None:
-        """Return what the retriever below has."""
-        return lexical_of(self.base)
-
-    def embedder(self) -> Embeddings | None:
-        """Return what the retriever below has."""
-        return self.base.embedder() if isinstance(self.base, PassageRetriever) else None
-
-    def around(self, name: str, sides: int = 1) -> list[Document]:
-        """Return a passage with its neighbours."""
-        return self.base.around(name, sides) if isinstance(self.base, PassageRetriever) else []
-
     def _find(self, query: str, k: int) -> list[Document]:
         return self.reranked(query, find_with(self.base, query, max(self.depth, k)))[:k]
 
@@ -209,7 +182,7 @@ def _numbers(
     Raises:
         UnusableModelError: It gave anything else.
     """
-    scores = np.asarray(predict([(query, full_text(doc)) for doc in found]), dtype=float)
+    scores = np.asarray(predict([(query, indexed_text(doc.page_content, doc.metadata)) for doc in found]), dtype=float)
     if scores.shape not in ((len(found),), (len(found), 1)) or np.isnan(scores).any():
         raise UnusableModelError(
             f"the reranker gave scores of shape {scores.shape} (NaN: {int(np.isnan(scores).sum())}) "

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ragweave.errors import UsageError
-from ragweave.state.passages import as_document, heading_of, with_id
+from ragweave.state.passages import as_document, indexed_text, with_id
 from ragweave.tools.retrieval.analyzer import analyzer_for
-from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, lexical_of, listed, with_score
+from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, listed, ours, with_score
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
 
 DEPTH = 100
@@ -25,12 +25,6 @@ WORDS = np.float32(0.4)
 Search = Callable[[str, int], list[Document]]
 """Query and k to documents, best first, each with `metadata["score"]`."""
 Item = TypeVar("Item", bound=Hashable)
-
-
-def full_text(document: Document) -> str:
-    """Return what is indexed of a passage: title and headings, where it has any, and its text."""
-    heading = heading_of(document.metadata)
-    return f"{heading}\n{document.page_content}" if heading else document.page_content
 
 
 def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]], *, k: int = 60) -> list[tuple[Item, float]]:
@@ -143,7 +137,7 @@ class Bm25Retriever(SearchRetriever):
         """
         passages = [with_id(as_document(doc)) for doc in listed(documents)]
         analyzer = analyzer_for(language)
-        index = Bm25Index.build(analyzer.terms(full_text(doc)) for doc in passages)
+        index = Bm25Index.build(analyzer.terms(indexed_text(doc.page_content, doc.metadata)) for doc in passages)
 
         def search(query: str, k: int) -> list[Document]:
             scores = index.score(analyzer.terms(query))
@@ -170,7 +164,7 @@ class DenseRetriever(SearchRetriever):
             UsageError: `k` is below 1.
         """
         passages = [with_id(as_document(doc)) for doc in listed(documents)]
-        vectors = unit(embeddings.embed_documents([full_text(doc) for doc in passages]))
+        vectors = unit(embeddings.embed_documents([indexed_text(doc.page_content, doc.metadata) for doc in passages]))
 
         def search(query: str, k: int) -> list[Document]:
             if not passages:
@@ -193,7 +187,8 @@ class HybridRetriever(PassageRetriever):
 
     def lexical(self) -> PassageRetriever | None:
         """Return the first of the retrievers that searches by words alone."""
-        return next((one for one in map(lexical_of, self.retrievers) if one is not None), None)
+        found = (own.lexical() for one in self.retrievers if (own := ours(one)))
+        return next(filter(None, found), None)
 
     def _find(self, query: str, k: int) -> list[Document]:
         depth = max(self.depth, k)

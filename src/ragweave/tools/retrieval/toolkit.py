@@ -23,9 +23,9 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import InjectedState
 
-from ragweave.state.passages import as_document, heading_of, with_id
+from ragweave.state.passages import as_document, heading_of, indexed_text, with_id
 from ragweave.tools.models.roles import unbound
-from ragweave.tools.retrieval.base import PassageRetriever, lexical_of, takes_k
+from ragweave.tools.retrieval.base import PassageRetriever, ours, takes_k
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.untrusted import one_line, render_passage
 from ragweave.tools.text.words import terms
@@ -68,7 +68,7 @@ class SnippetRetriever(BaseRetriever):
         sentences = [[one.text for one in split_sentences(doc.page_content)] for doc in passages]
         if self.by == "words":
             keywords = keywords_of(query)
-            scores = [_exact(keywords, f"{heading_of(doc.metadata)}\n{doc.page_content}") for doc in passages]
+            scores = [_exact(keywords, indexed_text(doc.page_content, doc.metadata)) for doc in passages]
             weights = [[_exact(keywords, one) for one in said] for said in sentences]
         else:
             weights = self._similarities(query, sentences)
@@ -107,7 +107,8 @@ def _with_snippet(passage: Document, sentences: Sequence[str], weights: Sequence
 
 def keyword_search(retriever: Any) -> SnippetRetriever:
     """Return a search by exact words over the passages of any retriever."""
-    return SnippetRetriever(base=lexical_of(retriever) or retriever, by="words")
+    own = ours(retriever)
+    return SnippetRetriever(base=(own and own.lexical()) or retriever, by="words")
 
 
 def semantic_search(retriever: Any) -> SnippetRetriever:
@@ -116,17 +117,15 @@ def semantic_search(retriever: Any) -> SnippetRetriever:
 
 
 def _embeddings_of(retriever: object) -> Embeddings | None:
-    own = unbound(retriever)
-    if isinstance(own, PassageRetriever):
+    if own := ours(retriever):
         return own.embedder()
-    return getattr(getattr(own, "vectorstore", None), "embeddings", None)
+    return getattr(getattr(unbound(retriever), "vectorstore", None), "embeddings", None)
 
 
 def around(retriever: object, passage: Document, sides: int) -> list[Document]:
     """Return a passage and its neighbours in their document, in order; itself where none are known."""
-    own = unbound(retriever)
-    found = own.around(str(passage.id), sides) if sides and isinstance(own, PassageRetriever) else []
-    return found or [passage]
+    own = ours(retriever)
+    return (own.around(str(passage.id), sides) if own and sides else []) or [passage]
 
 
 def snippet_line(passage: Document, name: str) -> str:
