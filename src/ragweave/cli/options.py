@@ -176,7 +176,7 @@ class Setup:
         """
         from ragweave.graphs import METHODS
         from ragweave.graphs.specs import read_pairs
-        from ragweave.tools.knowledge import RetrieverSpec
+        from ragweave.tools.knowledge import retriever_named
         from ragweave.tools.models import chat_model
 
         listed = [METHODS.named(one) for one in methods]
@@ -194,7 +194,7 @@ class Setup:
             methods=listed,
             models=models,
             retriever=open_retriever(kb, retriever, rerank, k, filters),
-            second=RetrieverSpec.read(second_retriever, kb).open() if second_retriever else None,
+            second=retriever_named(second_retriever, kb) if second_retriever else None,
             options={**defaults, **given},
         )
 

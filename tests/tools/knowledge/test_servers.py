@@ -19,11 +19,11 @@ from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.testing.store import KnowledgeStoreTests, WordEmbeddings
 from ragweave.tools.knowledge import (
     KnowledgeBase,
-    RetrieverSpec,
     ServedKnowledgeBase,
     Settings,
     needs_kb,
     open_knowledge_base,
+    retriever_named,
     retriever_of,
 )
 
@@ -103,23 +103,14 @@ def test_retrievers_by_name_and_by_path(kb: KnowledgeBase) -> None:
             retriever_of(spec, base)
 
 
-def test_specs_of_retrievers(kb: KnowledgeBase) -> None:
+def test_a_users_text_names_a_retriever_and_what_it_searches(kb: KnowledgeBase) -> None:
     place = str(kb.path)
-    for text, name, where in (
-        ("bm25", "bm25", "default"),
-        (f"bm25:{place}", "bm25", place),
-        (place, "auto", place),
-        ("pg:postgresql://h/db#c", "auto", "pg:postgresql://h/db#c"),
-        (NEWEST, NEWEST, "default"),
-        (f"{__name__}:Newest", f"{__name__}:Newest", ""),
-    ):
-        spec = RetrieverSpec.read(text, "default")
-        assert (spec.name, spec.kb) == (name, where)
-    assert str(RetrieverSpec.read("bm25", place)) == f"bm25:{place}"
-    assert RetrieverSpec.read(place).open().invoke("salt")
+    for text in ("bm25", f"bm25:{place}", place, NEWEST):
+        assert retriever_named(text, place).invoke("salt")
+    assert retriever_named(f"{__name__}:Newest?base=x", "no/such/folder").invoke("salt")
     for wrong in ("no/such/folder", "bm25"):
         with pytest.raises(UsageError, match=r"no such knowledge base|name one with --kb"):
-            RetrieverSpec.read(wrong)
+            retriever_named(wrong)
 
 
 def test_retrievers_and_loaders_of_langchain_community(kb: KnowledgeBase, tmp_path: Path) -> None:

@@ -124,4 +124,4 @@ def retriever(settings: LabelSettings) -> Any:
         return OwnPassages()
     from ragweave.tools.knowledge import retrievers
 
-    return retrievers.RetrieverSpec.read(settings.retriever, settings.kb).open()
+    return retrievers.retriever_named(settings.retriever, settings.kb)

@@ -1,6 +1,6 @@
 """Retrievers by name: a mode of a knowledge base, or any LangChain retriever by its import path.
 
-A spec is a line of text, so that commands take it and a run's settings can store it: `bm25` (a mode
+A name is a line of text, so that commands take it and a run's settings can store it: `bm25` (a mode
 of the knowledge base that is searched anyway), `KB` or `bm25:KB` (another one), or
 `langchain_community.retrievers:WikipediaRetriever?top_k_results=3`.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -70,7 +69,7 @@ def retriever_of(
         return kb.as_retriever(k, mode, filter=filter, rerank=rerank)
     if not is_path(spec):
         raise UsageError(
-            f"no retriever is called {spec!r}: {did_you_mean(spec, MODES)} "
+            f"{spec}: no such knowledge base or retriever: {did_you_mean(spec, MODES)} "
             "Or give the import path of a LangChain retriever (module:Name)"
         )
     if filter:
@@ -111,56 +110,22 @@ def needs_kb(spec: str) -> bool:
     return _takes_kb(spec)
 
 
-@dataclass(frozen=True)
-class RetrieverSpec:
-    """A retriever's name, and the knowledge base that it searches."""
+def retriever_named(text: str, kb: str | Path | None = None) -> PassageRetriever:
+    """Return the retriever that a user's text names.
 
-    name: str
-    kb: str = ""
-    """Folder or address; "" for none."""
+    Args:
+        text: A retriever's name, a knowledge base, or both with a colon between.
+        kb: The knowledge base that a name alone searches.
 
-    @classmethod
-    def read(cls, text: str, kb: str | Path | None = None) -> RetrieverSpec:
-        """Return what a user's text means.
-
-        Args:
-            text: A retriever's name, a knowledge base, or both with a colon between.
-            kb: The knowledge base that a name alone searches.
-
-        Raises:
-            UsageError: It names neither a retriever nor a knowledge base, or a retriever that
-                searches a knowledge base while there is none.
-        """
-        text = text.strip()
-        name, _, place = text.partition(":")
-        if name in MODES and place:
-            return cls(name, place)
-        if is_address(text) or Path(text).is_dir():
-            return cls("auto", text)
-        if not (name in MODES or is_path(text)):
-            raise UsageError(
-                f"{text}: no such knowledge base, and no retriever of that name "
-                f"({', '.join(MODES)}, or the import path of a LangChain retriever)"
-            )
-        if not needs_kb(text):
-            return cls(text)
-        if kb is None:
-            raise UsageError(f"{text} searches a knowledge base: name one with --kb, or {name}:KB")
-        return cls(text, str(kb))
-
-    def __str__(self) -> str:
-        """Return the text that `read` takes."""
-        return f"{self.name}:{self.kb}" if self.kb and self.name in MODES else self.name
-
-    def open(self, base: AnyKnowledgeBase | None = None) -> PassageRetriever:
-        """Return the retriever.
-
-        Args:
-            base: The knowledge base, where it is open already.
-
-        Raises:
-            UsageError: There is no such knowledge base, or it cannot be searched like this.
-        """
-        if base is None and self.kb:
-            base = open_knowledge_base(self.kb)
-        return retriever_of(self.name, base)
+    Raises:
+        UsageError: It names neither a retriever nor a knowledge base, or a retriever that
+            searches a knowledge base while there is none.
+        KnowledgeBaseError: The knowledge base cannot be opened.
+    """
+    text = text.strip()
+    name, _, place = text.partition(":")
+    if is_address(text) or Path(text).is_dir():
+        name, place = "auto", text
+    elif not (name in MODES and place):
+        name, place = text, str(kb or "") if needs_kb(text) else ""
+    return retriever_of(name, open_knowledge_base(place) if place else None)
