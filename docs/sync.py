@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import get_args
@@ -107,7 +108,9 @@ def with_block(text: str, name: str, content: str) -> str:
 
 def with_names(text: str) -> str:
     """Return `names.py` with the names of our metrics."""
-    listed = "".join(f'    "{one.name}",\n' for one in METRICS.ours())
+    quoted = ", ".join(f'"{one.name}"' for one in METRICS.ours())
+    lines = textwrap.wrap(quoted, 100, break_on_hyphens=False)
+    listed = "".join(f"    Literal[{one.rstrip(',')}],\n" for one in lines)
     return re.sub(r"MetricName = Literal\[\n.*?\n\]", lambda _: f"MetricName = Literal[\n{listed}]", text, flags=re.S)
 
 

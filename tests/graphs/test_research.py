@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from tests.quotes import check_citations
 
 from ragweave import build_graph
 from ragweave.testing import ModelCall, RecordingRetriever, ScriptedModel
-from ragweave.tools.citations import check_citations
 from ragweave.tools.report import html_report, markdown_report
 
 ASK = {"question": "What is known of the bridge at Alden?"}

@@ -31,8 +31,7 @@ def evaluate(
         typer.Option(help="Methods to compare, such as direct,concat[k=10],blendfilter[queries=question+internal]."),
     ] = "direct,concat,concat_pf",
     prompts: Annotated[
-        str,
-        typer.Option(metavar="FILES", help="Compare prompts for one method: YAML files, separated by commas."),
+        str, typer.Option(metavar="FILES", help="Compare prompts for one method: YAML files, separated by commas.")
     ] = "",
     model: runs.Model = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/DATA]")] = None,

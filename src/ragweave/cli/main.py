@@ -36,9 +36,7 @@ _COMMANDS = {
         "label": ("train:label", "Make training rows from a data set."),
         "train": ("train:train", "Train a judge, rewriter, filter, generator or router."),
     },
-    "Help": {
-        "doctor": ("doctor:doctor", "Check the installation, a model, a knowledge base."),
-    },
+    "Help": {"doctor": ("doctor:doctor", "Check the installation, a model, a knowledge base.")},
 }
 """By section: the module and function of each command, and what it does."""
 _WITH_RAY = ("eval", "label")

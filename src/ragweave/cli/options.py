@@ -62,8 +62,7 @@ Filter = Annotated[
     typer.Option("--filter", metavar="KEY=VALUE", help="Search only passages with this metadata. Repeatable."),
 ]
 Option = Annotated[
-    list[str] | None,
-    typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method. Repeatable."),
+    list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method. Repeatable.")
 ]
 FollowUp = Annotated[
     bool, typer.Option("--continue", "-c", help="Continue the last conversation about the knowledge base.")

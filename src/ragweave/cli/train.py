@@ -113,8 +113,7 @@ def train(
         Path | None, typer.Option(help="Rows to evaluate on.  [default: a tenth of the questions of LABELS]")
     ] = None,
     setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="name=value of another setting, such as epochs=2. Repeatable."),
+        list[str] | None, typer.Option("--set", help="name=value of another setting, such as epochs=2. Repeatable.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the unfinished training in OUT.")] = False,
 ) -> None:

@@ -128,10 +128,7 @@ class ReplyCache(BaseCache):
         """Store the reply to a call, with its tokens or an estimate of them."""
         stored = [{"message": message_to_dict(one.message), "info": one.generation_info} for one in return_val]
         usage = getattr(return_val[0].message, "usage_metadata", None) or {}
-        tokens = (
-            usage.get("input_tokens", len(prompt) // 4),
-            usage.get("output_tokens", len(return_val[0].text) // 4),
-        )
+        tokens = (usage.get("input_tokens", len(prompt) // 4), usage.get("output_tokens", len(return_val[0].text) // 4))
         row = (self._run, self._model, *tokens, json.dumps(stored, default=_plain))
         with self._lock:
             self._db.execute(_STORE, (self._key(prompt, llm_string), *row))

@@ -136,13 +136,7 @@ def table_of(paper: str, name: str) -> Table:
 
 
 def plan(
-    paper: str,
-    name: str,
-    dataset: str,
-    *,
-    model: str = "",
-    only: str = "",
-    filters: Mapping[str, str] | None = None,
+    paper: str, name: str, dataset: str, *, model: str = "", only: str = "", filters: Mapping[str, str] | None = None
 ) -> Plan:
     """Return what to evaluate for a paper's table on a data set.
 

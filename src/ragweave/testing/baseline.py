@@ -78,11 +78,7 @@ def _read(path: Path, metric: str, found: Mapping[str, Mapping[str, float]]) -> 
 
 
 def _worse(
-    system: str,
-    metric: Metric,
-    now: Mapping[str, float],
-    before: Mapping[str, float],
-    records: Sequence[Record],
+    system: str, metric: Metric, now: Mapping[str, float], before: Mapping[str, float], records: Sequence[Record]
 ) -> str:
     """Say by how much a system's scores are lower than before; "": they are not."""
     gains = {name: score - before[name] for name, score in now.items() if name in before}

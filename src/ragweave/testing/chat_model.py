@@ -37,19 +37,7 @@ class ChatModelSpecTests:
         """Return a new model of the spec."""
         made = chat_model(self.spec)
         assert isinstance(made, BaseChatModel), f"{type(made).__name__} is not a chat model"
-        self._made = [*getattr(self, "_made", ()), made]
         return made
-
-    def teardown_method(self) -> None:
-        """Close the models of a test, where they hold files or memory."""
-        for made in getattr(self, "_made", ()):
-            close = getattr(made, "close", None)
-            if close is not None:
-                close()
-
-    def with_settings(self, settings: str) -> str:
-        """Return the spec with more settings: `temperature=1&top_p=0.5`."""
-        return f"{self.spec}{'&' if '?' in self.spec else '?'}{settings}"
 
     def test_a_spec_makes_a_chat_model(self) -> None:
         """The spec, white space around it or not, makes a chat model; a model is taken as it is."""
@@ -63,7 +51,7 @@ class ChatModelSpecTests:
         if not self.unknown_setting:
             raise SkipTest("this spec takes any setting")
         try:
-            chat_model(self.with_settings(f"{self.unknown_setting}=blue"))
+            chat_model(f"{self.spec}{'&' if '?' in self.spec else '?'}{self.unknown_setting}=blue")
         except UsageError as error:
             assert self.unknown_setting in str(error), str(error)
             assert "\n" not in str(error)

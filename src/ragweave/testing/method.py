@@ -242,12 +242,7 @@ class MethodTests:
         return build_graph(self.method, **given, **{**self.options, **options})
 
     def run(
-        self,
-        record: Record,
-        *,
-        given: Mapping[str, Any] | None = None,
-        fail: bool = True,
-        **built: Any,
+        self, record: Record, *, given: Mapping[str, Any] | None = None, fail: bool = True, **built: Any
     ) -> dict[str, Any]:
         """Run the method once, on a thread if it has a checkpointer.
 

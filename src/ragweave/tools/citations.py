@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from langchain_core.documents import Document
@@ -23,27 +22,14 @@ from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import Sentence, split_sentences
 from ragweave.tools.text.words import terms
 
-
-@dataclass(frozen=True, kw_only=True)
-class Alignment:
-    """How much of an answer's words a passage must hold; tuned on one half of the test data."""
-
-    support: float = 0.6
-    """Least share of a part's weighted words that its quotes hold together."""
-    gain: float = 0.1
-    """Least share that each further quote adds."""
-    question: float = 0.3
-    """Weight of a sentence's overlap with the question, beside its overlap with the answer."""
-    most: int = 3
-    """Most quotes of a part (ALCE allows three as well)."""
-
-
-DEFAULT = Alignment()
-
-MOST_PARTS = 100
-"""Different sentences of an answer that quotes are looked for, however long the passages are."""
-MOST_PAIRS = 1_000_000
-"""Pairs of a sentence of the answer and one of a passage up to which further ones are looked for."""
+_SUPPORT = 0.6
+"""Least share of a part's weighted words that its quotes hold together; tuned, as the next two, on half of the data."""
+_GAIN = 0.1
+"""Least share that each further quote adds."""
+_QUESTION = 0.3
+"""Weight of a sentence's overlap with the question, beside its overlap with the answer."""
+_MOST = 3
+"""Most quotes of a part (ALCE allows three as well)."""
 
 
 class _Line(NamedTuple):
@@ -56,56 +42,31 @@ class _Line(NamedTuple):
     """Its words and those of the passage's title."""
 
 
-def cite(
-    question: str,
-    answer: str,
-    passages: Sequence[Document],
-    answer_type: AnswerType = "short",
-    alignment: Alignment = DEFAULT,
-) -> list[Citation]:
+def cite(question: str, answer: str, passages: Sequence[Document], answer_type: AnswerType = "short") -> list[Citation]:
     """Return a citation for each part of an answer; one without quotes is not supported.
 
     Args:
         question: The question.
         answer: The answer; none of it is cited where it says unknown.
-        passages: The passages that may support it, with ids; all their sentences are looked at.
-        answer_type: A long answer is cited sentence by sentence, another one as a whole. Of more
-            than `MOST_PARTS` different sentences as many are looked for as make `MOST_PAIRS`
-            pairs with those of the passages; what follows is left without quotes, unread.
-        alignment: How much must agree.
+        passages: The passages that may support it, with ids.
+        answer_type: A long answer is cited sentence by sentence, another one as a whole.
     """
     if answer == UNKNOWN:
         return []
     lines = [line for doc in passages for line in _lines(doc)]
     weights = _Weights(lines)
     asked = frozenset(terms(question))
-    near = [(line, weights.share(line.around, asked)) for line in lines]
-    most = max(MOST_PARTS, MOST_PAIRS // max(len(lines), 1))
+    near = [(line, _QUESTION * weights.share(line.around, asked)) for line in lines]
+    near.sort(key=lambda one: -one[1])
     found: dict[frozenset[str], list[Quote]] = {}
     made: list[Citation] = []
     for part in _parts(answer, answer_type):
         wanted = _wanted(part.text, asked)
-        if wanted not in found and len(found) < most:
-            found[wanted] = _quotes(wanted, near, weights, alignment)
-        quotes = [quote.copy() for quote in found.get(wanted, ())]
+        if wanted not in found:
+            found[wanted] = _quotes(wanted, near, weights)
+        quotes = [quote.copy() for quote in found[wanted]]
         made.append({"text": part.text, "start": part.start, "end": part.end, "quotes": quotes})
     return made
-
-
-def check_citations(answer: str, passages: Iterable[Document], citations: Iterable[Citation]) -> None:
-    """Check that citations say of answer and passages what stands there, word for word.
-
-    Raises:
-        ValueError: A part or quote is not at its offsets, or its passage is missing.
-    """
-    texts = {doc.id or "": doc.page_content for doc in passages}
-    for citation in citations:
-        if answer[citation["start"] : citation["end"]] != citation["text"]:
-            raise ValueError(f"the answer does not say {citation['text']!r} at its offsets")
-        for quote in citation["quotes"]:
-            text = texts.get(quote["passage"])
-            if text is None or text[quote["start"] : quote["end"]] != quote["text"]:
-                raise ValueError(f"the passage {quote['passage']!r} does not say {quote['text']!r} at its offsets")
 
 
 def _parts(answer: str, answer_type: AnswerType) -> list[Sentence]:
@@ -153,21 +114,20 @@ class _Weights(dict[str, float]):
         return self.of(of.intersection(words)) / whole if whole else 0.0
 
 
-def _quotes(
-    wanted: frozenset[str],
-    near: Iterable[tuple[_Line, float]],
-    weights: _Weights,
-    alignment: Alignment,
-) -> list[Quote]:
-    """Return the quotes that hold the wanted words, of lines with how near the question they are."""
-    hits = _hits(wanted, near, alignment)
+def _quotes(wanted: frozenset[str], near: Iterable[tuple[_Line, float]], weights: _Weights) -> list[Quote]:
+    """Return the quotes that hold the wanted words, of lines in the order of how near the question they are."""
+    hits: dict[Hashable, _Hit] = {}
+    for line, asked in near:  # however many there are, few hold different words
+        if not wanted.isdisjoint(line.words):
+            words, around = wanted & line.words, wanted & line.around
+            hits.setdefault((words, around), _Hit(line, words, around, asked))
     whole = weights.of(wanted)
     chosen: list[_Hit] = []
     covered: frozenset[str] = frozenset()
-    while len(chosen) < alignment.most:
-        least = alignment.gain * whole if chosen else 0.0
+    while len(chosen) < _MOST:
+        least = _GAIN * whole if chosen else 0.0
         best = max(
-            (hit for hit in hits if weights.of(hit.words - covered) > least),
+            (hit for hit in hits.values() if weights.of(hit.words - covered) > least),
             key=lambda hit: weights.of(covered | hit.around) / whole + hit.asked,
             default=None,
         )
@@ -175,26 +135,9 @@ def _quotes(
             break
         chosen.append(best)
         covered |= best.around
-    if not chosen or weights.of(covered) / whole < alignment.support:
+    if not chosen or weights.of(covered) / whole < _SUPPORT:
         return []
     return [_quote(hit.line, weights.of(hit.around) / whole) for hit in chosen]
-
-
-def _hits(wanted: frozenset[str], near: Iterable[tuple[_Line, float]], alignment: Alignment) -> list[_Hit]:
-    """Return the lines that hold wanted words: of those that hold the same, the one to quote first.
-
-    However many lines there are, few hold different ones, so that all can be looked at.
-    """
-    found: dict[tuple[frozenset[str], frozenset[str]], _Hit] = {}
-    for line, asked in near:
-        if wanted.isdisjoint(line.words):
-            continue
-        hit = _Hit(line, wanted & line.words, wanted & line.around, alignment.question * asked)
-        same = hit.words, hit.around
-        if same not in found or found[same].asked < hit.asked:
-            found.pop(same, None)  # so that they stay in the lines' order
-            found[same] = hit
-    return list(found.values())
 
 
 def _wanted(part: str, asked: frozenset[str]) -> frozenset[str]:
@@ -205,11 +148,5 @@ def _wanted(part: str, asked: frozenset[str]) -> frozenset[str]:
 
 
 def _quote(line: _Line, score: float) -> Quote:
-    sentence = line.sentence
-    return {
-        "passage": line.passage,
-        "start": sentence.start,
-        "end": sentence.end,
-        "text": sentence.text,
-        "score": round(score, 4),
-    }
+    text, start, end = line.sentence
+    return {"passage": line.passage, "start": start, "end": end, "text": text, "score": round(score, 4)}

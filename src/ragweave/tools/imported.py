@@ -39,11 +39,9 @@ def object_at(path: str) -> Any:
 
 
 def imported(path: str, *arguments: Any) -> Any:
-    """Return the object at an import path; a class or function there is called.
+    """Return the object at an import path; a class or function there is called with the arguments.
 
-    Args:
-        path: `module:Name`; settings (JSON values, or text) go to the call by name.
-        arguments: What the call gets before the settings.
+    Settings in the path (JSON values, or text) go to the call by name.
 
     Raises:
         UsageError: There is no such module or name, or it does not take these arguments.

@@ -97,6 +97,5 @@ class TrainingIndex:
 
 def _unit(rows: Sequence[Sequence[float]]) -> NDArray[np.float32]:
     vectors = np.asarray(rows, dtype=np.float32)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+    unit: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-30)
     return unit

@@ -12,13 +12,14 @@ OpenAI's unless your table names it.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from pydantic import NonNegativeFloat, TypeAdapter
 
 from ragweave.errors import UsageError
 from ragweave.tools.models import ChatModel
@@ -33,26 +34,15 @@ _DATED = 11
 class Price(NamedTuple):
     """US dollars for a million tokens."""
 
-    input: float
-    output: float
-
-    @classmethod
-    def read(cls, pair: object) -> Self:
-        """Read [input, output].
-
-        Raises:
-            ValueError: It is no such list ("15" would be two prices, of 1 and 5).
-            TypeError: One of them is no number.
-        """
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise ValueError(f"{pair!r} is not [input, output]")
-        given, made = map(float, pair)
-        return cls(given, made)
+    input: NonNegativeFloat
+    output: NonNegativeFloat
 
     def of(self, input_tokens: int, output_tokens: int) -> float:
         """Return the price of so many tokens, in US dollars."""
         return (input_tokens * self.input + output_tokens * self.output) / _MILLION
 
+
+_TABLE = TypeAdapter(dict[str, Price])
 
 OPENAI: Mapping[str, Price] = {
     "gpt-3.5-turbo": Price(0.50, 1.50),
@@ -83,8 +73,7 @@ def price_of(model: ChatModel) -> Price | None:
     name = str(getattr(target, "model_name", "") or getattr(target, "model", "") or "")
     if not name:
         return None
-    own = _own_table(os.environ.get(VARIABLE, ""))
-    listed = _named(name, own)
+    listed = _named(name, _own_table(os.environ.get(VARIABLE, "")))
     return listed if listed is not None or not _is_openai(target) else _named(name, OPENAI)
 
 
@@ -107,13 +96,9 @@ def _own_table(path: str) -> Mapping[str, Price]:
     if not path:
         return {}
     try:
-        listed = json.loads(Path(path).read_text("utf-8"))
-        pairs = {str(name): Price.read(pair) for name, pair in listed.items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        return _TABLE.validate_json(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"{VARIABLE}={path}: must be a JSON file that maps each model to [input, output], in US "
             f"dollars a million tokens ({error})"
         ) from error
-    if any(not price >= 0 for pair in pairs.values() for price in pair):
-        raise UsageError(f"{VARIABLE}={path}: a price can't be below zero")
-    return pairs

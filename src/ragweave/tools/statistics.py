@@ -100,11 +100,9 @@ def _counted(gaps: NDArray[np.float64]) -> float:
 
 def _drawn(gaps: NDArray[np.float64], rounds: int, seed: int) -> float:
     """Return the share of random sign flips that are at least as large as the gaps as they are."""
-    random, total = np.random.default_rng(seed), float(gaps.sum())
-    extreme, width = 1, -(-gaps.size // 8)
+    random, total, extreme = np.random.default_rng(seed), float(gaps.sum()), 1
     for rows in _blocks(rounds, gaps.size):
-        bits = np.frombuffer(random.bytes(rows * width), np.uint8).reshape(rows, width)
-        up = np.unpackbits(bits, axis=1, count=gaps.size) @ gaps
+        up = random.integers(0, 2, (rows, gaps.size), np.int8) @ gaps
         extreme += int((np.abs(2 * up - total) >= abs(total) - _ROUNDING).sum())
     return extreme / (rounds + 1)
 

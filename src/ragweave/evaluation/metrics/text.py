@@ -19,11 +19,7 @@ from functools import lru_cache
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII = str.maketrans("", "", string.punctuation)
 _SAME = str.maketrans(
-    {
-        **dict.fromkeys("‐‑‒–—―−﹣－", "-"),
-        **dict.fromkeys("‘’‚‛′ʼ`´", "'"),
-        **dict.fromkeys("“”„‟″«»", '"'),
-    }
+    {**dict.fromkeys("‐‑‒–—―−﹣－", "-"), **dict.fromkeys("‘’‚‛′ʼ`´", "'"), **dict.fromkeys("“”„‟″«»", '"')}
 )
 _UNSPACED = re.compile(r"([\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
 _THOUSANDS = re.compile(r"(?<=\d)[\s'](?=\d{3}(?!\d))")

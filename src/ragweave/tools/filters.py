@@ -1,0 +1,364 @@
+"""Context filters (FILCO): measures of how much a segment of a passage helps, and what is kept by them.
+
+A filter is declared by one value, whether ours, a trained one's or a package's:
+
+    FILTER = FilterKind(name="first", summary="The first sentence of each passage.", scores=first)
+
+with a function `first(question, segments, answers, settings)` that returns a score for each segment; the best above a
+threshold stay. A package lists it as an entry point of the group `ragweave.filters`. Any object with a method
+`scores(question, segments, answers)` is a filter, too (`ContextFilter`).
+
+Sources: Wang et al. 2023 (Learning to Filter Context for Retrieval-Augmented Generation), section 2.2: STRINC, LEXICAL,
+CXMI, and its released code for the lines that its models read and write: `question: …`, `context: …`, `answer: …`; in
+fact verification `claim: …` and `judgement: …`. Xu et al. 2024 (RECOMP: Improving Retrieval-Augmented LMs with
+Compression and Selective Augmentation), section 3.1: question and sentences are encoded separately, and the nearest
+ones stay; the paper trains Contriever for it.
+
+Where we differ: Wizard of Wikipedia's `query: …` and `response: …` are a question and an answer here.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from langchain_core.documents import Document
+from typing_extensions import TypedDict
+
+from ragweave.errors import UsageError
+from ragweave.registry import Registry
+from ragweave.tools.models.scoring import LogprobScorer
+from ragweave.tools.retrieval.reranking import BiEncoderScorer
+from ragweave.tools.text.normalize import words
+from ragweave.tools.text.sentences import split_sentences
+
+Unit = Literal["words", "characters"]
+"""What LEXICAL counts: words (the paper), or characters (the released code)."""
+
+_ASKED = "Is this claim true? "
+_LABELS = {"yes": "SUPPORTS", "true": "SUPPORTS", "no": "REFUTES", "false": "REFUTES"}
+_VERDICTS = {*_LABELS, *map(str.lower, _LABELS.values())}
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_QUOTED = 0.5
+"""Unigram F1 that a segment needs to count as the one that was written."""
+
+
+class FilcoTask(NamedTuple):
+    """What FILCO's models are asked for, in the words of the released code."""
+
+    asked: str
+    """The question, or the claim."""
+    kind: str = "question"
+    answer: str = "answer"
+    wanted: str = "answer to the question"
+    rule: str = ""
+
+
+def filco_task(question: str) -> FilcoTask:
+    """Return the task of a question: question answering, or the verification of a claim (FEVER)."""
+    if not question.startswith(_ASKED):
+        return FilcoTask(question)
+    rule = (
+        "('SUPPORTS' or 'REFUTES')\nIf the 'context' does not provide enough information to judge the claim, use your "
+        "own knowledge instead."
+    )
+    return FilcoTask(question.removeprefix(_ASKED), "claim", "judgement", "judgement to the claim", rule)
+
+
+def only_verdicts(answers: Iterable[str]) -> bool:
+    """Say whether answers are verdicts alone (yes, no, SUPPORTS, REFUTES), which no sentence contains."""
+    said = [one.strip().lower() for one in answers]
+    return bool(said) and all(one in _VERDICTS for one in said)
+
+
+def outputs_of(question: str, answers: Iterable[str]) -> list[str]:
+    """Return the right answers as the generator writes them: FEVER's labels for the verdicts on a claim."""
+    is_claim = filco_task(question).kind == "claim"
+    return [_LABELS.get(one.strip().lower(), one) if is_claim else one for one in answers]
+
+
+def question_line(question: str) -> str:
+    """Return `question: …`, or `claim: …`."""
+    task = filco_task(question)
+    return f"{task.kind}: {task.asked}"
+
+
+def context_line(context: str) -> str:
+    """Return `context: …`."""
+    return f"context: {context}"
+
+
+def answer_line(question: str, answer: str) -> str:
+    """Return `answer: …`, or `judgement: …`, what the generator writes."""
+    return f"{filco_task(question).answer}: {answer}"
+
+
+def filter_task(question: str) -> str:
+    """Return the instruction of the context filter M_ctx."""
+    task = filco_task(question)
+    return f"Given the ['{task.kind}', 'context'], predict the most helpful sentence in the context.{task.rule}"
+
+
+def generator_task(question: str, *, context: bool = True) -> str:
+    """Return the instruction of the generator M_gen, with or without a context."""
+    task = filco_task(question)
+    given = f"'context', '{task.kind}'" if context else f"'{task.kind}'"
+    return f"Given the [{given}], predict the {task.wanted}.{task.rule}"
+
+
+def strinc(text: str, answers: Iterable[str]) -> float:
+    """Return 1.0 if a text contains one of the answers, whatever the case, else 0.0 (STRINC)."""
+    return float(any(one.strip() and one.lower() in text.lower() for one in answers))
+
+
+def lexical(text: str, target: str, unit: Unit = "words") -> float:
+    """Return the unigram F1 of a text with a target, in [0, 1] (LEXICAL).
+
+    The target is the right answer (question answering, dialogue) or the query (fact verification). `characters` are all
+    of the lower-cased text without articles.
+    """
+    said, wanted = _units(text, unit), _units(target, unit)
+    same = sum((Counter(said) & Counter(wanted)).values())
+    return 2 * same / (len(said) + len(wanted)) if same else 0.0
+
+
+def _units(text: str, unit: Unit) -> Sequence[str]:
+    return words(text) if unit == "words" else " ".join(_ARTICLES.sub(" ", text.lower()).split())
+
+
+def cxmi(
+    texts: Sequence[str], question: str, output: str, scorer: LogprobScorer, lead: str | None = None
+) -> list[float]:
+    """Return log M(o | t ⊕ q) − log M(o | q) for each text t; a text above 0 helps (CXMI).
+
+    The scorer M, the paper's being Flan-T5-XL, untrained, is called once. The output o is the right answer, or the label
+    of a claim. `lead` stands between question and output; None: nothing, as in the released code, or a line that leads
+    to the answer for a scorer that is `causal`.
+    """
+    task = filco_task(question)
+    if lead is None:
+        lead = f"\n{answer_line(question, '')}" if getattr(scorer, "causal", False) else ""
+    asked = f"question: Given the ['context', '{task.kind}'], predict the {task.wanted}:{task.asked}{lead}"
+    prompts = [asked, *(f"{context_line(one)}\n{asked}" for one in texts)]
+    base, *scores = scorer.score([(prompt, output) for prompt in prompts])
+    return [score - base for score in scores]
+
+
+def quoted(written: str, texts: Sequence[str]) -> list[float]:
+    """Return how far each text is quoted by what a model wrote, in [0, 1].
+
+    Each sentence written counts for the first text that contains it, word for word; else for those
+    that it contains; else for the most similar one, by a unigram F1 of 0.5 at least.
+    """
+    scores, folded = [0.0] * len(texts), [_folded(one) for one in texts]
+    for sentence in split_sentences(written):
+        said = _folded(sentence.text)
+        if not said.strip():
+            continue
+        alike = [lexical(one, sentence.text) for one in texts]
+        found = [at for at, one in enumerate(folded) if said in one][:1]
+        found = found or [at for at, one in enumerate(folded) if one.strip() and one in said]
+        if found:
+            alike = [1.0] * len(texts)
+        elif max(alike, default=0.0) >= _QUOTED:
+            found = [alike.index(max(alike))]
+        for at in found:
+            scores[at] = max(scores[at], alike[at])
+    return scores
+
+
+def _folded(text: str) -> str:
+    return f" {' '.join(words(text))} "
+
+
+# ---- filters
+
+Granularity = Literal["sentence", "passage"]
+"""What is kept or dropped: sentences, or whole passages (the paper's PSG)."""
+
+FilterName = Literal["lexical", "strinc", "cxmi", "recomp", "full", "llm", "own"]
+"""The filters that a run may choose: ours, a model that names sentences, or the one that the graph was built with."""
+
+
+class Span(TypedDict):
+    """A segment in plain JSON values, as rows of training data hold it: `passage[start:end] == text`."""
+
+    passage_id: str
+    start: int
+    end: int
+    text: str
+    score: float
+
+
+def span_of(segment: Document, score: float = 0.0) -> Span:
+    """Return a segment, as `split_passages` makes it, as a span."""
+    start, text = segment.metadata["start"], segment.page_content
+    return {"passage_id": str(segment.id), "start": start, "end": start + len(text), "text": text, "score": score}
+
+
+@runtime_checkable
+class ContextFilter(Protocol):
+    """Says how much each segment of the passages helps."""
+
+    def scores(self, question: str, segments: Sequence[Document], answers: Sequence[str]) -> Sequence[float]:
+        """Return a score for each segment; what is not above the option `threshold`, or 0, is dropped.
+
+        Args:
+            question: The question.
+            segments: Sentences or passages, each with its passage's id and metadata; `metadata["start"]`
+                is where it begins in its passage.
+            answers: Right answers, if the input brought some: the filter is then FILCO's oracle.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterSettings:
+    """The settings of a filter; each uses those that apply to it."""
+
+    scorer: LogprobScorer | None = None
+    """What scores outputs; the run's usage counts its calls."""
+    unit: Unit = "words"
+    """What `lexical` counts."""
+    encoder: str = ""
+    """The bi-encoder of `recomp`; empty: the packaged MiniLM."""
+    lead: str | None = None
+    """Text between question and output for `cxmi`; None: as the scorer needs it."""
+
+
+Scores: TypeAlias = Callable[[str, Sequence[Document], Sequence[str], FilterSettings], Sequence[float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterKind:
+    """A context filter: its name, how it scores, and what it keeps by default."""
+
+    name: str
+    summary: str
+    """What it keeps, in a line."""
+    scores: Scores
+    """From question, segments and right answers (maybe none) to a score for each segment."""
+    threshold: float = 0.0
+    """What a score must exceed."""
+    oracle_threshold: float | None = None
+    """The same if there are answers; None: `threshold`."""
+    top: int | None = 1
+    """Most segments kept; None: all above the threshold."""
+    granularity: Granularity | None = None
+    """The only granularity that it has; None: any."""
+    reads_answers: bool = True
+    """Whether right answers change its scores."""
+    untrained: bool = False
+    """Whether it only compares with the question, if there is no answer: half of the text then stays."""
+    may_drop_all: bool = False
+    """Whether it may leave no passage; otherwise all stay if none is kept."""
+
+    def best(
+        self, scores: Sequence[float], *, top: int | None = 1, threshold: float | None = None, answers: bool = False
+    ) -> list[int]:
+        """Return the indices of the segments to keep, best first; of equal ones the first comes first.
+
+        `top` are the most segments (None: all above the threshold), `threshold` is what a score must exceed (None: the
+        filter's own), and `answers` says whether the scores are those against answers.
+        """
+        usual = self.oracle_threshold if answers else None
+        least = threshold if threshold is not None else usual if usual is not None else self.threshold
+        above = [at for at, score in enumerate(scores) if score > least]
+        return sorted(above, key=lambda at: -scores[at])[:top]
+
+
+def best_share(segments: Sequence[Document], best: Sequence[int], characters: float) -> list[int]:
+    """Return as many of the best segments, given by index, as make up a number of characters, at least one."""
+    taken: list[int] = []
+    for at in best:
+        if characters <= 0:
+            break
+        taken.append(at)
+        characters -= len(segments[at].page_content)
+    return taken
+
+
+def filter_of(own: FilterKind | ContextFilter) -> FilterKind:
+    """Return a caller's filter as a `FilterKind`; of an object's segments all above the threshold stay."""
+    if isinstance(own, FilterKind):
+        return own
+    if not isinstance(own, ContextFilter):
+        raise UsageError(
+            f"a context filter needs a method scores(question, segments, answers), which {type(own).__name__} lacks"
+        )
+    name = type(own).__name__
+    return FilterKind(name=name, summary="", scores=lambda q, segments, a, _: own.scores(q, segments, a), top=None)
+
+
+def _strinc(question: str, segments: Sequence[Document], answers: Sequence[str], _: FilterSettings) -> list[float]:
+    outputs = outputs_of(question, answers)
+    return [strinc(one.page_content, outputs) for one in segments]
+
+
+def _lexical(
+    question: str, segments: Sequence[Document], answers: Sequence[str], settings: FilterSettings
+) -> list[float]:
+    targets = outputs_of(question, answers) or [question]
+    return [max(lexical(one.page_content, target, settings.unit) for target in targets) for one in segments]
+
+
+def _cxmi(question: str, segments: Sequence[Document], answers: Sequence[str], settings: FilterSettings) -> list[float]:
+    if settings.scorer is None:
+        raise UsageError("the cxmi filter needs a scorer: build_graph(…, scorer=scorer_of('llamacpp:model.gguf'))")
+    texts, output = [one.page_content for one in segments], outputs_of(question, answers)[0]
+    return cxmi(texts, question, output, settings.scorer, settings.lead)
+
+
+_ENCODING = threading.Lock()
+"""Tokenizers and most encoders are not safe under threads."""
+
+
+def _recomp(
+    question: str, segments: Sequence[Document], _answers: Sequence[str], settings: FilterSettings
+) -> list[float]:
+    with _ENCODING:
+        return list(_encoder(settings.encoder or "minilm").predict([(question, one.page_content) for one in segments]))
+
+
+@lru_cache(maxsize=2)
+def _encoder(name: str) -> BiEncoderScorer:
+    return BiEncoderScorer(name)
+
+
+LEXICAL = FilterKind(
+    name="lexical",
+    summary="Segments that share words with an answer, or with the question (LEXICAL).",
+    scores=_lexical,
+    oracle_threshold=0.5,
+    untrained=True,
+)
+_OURS = (
+    FilterKind(
+        name="full",
+        summary="Every passage whole (FULL).",
+        scores=lambda _question, segments, _answers, _: [1.0] * len(segments),
+        top=None,
+        granularity="passage",
+        reads_answers=False,
+    ),
+    FilterKind(name="strinc", summary="Segments that contain an answer (STRINC).", scores=_strinc),
+    LEXICAL,
+    FilterKind(
+        name="cxmi", summary="Segments that make the answer more probable (CXMI); needs a scorer.", scores=_cxmi
+    ),
+    FilterKind(
+        name="recomp",
+        summary="Sentences that a bi-encoder finds nearest to the question (RECOMP, extractive).",
+        scores=_recomp,
+        threshold=-2.0,  # below any cosine
+        reads_answers=False,
+        untrained=True,
+    ),
+)
+FILTERS: Registry[FilterKind] = Registry("ragweave.filters", FilterKind, "context filter", lambda: _OURS)
+"""Every filter by name: ours, then those of other packages (entry points `ragweave.filters`)."""
