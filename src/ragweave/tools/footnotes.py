@@ -80,11 +80,10 @@ def footnotes(citations: Iterable[Citation], passages: Iterable[Document]) -> li
 
 def _footnote(number: int, quote: Quote, known: Mapping[str, Document]) -> Footnote:
     document = known.get(quote["passage"], Document(""))
-    place = place_at(document, quote["start"])
-    heading = heading_of({"title": document.metadata.get("title"), "heading_path": place.get("heading_path")})
-    source = str(document.metadata.get("source") or "")
-    line = document.metadata.get("line")
-    return Footnote(number, quote, heading, source, place.get("page"), line, path_of(document))
+    place, meta = place_at(document, quote["start"]), document.metadata
+    heading = heading_of({"title": meta.get("title"), "heading_path": place.get("heading_path")})
+    source = str(meta.get("source") or "")
+    return Footnote(number, quote, heading, source, place.get("page"), meta.get("line"), path_of(document))
 
 
 def annotated(
@@ -129,13 +128,7 @@ def cited_message(answer: str, passages: Sequence[Document], citations: Sequence
     """Return an answer as a message of standard content, its citations as annotations.
 
     The annotations are LangChain's: `cited_text` is the quote, `start_index` and `end_index` say which part
-    of the answer it supports, `extras` where it stands: passage, offsets, file, page.
-
-    Args:
-        answer: The answer.
-        passages: The passages that the citations quote.
-        citations: The citations of the answer.
-        **more: More fields of the message, such as `usage_metadata`.
+    of the answer it supports, `extras` where it stands: passage, offsets, file, page. `more` are fields of the message.
     """
     notes = list(annotations_of(citations, passages))
     block: TextContentBlock = {"type": "text", "text": answer}

@@ -28,11 +28,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def markdown_report(output: Mapping[str, Any]) -> str:
-    """Return a method's output as Markdown: the answer with numbers, and the quotes, with file and page, behind it.
-
-    Args:
-        output: A graph's output, with citations.
-    """
+    """Return a method's output, with citations, as Markdown: the answer with numbers, then the quotes with their places."""
     cited: Sequence[Citation] = output["citations"]
     notes = footnotes(cited, output["passages"])
     quotes = "\n".join(f"{one.number}. “{' '.join(one.quote['text'].split())}” — {one.label}" for one in notes)
@@ -41,11 +37,7 @@ def markdown_report(output: Mapping[str, Any]) -> str:
 
 
 def html_report(output: Mapping[str, Any]) -> str:
-    """Return a method's output as one page of HTML, which needs no other file.
-
-    Args:
-        output: A graph's output, with citations.
-    """
+    """Return a method's output, with citations, as one page of HTML, which needs no other file."""
     cited: Sequence[Citation] = output["citations"]
     notes = footnotes(cited, output["passages"])
     quoted = sum(bool(one["quotes"]) for one in cited)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
 _UNSPACED = ("AHOM", "BALINESE", "JAVANESE", "KHMER", "LAO", "MYANMAR", "NEW TAI", "TAI", "THAI")
@@ -28,27 +28,18 @@ _SELECTORS = range(0xFE00, 0xFE10)
 """Variation selectors, which choose how a sign looks: `1️⃣` begins with the 1 of any other text."""
 
 
-def _marks() -> str:
-    """Return the marks as ranges of a regular expression's class."""
-    codes = [code for code in range(0x300, 0x1F000) if _belongs(chr(code))]
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in _ranges(codes))
+def _marks(codes: Iterable[int], belongs: Callable[[str], object]) -> str:
+    """Return the marks among some codes as ranges of a regular expression's class."""
+    found = [code for code in codes if unicodedata.category(chr(code)) in ("Mn", "Mc") and belongs(chr(code))]
+    runs = [[code for _, code in run] for _, run in groupby(enumerate(found), lambda pair: pair[1] - pair[0])]
+    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
 
 
-def _belongs(mark: str) -> bool:
-    return (
-        unicodedata.category(mark) in ("Mn", "Mc")
-        and ord(mark) not in _SELECTORS
-        and not unicodedata.name(mark).startswith(_UNSPACED)
-    )
+def _is_spaced(mark: str) -> bool:
+    return ord(mark) not in _SELECTORS and not unicodedata.name(mark).startswith(_UNSPACED)
 
 
-def _ranges(codes: list[int]) -> Iterator[tuple[int, int]]:
-    for _, run in groupby(enumerate(codes), lambda pair: pair[1] - pair[0]):
-        held = [code for _, code in run]
-        yield held[0], held[-1]
-
-
-_MARKS = rf"(?![\0-\u02ff])[{_marks()}]+"
+_MARKS = rf"(?![\0-\u02ff])[{_marks(range(0x300, 0x1F000), _is_spaced)}]+"
 """Behind most words stands a blank, which the look ahead rules out before the long class."""
 
 WORD = rf"\w+(?:{_MARKS}\w*)*"
@@ -59,20 +50,13 @@ LETTERS = rf"[^\W_]+(?:{_MARKS}[^\W_]*)*"
 _WORD = re.compile(WORD)
 
 
-def _unspaced_marks() -> str:
-    """Return the marks of scripts without spaces, as `_marks` those of all others."""
-    letters = re.compile(f"[{_BLOCKS}]")
-    codes = [
-        code
-        for code in (*range(0xE00, 0x3100), *range(0xA900, 0xAB00), *range(0x11700, 0x11750))
-        if letters.match(chr(code)) and unicodedata.category(chr(code)) in ("Mn", "Mc")
-    ]
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in _ranges(codes))
-
+_UNSPACED_MARKS = _marks(
+    (*range(0xE00, 0x3100), *range(0xA900, 0xAB00), *range(0x11700, 0x11750)), re.compile(f"[{_BLOCKS}]").match
+)
 
 UNSPACED_LETTER = rf"[{_BLOCKS}](?<=[^\W\d_])"
 """Pattern of a letter, syllable or ideograph of a script that puts no space between words."""
-UNSPACED_MARK = rf"[{_unspaced_marks()}\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+UNSPACED_MARK = rf"[{_UNSPACED_MARKS}\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 """Pattern of a mark that belongs to the letter before it."""
 
 _LETTER = re.compile(UNSPACED_LETTER)
@@ -85,15 +69,10 @@ _PARTS = re.compile(
 
 
 def apart(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the span of a word; of each of its letters where a script has no spaces between words.
+    """Yield the span of a word, `text[start:end]`; of each of its letters where a script has no spaces between words.
 
     Such a letter keeps its marks and the punctuation around it, and what stands between such
     letters in another script stays whole. A word without them is yielded as it is.
-
-    Args:
-        text: Where the word stands.
-        start: Offset of its first character.
-        end: Offset behind its last.
     """
     if _LETTER.search(text, start, end) is None:
         yield start, end

@@ -43,14 +43,10 @@ def redacted(spec: str) -> str:
 
 
 def without_secrets(text: str, known: Collection[str] = ()) -> str:
-    """Return a text without keys and passwords.
+    """Return a text without keys and passwords, those `known` among them.
 
     Covers the values of the environment's variables of keys (`…_KEY`, `…_TOKEN`, …), passwords
     and settings of addresses, `Authorization` headers, and OpenAI's form of keys.
-
-    Args:
-        text: The text.
-        known: Further secrets, such as the key that a model was made with.
     """
     for value in known:
         text = text.replace(value, "***")

@@ -8,8 +8,7 @@ folder, `safe_folder` refuses everything but safetensors, JSON and plain text, a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -79,11 +78,7 @@ class Card(BaseModel):
 
 
 def read_card(folder: str | Path, role: Role | None = None) -> Card:
-    """Return the card of a trained component; nothing else in the folder is read.
-
-    Args:
-        folder: The component's folder.
-        role: The role that it must have; None: any.
+    """Return the card of a trained component, which must have the role; nothing else in the folder is read.
 
     Raises:
         UsageError: There is no such folder, its training did not finish, its card is damaged, or it was trained for
@@ -123,16 +118,11 @@ def safe_folder(folder: str | Path) -> Path:
     """Return a component's folder, resolved, if nothing in it could run when it is loaded.
 
     Raises:
-        UsageError: It holds code, a pickle or a link that leads out of it, or a configuration names code; the text
-            names the file.
+        UsageError: It holds code or a pickle, or a configuration names code; the text names the file.
     """
     root = Path(folder).expanduser().resolve()
-    for path in root.rglob("*"):
+    for path in (one for one in root.rglob("*") if one.is_file() and not one.name.startswith(".")):
         name = path.relative_to(root)
-        if not path.resolve().is_relative_to(root):
-            raise UsageError(f"{root}: {name} is a link that leads out of the folder")
-        if path.is_dir() or path.name.startswith("."):
-            continue
         if path.suffix.lower() not in _SAFE:
             raise UsageError(
                 f"{root}: {name} may hold code or a pickle; a trained component holds safetensors and JSON"
@@ -156,30 +146,25 @@ def _names_code(value: Any) -> bool:
     return isinstance(value, list) and any(map(_names_code, value))
 
 
-@contextmanager
-def reading(folder: Path) -> Iterator[None]:
-    """Turn what libraries raise over damaged weights into a `ModelError` that names the folder."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        if isinstance(error, UsageError):
-            raise
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ModelError(f"{folder}: can't be read ({reason})") from error
-
-
 LoadedT = TypeVar("LoadedT")
 
 
 def loaded_once(load: Callable[[Path], LoadedT]) -> Callable[[str | Path], LoadedT]:
-    """Make a loader check its folder first, and load a component once for all graphs of the process."""
+    """Make a loader check its folder first, and load a component once for all graphs of the process.
+
+    What libraries raise over damaged weights becomes a `ModelError` that names the folder.
+    """
+    from safetensors import SafetensorError
 
     @lru_cache(maxsize=8)
     def stamped(path: Path, _: int) -> LoadedT:
-        with reading(safe_folder(path)):
-            return load(path)
+        try:
+            return load(safe_folder(path))
+        except UsageError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise ModelError(f"{path}: can't be read ({reason})") from error
 
     def loaded(folder: str | Path) -> LoadedT:
         path = Path(folder).expanduser().resolve()

@@ -73,15 +73,11 @@ class TrainedChat(BaseChatModel):
         task = self._task(messages)
         (one,) = load_writer(self.folder).write(task["question"], [task_input(task)], self.max_tokens)
         cuts = [at for word in stop or () if word and (at := one.text.find(word)) >= 0]
-        usage = UsageMetadata(
-            input_tokens=one.input_tokens,
-            output_tokens=one.output_tokens,
-            total_tokens=one.input_tokens + one.output_tokens,
-        )
+        read, written = one.input_tokens, one.output_tokens
         metadata = {"finish_reason": "stop" if one.finished else "length", "input_cut": one.cut}
         message = AIMessage(
             content=one.text[: min(cuts)] if cuts else one.text,
-            usage_metadata=usage,
+            usage_metadata=UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written),
             response_metadata={"model_name": f"trained:{self.folder}", **metadata},
         )
         return ChatResult(generations=[ChatGeneration(message=message)])

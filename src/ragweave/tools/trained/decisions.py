@@ -92,20 +92,14 @@ class TrainedDecisions(BaseDecisionModel):
         labels = list(question.criteria)
         if len(labels) != len(ROUTES):
             raise UsageError(f"{self.folder}: chooses among {len(ROUTES)} routes, not {len(labels)}")
-        chosen = dearest(chances, self.threshold or 0.0)
-        probabilities = dict(zip(labels, chances, strict=True))
-        return {
-            "type": "choice",
-            "choice": labels[chosen],
-            "probabilities": probabilities,
-            "confidence": chances[chosen],
-        }
+        chosen, found = dearest(chances, self.threshold or 0.0), dict(zip(labels, chances, strict=True))
+        return {"type": "choice", "choice": labels[chosen], "probabilities": found, "confidence": chances[chosen]}
 
     def _probabilities(self, question: str, draft: str) -> Sequence[float]:
         if self._card.kind == "linear":
             from ragweave.tools.trained.linear import load_linear
 
-            return load_linear(self.folder).probabilities(question, draft)
+            return load_linear(self.folder)(question, draft)
         need("A trained cross-encoder", "hf", "torch", "transformers")
         from ragweave.tools.trained.cross_encoder import load_cross_encoder
 

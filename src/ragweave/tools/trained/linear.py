@@ -7,7 +7,7 @@ place of SlimPLM's fine-tuned judge), a router one for each route.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,15 +39,7 @@ class Rows:
 
 
 def read_rows(pairs: Sequence[tuple[str, str]], encoder: str) -> Rows:
-    """Read pairs of question and draft.
-
-    Args:
-        pairs: Questions and drafts; a draft may be empty.
-        encoder: The embedding model: `minilm`, a folder or a hub name.
-
-    Raises:
-        MissingExtraError: The packages that run the embedding model are not installed.
-    """
+    """Read pairs of question and draft, which may be empty, with an embedding model: `minilm`, a folder or a hub name."""
     features = [draft_features(*pair) for pair in pairs]
     texts = [
         text for asked, said in pairs for text in (asked.strip(), f"{asked.strip()} {first_sentence(said)}".strip())
@@ -102,20 +94,13 @@ def read_linear(folder: Path) -> Linear:
         return Linear(**{name: file.get_tensor(name) for name in Linear.__annotations__})
 
 
-class LinearReader:
-    """The weights with the encoder that they were learnt with; safe under threads."""
+@loaded_once
+def load_linear(folder: Path) -> Callable[[str, str], list[float]]:
+    """Load a linear judge or router (errors as `read_linear`): from question and draft to probabilities, in [0, 1]."""
+    weights, encoder = read_linear(folder), read_card(folder).base
 
-    def __init__(self, weights: Linear, encoder: str) -> None:
-        """Take the weights, and the name of the embedding model."""
-        self._weights, self._encoder = weights, encoder
-
-    def probabilities(self, question: str, draft: str) -> list[float]:
-        """Return the probability of each output, in [0, 1]."""
-        found: list[float] = self._weights.probabilities(read_rows([(question, draft)], self._encoder))[0].tolist()
+    def probabilities(question: str, draft: str) -> list[float]:
+        found: list[float] = weights.probabilities(read_rows([(question, draft)], encoder))[0].tolist()
         return found
 
-
-@loaded_once
-def load_linear(folder: Path) -> LinearReader:
-    """Load a linear judge or router (errors as `loaded_once` and `read_linear`)."""
-    return LinearReader(read_linear(folder), read_card(folder).base)
+    return probabilities

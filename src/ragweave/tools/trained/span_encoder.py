@@ -70,11 +70,7 @@ class Reader:
     """Turns texts into windows. Not safe under threads: fast tokenizers have state."""
 
     def __init__(self, tokenizer: Any, limit: int) -> None:
-        """Take a fast tokenizer and the most tokens of a window.
-
-        Raises:
-            UsageError: The limit is below 16, or the tokenizer has no tokens for the start and end of a text.
-        """
+        """Take a fast tokenizer, which has tokens for the start and end of a text, and the most tokens of a window."""
         if limit < _LEAST:
             raise UsageError(f"max_input must be at least {_LEAST} for a span-encoder, not {limit}")
         if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
