@@ -224,7 +224,8 @@ def main() -> int:
         questions, articles = halves(nq()), squad()
         for encoder in (False, True):
             ranked = questions[0] + more(questions[0] + questions[1])
-            print("MINILM" if encoder else "LEXICAL", "=", fit(ranked, articles[0], encoder=encoder), flush=True)
+            fitted = fit(ranked, articles[0], encoder=encoder)._asdict()
+            print(json.dumps({"minilm" if encoder else "lexical": fitted}), flush=True)
         return 0
     rows = held_out(chosen.sample)
     result: dict[str, Any] = {

@@ -90,16 +90,14 @@ def test_the_first_token_decides() -> None:
     assert asyncio.run(model.ainvoke(request)).nouls["helps"].noul == pytest.approx(0.75)
 
 
-def test_labels_and_levels_are_letters() -> None:
+def test_labels_are_letters() -> None:
     model = LogprobDecisions(chat=Chances(chances={"A": 0.1, "B": 0.3, "C": 0.6}))
-    found = asked(
-        model,
-        label=Choice(instructions="Which?", criteria={"none": None, "one": "One search.", "several": "More."}),
-        level=Score(instructions="How much?", criteria=["nothing", "some", "all"]),
-    )
+    label = Choice(instructions="Which?", criteria={"none": None, "one": "One search.", "several": "More."})
+    found = asked(model, label=label)
     assert found.choices["label"].choice == "several"
     assert found.choices["label"].probabilities["one"] == pytest.approx(0.3)
-    assert found.scores["level"].score == pytest.approx(1.5)
+    with pytest.raises(UsageError, match="answer yes or no, or name one of 20 labels"):
+        asked(model, level=Score(instructions="How much?", criteria=["nothing", "some", "all"]))
 
 
 def test_a_model_without_log_probabilities_is_named() -> None:

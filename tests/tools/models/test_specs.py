@@ -58,9 +58,9 @@ def test_settings_are_typed() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("extractive:big", "takes settings after"),
+        ("extractive:big", "write extractive, and settings behind"),
         ("extractive?colour=blue", "has no setting 'colour'"),
-        ("openai:", "the model's name is missing"),
+        ("openai:", "write openai:NAME"),
         ("openai:m?base_url=localhost:8000", "base_url must begin with http"),
         ("openai:m?colour=blue&api_key=x", "has no setting 'colour'"),
         ("gpt-4o-mini", "openai:gpt-4o-mini"),

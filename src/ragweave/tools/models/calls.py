@@ -49,10 +49,6 @@ _learned: dict[int, _Learned] = {}
 
 
 def _known(model: Any) -> _Learned:
-    return _learned.get(id(unbound(model)), _Learned())
-
-
-def _remembered(model: Any) -> _Learned:
     target = unbound(model)
     if id(target) not in _learned:
         weakref.finalize(target, _learned.pop, id(target), None)
@@ -162,7 +158,7 @@ def constraint_of(model: Any) -> Constraint:
 
 def learn_constraint(model: Any, constraint: Constraint) -> None:
     """Remember how a model can be held to a form."""
-    _remembered(model).constraint = constraint
+    _known(model).constraint = constraint
 
 
 def learn_refusal(model: Any, error: Exception, sent: Collection[str]) -> str:
@@ -172,7 +168,7 @@ def learn_refusal(model: Any, error: Exception, sent: Collection[str]) -> str:
     said = str(error)
     for name in _REFUSABLE:
         if name in sent and any(re.search(rf"\b{one}\b", said) for one in (name, *_ALIASES.get(name, ()))):
-            _remembered(model).refused.add(name)
+            _known(model).refused.add(name)
             return name
     return ""
 

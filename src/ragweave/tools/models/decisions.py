@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from langchain_core.decisions import BaseDecisionModel, Choice, ClassifierResponse, Noul, Score
+from langchain_core.decisions import BaseDecisionModel, Choice, ClassifierResponse, Noul
 from langchain_core.messages import BaseMessage, HumanMessage, get_buffer_string
 from langchain_core.messages.ai import UsageMetadata
 from pydantic import Field
@@ -70,27 +70,19 @@ class LogprobDecisions(BaseDecisionModel):
 
     def calibrated(self, rows: Iterable[tuple[Any, Noul, bool]]) -> LogprobDecisions:
         """Return a copy that is calibrated on labelled rows of one kind: a state, the question, the right answer."""
-        read = [(log_odds(self._reply(state, asked)), right) for state, asked, right in rows]
+        chat = calls.with_settings(self.chat, LOGPROBS)
+        read = [(log_odds(chat.invoke(prompt(state, asked))), right) for state, asked, right in rows]
         slope, intercept = platt([odds for odds, _ in read], [right for _, right in read])
         return self.model_copy(update={"slope": slope, "intercept": intercept})
 
     def _classify(self, state: Any, questions: dict[str, Any]) -> ClassifierResponse:
-        return self._answered(questions, [self._reply(state, one) for one in questions.values()])
+        chat = calls.with_settings(self.chat, LOGPROBS)
+        return self._answered(questions, [chat.invoke(prompt(state, one)) for one in questions.values()])
 
     async def _aclassify(self, state: Any, questions: dict[str, Any]) -> ClassifierResponse:
-        chat = self._asking()
+        chat = calls.with_settings(self.chat, LOGPROBS)
         asked = (chat.ainvoke(prompt(state, one)) for one in questions.values())
         return self._answered(questions, await asyncio.gather(*asked))
-
-    def _reply(self, state: Any, question: Any) -> BaseMessage:
-        reply: BaseMessage = self._asking().invoke(prompt(state, question))
-        return reply
-
-    def _asking(self) -> Any:
-        return calls.with_settings(self.chat, LOGPROBS)
-
-    def _log_odds(self, reply: BaseMessage) -> float:
-        return self.slope * log_odds(reply) + self.intercept
 
     def _answered(self, questions: Mapping[str, Any], said: Sequence[BaseMessage]) -> ClassifierResponse:
         pairs = zip(questions.items(), said, strict=True)
@@ -104,31 +96,27 @@ class LogprobDecisions(BaseDecisionModel):
 
     def _answer(self, question: Any, reply: BaseMessage) -> dict[str, Any]:
         if isinstance(question, Noul):
-            return {"type": "noul", "noul": sigmoid(self._log_odds(reply))}
-        labels = list(question.criteria) if isinstance(question, Choice) else list(range(len(question.criteria)))
-        chances = _softmax([self.slope * one for one in _candidates(reply, _LETTERS[: len(labels)])])
-        probabilities = dict(zip(labels, chances, strict=True))
-        found = {"probabilities": probabilities, "confidence": max(chances)}
-        if isinstance(question, Choice):
-            return {"type": "choice", "choice": max(labels, key=lambda one: probabilities[one]), **found}
-        score = sum(level * chance for level, chance in enumerate(chances))
-        return {"type": "score", "score": score, "legend": dict(enumerate(question.criteria)), **found}
+            return {"type": "noul", "noul": sigmoid(self.slope * log_odds(reply) + self.intercept)}
+        logits = [self.slope * one for one in _candidates(reply, _LETTERS[: len(question.criteria)])]
+        weights = [math.exp(one - max(logits)) for one in logits]
+        chances = {label: one / sum(weights) for label, one in zip(question.criteria, weights, strict=True)}
+        best = max(chances, key=lambda label: chances[label])
+        return {"type": "choice", "choice": best, "probabilities": chances, "confidence": chances[best]}
 
 
 def prompt(state: Any, question: Any) -> list[BaseMessage]:
     """Return the messages that ask a chat model to decide: the state, the instructions, what may be replied.
 
     Raises:
-        UsageError: The question is none of yes or no, a choice and a score, or has more than 20 labels.
+        UsageError: The question is neither yes or no nor a choice of 20 labels at most.
     """
     asked = _text(question.instructions)
     if isinstance(question, Noul):
         known = question.criteria.model_dump(exclude_none=True) if question.criteria else {}
         listed = [f"{'Yes' if name == 'true' else 'No'}: {_text(one)}" for name, one in known.items()]
         wanted = "Reply with Yes or No, and nothing else."
-    elif isinstance(question, Choice | Score) and len(question.criteria) <= len(_LETTERS):
-        labels = question.criteria.items() if isinstance(question, Choice) else enumerate(question.criteria)
-        shown = (f"{label}: {_text(one)}" if one is not None else str(label) for label, one in labels)
+    elif isinstance(question, Choice) and len(question.criteria) <= len(_LETTERS):
+        shown = (str(label) if one is None else f"{label}: {_text(one)}" for label, one in question.criteria.items())
         listed = [f"{letter}. {one}" for letter, one in zip(_LETTERS, shown, strict=False)]
         wanted = "Reply with one of the letters, and nothing else."
     else:
@@ -180,11 +168,6 @@ def _candidates(reply: BaseMessage, words: Iterable[str]) -> list[float]:
     return [math.log(max(sums.get(word.lower(), rest), _LEAST)) for word in words]
 
 
-def _softmax(logits: Sequence[float]) -> list[float]:
-    weights = [math.exp(one - max(logits)) for one in logits]
-    return [one / sum(weights) for one in weights]
-
-
 def sigmoid(logit: float) -> float:
     """Return 1 / (1 + e^-logit)."""
     return 1 / (1 + math.exp(-min(max(logit, -700.0), 700.0)))
@@ -211,6 +194,4 @@ def platt(logits: Sequence[float], labels: Sequence[bool]) -> tuple[float, float
         hessian = (rows.T * (chances * (1 - chances))) @ rows + 1e-9 * np.eye(2)
         step = np.linalg.solve(hessian, rows.T @ (chances - targets))
         weights -= step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-12))  # damped: far off, Newton overshoots
-        if float(np.abs(step).max()) < 1e-9:
-            break
     return float(weights[0]) / scale, float(weights[1])

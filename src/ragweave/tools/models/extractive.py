@@ -13,11 +13,13 @@ first halves of NQ-open and SQuAD 2.0; without `--fit` it measures them on the o
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -57,50 +59,8 @@ class Weights(NamedTuple):
     """Support below which the answer is Unknown."""
 
 
-LEXICAL = Weights(
-    rank={
-        "cover": 5.57,
-        "cover_with_previous": 0.74,
-        "title": 0.51,
-        "early": 0.51,
-        "length": 0.4,
-        "by": 0.9,
-        "has:number": 2.46,
-        "has:date": 2.59,
-        "has:who": 2.08,
-        "has:where": 1.96,
-        "has:": 0.83,
-        "near:number": 1.35,
-        "near:date": 0.91,
-        "near:who": -0.58,
-        "near:where": 0.75,
-    },
-    support={"one": -0.13, "missing": -1.22, "negation": -1.23, "cover": 0.44},
-    threshold=0.5,
-)
-MINILM = Weights(
-    rank={
-        "cover": -0.09,
-        "cover_with_previous": 0.57,
-        "title": 0.84,
-        "early": 0.56,
-        "length": 0.29,
-        "by": 0.92,
-        "has:number": 1.94,
-        "has:date": 2.5,
-        "has:who": 2.34,
-        "has:where": 1.92,
-        "has:": 0.89,
-        "near:number": 0.79,
-        "near:date": 0.78,
-        "near:who": -1.06,
-        "near:where": 0.63,
-        "cosine": 2.6,
-        "match": 4.67,
-    },
-    support={"one": -2.05, "missing": -1.12, "negation": -1.27, "nearest": 3.62},
-    threshold=0.45,
-)
+_FITTED = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+LEXICAL, MINILM = (Weights(**_FITTED[name]) for name in ("lexical", "minilm"))
 
 
 class Evidence(NamedTuple):

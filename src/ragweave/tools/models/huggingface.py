@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from ragweave.errors import MissingExtraError, UsageError
@@ -25,8 +26,6 @@ def huggingface_chat(name: str, settings: Mapping[str, Any]) -> ChatModel:
     """
     if importlib.util.find_spec("langchain_huggingface") is None:
         raise MissingExtraError("Hugging Face models", "hf")
-    if not name:
-        raise UsageError("the model's name is missing: write 'hf:FOLDER'")
     known = (*_GENERATION, "device", "dtype", "max_tokens")
     if unknown := sorted(settings.keys() - set(known)):
         raise UsageError(f"'hf' has no setting {unknown[0]!r}; it has {', '.join(known)}")
@@ -35,10 +34,8 @@ def huggingface_chat(name: str, settings: Mapping[str, Any]) -> ChatModel:
 
     drawn = {one: settings[one] for one in _GENERATION if one in settings}
     folder = model_folder(name)
-    model, tokenizer = (
-        model_of(folder, "AutoModelForCausalLM", dtype=settings.get("dtype", "auto")),
-        tokenizer_of(folder),
-    )
+    model = model_of(folder, "AutoModelForCausalLM", dtype=settings.get("dtype", "auto"))
+    tokenizer = tokenizer_of(folder)
     made = pipeline(
         "text-generation",
         model=model,
@@ -74,38 +71,34 @@ class HuggingFaceScorer:
         need("Hugging Face scoring", "hf", "transformers", "torch")
         self.batch_size = max(batch_size, 1)
         self._folder, self._device, self._dtype = model_folder(model), device, dtype
-        self._loaded: tuple[Any, Any] | None = None
         self._lock = threading.RLock()
 
     @property
     def causal(self) -> bool:
         """Whether the model continues its prompt; it is loaded to find out."""
-        return not self._parts()[0].config.is_encoder_decoder
+        with self._lock:
+            return not self._loaded[0].config.is_encoder_decoder
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        from transformers import AutoConfig
+
+        seq2seq = AutoConfig.from_pretrained(str(self._folder), **SAFELY).is_encoder_decoder
+        auto = "AutoModelForSeq2SeqLM" if seq2seq else "AutoModelForCausalLM"
+        model = model_of(self._folder, auto, dtype=self._dtype).to(self._device or device()).eval()
+        return model, tokenizer_of(self._folder)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the natural-log probability of each continuation and the end token, in nats."""
         with self._lock:
-            model, tokenizer = self._parts()
-            rows = [(at, *_encoded(model, tokenizer, *pair)) for at, pair in enumerate(pairs)]
-            rows.sort(key=lambda row: -len(row[1]) - len(row[2]))
-            scores = [0.0] * len(rows)
+            model, tokenizer = self._loaded
+            rows = [_encoded(model, tokenizer, *pair) for pair in pairs]
+            longest = sorted(range(len(rows)), key=lambda at: -sum(map(len, rows[at])))
+            scores: dict[int, float] = {}
             for first in range(0, len(rows), self.batch_size):
-                batch = rows[first : first + self.batch_size]
-                values = _batch_scores(model, [row[1] for row in batch], [row[2] for row in batch])
-                for (at, *_), value in zip(batch, values, strict=True):
-                    scores[at] = value
-            return scores
-
-    def _parts(self) -> tuple[Any, Any]:
-        with self._lock:
-            if self._loaded is None:
-                from transformers import AutoConfig
-
-                seq2seq = AutoConfig.from_pretrained(str(self._folder), **SAFELY).is_encoder_decoder
-                auto = "AutoModelForSeq2SeqLM" if seq2seq else "AutoModelForCausalLM"
-                model = model_of(self._folder, auto, dtype=self._dtype).to(self._device or device()).eval()
-                self._loaded = model, tokenizer_of(self._folder)
-            return self._loaded
+                batch = longest[first : first + self.batch_size]
+                scores |= zip(batch, _batch_scores(model, [rows[at] for at in batch]), strict=True)
+            return [scores[at] for at in range(len(rows))]
 
 
 def _encoded(model: Any, tokenizer: Any, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
@@ -127,21 +120,22 @@ def _encoded(model: Any, tokenizer: Any, prompt: str, continuation: str) -> tupl
     return head, tail
 
 
-def _batch_scores(model: Any, heads: Sequence[list[int]], tails: Sequence[list[int]]) -> list[float]:
+def _batch_scores(model: Any, rows: Sequence[tuple[list[int], list[int]]]) -> list[float]:
     import torch
 
+    more = {}
     if model.config.is_encoder_decoder:
-        ids, mask = _padded(model, heads)
-        decoder, decoder_mask = _padded(model, [[model.config.decoder_start_token_id, *tail[:-1]] for tail in tails])
-        more = {"decoder_input_ids": decoder, "decoder_attention_mask": decoder_mask}
-        starts = [0] * len(heads)
+        ids, mask = _padded(model, [head for head, _ in rows])
+        more["decoder_input_ids"], _ = _padded(
+            model, [[model.config.decoder_start_token_id, *tail[:-1]] for _, tail in rows]
+        )
     else:
-        ids, mask = _padded(model, [head + tail for head, tail in zip(heads, tails, strict=True)])
-        more, starts = {}, [len(head) - 1 for head in heads]
+        ids, mask = _padded(model, [head + tail for head, tail in rows])
     with torch.inference_mode():
         logits = model(input_ids=ids, attention_mask=mask, **more).logits
     found = []
-    for row, start, tail in zip(logits, starts, tails, strict=True):
+    for row, (head, tail) in zip(logits, rows, strict=True):
+        start = 0 if more else len(head) - 1
         likely = row[start : start + len(tail)].float().log_softmax(dim=1)
         chosen = likely.gather(1, torch.tensor(tail, device=likely.device)[:, None])
         found.append(min(0.0, float(chosen.double().sum())))

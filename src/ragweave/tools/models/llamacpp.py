@@ -30,7 +30,6 @@ from ragweave.errors import PromptTooLongError, UnusableModelError, UsageError
 from ragweave.tools.models.gguf import Header, read_header
 from ragweave.tools.models.llamacpp_engine import (
     Loading,
-    Reply,
     Weights,
     encoded,
     harmless,
@@ -38,6 +37,7 @@ from ragweave.tools.models.llamacpp_engine import (
     reuse_prefix,
     scores,
     special,
+    written,
 )
 
 CONTEXT = 8192
@@ -135,7 +135,7 @@ class LlamaCppChat(BaseChatModel):
 
     @property
     def model_name(self) -> str:
-        """The model's name, or the file's where it states none."""
+        """The model's name."""
         return self._header.name
 
     @property
@@ -229,26 +229,22 @@ class LlamaCppChat(BaseChatModel):
                 if left.is_set():
                     return
                 llama.eval(tokens[at : at + llama.n_batch])
-            reply = Reply(llama, call, min(call["max_tokens"] or room, room))
-            for text, info in reply.pieces(tokens):
+            reply = written(llama, tokens, call, min(call["max_tokens"] or room, room))
+            count, ended = 0, ""
+            for text, info, reason in reply:
+                count, ended = count + 1, reason
                 if left.is_set():
                     return
-                message = AIMessageChunk(content=text)
-                yield ChatGenerationChunk(message=message, generation_info=info)
-        yield self._end(reply, len(tokens), reused)
-
-    def _end(self, reply: Reply, prompt: int, reused: int) -> ChatGenerationChunk:
-        """Return the last chunk: why the reply ended, and the counts."""
+                yield ChatGenerationChunk(message=AIMessageChunk(content=text), generation_info=info)
         counts = UsageMetadata(
-            input_tokens=prompt,
-            output_tokens=reply.count,
-            total_tokens=prompt + reply.count,
+            input_tokens=len(tokens),
+            output_tokens=count,
+            total_tokens=len(tokens) + count,
             input_token_details=InputTokenDetails(cache_read=reused),
         )
         message = AIMessageChunk(content="", usage_metadata=counts, chunk_position="last")
-        info = {"finish_reason": reply.reason, "model_name": self.model_name}
-        info["model_provider"] = "llamacpp"
-        return ChatGenerationChunk(message=message, generation_info=info)
+        last = {"finish_reason": ended, "model_name": self.model_name, "model_provider": "llamacpp"}
+        yield ChatGenerationChunk(message=message, generation_info=last)
 
     def _tokens(self, llama: Any, messages: Sequence[BaseMessage]) -> list[int]:
         """Return the tokens of the prompt that the chat template makes of messages."""
@@ -273,16 +269,11 @@ class LlamaCppChat(BaseChatModel):
         render = partial(_template, _PLAIN if source == "plain" else source, *ends)
         values = {"enable_thinking": False, **self.chat_template_kwargs}
         try:
-            try:
-                return str(render()(messages=turns, **values).prompt)
-            except (TemplateError, ValueError):
-                if len(turns) < 2 or turns[0]["role"] != "system":
-                    raise
-                # Some templates refuse a system message: it begins the next turn.
-                joined = f"{turns[0]['content']}\n\n{turns[1]['content']}"
-                turns = [{**turns[1], "content": joined}, *turns[2:]]
-                return str(render()(messages=turns, **values).prompt)
+            return str(render()(messages=turns, **values).prompt)
         except (TemplateError, ValueError, TypeError) as error:
+            if len(turns) > 1 and turns[0]["role"] == "system":  # some templates refuse it: it begins the next turn
+                joined = f"{turns[0]['content']}\n\n{turns[1]['content']}"
+                return self._rendered(llama, [{**turns[1], "content": joined}, *turns[2:]])
             raise UnusableModelError(f"the chat template of {name} failed: {error}") from error
 
     causal: ClassVar[bool] = True

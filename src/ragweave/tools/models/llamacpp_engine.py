@@ -153,69 +153,53 @@ def log_softmax(llama: Any, position: int = -1) -> NDArray[np.float64]:
     return normal
 
 
-class Reply:
-    """A reply as it grows, in whole characters and without stop sequences."""
+def written(
+    llama: Any, prompt: Sequence[int], call: Mapping[str, Any], limit: int
+) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Write a reply in full characters and without stop sequences, at most `limit` tokens.
 
-    def __init__(self, llama: Any, call: Mapping[str, Any], limit: int) -> None:
-        """Prepare a reply.
+    Yields:
+        Of each token the text that it adds, its log-probability in OpenAI's form, and why the reply ends with it:
+        `stop` or `length`; "" if it goes on.
+    """
+    lib, decoder, held = llama_cpp(), codecs.getincrementaldecoder("utf-8")("replace"), ""
+    llama.set_seed(lib.LLAMA_DEFAULT_SEED if call["seed"] is None else call["seed"])
+    sampling = {name: call[name] for name in _SAMPLING}
+    drawn = llama.generate(prompt, temp=call["temperature"], grammar=_grammar(llama, call), **sampling)
+    for count, token in enumerate(drawn, start=1):
+        ends = lib.llama_vocab_is_eog(_vocabulary(llama), token)
+        listed = call["logprobs"] and (not ends or count == 1)  # a decision reads the first token, whatever it is
+        info = {"logprobs": {"content": [_entry(llama, token, call["top_logprobs"])]}} if listed else {}
+        if ends:
+            yield held, info, "stop"
+            return
+        text, held, stops = _shown(held + decoder.decode(special(llama, token)), call["stop"])
+        reason = "stop" if stops else "length" if count == limit else ""
+        yield text + held if reason == "length" else text, info, reason
+        if reason:
+            return
 
-        Args:
-            llama: The `llama_cpp.Llama`, which has read the prompt.
-            call: The options of the call.
-            limit: Most tokens.
-        """
-        self._llama, self._call, self._limit = llama, call, limit
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""
-        self.reason: str | None = None
-        """Why it ended: `stop` or `length`; None while it is written."""
-        self.count = 0
-        """Tokens so far, that of the end among them."""
 
-    def pieces(self, prompt: Sequence[int]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield, a token, the text that it adds and its log-probability in OpenAI's form."""
-        call, lib = self._call, llama_cpp()
-        self._llama.set_seed(lib.LLAMA_DEFAULT_SEED if call["seed"] is None else call["seed"])
-        sampling = {name: call[name] for name in _SAMPLING}
-        grammar = _grammar(self._llama, call)
-        drawn = self._llama.generate(prompt, temp=call["temperature"], grammar=grammar, **sampling)
-        for token in drawn:
-            self.count += 1
-            if lib.llama_vocab_is_eog(_vocabulary(self._llama), token):
-                self.reason = "stop"
-                listed = call["logprobs"] and self.count == 1  # a decision reads the first token, whatever it is
-                yield self._held, {"logprobs": {"content": [self._entry(token)]}} if listed else {}
-                return
-            self.reason = "length" if self.count == self._limit else None
-            text = self._shown(self._decoder.decode(special(self._llama, token)))
-            if self.reason == "length":
-                text += self._held
-            yield text, {"logprobs": {"content": [self._entry(token)]}} if call["logprobs"] else {}
-            if self.reason:
-                return
+def _shown(text: str, stops: Sequence[str]) -> tuple[str, str, bool]:
+    """Return the text that can't become part of a stop sequence any more, the rest, and whether there is one."""
+    if found := [at for at in map(text.find, stops) if at >= 0]:
+        return text[: min(found)], "", True
+    starts = (one[:n] for one in stops for n in range(1, len(one)))
+    cut = len(text) - max((len(one) for one in starts if text.endswith(one)), default=0)
+    return text[:cut], text[cut:], False
 
-    def _shown(self, text: str) -> str:
-        """Return the text that can't become part of a stop sequence any more."""
-        stops: list[str] = self._call["stop"]
-        text, self._held = self._held + text, ""
-        if found := [at for at in map(text.find, stops) if at >= 0]:
-            self.reason = "stop"
-            return text[: min(found)]
-        starts = (one[:n] for one in stops for n in range(1, len(one)))
-        cut = len(text) - max((len(one) for one in starts if text.endswith(one)), default=0)
-        self._held = text[cut:]
-        return text[:cut]
 
-    def _entry(self, token: int) -> dict[str, Any]:
-        row, most = log_softmax(self._llama), self._call["top_logprobs"]
-        best = np.argsort(-row)[:most] if most else ()
-        entry, *others = (self._named(int(one), row) for one in (token, *best))
-        return {**entry, "top_logprobs": others}
-
-    def _named(self, token: int, row: NDArray[np.float64]) -> dict[str, Any]:
-        data = special(self._llama, token)
-        text = data.decode("utf-8", "replace")
-        return {"token": text, "bytes": list(data), "logprob": float(row[token])}
+def _entry(llama: Any, token: int, most: int) -> dict[str, Any]:
+    row = log_softmax(llama)
+    entry, *others = (
+        {
+            "token": (data := special(llama, int(one))).decode("utf-8", "replace"),
+            "bytes": list(data),
+            "logprob": float(row[one]),
+        }
+        for one in (token, *(np.argsort(-row)[:most] if most else ()))
+    )
+    return {**entry, "top_logprobs": others}
 
 
 def _grammar(llama: Any, call: Mapping[str, Any]) -> Any:

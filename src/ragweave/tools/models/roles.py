@@ -71,7 +71,7 @@ def trained_role(model: Any) -> str | None:
     return role
 
 
-def checked_chat(model: Any, what: str = "the model") -> ChatModel:
+def checked_chat(model: Any, what: str = "a model") -> ChatModel:
     """Return a model if it is a chat model.
 
     Raises:
@@ -85,6 +85,7 @@ def checked_chat(model: Any, what: str = "the model") -> ChatModel:
         )
     if not isinstance(model, Runnable):
         raise UsageError(
-            f"{what} must be a LangChain chat model or a spec such as 'openai:gpt-4o-mini', not {type(model).__name__}"
+            f"{what} must be a LangChain chat model or a spec string such as 'openai:gpt-4o-mini', not "
+            f"{type(model).__name__}"
         )
     return model

