@@ -150,3 +150,8 @@ def test_studio_draws_no_error_handlers() -> None:
 
 def test_the_docs_have_a_group_for_every_method() -> None:
     assert [one.name for one in METHODS.ours() if one.group == "other"] == []
+
+
+def test_an_input_that_is_no_mapping_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"the input must be a mapping, such as .*, not str"):
+        build_graph("concat").invoke("When was it built?")

@@ -94,3 +94,15 @@ def test_given_passages_are_read_for_each_sub_question() -> None:
         model = ScriptedModel(script={"split": SPLIT, "solve": "Ada", "answer": "Norhaven"})
         out = build_graph("decompose", model=model, solve=solve).invoke(given)
         assert ([one.node for one in model.calls], out["answer"]) == (nodes, "Norhaven")
+
+
+def test_sub_questions_that_the_recursion_limit_leaves_out_truncate() -> None:
+    model = ScriptedModel(script={"split": SPLIT, "solve": "Ada Brenner", "answer": "Norhaven"})
+    graph = build_graph("decompose", model=model, retriever=RecordingRetriever(), solve="in_turn")
+    for limit, nodes, truncated in (
+        (12, ["split", "solve", "answer"], True),
+        (25, ["split", "solve", "solve", "answer"], False),
+    ):
+        model.calls.clear()
+        out = graph.invoke({"question": QUESTION}, {"recursion_limit": limit})
+        assert ([one.node for one in model.calls], out["truncated"]) == (nodes, truncated)

@@ -8,7 +8,7 @@ does not know, Post-Fusion (Liu et al. 2024). With components off it makes the c
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
@@ -19,7 +19,6 @@ from ragweave.graphs import blendfilter, filco, slimplm
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, one_by_one
 from ragweave.nodes.ask import Caller, Components, FunctionNode, Node
-from ragweave.nodes.papers import Paper
 from ragweave.nodes.proxy import ProxyState
 from ragweave.nodes.retrieve import Route, join
 from ragweave.nodes.vote import end_by_vote, is_answered, vote_node
@@ -37,7 +36,7 @@ STYLES: dict[str, dict[str, Any]] = {
 class AdaptiveOptions(blendfilter.BlendFilterOptions, slimplm.BudgetOptions, filco.FilterOptions):
     """Options of `adaptive`."""
 
-    own_paper: ClassVar[Paper | Literal[""]] = ""
+    own_paper = ""
 
     union: Literal["interleave", "by_query"] = Field("interleave", description="How the queries' passages join.")
     top: filco.Top = Field(None, description="Most segments kept; none: no limit.")

@@ -28,6 +28,7 @@ from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.managed.base import is_managed_value
 from langgraph.runtime import Runtime
+from langgraph.types import Command
 
 from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
@@ -91,10 +92,13 @@ def method(
 ) -> Callable[[Callable[[Graph, Components], None]], Method]:
     """Declare the method that the decorated function wires."""
 
+    def counted(given: Any) -> tuple[int, int]:
+        (fewest, most), (least, greatest) = calls(given), getattr(given, "query_calls", (0, 0))
+        return fewest + least, most + greatest
+
     def declare(wire: Callable[[Graph, Components], None]) -> Method:
-        own, counted = {**answer.PROMPTS, **sufficiency.PROMPTS, **(prompts or {})}, calls
-        if issubclass(options, queries.SearchOptions):
-            own, counted = {**own, **queries.PROMPTS}, _with_queries(calls)
+        searches = issubclass(options, queries.SearchOptions)
+        own = {**answer.PROMPTS, **sufficiency.PROMPTS, **(queries.PROMPTS if searches else {}), **(prompts or {})}
         templates = {name: template_of(one) for name, one in own.items()}
         return Method(name, summary, paper, when, counted, options, state, templates, wire, files, second_search, group)
 
@@ -145,14 +149,6 @@ def empty_state(state_type: type[Any]) -> dict[str, Any]:
         kind = get_origin(hint) or hint
         update[name] = kind() if not has_reducer and kind in (str, int, bool, list, dict) else None
     return update
-
-
-def _with_queries(calls: Calls) -> Calls:
-    def counted(options: Any) -> tuple[int, int]:
-        (fewest, most), (least, greatest) = calls(options), options.query_calls
-        return fewest + least, most + greatest
-
-    return counted
 
 
 class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -216,16 +212,17 @@ class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
 
 def _complete(given: Any) -> Any:
+    if given is None or isinstance(given, Command):
+        return given  # a thread goes on
     if not isinstance(given, Mapping):
-        return given
+        raise UsageError(f"the input must be a mapping, such as {{'question': …}}, not {type(given).__name__}")
     absent: dict[str, Any] = {"passages": [], "answer_type": None, "gold_answers": None}
-    return {**absent, **given, **({"passages": _for_this_question(given)} if "answer" in given else {})}
-
-
-def _for_this_question(state: Mapping[str, Any]) -> list[Any]:
-    """Return the passages of a parent graph's state, without those that answered an earlier question."""
-    asked = (None, state.get("question"))
-    return [one for one in state.get("passages") or () if getattr(one, "metadata", {}).get(QUESTION) in asked]
+    if "answer" not in given:
+        return {**absent, **given}
+    # The state of a parent graph: what answered an earlier question there is no input.
+    asked = (None, given.get("question"))
+    passages = [one for one in given.get("passages") or () if getattr(one, "metadata", {}).get(QUESTION) in asked]
+    return {**absent, **given, "passages": passages}
 
 
 def _until(chunks: Iterator[Any], seconds: float) -> Iterator[Any]:

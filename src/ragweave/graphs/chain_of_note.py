@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from langgraph.runtime import Runtime
 from pydantic import Field, create_model
@@ -24,7 +24,6 @@ from ragweave.nodes.answer import Branch, answer_branches, answer_node, unknown_
 from ragweave.nodes.ask import SHORT_TOKENS, Components
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import Paper
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route
@@ -38,7 +37,7 @@ NOTE_TOKENS = 64
 class ChainOfNoteOptions(SearchOptions):
     """Options of `chain_of_note`."""
 
-    own_paper: ClassVar[Paper | Literal[""]] = "chain_of_note"
+    own_paper = "chain_of_note"
 
     notes: bool = Field(True, description="Whether notes are taken; else the prompt is Concat's (standard RALM).")
     own_knowledge: bool = Field(

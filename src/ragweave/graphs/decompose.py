@@ -136,8 +136,9 @@ def resolved(state: DecomposeState, number: str) -> str:
 
 def plan(state: DecomposeState, runtime: Runtime[DecomposeOptions]) -> DecomposeState:
     """Add the queries of the sub-questions whose turn it is; all at once if they are not answered."""
-    more = state["remaining_steps"] >= LAST_STEPS
-    numbers = (ready(state) if runtime.context.solve == "in_turn" else [*state["asked"]]) if more else []
+    numbers = ready(state) if runtime.context.solve == "in_turn" else [*state["asked"]]
+    if numbers and state["remaining_steps"] < LAST_STEPS:
+        return {"truncated": True}
     return {"queries": {**state["queries"], **{f"sub_{one}": resolved(state, one) for one in numbers}}}
 
 

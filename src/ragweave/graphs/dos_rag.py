@@ -14,7 +14,7 @@ Tokens are estimated, and the best passage is kept even if it is longer than the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Self
 
 from langchain_core.documents import Document
 from langgraph.runtime import Runtime
@@ -23,7 +23,6 @@ from pydantic import Field, model_validator
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_node, over_passages
 from ragweave.nodes.ask import Components
-from ragweave.nodes.papers import Paper
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, note
@@ -36,7 +35,7 @@ TOKENS_PER_PASSAGE = 50
 class DosRagOptions(SearchOptions):
     """Options of `dos_rag`."""
 
-    own_paper: ClassVar[Paper | Literal[""]] = "dos_rag"
+    own_paper = "dos_rag"
 
     k: int = Field(
         5000 // TOKENS_PER_PASSAGE,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 from langchain_core.documents import Document
 from langgraph.graph import END
@@ -31,7 +31,7 @@ from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, Paper, show_of
+from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, show_of
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import candidate, end_by_vote
@@ -44,7 +44,7 @@ from ragweave.tools.text.untrusted import one_line
 class IrcotOptions(Options):
     """Options of `ircot`."""
 
-    own_paper: ClassVar[Paper | Literal[""]] = "ircot"
+    own_paper = "ircot"
 
     k: int = Field(6, ge=1, description="Passages per sentence (section 4.1; 6 in the released configurations).")
     max_steps: int = Field(8, ge=1, description="Most sentences of reasoning (section 3.1, footnote 4).")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from langchain_core.documents import Document
 from pydantic import Field
@@ -27,7 +27,6 @@ from ragweave.nodes import read
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form, limited
-from ragweave.nodes.papers import Paper
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import GIVEN, arranged
 from ragweave.nodes.vote import candidate
@@ -38,7 +37,7 @@ from ragweave.tools.text.untrusted import one_line, render_passages
 class ReactOptions(ChainOptions):
     """Options of `react`."""
 
-    own_paper: ClassVar[Paper | Literal[""]] = "blendfilter"
+    own_paper = "blendfilter"
 
     max_steps: int = Field(7, ge=1, description="Most calls; the last one must finish (Yao et al. 2022, section 3.2).")
     fallback_retrieval: bool = Field(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from langchain_core.documents import Document
 from pydantic import Field
@@ -29,7 +29,7 @@ from ragweave.nodes.answer import READER
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form, limited
-from ragweave.nodes.papers import Paper, knowledge_lines
+from ragweave.nodes.papers import knowledge_lines
 from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, note, unique
 from ragweave.tools.text.untrusted import one_line
@@ -38,7 +38,7 @@ from ragweave.tools.text.untrusted import one_line
 class SelfAskOptions(ChainOptions):
     """Options of `self_ask`."""
 
-    own_paper: ClassVar[Paper | Literal[""]] = "slimplm"
+    own_paper = "slimplm"
     paper_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {"slimplm": {"rounds": 2}}
 
     rounds: int = Field(

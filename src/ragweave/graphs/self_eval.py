@@ -10,7 +10,7 @@ Unknown. The examples of our own prompt are ours.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from langchain_core.decisions import Noul
 from langgraph.graph import END
@@ -21,7 +21,6 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
-from ragweave.nodes.papers import Paper
 from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.retrieve import Route, add_search, search_branches
@@ -32,7 +31,7 @@ from ragweave.state import RAGState
 class DecisionOptions(SearchOptions):
     """Options of a method that decides first whether to retrieve."""
 
-    own_paper: ClassVar[Paper | Literal[""]] = "slimplm"
+    own_paper = "slimplm"
 
     fallback_retrieval: bool = Field(
         True,

@@ -8,7 +8,7 @@ again while a long answer is written (section 3.2) is left to `flare`. Neither p
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from langgraph.runtime import Runtime
 from pydantic import Field
@@ -17,7 +17,6 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import DecisionOptions, add_decision
 from ragweave.nodes.ask import Components
 from ragweave.nodes.gate import GateOptions, GateState, gate_branches, gate_node, gated
-from ragweave.nodes.papers import Paper
 from ragweave.nodes.retrieve import Route
 from ragweave.state import RAGState
 
@@ -25,7 +24,7 @@ from ragweave.state import RAGState
 class UncertaintyGateOptions(GateOptions, DecisionOptions):
     """Options of `uncertainty_gate`."""
 
-    own_paper: ClassVar[Paper | Literal[""]] = ""
+    own_paper = ""
 
     threshold: float | None = Field(
         None,
