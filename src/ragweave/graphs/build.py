@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 from langchain_core.decisions import BaseDecisionModel
 from langchain_core.embeddings import Embeddings
-from langchain_core.exceptions import ModelError
 from langchain_core.runnables import Runnable
 from langgraph.graph import START, StateGraph
 from langgraph.types import Checkpointer, RetryPolicy, TracePolicy
@@ -21,7 +20,7 @@ from ragweave.nodes.options import with_defaults
 from ragweave.nodes.prompts import Prompts, template_of
 from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, ContextFilter, FilterKind, FilterName, filter_of
-from ragweave.tools.models.errors import is_transient
+from ragweave.tools.models.errors import is_retryable
 from ragweave.tools.models.roles import ChatModel, Models, trained_role, unbound
 from ragweave.tools.models.scoring import LogprobScorer
 from ragweave.tools.models.specs import chat_model, trained_spec
@@ -38,11 +37,6 @@ MODEL_ARGUMENTS = {
 """The arguments of `build_graph` that name models, by role."""
 MAX_CONCURRENCY = 1024
 """Branches at once, unless the caller's config says less; LangGraph alone runs 6 on two cores."""
-
-
-def is_retryable(error: Exception) -> bool:
-    """Return whether trying again may help: 429, 5xx, timeouts and dropped connections."""
-    return error.is_retryable if isinstance(error, ModelError) else is_transient(error)
 
 
 RETRY = RetryPolicy(max_attempts=3, retry_on=is_retryable)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import answer_node, over_passages
+from ragweave.nodes.answer import answer_node, each_sample, together
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.vote import end_by_vote
@@ -25,7 +25,7 @@ def add_reading(graph: Graph, components: Components, name: str, **how: Any) -> 
     """Add retrieval, the answer over all passages by the prompt of that name, and the vote; `how`: see `answer_node`."""
     add_retrieval(graph, components)
     graph.add_node(name, answer_node(components, name, name, **how))
-    graph.add_conditional_edges("collect", over_passages(name), {"each sample": name, "no passage": "vote"})
+    graph.add_conditional_edges("collect", each_sample(name, together), {"each sample": name, "no passage": "vote"})
     end_by_vote(graph, name)
 
 

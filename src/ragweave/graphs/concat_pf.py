@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
-from ragweave.nodes.answer import answer_branches, answer_node, one_by_one, over_passages
+from ragweave.nodes.answer import answer_branches, answer_node, each_sample, one_by_one, together
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import add_retrieval
 from ragweave.nodes.retrieve import Route
@@ -42,7 +42,7 @@ def concat_pf(graph: Graph, components: Components) -> None:
     graph.add_node("concat_vote", vote_node("concat", continues=lambda state, _options: bool(state["passages"])))
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", round=1, one_passage=True))
     graph.add_conditional_edges(
-        "collect", over_passages("concat"), {"each sample": "concat", "no passage": "concat_vote"}
+        "collect", each_sample("concat", together), {"each sample": "concat", "no passage": "concat_vote"}
     )
     graph.add_edge("concat", "concat_vote")
     graph.add_conditional_edges("concat_vote", to_fallback, {"answered": END, "unknown": "post_fusion"})

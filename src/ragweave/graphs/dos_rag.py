@@ -21,7 +21,7 @@ from langgraph.runtime import Runtime
 from pydantic import Field, model_validator
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import answer_node, over_passages
+from ragweave.nodes.answer import answer_node, each_sample, together
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.vote import end_by_vote
@@ -121,5 +121,7 @@ def dos_rag(graph: Graph, components: Components) -> None:
     graph.add_node("restore", restore)
     graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_edge("collect", "restore")
-    graph.add_conditional_edges("restore", over_passages("concat"), {"each sample": "concat", "no passage": "vote"})
+    graph.add_conditional_edges(
+        "restore", each_sample("concat", together), {"each sample": "concat", "no passage": "vote"}
+    )
     end_by_vote(graph, "concat")

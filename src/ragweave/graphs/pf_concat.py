@@ -11,8 +11,7 @@ from langgraph.runtime import Runtime
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
-from ragweave.graphs.post_fusion import to_answers
-from ragweave.nodes.answer import answer_branches, answer_node, candidates_shown
+from ragweave.nodes.answer import answer_branches, answer_node, candidates_shown, each_sample, one_by_one
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import add_retrieval
 from ragweave.nodes.retrieve import Route
@@ -49,7 +48,9 @@ def pf_concat(graph: Graph, components: Components) -> None:
     graph.add_node("sift", sift)
     graph.add_node("distill", answer_node(components, "distill", "distill", round=1, values=candidates_shown))
     graph.add_node("vote", vote_node("post_fusion", "distill"))
-    graph.add_conditional_edges("collect", to_answers, {"each passage": "post_fusion", "no passage": "sift"})
+    graph.add_conditional_edges(
+        "collect", each_sample("post_fusion", one_by_one), {"each passage": "post_fusion", "no passage": "sift"}
+    )
     graph.add_edge("post_fusion", "sift")
     graph.add_conditional_edges("sift", to_distiller, {"candidates": "distill", "all unknown": "vote"})
     graph.add_edge("distill", "vote")

@@ -6,21 +6,12 @@ Augmented Generation with LLMs), section 3.2.1, equation 2: `a_i = LLM(q, p_i)`.
 
 from __future__ import annotations
 
-from langgraph.runtime import Runtime
-
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
-from ragweave.nodes.answer import answer_branches, answer_node, one_by_one
+from ragweave.nodes.answer import answer_node, each_sample, one_by_one
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import add_retrieval
-from ragweave.nodes.retrieve import Route
 from ragweave.nodes.vote import end_by_vote
-from ragweave.state import RAGState
-
-
-def to_answers(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
-    """Route: a branch for each passage and sample."""
-    return answer_branches(state, "post_fusion", runtime.context, one_by_one(state["passages"])) or "no passage"
 
 
 @method(
@@ -36,5 +27,7 @@ def post_fusion(graph: Graph, components: Components) -> None:
     """Wire begin → retrieve → collect → post_fusion (one branch per passage) → vote."""
     add_retrieval(graph, components)
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", one_passage=True))
-    graph.add_conditional_edges("collect", to_answers, {"each passage": "post_fusion", "no passage": "vote"})
+    graph.add_conditional_edges(
+        "collect", each_sample("post_fusion", one_by_one), {"each passage": "post_fusion", "no passage": "vote"}
+    )
     end_by_vote(graph, "post_fusion")

@@ -34,7 +34,7 @@ from ragweave.nodes.ask import (
 )
 from ragweave.nodes.forms import Form, YesNo
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, OURS, STYLES, Style
+from ragweave.nodes.papers import OURS, STYLES, Style
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Route
 from ragweave.nodes.sufficiency import rate
@@ -132,24 +132,16 @@ def answer_node(
         read_reply: Reads the answer off a reply's text; None: `read.answer`.
     """
 
-    def style_of(options: Options) -> Style:
-        return STYLES.get(options.paper, style)
-
-    def read_as(branch: Branch, options: Options) -> AnswerType:
-        kind = branch["answer_type"]
-        if kind == "short" and options.wording != "method":
-            return "short" if options.wording == "phrase" else "long"
-        return style_of(options).read_as.get(kind, kind)
-
     def read_text(text: str, branch: Branch, options: Options) -> str:
-        kind = read_as(branch, options)
+        _, kind = STYLES.get(options.paper, style).worded(branch["answer_type"], options.wording)
         by_mark = reasoning and (kind != "long" or options.wording == "many")
         said = read_reply(text, kind) if read_reply else read.answer(text, kind, reasoning=by_mark)
-        return UNKNOWN if copies and read.copied(said, copies, _seen(branch)) else said
+        seen = [branch["question"], *(f"{title_of(one)} {one.page_content}" for one in branch["passages"])]
+        return UNKNOWN if copies and read.copied(said, copies, " ".join(seen)) else said
 
     def prompt(branch: Branch, options: Options) -> Prompt[Any]:
-        kind, asked = branch["answer_type"], style_of(options)
-        instruction = _instruction(kind, asked, options)
+        kind, asked = branch["answer_type"], STYLES.get(options.paper, style)
+        instruction, read_as = asked.worded(kind, options.wording)
         variables = {
             "instruction": instruction,
             "conclusion": instruction[:1].lower() + instruction[1:].removesuffix("."),
@@ -165,8 +157,7 @@ def answer_node(
             branch["passages"],
             show=asked.show,
             form=form(branch) or (YesNo if kind == "yes_no" and not reasoning else None),
-            max_tokens=max_tokens(branch, options)
-            or _reply_tokens(kind, read_as(branch, options), asked, reasoning=reasoning),
+            max_tokens=max_tokens(branch, options) or _reply_tokens(kind, read_as, asked, reasoning=reasoning),
             task="reason" if reasoning else "extract" if branch.get("draft") else "answer",
             settings=options.sampling,
             is_answered=lambda reply: (
@@ -197,22 +188,16 @@ def answer_node(
         said = reply.form.answer if reply.form else reply.text
         return update(branch, read_text(said, branch, options), reply)
 
-    return _rated(
-        answer(components), rate(components), lambda branch, shown: update(branch, UNKNOWN, Reply(passages=shown))
-    )
-
-
-def _rated(answer: Node, rate: Node, abstained: Callable[[Branch, Sequence[Document]], RAGState]) -> Node:
-    """Return the answer node, with its passages rated first if `sufficient_context` is on."""
+    answering, rating = answer(components), rate(components)
 
     async def rated(branch: Branch, config: RunnableConfig, caller: Caller) -> Any:
         if not (get_runtime(Options).context.sufficient_context and branch["passages"]):
-            return await caller.call(answer, branch, config)
-        rating = await caller.call(rate, branch, config)
-        enough = rating["enough"]
-        update = await caller.call(answer, branch, config) if enough else abstained(branch, rating["shown"])
-        notes = [*rating["notes"], *update.get("notes", [])]
-        return {**update, "usage": add_usage(update.get("usage"), rating["usage"]), "notes": notes}
+            return await caller.call(answering, branch, config)
+        rated = await caller.call(rating, branch, config)
+        abstained = update(branch, UNKNOWN, Reply(passages=rated["shown"]))
+        made = await caller.call(answering, branch, config) if rated["enough"] else abstained
+        notes = [*rated["notes"], *made.get("notes", [])]
+        return {**made, "usage": add_usage(made.get("usage"), rated["usage"]), "notes": notes}
 
     return FunctionNode(rated, name="answer")
 
@@ -222,16 +207,6 @@ def unknown_clause(options: Options) -> str:
     if not options.unknown:
         return ""
     return PRINTED_CLAUSE if options.paper == "post_fusion" else UNKNOWN_CLAUSE
-
-
-def _seen(branch: Branch) -> str:
-    return " ".join([branch["question"], *(f"{title_of(one)} {one.page_content}" for one in branch["passages"])])
-
-
-def _instruction(kind: AnswerType, style: Style, options: Options) -> str:
-    if kind != "short" or options.wording == "method":
-        return style.instructions[kind]
-    return INSTRUCTIONS["short"] if options.wording == "phrase" else MANY_ANSWERS
 
 
 def _reply_tokens(kind: AnswerType, read_as: AnswerType, style: Style, *, reasoning: bool) -> int | None:
@@ -273,20 +248,13 @@ def answer_branches(
     ]
 
 
-def each_sample(node: str) -> Callable[[RAGState, Runtime[Any]], Route]:
-    """Return a route: one branch per sample over all passages, even if there are none."""
+def each_sample(
+    node: str, contexts: Callable[[Sequence[Document]], Sequence[Sequence[Document]]] = lambda passages: [passages]
+) -> Callable[[RAGState, Runtime[Any]], Route]:
+    """Return a route: one branch per sample over all passages, even if there are none, or over each of `contexts`."""
 
     def to_answer(state: RAGState, runtime: Runtime[Any]) -> Route:
-        return answer_branches(state, node, runtime.context, [state["passages"]])
-
-    return to_answer
-
-
-def over_passages(node: str) -> Callable[[RAGState, Runtime[Any]], Route]:
-    """Return a route: one branch per sample over all passages; without any the answer is Unknown."""
-
-    def to_answer(state: RAGState, runtime: Runtime[Any]) -> Route:
-        return answer_branches(state, node, runtime.context, together(state["passages"])) or "no passage"
+        return answer_branches(state, node, runtime.context, contexts(state["passages"])) or "no passage"
 
     return to_answer
 

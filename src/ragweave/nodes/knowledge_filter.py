@@ -107,15 +107,10 @@ def topic(components: Components) -> Any:
     return join if components.models.decides("filter") else ask_topic(components)
 
 
-def checking(state: PassageSet, options: Options) -> Prompt[Ids]:
-    """Ask how each passage of a set relates to the question."""
-    name = "relevance" if state["topic"] else "relevance_any_topic"
-    return filter_prompt(name, state, options)
-
-
-def filter_prompt(name: str, state: PassageSet, options: Options) -> Prompt[Ids]:
-    """Return a turn of the filter's dialogue; the paper counts from 0."""
+def checking(state: PassageSet, options: Options, name: str = "relevance") -> Prompt[Ids]:
+    """Ask how each passage of a set relates to the question; the paper counts from 0."""
     first, passages = 0 if options.paper == "blendfilter" else 1, state["passages"]
+    name = name if state["topic"] else f"{name}_any_topic"
     values = {
         "topic": state["topic"],
         "relevance": untrusted(state["relevance"]),
@@ -133,10 +128,9 @@ def ask_check(state: PassageSet, reply: Reply[Ids], _options: Options) -> Filter
 
 def choosing(state: PassageSet, options: Options) -> Prompt[Ids]:
     """Ask for only the ids, after what was said."""
-    asked = filter_prompt("ids" if state["topic"] else "ids_any_topic", state, options)
-    first, count = asked.values["first"], len(state["passages"])
-    form, tokens = ids_form(first, first + count - 1), VERDICT_TOKENS + 4 * count
-    return replace(asked, form=form, max_tokens=tokens)
+    asked, count = checking(state, options, "ids"), len(state["passages"])
+    form = ids_form(asked.values["first"], asked.values["last"])
+    return replace(asked, form=form, max_tokens=VERDICT_TOKENS + 4 * count)
 
 
 def check(components: Components) -> Node:
@@ -161,18 +155,9 @@ def passage_sets(state: RAGState) -> dict[str, list[Document]]:
 
 def filter_branches(state: FilterState, node: str) -> list[Send]:
     """Return a branch to a turn of the dialogue for each set that has passages and has reached the turn."""
-    said = state["relevance"]
+    said, shared = state["relevance"], {"question": state["question"], "topic": state["topic"]}
     return [
-        Send(
-            node,
-            PassageSet(
-                name=name,
-                question=state["question"],
-                topic=state["topic"],
-                passages=passages,
-                relevance=said.get(name, ""),
-            ),
-        )
+        Send(node, {**shared, "name": name, "passages": passages, "relevance": said.get(name, "")})
         for name, passages in passage_sets(state).items()
         if passages and (node == "check" or said.get(name))
     ]

@@ -86,6 +86,12 @@ class Style:
     variables: Callable[[str], Mapping[str, str]] = lambda _question: {}
     """More variables of the paper's prompts, by the question."""
 
+    def worded(self, kind: AnswerType, wording: str) -> tuple[str, AnswerType]:
+        """Return how an answer is asked for, and the type that it is read as, by the option `wording`."""
+        if kind != "short" or wording == "method":
+            return self.instructions[kind], self.read_as.get(kind, kind)
+        return (INSTRUCTIONS["short"], "short") if wording == "phrase" else (MANY_ANSWERS, "long")
+
 
 def knowledge_lines(passages: Sequence[Document]) -> str:
     """Write passages as BlendFilter shows knowledge: `title | text`, a line each (figure 6)."""

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from langchain_core.decisions import Noul
-from langchain_core.exceptions import ModelError
 from langgraph.errors import NodeError
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
@@ -28,6 +27,7 @@ from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.read import bare, choice, cut, is_unknown
 from ragweave.nodes.retrieve import Route
 from ragweave.state import RouteName, merge, note
+from ragweave.tools.models.errors import is_retryable
 from ragweave.tools.models.roles import Role, trained_role
 from ragweave.tools.models.uncertainty import Gate
 from ragweave.tools.text.normalize import normalize_answer
@@ -265,14 +265,12 @@ def rewrite_node(components: Components) -> Node:
         said = reply.form or Rewrite.model_construct(questions=[], claims=[])
         asked = [one.query or one.text for one in said.questions if one.needs_search][: options.max_rewrites]
         claimed = [one for one in said.claims if one.needs_search and (options.as_trained or not is_unknown(one.text))]
-        claims: list[Claim] = [
-            {"name": f"claim_{number}", "claim": one.text, "query": one.query or one.text}
+        claims = [
+            Claim(name=f"claim_{number}", claim=one.text, query=one.query or one.text)
             for number, one in enumerate(claimed[: options.max_claims], 1)
         ]
-        return {
-            "queries": {**state["queries"], **{f"rewrite_{n}": query for n, query in enumerate(asked, 1)}},
-            "claims": claims,
-        }
+        rewrites = {f"rewrite_{number}": query for number, query in enumerate(asked, 1)}
+        return {"queries": {**state["queries"], **rewrites}, "claims": claims}
 
     return rewrite(components)
 
@@ -328,8 +326,7 @@ def skip_to(node: str) -> Any:
     def proxy_failed(state: ProxyState, error: NodeError) -> Command[str]:
         del state
         cause = error.error
-        refused = isinstance(cause, ModelError) and not cause.is_retryable
-        if refused or isinstance(cause, (ValueError, TypeError, AttributeError, LookupError, AssertionError)):
+        if not (isinstance(cause, Exception) and is_retryable(cause)):
             raise cause  # a mistake in code or settings is no outage
         update: ProxyState = {"notes": [note("proxy_failed", fault=type(cause).__name__)]}
         return Command(update=update, goto=node)

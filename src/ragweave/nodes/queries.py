@@ -14,7 +14,7 @@ the question and of several passages. The prompts are ours; Query2doc's has four
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import Any, Literal
 
@@ -39,7 +39,7 @@ from ragweave.nodes.forms import Form, limited_list
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, Turns, few_shot
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, add_search, retrieve_node, to_retrieval
-from ragweave.state import RAGState, add_usage, note, ranked
+from ragweave.state import add_usage, note, ranked
 from ragweave.tools.retrieval.retrievers import fused
 
 MOST = {"fusion": 4, "step_back": 1, "decompose": 5}
@@ -125,10 +125,6 @@ def rewrite(query: Query, reply: Reply[Queries], options: SearchOptions) -> dict
     return {"searches": searches, "notes": [] if texts else [note("no_query_written")]}
 
 
-def _is_rewritten(query: Query) -> bool:
-    return query["name"] == _QUESTION and get_runtime(SearchOptions).context.query is not None
-
-
 def search_node(components: Components, depth: Callable[[Any], int] = lambda options: options.k) -> Node:
     """Return a retrieval node that searches for the question as the option `query` says.
 
@@ -138,17 +134,16 @@ def search_node(components: Components, depth: Callable[[Any], int] = lambda opt
     """
     search, rewriting = retrieve_node(components.retriever, depth), rewrite(components)
 
-    def joined(made: Mapping[str, Any], updates: Sequence[RAGState]) -> RAGState:
-        usage = reduce(add_usage, (one["usage"] for one in updates), made["usage"])
-        found = [one["retrieved"][_QUESTION] for one in updates]
-        best = fused(found, depth(get_runtime(Options).context)) if len(found) > 1 else found[0]
-        return {"retrieved": {_QUESTION: ranked(best, _QUESTION)}, "usage": usage, "notes": made["notes"]}
-
     async def search_as_asked(query: Query, config: RunnableConfig, caller: Caller) -> Any:
-        if not _is_rewritten(query):
+        options = get_runtime(SearchOptions).context
+        if query["name"] != _QUESTION or options.query is None:
             return await caller.call(search, query, config)
         made = await caller.call(rewriting, query, config)
-        return joined(made, await caller.each(search, made["searches"], config))
+        updates = await caller.each(search, made["searches"], config)
+        found = [one["retrieved"][_QUESTION] for one in updates]
+        best = fused(found, depth(options)) if len(found) > 1 else found[0]
+        usage = reduce(add_usage, (one["usage"] for one in updates), made["usage"])
+        return {"retrieved": {_QUESTION: ranked(best, _QUESTION)}, "usage": usage, "notes": made["notes"]}
 
     return FunctionNode(search_as_asked, name="retrieve")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from langchain_core.exceptions import ModelError
+
 from ragweave.errors import RagweaveError
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
@@ -26,6 +28,11 @@ def is_transient(error: BaseException) -> bool:
     if status is not None:
         return status in TRANSIENT_STATUS or status >= 500
     return any(_is_dropped(link) for link in _chain(error))
+
+
+def is_retryable(error: Exception) -> bool:
+    """Return whether trying again may help: what LangChain's error says, or else `is_transient`."""
+    return error.is_retryable if isinstance(error, ModelError) else is_transient(error)
 
 
 def status_of(error: BaseException) -> int | None:
