@@ -223,7 +223,7 @@ def slowest() -> tuple[float, str]:
         read.is_unknown,
         lambda text: read.choice(text, "Correct", "Incorrect"),
         lambda text: read.ids(text, 1, 20),
-        read.items,
+        read.listed,
         lambda text: read.phrase(text, "query", "topic"),
         lambda text: react.Step.from_text(read.plain(text)),
         lambda text: self_ask.Step.from_text(read.plain(text)),

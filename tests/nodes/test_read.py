@@ -90,8 +90,8 @@ def test_ids(reply: str, ids: list[int] | None) -> None:
 
 
 def test_items_and_phrases() -> None:
-    assert read.items("(a) Ada Brenner (b) Karl Oster") == ["Ada Brenner", "Karl Oster"]
-    assert read.items("Candidates:\n1. Ada Brenner\n2. Karl Oster\n2. Karl Oster") == ["Ada Brenner", "Karl Oster"]
+    assert read.listed("(a) Ada Brenner (b) Karl Oster") == ["Ada Brenner", "Karl Oster"]
+    assert read.listed("Candidates:\n1. Ada Brenner\n2. Karl Oster") == ["Ada Brenner", "Karl Oster"]
     assert read.phrase("Sure:\nQuery: Alden bridge", "query") == "Alden bridge"
 
 
@@ -126,6 +126,6 @@ def test_thoughts_that_are_cut_off_leave_nothing() -> None:
 def test_no_reply_hangs_the_reader(unit: str) -> None:
     reply = unit * (40_000 // len(unit))
     assert read.answer(reply) == read.answer(reply[: read.MOST // 2] + "\n" + reply[-read.MOST // 2 :])
-    for reader in (read.is_unknown, read.items, read.phrase):
+    for reader in (read.is_unknown, read.listed, read.phrase):
         reader(reply)
     read.ids(reply, 1, 20)

@@ -34,8 +34,6 @@ STYLES: dict[str, dict[str, Any]] = {
 
 
 class AdaptiveOptions(blendfilter.BlendFilterOptions, slimplm.BudgetOptions, filco.FilterOptions):
-    """Options of `adaptive`."""
-
     own_paper = ""
 
     union: Literal["interleave", "by_query"] = Field("interleave", description="How the queries' passages join.")

@@ -47,8 +47,6 @@ class AdaptiveRagOptions(ircot.IrcotOptions):
 
 
 class AdaptiveRagState(ircot.IrcotState, total=False):
-    """The state of `adaptive_rag`."""
-
     route: RouteName | None
     """What the classifier chose."""
 

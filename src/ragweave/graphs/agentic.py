@@ -16,7 +16,7 @@ the method searches for the question and reads the results first.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
 from langchain_core.documents import Document
@@ -43,8 +43,6 @@ from ragweave.tools.text.untrusted import one_line, render_passage
 
 
 class AgenticOptions(ChainOptions):
-    """Options of `agentic`."""
-
     rounds: int = Field(
         10, ge=1, description="Maximum rounds of tool calls before the answer is forced (released code)."
     )
@@ -67,8 +65,6 @@ class Call(TypedDict):
 
 
 class AgenticState(RAGState, total=False):
-    """The state of `agentic`."""
-
     steps: list[Call]
 
 
@@ -160,10 +156,11 @@ def look_up(state: AgenticState, options: AgenticOptions) -> list[tuple[str, str
     return [("read", ", ".join(map(str, places[: options.k])))] if places else []
 
 
-def needs_no_reply(state: AgenticState, options: AgenticOptions) -> bool:
-    """Return whether the next step is known: the end, or reading what a look-up found."""
-    looks = bool(state["steps"]) and state["steps"][-1]["name"] == "question" and bool(look_up(state, options))
-    return looks or must_end(state, options)
+def forced(state: AgenticState, options: AgenticOptions) -> list[tuple[str, str]] | None:
+    """Return the next calls if they are known: reading what a look-up found, or at the end, none; else None."""
+    calls = look_up(state, options)
+    looks = bool(calls) and bool(state["steps"]) and state["steps"][-1]["name"] == "question"
+    return calls if looks or must_end(state, options) else None
 
 
 def transcript(state: AgenticState, shown: Sequence[Document]) -> str:
@@ -195,7 +192,7 @@ def agent_node(components: Components) -> Node:
     native = calls_tools(components.models.answer)
 
     def acting(state: AgenticState, options: AgenticOptions) -> Prompt[Step] | None:
-        if needs_no_reply(state, options):
+        if forced(state, options) is not None:
             return None
         kind, said = state["answer_type"], INSTRUCTIONS[state["answer_type"]].removesuffix(".")
         conclusion = said[:1].lower() + said[1:] + (OR_UNKNOWN if options.unknown else "")
@@ -218,8 +215,8 @@ def agent_node(components: Components) -> Node:
 def agent(state: AgenticState, reply: Reply[Step], options: AgenticOptions) -> AgenticState | RAGState:
     """Call the tools that a reply names, or end with its answer."""
     passages, number = [*every(state, "read").values()], state["steps"][-1]["round"] + 1 if state["steps"] else 0
-    wanted, said, thought = called(reply)
-    if needs_no_reply(state, options) and not (wanted := look_up(state, options)):
+    known, (wanted, said, thought) = forced(state, options), called(reply)
+    if known == []:
         read_or_found = passages or [*every(state, *SEARCHES).values()][: options.k]
         return {"truncated": True, "passages": state["passages"] if state["given"] else read_or_found}
     answer = read.answer(said, state["answer_type"], reasoning=not reply.form) if said else UNKNOWN
@@ -230,31 +227,20 @@ def agent(state: AgenticState, reply: Reply[Step], options: AgenticOptions) -> A
         shown = {one.id for one in reply.passages}
         ids = [str(one.id) for one in passages if one.id in shown]
         return end_chain(state, candidate(answer, reply.text, "agent", ids), passages, truncated=False)
-    looks = bool(said) or needs_no_reply(state, options)
-    made: list[Call] = [
-        {
-            "name": "question" if looks and tool in SEARCHES else f"round_{number:02}_{at}",
-            "round": number,
-            "tool": tool,
-            "text": text,
-            "thought": "" if at else thought,
-        }
-        for at, (tool, text) in enumerate(wanted or [("", "")])
-    ]
-    return {"steps": [*state["steps"], *made]}
+    looks, steps = bool(said) or known is not None, [*state["steps"]]
+    for at, (tool, text) in enumerate(known or wanted or [("", "")]):
+        name = "question" if looks and tool in SEARCHES else f"round_{number:02}_{at}"
+        steps.append(Call(name=name, round=number, tool=tool, text=text, thought="" if at else thought))
+    return {"steps": steps}
 
 
 def called(reply: Reply[Step]) -> tuple[list[tuple[str, str]], str, str]:
     """Return the tools that a reply calls with their inputs, its answer if it calls none, and its thought."""
     if form := reply.form:
         return ([], form.input, "") if form.tool == "answer" else ([(form.tool, form.input)], "", form.thought)
-    if native := getattr(reply.message, "tool_calls", []):
-        inputs = [", ".join(map(str, one["args"].values())) for one in native]
-        return (
-            [(one["name"], text) for one, text in zip(native, inputs, strict=True)],
-            "",
-            str(getattr(reply.message, "text", "")),
-        )
+    if reply.message and (native := getattr(reply.message, "tool_calls", [])):
+        wanted = [(one["name"], ", ".join(map(str, one["args"].values()))) for one in native]
+        return wanted, "", str(reply.message.text)
     return [], reply.text, ""
 
 
@@ -265,12 +251,9 @@ def to_tools(state: AgenticState, runtime: Runtime[AgenticOptions]) -> Route:
     if state["truncated"]:
         return answer_branches(state, "answer", runtime.context, together(state["passages"])) or "no passage"
     numbers = {str(place): doc for place, doc in enumerate(every(state, *SEARCHES, "read").values(), start=1)}
-    sides = 0 if state["given"] else runtime.context.neighbours
-    branches = []
-    for step in state["steps"]:
+    sides, branches = 0 if state["given"] else runtime.context.neighbours, []
+    for step in (one for one in state["steps"] if one["round"] == state["steps"][-1]["round"]):
         some = [numbers[one] for one in re.findall(r"\d+", step["text"]) if one in numbers]
-        if step["round"] != state["steps"][-1]["round"]:
-            continue
         if step["tool"] == "read" and some:
             branches.append(Send("read", {"name": step["name"], "passages": some, "sides": sides}))
         elif step["tool"] in SEARCHES and not state["given"]:
@@ -303,19 +286,9 @@ def agentic(graph: Graph, components: Components) -> None:
     graph.add_node("read", read_passages)
     graph.add_node("answer", answer_node(components, "answer", "concat", round=LAST_ROUND))
     graph.add_edge("begin", "agent")
-    graph.add_conditional_edges(
-        "agent",
-        to_tools,
-        {
-            "exact words": "keyword_search",
-            "meaning": "semantic_search",
-            "passages": "read",
-            "go on": "agent",
-            "at the limit": "answer",
-            "no passage": "vote",
-            "answered": END,
-        },
-    )
-    for tool in (*SEARCHES, "read"):
+    tools: dict[Hashable, str] = {"exact words": "keyword_search", "meaning": "semantic_search", "passages": "read"}
+    ends: dict[Hashable, str] = {"at the limit": "answer", "no passage": "vote", "answered": END}
+    graph.add_conditional_edges("agent", to_tools, {**tools, "go on": "agent", **ends})
+    for tool in tools.values():
         graph.add_edge(tool, "agent")
     end_by_vote(graph, "answer")

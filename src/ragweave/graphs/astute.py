@@ -42,8 +42,6 @@ _LONGEST = 4_000
 
 
 class AstuteOptions(SearchOptions):
-    """Options of `astute`."""
-
     own_paper = "astute"
 
     k: int = Field(10, ge=1, description="Passages (section 5.1: ten).")
@@ -52,8 +50,6 @@ class AstuteOptions(SearchOptions):
 
 
 class AstuteState(RAGState, total=False):
-    """The state of `astute`."""
-
     own_passages: list[str]
     """What the model wrote from memory."""
     consolidated: str

@@ -38,8 +38,6 @@ QueryKind = Literal["question", "external", "internal"]
 
 
 class BlendFilterOptions(ShotOptions):
-    """Options of `blendfilter`."""
-
     queries: tuple[QueryKind, ...] = Field(("question", "external", "internal"), description="What is blended (3.2).")
     hops: int = Field(1, ge=1, description="External augmentations in a row (remark 1: one).")
     knowledge_filter: bool = Field(True, description="Whether the model drops passages that don't help (3.3).")
@@ -48,8 +46,6 @@ class BlendFilterOptions(ShotOptions):
 
 
 class BlendFilterState(FilterState, total=False):
-    """The state of `blendfilter`."""
-
     augmented: Annotated[dict[str, str], merge]
     """What a model wrote, by the name of the query that it makes."""
     hop: int
@@ -96,12 +92,7 @@ def external(state: BlendFilterState, reply: Reply[Any], _options: BlendFilterOp
     return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
 
 
-def recalling(_state: BlendFilterState, _options: BlendFilterOptions) -> Prompt[Any]:
-    """Ask for a passage from memory."""
-    return Prompt("internal", max_tokens=PASSAGE_TOKENS, task="recall")
-
-
-@model_node("answer", recalling)
+@model_node("answer", Prompt("internal", max_tokens=PASSAGE_TOKENS, task="recall"))
 def internal(_state: BlendFilterState, reply: Reply[Any], _options: BlendFilterOptions) -> BlendFilterState:
     """Take the passage, `a_in`."""
     return {"augmented": {"internal": reply.text}}

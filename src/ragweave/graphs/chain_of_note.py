@@ -35,8 +35,6 @@ NOTE_TOKENS = 64
 
 
 class ChainOfNoteOptions(SearchOptions):
-    """Options of `chain_of_note`."""
-
     own_paper = "chain_of_note"
 
     notes: bool = Field(True, description="Whether notes are taken; else the prompt is Concat's (standard RALM).")

@@ -41,8 +41,6 @@ Word = Literal["Correct", "Ambiguous", "Incorrect"]
 
 
 class CragOptions(SearchOptions):
-    """Options of `crag`."""
-
     own_paper = "crag"
 
     refine: bool = Field(True, description="Whether passages are cut into strips and recomposed (table 3).")
@@ -57,8 +55,6 @@ class CragOptions(SearchOptions):
 
 
 class CragState(RAGState, total=False):
-    """The state of `crag`."""
-
     grades: Annotated[dict[str, Word], merge]
     """The grade of each passage, by its id."""
     grade: Word
@@ -164,12 +160,7 @@ def assess(state: CragState) -> CragState:
     return {"grade": "Correct" if "Correct" in said else "Ambiguous" if "Ambiguous" in said else "Incorrect"}
 
 
-def searching(_state: CragState, _options: CragOptions) -> Prompt[Keywords]:
-    """Ask for the keywords of the second search."""
-    return Prompt("keywords", form=Keywords, max_tokens=QUERY_TOKENS, task="topic")
-
-
-@model_node("rewrite", searching)
+@model_node("rewrite", Prompt("keywords", form=Keywords, max_tokens=QUERY_TOKENS, task="topic"))
 def keywords(state: CragState, reply: Reply[Keywords], _options: CragOptions) -> CragState:
     """Set the second query; by default it is the question."""
     return {"queries": {**state["queries"], "second": reply.form.query if reply.form else state["question"]}}
@@ -213,12 +204,12 @@ def to_action(state: CragState, runtime: Runtime[CragOptions]) -> Route:
     """Route: refine what is correct, or search again (algorithm 1)."""
     if state["grade"] == "Correct" or state["given"] or not runtime.context.second_search:
         return "correct"
-    return "ask for keywords" if runtime.context.rewrite else search_branches({"second": state["question"]}, "search")
+    return "ask for keywords" if runtime.context.rewrite else to_second_search(state)
 
 
 def to_second_search(state: CragState) -> Route:
-    """Route: one search by the keywords."""
-    return search_branches({"second": state["queries"]["second"]}, "search")
+    """Route: one search, by the keywords if there are any."""
+    return search_branches({"second": state["queries"].get("second", state["question"])}, "search")
 
 
 @method(

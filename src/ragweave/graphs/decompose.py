@@ -48,8 +48,6 @@ MOST = 5
 
 
 class DecomposeOptions(Options):
-    """Options of `decompose`."""
-
     solve: Literal["together", "in_turn"] = Field(
         "together",
         description="Whether sub-questions are only searched for, all at once, or answered in turn, by what they depend "
@@ -61,8 +59,6 @@ class DecomposeOptions(Options):
 
 
 class DecomposeState(RAGState, total=False):
-    """The state of `decompose`."""
-
     asked: dict[str, str]
     """The sub-questions by number, from "1"; #1 stands for the answer to the first."""
 

@@ -33,8 +33,6 @@ TOKENS_PER_PASSAGE = 50
 
 
 class DosRagOptions(SearchOptions):
-    """Options of `dos_rag`."""
-
     own_paper = "dos_rag"
 
     k: int = Field(

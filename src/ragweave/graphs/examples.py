@@ -12,12 +12,13 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from ragweave.nodes.answer import HOW, OPEN_BOOK, READER, Branch
 from ragweave.nodes.options import Options
+from ragweave.nodes.papers import Paper
 from ragweave.nodes.prompts import Prompts, Turns
 from ragweave.state import AnswerType
 
@@ -25,7 +26,7 @@ from ragweave.state import AnswerType
 class ShotOptions(Options):
     """Options of a baseline that may show examples."""
 
-    own_paper = "blendfilter"
+    own_paper: ClassVar[Paper | Literal[""]] = "blendfilter"
 
     shots: int = Field(
         0, ge=0, le=3, description="Examples in the prompt; BlendFilter's tables show three (appendix D.0.1)."

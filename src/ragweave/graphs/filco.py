@@ -69,8 +69,6 @@ class FilterOptions(Options):
 
 
 class FilcoOptions(FilterOptions, SearchOptions):
-    """Options of `filco`."""
-
     own_paper = "filco"
 
 

@@ -39,8 +39,6 @@ from ragweave.tools.text.untrusted import render_passages, untrusted
 
 
 class FlareOptions(Options):
-    """Options of `flare`."""
-
     own_paper = "slimplm"
     paper_settings: ClassVar = {"slimplm": {"threshold": 0.5, "mask_below": 0.5}}
 
@@ -50,8 +48,6 @@ class FlareOptions(Options):
 
 
 class FlareState(RAGState, total=False):
-    """The state of `flare`."""
-
     written: str
     """The answer so far."""
     rounds: int

@@ -42,8 +42,6 @@ from ragweave.tools.text.untrusted import one_line
 
 
 class IrcotOptions(Options):
-    """Options of `ircot`."""
-
     own_paper = "ircot"
 
     k: int = Field(6, ge=1, description="Passages per sentence (section 4.1; 6 in the released configurations).")
@@ -67,8 +65,6 @@ class IrcotOptions(Options):
 
 
 class IrcotState(RAGState, total=False):
-    """The state of `ircot`."""
-
     chain: list[str]
     """The sentences so far."""
     query: str

@@ -31,14 +31,10 @@ from ragweave.tools.models.roles import unbound
 
 
 class IterRetgenOptions(ShotOptions):
-    """Options of `iter_retgen`."""
-
     rounds: int = Field(3, ge=1, description="Retrieval rounds (SlimPLM, appendix B).")
 
 
 class IterRetgenState(RAGState, total=False):
-    """The state of `iter_retgen`."""
-
     round: int
     """The round, from 0."""
 

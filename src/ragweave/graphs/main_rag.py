@@ -38,14 +38,10 @@ from ragweave.tools.text.untrusted import untrusted
 
 
 class MainRagOptions(SearchOptions):
-    """Options of `main_rag`."""
-
     n: float = Field(0.0, description="Standard deviations by which the judge bar is below the mean.")
 
 
 class MainRagState(RAGState, total=False):
-    """The state of `main_rag`."""
-
     scores: Annotated[dict[str, float], merge]
     """The judge's log-odds of each passage, by its id."""
 

@@ -35,8 +35,6 @@ from ragweave.tools.text.untrusted import one_line, render_passages
 
 
 class ReactOptions(ChainOptions):
-    """Options of `react`."""
-
     own_paper = "blendfilter"
 
     max_steps: int = Field(7, ge=1, description="Most calls; the last one must finish (Yao et al. 2022, section 3.2).")
@@ -57,8 +55,6 @@ class Hop(TypedDict):
 
 
 class ReactState(RAGState, total=False):
-    """The state of `react`."""
-
     hops: list[Hop]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
@@ -42,8 +42,6 @@ PLAN_TOKENS = 256
 
 
 class ResearchOptions(ChainOptions):
-    """Options of `research`."""
-
     sections: int = Field(
         4, ge=0, description="Maximum number of sections after the first, which answers the question itself."
     )
@@ -72,8 +70,6 @@ class Section(TypedDict):
 
 
 class ResearchState(RAGState, total=False):
-    """The state of `research`."""
-
     plan: list[str]
     """The questions of the sections."""
     sections: list[Section]
@@ -83,14 +79,6 @@ class Plan(Form):
     """The questions that a report answers."""
 
     questions: list[Annotated[str, limited(160)]] = limited_list(8)
-
-    @classmethod
-    def from_text(cls, text: str) -> Self | None:
-        """Read JSON, or the items of a list."""
-        try:
-            return cls.model_validate_json(text[text.index("{") : text.rindex("}") + 1])
-        except ValueError:
-            return cls(questions=read.listed(text))
 
 
 _SECTION = (

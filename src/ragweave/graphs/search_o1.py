@@ -47,16 +47,12 @@ from ragweave.tools.text.untrusted import untrusted
 
 
 class SearchO1Options(ChainOptions):
-    """Options of `search_o1`."""
-
     k: int = Field(10, ge=1, description="Passages per query (released code).")
     rounds: int = Field(10, ge=1, description="Maximum number of queries (released code; five for one-hop questions).")
     reply_tokens: int = Field(1024, ge=1, description="Maximum tokens of a reply.")
 
 
 class SearchO1State(TurnsState, total=False):
-    """The state of `search_o1`."""
-
     read: list[str]
     """Ids of the passages that were read so far."""
     asked: list[str]

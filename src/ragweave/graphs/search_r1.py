@@ -65,8 +65,6 @@ _MARKS = re.compile(r"<(?=/?(?:search|information|result|documents|learnings|ref
 
 
 class SearchR1Options(ChainOptions):
-    """Options of `search_r1`."""
-
     protocol: Name = Field("search_r1", description="The tags and the prompt that the model was trained on.")
     k: int = Field(3, ge=1, description="Passages per query, unless the protocol sets it.")
     rounds: int = Field(4, ge=1, description="Maximum number of searches, unless the protocol sets it.")

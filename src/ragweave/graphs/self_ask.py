@@ -36,8 +36,6 @@ from ragweave.tools.text.untrusted import one_line
 
 
 class SelfAskOptions(ChainOptions):
-    """Options of `self_ask`."""
-
     own_paper = "slimplm"
     paper_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {"slimplm": {"rounds": 2}}
 
@@ -59,8 +57,6 @@ class Hop(TypedDict):
 
 
 class SelfAskState(RAGState, total=False):
-    """The state of `self_ask`."""
-
     hops: list[Hop]
     must_conclude: bool
     """Whether a follow-up was asked twice."""

@@ -10,7 +10,7 @@ Unknown. The examples of our own prompt are ours.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from langchain_core.decisions import Noul
 from langgraph.graph import END
@@ -21,6 +21,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
+from ragweave.nodes.papers import Paper
 from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.retrieve import Route, add_search, search_branches
@@ -31,7 +32,7 @@ from ragweave.state import RAGState
 class DecisionOptions(SearchOptions):
     """Options of a method that decides first whether to retrieve."""
 
-    own_paper = "slimplm"
+    own_paper: ClassVar[Paper | Literal[""]] = "slimplm"
 
     fallback_retrieval: bool = Field(
         True,
@@ -45,8 +46,6 @@ class DecisionOptions(SearchOptions):
 
 
 class SelfEvalOptions(DecisionOptions):
-    """Options of `self_eval`."""
-
     decided_by: Literal["answer", "judge"] = Field(
         "answer", description="Whether the large model itself decides (the paper's way), or the judge."
     )
@@ -96,12 +95,7 @@ PROMPTS: Prompts = {
 }
 
 
-def deciding(_state: DecisionState, _options: SelfEvalOptions) -> Prompt[Need]:
-    """Ask whether the question needs retrieval."""
-    return Prompt("self_eval", form=Need, max_tokens=VERDICT_TOKENS, task="need")
-
-
-@model_node(lambda options: options.decided_by, deciding)
+@model_node(lambda options: options.decided_by, Prompt("self_eval", form=Need, max_tokens=VERDICT_TOKENS, task="need"))
 def need(_state: DecisionState, reply: Reply[Need], _options: SelfEvalOptions) -> DecisionState:
     """Take the decision; one that can't be read means that it does."""
     return {"known": reply.form is not None and reply.form.needed == "No"}

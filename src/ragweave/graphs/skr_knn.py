@@ -27,8 +27,6 @@ from ragweave.tools.retrieval.embedding import named_embeddings
 
 
 class SkrKnnOptions(DecisionOptions):
-    """Options of `skr_knn`."""
-
     paper_settings: ClassVar = {
         "slimplm": {"neighbours": 8, "embedding": "princeton-nlp/unsup-simcse-bert-base-uncased"}
     }

@@ -47,8 +47,6 @@ class BudgetOptions(proxy.ProxyOptions):
 
 
 class SlimPlmOptions(BudgetOptions):
-    """Options of `slimplm`."""
-
     own_paper = "slimplm"
 
     k: int = Field(10, ge=1, description="Passages per query (section 4, released code).")

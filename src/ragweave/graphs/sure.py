@@ -40,8 +40,6 @@ from ragweave.tools.text.untrusted import one_line, untrusted
 
 
 class SureOptions(SearchOptions):
-    """Options of `sure`."""
-
     own_paper = "sure"
 
     k: int = Field(10, ge=1, description="Passages (released code: ten).")
@@ -51,8 +49,6 @@ class SureOptions(SearchOptions):
 
 
 class SureState(RAGState, total=False):
-    """The state of `sure`."""
-
     proposed: list[str]
     """The candidate answers."""
     summaries: Annotated[dict[str, str], merge]
@@ -77,11 +73,6 @@ class Candidates(Form):
     """The candidate answers."""
 
     candidates: list[str]
-
-    @classmethod
-    def from_text(cls, text: str) -> Candidates | None:
-        """Read what stands behind (a), (b), 1. or -, else a line each."""
-        return cls(candidates=read.listed(text))
 
 
 @cache

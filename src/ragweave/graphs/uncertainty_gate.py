@@ -22,8 +22,6 @@ from ragweave.state import RAGState
 
 
 class UncertaintyGateOptions(GateOptions, DecisionOptions):
-    """Options of `uncertainty_gate`."""
-
     own_paper = ""
 
     threshold: float | None = Field(

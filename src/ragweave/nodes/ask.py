@@ -28,7 +28,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from langchain_core.decisions import NoulAnswer
 from langchain_core.documents import Document
@@ -38,7 +38,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool
-from langgraph.runtime import Runtime, get_runtime
+from langgraph.runtime import get_runtime
 from pydantic import ValidationError
 
 from ragweave.errors import PromptTooLongError, UsageError
@@ -69,6 +69,8 @@ StateT = TypeVar("StateT", bound=Mapping[str, Any])
 Templates: TypeAlias = Mapping[str, ChatPromptTemplate]
 Node: TypeAlias = Runnable[Any, Any]
 Retriever: TypeAlias = Runnable[str, list[Document]]
+StateNode: TypeAlias = Callable[..., RAGState]
+"""A plain LangGraph node."""
 
 
 class Caller:
@@ -116,13 +118,6 @@ class FunctionNode(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Await the function."""
         return await self.steps(input, config or {}, _Awaiting())
-
-
-class StateNode(Protocol):
-    """A plain LangGraph node that takes a runtime."""
-
-    def __call__(self, state: Any, *, runtime: Runtime[Any]) -> RAGState:
-        """Return the node's update."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,13 +188,14 @@ class Reply(Generic[FormT]):
 
 
 def model_node(
-    role: Role | Callable[[OptionsT], Role], prompt: Callable[[StateT, OptionsT], Prompt[FormT] | None]
+    role: Role | Callable[[Any], Role],
+    prompt: Prompt[FormT] | Callable[[StateT, OptionsT], Prompt[FormT] | None],
 ) -> Callable[[Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]], Callable[[Components], Node]]:
     """Make a node of `prompt` and of the decorated function, which turns the reply into an update.
 
     Args:
         role: The role of the model that is asked, or what chooses it from the options.
-        prompt: From the state to the prompt. None means that there is nothing to ask: no model is
+        prompt: The prompt, or what makes it of the state. None means that there is nothing to ask: no model is
             called, and the reply is empty.
     """
 
@@ -207,7 +203,7 @@ def model_node(
         def node(components: Components) -> Node:
             async def ask(state: Any, config: RunnableConfig, caller: Caller) -> dict[str, Any]:
                 options: Any = get_runtime(Options).context
-                asked, done = prompt(state, options), list[_Answered]()
+                asked, done = prompt if isinstance(prompt, Prompt) else prompt(state, options), list[_Answered]()
                 if asked is not None:
                     known = {name: state[name] for name in ("question", "answer_type") if name in state}
                     asked = replace(asked, values={**known, **asked.values})

@@ -63,7 +63,7 @@ def _field(kind: Any, text: str) -> Any:
     if get_origin(kind) is list and get_origin(inner) is Literal:
         first, *_, last = (*get_args(inner), *get_args(inner))
         return read.ids(text, first, last)
-    return read.items(text) if get_origin(kind) is list else read.phrase(text) or None
+    return read.listed(text) if get_origin(kind) is list else read.phrase(text) or None
 
 
 class YesNo(Form):

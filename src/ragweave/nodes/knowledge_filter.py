@@ -90,12 +90,7 @@ PROMPTS: Prompts = {
 }
 
 
-def naming_topic(_state: FilterState, _options: Options) -> Prompt[Any]:
-    """Ask for the question's topic."""
-    return Prompt("topic", max_tokens=VERDICT_TOKENS, task="topic")
-
-
-@model_node("filter", naming_topic)
+@model_node("filter", Prompt("topic", max_tokens=VERDICT_TOKENS, task="topic"))
 def ask_topic(_state: FilterState, reply: Reply[Any], _options: Options) -> FilterState:
     """Take the topic, unless it is longer than 120 characters."""
     said = phrase(reply.text, "topic", "is related to", "is about")

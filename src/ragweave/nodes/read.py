@@ -241,11 +241,6 @@ def listed(reply: str) -> list[str]:
     return [one for part in parts if (one := part.strip(" ,;\n"))]
 
 
-def items(reply: str) -> list[str]:
-    """Return the items of a list as short answers, each once."""
-    return list(dict.fromkeys(one for part in listed(reply) if (one := answer(part)) != UNKNOWN))
-
-
 def phrase(reply: str, *leads: str) -> str:
     """Return the first line of a reply that is no heading, without a lead such as `Query:`."""
     lines = (one.strip() for one in plain(reply).splitlines() if re.search(r"\w", one))

@@ -17,38 +17,22 @@ from ragweave.state import AnswerType
 KEY = "ragweave"
 
 TaskName = Literal[
-    "answer",
-    "reason",
-    "extract",
-    "recall",
-    "judge",
-    "rewrite",
-    "topic",
-    "filter",
-    "grade",
-    "need",
-    "step",
-    "sufficient",
-    "restate",
-    "route",
+    "answer",  # the final answer to `question` from `passages` (closed book where there are none)
+    "reason",  # step-by-step reasoning over `passages` that ends in "So the answer is …"
+    "extract",  # the short answer that `draft` (a reasoning) arrives at
+    "recall",  # a passage or draft answer from the model's own memory, no retrieval
+    "judge",  # is `draft` (answer or claim) known well enough? `<Known(True)>` or `<Known(False)>`
+    "rewrite",  # claims of `draft` with a search query each
+    "topic",  # the general topic of `question`
+    "filter",  # the ids of the `passages` that help with `question`; they run from `first`, or 0
+    "grade",  # do the `passages` answer `question`? Correct, Ambiguous or Incorrect
+    "need",  # does `question` need retrieval? Yes or No
+    "step",  # the next step of a multi-step agent (Self-Ask, ReAct)
+    "sufficient",  # do the `passages` hold enough to answer `question`? Yes or No
+    "restate",  # `question`, a follow-up to the `earlier` ones, so that it stands alone
+    "route",  # does `question` take no search, one or several? none, one or several
 ]
-"""What a model is asked for.
-
-* `answer`: the final answer to `question` from `passages` (closed book where there are none).
-* `reason`: step-by-step reasoning over `passages` that ends in "So the answer is …".
-* `extract`: the short answer that `draft` (a reasoning) arrives at.
-* `recall`: a passage or draft answer from the model's own memory, no retrieval.
-* `judge`: is `draft` (answer or claim) known well enough? `<Known(True)>` or `<Known(False)>`.
-* `rewrite`: claims of `draft` with a search query each.
-* `topic`: the general topic of `question`.
-* `filter`: the ids of the `passages` that help with `question`; they run from `first`, or 0.
-* `grade`: do the `passages` answer `question`? Correct, Ambiguous or Incorrect.
-* `need`: does `question` need retrieval? Yes or No.
-* `restate`: `question`, a follow-up to the `earlier` ones, so that it stands alone.
-* `step`: the next step of a multi-step agent (Self-Ask, ReAct).
-* `sufficient`: do the `passages` hold enough to answer `question`? Yes or No.
-* `route`: does `question` take no search, one or several? none, one or several.
-"""
+"""What a model is asked for."""
 
 
 class TaskPassage(TypedDict):
