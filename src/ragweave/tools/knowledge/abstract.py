@@ -15,7 +15,7 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, encodable
-from ragweave.tools.knowledge.chunking import chunker_of, simple_tokens
+from ragweave.tools.knowledge.chunking import CHUNKERS, simple_tokens
 from ragweave.tools.knowledge.ingest import COUNTED, Ingest, passages_of
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.passages import Loaded, Passage, passage_of
@@ -210,7 +210,7 @@ def checked(settings: Settings, embeddings: Embeddings | None) -> Settings:
         UsageError: There is no such chunker.
         KnowledgeBaseError: There is no such embedding model.
     """
-    chunker_of(settings)
+    CHUNKERS.named(settings.chunker)
     if settings.embedding is not None and embeddings is None:
         named_embeddings(settings.embedding).warm_up()
     return settings

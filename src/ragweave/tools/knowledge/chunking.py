@@ -5,7 +5,7 @@ declared by one value, ours or a package's, which names it as an entry point of 
 `ragweave.chunkers`:
 
     CHUNKER = ChunkerKind(name="lines", summary="One passage per line.",
-                          make=lambda settings, tokens: cut_at_lines)
+                          cut=lambda loaded, settings, tokens: lines_of(loaded.text))
 
 Long tables are cut between rows before any chunker sees them, and each passage of one repeats the
 table's header.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -25,6 +25,7 @@ from ragweave.errors import MissingExtraError, UsageError
 from ragweave.registry import Registry
 from ragweave.tools.knowledge.passages import Loaded, Table
 from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.retrieval import embedding
 from ragweave.tools.text.letters import WORD, apart
 from ragweave.tools.text.sentences import split_sentences
 
@@ -32,8 +33,9 @@ Span = tuple[int, int]
 """Start and end in characters: `text[start:end]`."""
 Tokens = Callable[[str], list[Span]]
 """The offsets of a text's tokens."""
-Chunker = Callable[[Loaded], list[Span]]
-"""Takes a text with its headings; returns the spans of its passages, in order."""
+Chunker = Callable[[Loaded, Settings, Tokens], Iterable[Span]]
+"""Takes a text with its headings; gives the spans of its passages, in order. `size`, `overlap` and
+`unit` are in the settings."""
 
 _WORD = re.compile(r"\S+")
 _TOKEN = re.compile(rf"{WORD}|[^\w\s]")
@@ -49,11 +51,10 @@ _MARKDOWN = [r"\n#{1,6} ", r"```\n", r"\n(?:\*\*\*+|---+|___+)\n"]
 _CODES = dict(
     re.findall(
         r"(\w+):(\w+)",
-        "arabic:ar armenian:hy basque:eu catalan:ca czech:cs danish:da dutch:nl dutch_porter:nl "
-        "esperanto:eo estonian:et finnish:fi french:fr german:de greek:el hindi:hi hungarian:hu "
-        "indonesian:id irish:ga italian:it lithuanian:lt nepali:ne norwegian:no persian:fa polish:pl "
-        "portuguese:pt romanian:ro russian:ru serbian:sr sesotho:st spanish:es swedish:sv tamil:ta "
-        "turkish:tr yiddish:yi",
+        "arabic:ar armenian:hy basque:eu catalan:ca czech:cs danish:da dutch:nl dutch_porter:nl esperanto:eo estonian:et "
+        "finnish:fi french:fr german:de greek:el hindi:hi hungarian:hu indonesian:id irish:ga italian:it lithuanian:lt "
+        "nepali:ne norwegian:no persian:fa polish:pl portuguese:pt romanian:ro russian:ru serbian:sr sesotho:st "
+        "spanish:es swedish:sv tamil:ta turkish:tr yiddish:yi",
     )
 )
 
@@ -126,80 +127,61 @@ def pack(pieces: Sequence[Span], counted: Sequence[Span], size: int, overlap: in
         yield pieces[first][0], pieces[-1][1]
 
 
-def _fixed(settings: Settings, tokens: Tokens) -> Chunker:
-    def cut(loaded: Loaded) -> list[Span]:
-        counted = units(loaded.text, settings, tokens)
-        return list(windows(counted, settings.size, settings.overlap))
-
-    return cut
+def _fixed(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterable[Span]:
+    return windows(units(loaded.text, settings, tokens), settings.size, settings.overlap)
 
 
-def _whole_sentences(settings: Settings, tokens: Tokens) -> Chunker:
-    def cut(loaded: Loaded) -> list[Span]:
-        pieces = _sentences(loaded.text, settings)
-        counted = units(loaded.text, settings, tokens)
-        return list(pack(pieces, counted, settings.size, settings.overlap))
-
-    return cut
+def _packed(pieces: Sequence[Span], loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterator[Span]:
+    return pack(pieces, units(loaded.text, settings, tokens), settings.size, settings.overlap)
 
 
-def _sections(settings: Settings, tokens: Tokens) -> Chunker:
-    within = _whole_sentences(settings, tokens)
-
-    def cut(loaded: Loaded) -> list[Span]:
-        spans = []
-        starts = [(0, 99), *((one.start, one.level) for one in loaded.headings)]
-        for (start, level), (end, below) in pairwise([*starts, (len(loaded.text), 0)]):
-            _, _, body = loaded.text[start:end].partition("\n")
-            # A heading without text is in the path of those under it.
-            if below <= level or body.strip("\n=- "):
-                spans += [(start + a, start + b) for a, b in within(Loaded(loaded.text[start:end]))]
-        return spans
-
-    return cut
+def _whole_sentences(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterable[Span]:
+    return _packed(_sentences(loaded.text, settings), loaded, settings, tokens)
 
 
-def _semantic(settings: Settings, tokens: Tokens) -> Chunker:
+def _sections(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterable[Span]:
+    starts = [(0, 99), *((one.start, one.level) for one in loaded.headings)]
+    for (start, level), (end, below) in pairwise([*starts, (len(loaded.text), 0)]):
+        section = Loaded(loaded.text[start:end])
+        # A heading without text is in the path of those under it.
+        if below <= level or section.text.partition("\n")[2].strip("\n=- "):
+            yield from ((start + a, start + b) for a, b in _whole_sentences(section, settings, tokens))
+
+
+@lru_cache(maxsize=2)
+def _embeddings(name: str | None) -> Any:
+    if not name or name.startswith(embedding.OBJECT):
+        raise UsageError("the chunker 'semantic' needs a named embedding model (--embedding minilm)")
+    return embedding.named_embeddings(name)
+
+
+def _semantic(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterable[Span]:
     """Cut where the two sentences before and the two after are furthest apart.
 
     Source: Hearst 1997, "TextTiling", with embeddings for words; the percentile is that of Kamradt
     2023, "5 Levels of Text Splitting", level 4, and of LangChain's `SemanticChunker`.
     """
-    from ragweave.tools.retrieval.embedding import named_embeddings
+    import numpy as np
 
-    if not settings.embedding or settings.embedding.startswith("object:"):
-        raise UsageError("the chunker 'semantic' needs a named embedding model (--embedding minilm)")
-    embeddings = named_embeddings(settings.embedding)
-
-    def cut(loaded: Loaded) -> list[Span]:
-        import numpy as np
-
-        sentences = _sentences(loaded.text, settings)
-        edges = [0, len(sentences)]
-        if len(sentences) > 2:
-            # Before the first boundary stands one sentence, as behind the last.
-            pairs = pairwise([sentences[0], *sentences, sentences[-1]])
-            rows = np.array(embeddings.embed_documents([loaded.text[a[0] : b[1]] for a, b in pairs]))
-            rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-            distances = 1 - (rows[:-2] * rows[2:]).sum(axis=1)
-            breaks = np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1
-            edges[1:1] = breaks.tolist()
-        counted = units(loaded.text, settings, tokens)
-        return [
-            span
-            for first, end in pairwise(edges)
-            for span in pack(sentences[first:end], counted, settings.size, settings.overlap)
-        ]
-
-    return cut
+    sentences = _sentences(loaded.text, settings)
+    edges = [0, len(sentences)]
+    model = _embeddings(settings.embedding)
+    if len(sentences) > 2:
+        # Before the first boundary stands one sentence, as behind the last.
+        pairs = pairwise([sentences[0], *sentences, sentences[-1]])
+        rows = np.array(model.embed_documents([loaded.text[a[0] : b[1]] for a, b in pairs]))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        distances = 1 - (rows[:-2] * rows[2:]).sum(axis=1)
+        edges[1:1] = (np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1).tolist()
+    for first, end in pairwise(edges):
+        yield from _packed(sentences[first:end], loaded, settings, tokens)
 
 
-def _recursive(settings: Settings, tokens: Tokens, coarse: Sequence[str] = ()) -> Chunker:
+def _recursive(loaded: Loaded, settings: Settings, tokens: Tokens, coarse: Sequence[str] = ()) -> Iterable[Span]:
     try:
         from langchain_text_splitters import RecursiveCharacterTextSplitter
     except ImportError:
-        feature = f"The chunker {settings.chunker!r}"
-        raise MissingExtraError(feature, "documents") from None
+        raise MissingExtraError(f"The chunker {settings.chunker!r}", "documents") from None
     splitter: Any = RecursiveCharacterTextSplitter(
         [*coarse, *_SEPARATORS],
         is_separator_regex=True,
@@ -207,20 +189,17 @@ def _recursive(settings: Settings, tokens: Tokens, coarse: Sequence[str] = ()) -
         chunk_overlap=settings.overlap,
         length_function=lambda text: len(units(text, settings, tokens)),
     )
+    at = 0
+    for text in splitter.split_text(loaded.text):
+        # LangChain's own offsets mix characters with the unit of `overlap`.
+        start = loaded.text.index(text, at)
+        yield start, start + len(text)
+        shared = units(text, settings, tokens)[-settings.overlap :] if settings.overlap else []
+        at = start + (max(1, shared[0][0]) if shared else len(text))
 
-    def cut(loaded: Loaded) -> list[Span]:
-        found: list[Span] = []
-        at = 0
-        for text in splitter.split_text(loaded.text):
-            # LangChain's own offsets mix characters with the unit of `overlap`.
-            start = loaded.text.index(text, at)
-            end = start + len(text)
-            found.append((start, end))
-            shared = units(text, settings, tokens)[-settings.overlap :] if settings.overlap else []
-            at = max(start + 1, start + shared[0][0]) if shared else end
-        return found
 
-    return cut
+def _model_tokens(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterable[Span]:
+    return _fixed(loaded, replace(settings, unit="tokens"), tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,8 +209,7 @@ class ChunkerKind:
     name: str
     summary: str
     """One line about where it cuts."""
-    make: Callable[[Settings, Tokens], Chunker]
-    """Makes a chunker; `size`, `overlap` and `unit` are in the settings."""
+    cut: Chunker
 
 
 _OURS = (
@@ -240,7 +218,7 @@ _OURS = (
     ("headings", "the sections under each heading, long ones at whole sentences", _sections),
     ("recursive", "paragraphs, lines, then words, by LangChain", _recursive),
     ("markdown", "the same at Markdown's headings, code blocks and rules first", partial(_recursive, coarse=_MARKDOWN)),
-    ("token", "a fixed number of tokens of the embedding model", lambda s, t: _fixed(replace(s, unit="tokens"), t)),
+    ("token", "a fixed number of tokens of the embedding model", _model_tokens),
     ("semantic", "where the embedding of neighbouring sentences changes most", _semantic),
 )
 
@@ -248,20 +226,9 @@ CHUNKERS: Registry[ChunkerKind] = Registry(
     "ragweave.chunkers",
     ChunkerKind,
     "chunker",
-    lambda: [ChunkerKind(name=name, summary=what, make=make) for name, what, make in _OURS],
+    lambda: [ChunkerKind(name=name, summary=what, cut=cut) for name, what, cut in _OURS],
 )
 """Every chunker by name: ours, then those of other packages (entry points `ragweave.chunkers`)."""
-
-
-@lru_cache(maxsize=8)
-def chunker_of(settings: Settings, tokens: Tokens = simple_tokens) -> Chunker:
-    """Return the chunker that the settings name.
-
-    Raises:
-        UsageError: There is no such chunker, or it needs an embedding model.
-        MissingExtraError: It needs a package that is not installed.
-    """
-    return CHUNKERS.named(settings.chunker).make(settings, tokens)
 
 
 def chunks(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -> list[Chunk]:
@@ -273,10 +240,20 @@ def chunks(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -
         tokens: Offsets of the tokens where the unit is tokens.
 
     Raises:
-        UsageError: As `chunker_of`.
-        MissingExtraError: As `chunker_of`.
+        UsageError: There is no such chunker, or it needs an embedding model.
+        MissingExtraError: It needs a package that is not installed.
     """
-    chunker = chunker_of(settings, tokens)
+
+    def prose(start: int, end: int) -> Iterator[Chunk]:
+        """Yield the passages between two offsets, without the white space around them."""
+        heads = (one._replace(start=one.start - start) for one in loaded.headings if start <= one.start < end)
+        between = Loaded(loaded.text[start:end], loaded.title, headings=tuple(heads))
+        for a, b in CHUNKERS.named(settings.chunker).cut(between, settings, tokens):
+            text = between.text[a:b]
+            if text.strip():
+                first = start + a + len(text) - len(text.lstrip())
+                yield Chunk(first, first + len(text.strip()))
+
     found: list[Chunk] = []
     done = 0
     for table in loaded.tables:
@@ -284,23 +261,12 @@ def chunks(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -
             continue
         rows = loaded.text[table.start : table.end]
         if len(units(rows, settings, tokens)) > settings.size:
-            found += _prose(loaded, done, table.start, chunker)
+            found += prose(done, table.start)
             found += _rows(loaded.text, table, settings, tokens)
             done = table.end
         elif len(rows) == len(loaded.text):  # a row of a table is a passage
             return [Chunk(0, len(rows))]
-    return [*found, *_prose(loaded, done, len(loaded.text), chunker)]
-
-
-def _prose(loaded: Loaded, start: int, end: int, chunker: Chunker) -> Iterator[Chunk]:
-    """Yield the passages between two offsets, without the white space around them."""
-    heads = (one._replace(start=one.start - start) for one in loaded.headings if start <= one.start < end)
-    between = Loaded(loaded.text[start:end], loaded.title, headings=tuple(heads))
-    for a, b in chunker(between):
-        text = between.text[a:b]
-        if text.strip():
-            first = start + a + len(text) - len(text.lstrip())
-            yield Chunk(first, first + len(text.strip()))
+    return [*found, *prose(done, len(loaded.text))]
 
 
 def _rows(text: str, table: Table, settings: Settings, tokens: Tokens) -> Iterator[Chunk]:
