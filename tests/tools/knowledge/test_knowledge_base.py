@@ -213,6 +213,13 @@ def test_settings_are_fixed_once_there_are_passages(tmp_path: Path, docs: Path) 
         kb.as_retriever(mode="words")
 
 
+def test_an_empty_base_takes_other_settings_and_reads_its_files_again(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"body": "A lost key costs forty euro."}\n')
+    for field, added in (("plot", 0), ("body", 1)):
+        kb = KnowledgeBase.open_or_create(tmp_path / "kb", settings=Settings(embedding=None, text_field=field))
+        assert kb.index_paths(tmp_path / "rows.jsonl").added == added
+
+
 def test_a_loaders_documents_take_the_place_of_a_source(kb: KnowledgeBase) -> None:
     pages = [Document("Salt is white.", metadata={"page": 3, "source": "x"}), Document(" ")]
     assert kb.index_documents(pages, "book").added == 1

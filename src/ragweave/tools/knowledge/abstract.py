@@ -174,7 +174,7 @@ class AbstractKnowledgeBase(ABC):
             found[key, loaded.id] = made
         with self._writing() as writer:
             for (key, _), made in found.items():
-                writer.extend(Source(key, key, "added"), made)
+                writer.extend(Source(key, "added"), made)
             writer.commit()
         return names
 
@@ -191,9 +191,8 @@ class AbstractKnowledgeBase(ABC):
         with self._writing() as writer:
             before = len(self)
             writer.remove_passages(listed(ids))
-            for one in self.sources() if source is not None else ():
-                if source in (one.key, one.name):
-                    writer.remove(one.key)
+            if source is not None and source in {one.key for one in self.sources()}:
+                writer.remove(source)
             writer.commit()
             return before - len(self)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections import Counter
@@ -97,10 +96,10 @@ class Ingest:
             return
         moved = "" if before or not self.writer.moves else _same_file(source, lost)
         if moved:
-            was = lost.pop(moved)
-            self.writer.update(moved, replace(source, notices=was.notices))
+            source = replace(source, notices=lost.pop(moved).notices)
+            self.writer.update(moved, source)
             self.counts["moved"] += 1
-            self._repeat(key, was.notices)
+            self._repeat(source)
         elif data is None:
             self._unchanged(source)
         else:
@@ -125,7 +124,7 @@ class Ingest:
         known = self.writer.sources("page")
         for url, name, data in pages:
             digest = hashlib.sha256(data).hexdigest()
-            self._take(Source(url, url, "page", digest, len(data), 0, time.time_ns()), name, data, known.get(url))
+            self._take(Source(url, "page", digest, len(data), 0, time.time_ns()), name, data, known.get(url))
 
     def documents(self, key: str, loaded: list[Loaded]) -> None:
         """Take the texts of a source that a LangChain loader read, unless they are as before."""
@@ -135,7 +134,7 @@ class Ingest:
             self._unchanged(before)
             return
         made = (p for one in loaded for p in passages_of(one, self.settings, self.tokens))
-        self.writer.put(Source(key, key, "added", digest), made)
+        self.writer.put(Source(key, "added", digest), made)
         self.counts["changed" if before else "added"] += 1
 
     def _take(self, source: Source, path: Path, data: bytes, before: Source | None) -> None:
@@ -167,24 +166,24 @@ class Ingest:
             count, reason, needs = self.writer.put(source, ()), str(error), error.needs
         if reason:
             found = [Notice(source.key, reason, needs=needs)]
-        notices = json.dumps([[one.reason, one.partly, one.needs] for one in found])
-        self.writer.set_notices(notices)
-        self._repeat(source.key, notices)
+        source = replace(source, notices=[(one.reason, one.partly, one.needs) for one in found])
+        self.writer.set_notices(source.notices)
+        self._repeat(source)
         if count:
             self.counts["changed" if before else "added"] += 1
 
     def _unchanged(self, source: Source) -> None:
-        skipped = any(not partly for _, partly, _ in json.loads(source.notices))
+        skipped = any(not partly for _, partly, _ in source.notices)
         self.counts["unchanged"] += not skipped
-        self._repeat(source.key, source.notices)
+        self._repeat(source)
 
-    def _repeat(self, key: str, notices: str) -> None:
-        self.notices += [Notice(key, *one) for one in json.loads(notices)]
+    def _repeat(self, source: Source) -> None:
+        self.notices += [Notice(source.key, *one) for one in source.notices]
 
 
 def _to_read_again(before: Source | None) -> Source | None:
     """Return what is known of a source, without its hash if a package that it lacked is installed now."""
-    if before and any(needs and find_spec(needs) for _, _, needs in json.loads(before.notices)):
+    if before and any(needs and find_spec(needs) for _, _, needs in before.notices):
         return replace(before, hash="", checked=0)
     return before
 
@@ -211,7 +210,7 @@ def _bytes_of(key: str, before: Source | None) -> tuple[Source, bytes | None]:
     now = time.time_ns()
     data = path.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
-    return Source(key, path.as_posix(), "file", digest, *state, now), data
+    return Source(key, "file", digest, *state, now), data
 
 
 def _shown(key: str) -> str:

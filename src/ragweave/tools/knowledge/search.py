@@ -50,7 +50,7 @@ class _Index:
         if not chosen:
             return scores
         if (key := repr(sorted(chosen.items()))) not in self.masks:
-            self.masks[key] = np.isin(self.rows, np.array(now.matching(chosen), dtype=np.int64))
+            self.masks[key] = np.isin(self.rows, np.array([*now.matching(chosen)], dtype=np.int64))
         return np.where(self.masks[key], scores, np.float32(0))
 
 
@@ -170,7 +170,7 @@ class Search:
         with self.store.snapshot() as now:
             rows = now.around(name, sides)
             if chosen:
-                rows = sorted({*rows} & {*now.matching(chosen)})
+                rows = sorted(now.matching(chosen).intersection(rows))
             return now.documents(rows)
 
     def _with_index(self, work: Callable[[Snapshot, _Index], T]) -> T:

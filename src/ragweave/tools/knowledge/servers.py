@@ -224,7 +224,7 @@ class ServerWriter:
         self._sources.append(source)
         return len(now)
 
-    def set_notices(self, notices: str) -> None:
+    def set_notices(self, notices: list[tuple[str, bool, str]]) -> None:
         """Set the notices of the source that was written last."""
         self._sources[-1] = replace(self._sources[-1], notices=notices)
 
@@ -297,8 +297,8 @@ def _stored(passage: Passage, source: Source) -> Document:
     text = indexed_text(passage.text, passage.metadata)
     before = len(text) - len(passage.text)
     flat = {k: json.dumps(v) if isinstance(v, list | dict) else v for k, v in passage.metadata.items()}
-    meta = {**flat, "source": source.name, _BEFORE: before, _NAME: passage.name}
-    own = json.dumps([source.key, passage.text, meta], sort_keys=True, default=str)
+    meta = {**flat, "source": source.key, _BEFORE: before, _NAME: passage.name}
+    own = json.dumps([passage.text, meta], sort_keys=True, default=str)
     key = uuid.UUID(bytes=hashlib.blake2b(own.encode(), digest_size=16).digest())
     return Document(text, id=str(key), metadata=meta)
 

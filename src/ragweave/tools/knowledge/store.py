@@ -27,7 +27,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,7 @@ _ITEMS = (
 _SCHEMA = (
     """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
-CREATE TABLE sources (
-    id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL,
-    hash TEXT NOT NULL, size INTEGER NOT NULL, modified INTEGER NOT NULL, checked INTEGER NOT NULL,
-    notices TEXT NOT NULL);
+CREATE TABLE sources (id INTEGER PRIMARY KEY, key TEXT UNIQUE NOT NULL, kind TEXT NOT NULL, value TEXT NOT NULL);
 CREATE TABLE passages (
     id INTEGER PRIMARY KEY AUTOINCREMENT, source INTEGER NOT NULL, name TEXT NOT NULL,
     document TEXT, content TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL);
@@ -77,9 +74,7 @@ class Source:
     """A file, a web page, or a name under which documents were added."""
 
     key: str
-    """The file's absolute path, the page's address, or the name."""
-    name: str
-    """How passages cite it."""
+    """The file's absolute path, the page's address, or the name: passages cite it by that."""
     kind: str
     """`file`, `page` or `added`."""
     hash: str = ""
@@ -90,8 +85,8 @@ class Source:
     """The file's time of modification, nanoseconds."""
     checked: int = 0
     """When its bytes were last read, nanoseconds."""
-    notices: str = "[]"
-    """JSON list of what was not read of it: [reason, partly, needed package]."""
+    notices: list[tuple[str, bool, str]] = field(default_factory=list)
+    """What was not read of it: reason, partly, needed package."""
 
 
 class Snapshot:
@@ -114,12 +109,8 @@ class Snapshot:
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
         """Return the sources by key, in the order in which they were added."""
-        names = ", ".join(Source.__dataclass_fields__)
-        rows = self.db.execute(
-            f"SELECT {names} FROM sources WHERE ?1 IS NULL OR kind = ?1 ORDER BY id",  # noqa: S608
-            (kind,),
-        )
-        return {row[0]: Source(*row) for row in rows}
+        rows = self.db.execute("SELECT key, value FROM sources WHERE ?1 IS NULL OR kind = ?1 ORDER BY id", (kind,))
+        return {key: Source(**json.loads(value)) for key, value in rows}
 
     def passages(self, rowids: Iterable[int]) -> dict[int, tuple[str, str, dict[str, Any]]]:
         """Return name, text and metadata of passages by row id.
@@ -127,7 +118,7 @@ class Snapshot:
         The metadata has `source`, and `position`: a number that grows within a source.
         """
         rows = self.db.execute(
-            "SELECT p.id, p.name, p.text, p.metadata, s.name FROM passages p "
+            "SELECT p.id, p.name, p.text, p.metadata, s.key FROM passages p "
             "JOIN sources s ON s.id = p.source WHERE p.id IN (SELECT value FROM json_each(?))",
             (json.dumps([int(one) for one in rowids]),),
         )
@@ -164,36 +155,25 @@ class Snapshot:
     def values(self, name: str) -> list[Any]:
         """Return the values that passages have under a name of their metadata; of a list, its items."""
         if name == "source":
-            return [one.name for one in self.sources().values()]
-        rows = self.db.execute(
-            f"SELECT DISTINCT item.value FROM passages p, {_ITEMS} WHERE field.key = ?",  # noqa: S608
-            (name,),
-        )
+            return [*self.sources()]
+        rows = self.db.execute(f"SELECT DISTINCT item.value FROM passages p, {_ITEMS} WHERE field.key = ?", (name,))  # noqa: S608
         return [value for (value,) in rows]
 
-    def matching(self, wanted: Mapping[str, Any]) -> list[int]:
+    def matching(self, wanted: Mapping[str, Any]) -> set[int]:
         """Return the row ids of passages whose metadata has all the given values.
 
         A list of values means any of them; a list in the metadata matches by any of its items.
         """
-        clauses, values = ["1"], []
+        found: list[set[int]] = []
         for name, value in wanted.items():
             any_of = json.dumps([*value] if isinstance(value, list | tuple | set) else [value])
             if name == "source":
-                clauses.append("s.name IN (SELECT value FROM json_each(?))")
-                values += [any_of]
+                sql = "SELECT p.id FROM passages p JOIN sources s ON s.id = p.source WHERE ?2 = 'source' AND s.key"
             else:
-                clauses.append(
-                    f"EXISTS (SELECT 1 FROM {_ITEMS} WHERE field.key = ? "  # noqa: S608
-                    "AND item.value IN (SELECT value FROM json_each(?)))"
-                )
-                values += [name, any_of]
-        rows = self.db.execute(
-            "SELECT p.id FROM passages p JOIN sources s ON s.id = p.source "  # noqa: S608
-            f"WHERE {' AND '.join(clauses)} ORDER BY p.id",
-            values,
-        )
-        return [row for (row,) in rows]
+                sql = f"SELECT p.id FROM passages p, {_ITEMS} WHERE field.key = ?2 AND item.value"  # noqa: S608
+            rows = self.db.execute(sql + " IN (SELECT value FROM json_each(?1))", (any_of, name))
+            found.append({row for (row,) in rows})
+        return set.intersection(*found)
 
     def around(self, name: str, sides: int) -> list[int]:
         """Return the row ids of the passage `name` and up to `sides` neighbours on each side in its document."""

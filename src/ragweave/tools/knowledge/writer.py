@@ -76,7 +76,7 @@ class Writer:
         self._changed = True
         return max(count, 0)
 
-    def set_notices(self, notices: str) -> None:
+    def set_notices(self, notices: list[tuple[str, bool, str]]) -> None:
         """Set the notices of the source that was staged last."""
         self._sources[-1] = replace(self._sources[-1], notices=notices)
 
@@ -100,13 +100,8 @@ class Writer:
 
     def update(self, key: str, source: Source) -> None:
         """Give a source another key, name, time or notices; its passages stay."""
-        values = asdict(source)
-        names = ", ".join(f"{name} = ?" for name in values)
-        self._change(
-            f"UPDATE sources SET {names} WHERE key = ?",  # noqa: S608
-            (*values.values(), key),
-            passages=False,
-        )
+        values = source.key, json.dumps(asdict(source)), key
+        self._change("UPDATE sources SET key = ?, value = ? WHERE key = ?", values, passages=False)
 
     def _change(self, sql: str, values: tuple[Any, ...], *, passages: bool = True) -> None:
         self._changes.append((sql, values))
@@ -174,12 +169,8 @@ class Writer:
         db = self._db
         db.execute("CREATE TEMP TABLE numbers (number INTEGER PRIMARY KEY, source INTEGER)")
         for number, source in enumerate(self._sources, 1):
-            values = asdict(source)
-            db.execute(
-                f"INSERT OR IGNORE INTO sources ({', '.join(values)}) "  # noqa: S608
-                f"VALUES (?{', ?' * (len(values) - 1)})",
-                tuple(values.values()),
-            )
+            values = source.key, source.kind, json.dumps(asdict(source))
+            db.execute("INSERT OR IGNORE INTO sources (key, kind, value) VALUES (?, ?, ?)", values)
             db.execute("INSERT INTO numbers SELECT ?, id FROM sources WHERE key = ?", (-number, source.key))
         columns = "n.source, t.name, t.document, t.content, t.text, t.metadata"
         db.execute(
