@@ -171,7 +171,7 @@ class Snapshot:
                 sql = "SELECT p.id FROM passages p JOIN sources s ON s.id = p.source WHERE ?2 = 'source' AND s.key"
             else:
                 sql = f"SELECT p.id FROM passages p, {_ITEMS} WHERE field.key = ?2 AND item.value"  # noqa: S608
-            rows = self.db.execute(sql + " IN (SELECT value FROM json_each(?1))", (any_of, name))
+            rows = self.db.execute(sql + " IN (SELECT value FROM json_each(?1))", (any_of, name))  # noqa: S608
             found.append({row for (row,) in rows})
         return set.intersection(*found)
 
