@@ -50,7 +50,7 @@ def ask(
     ] = None,
 ) -> None:
     """Answer a question. Prints the answer, its quotes and sources, and what it cost."""
-    from ragweave.cli.screen import loading
+    from ragweave.cli.screen import progress_console
     from ragweave.state.passages import encodable
 
     question = encodable(question)
@@ -60,7 +60,7 @@ def ask(
         raise UsageError(f"--save: no such folder: {save.parent}")
     if save is not None and save.suffix not in (".html", ".md"):
         raise UsageError(f"--save: a file ends in .html or .md, not {save.name}")
-    with loading():
+    with progress_console().status("loading …"):
         from ragweave.graphs.specs import split_systems
 
         specs = split_systems(methods) or [method]
@@ -101,7 +101,7 @@ def _ask(
     from langchain_core.messages import HumanMessage
 
     from ragweave.cli.conversation import read_conversation, store_conversation
-    from ragweave.cli.screen import progress_console, write_file
+    from ragweave.cli.screen import progress_console
     from ragweave.cli.show import show_result
     from ragweave.cli.watch import Watch
     from ragweave.tools.footnotes import cited_message
@@ -119,12 +119,13 @@ def _ask(
         if save is not None and traced:
             from ragweave.cli.trace_page import trace_page
 
-            write_file(save, trace_page(graph, question, watch))
+            save.write_text(trace_page(graph, question, watch), "utf-8", "replace")
     messages = result.pop("messages", None)
     if save is not None and not traced:
         from ragweave.tools.report import html_report, markdown_report
 
-        write_file(save, html_report(result) if save.suffix == ".html" else markdown_report(result))
+        shown = html_report(result) if save.suffix == ".html" else markdown_report(result)
+        save.write_text(shown, "utf-8", "replace")
     if json:
         typer.echo(to_json(record(graph, question, watch) if trace else result))
     else:

@@ -44,9 +44,9 @@ def chat(
     """
     import asyncio
 
-    from ragweave.cli.screen import loading, progress_console
+    from ragweave.cli.screen import progress_console
 
-    with loading():
+    with progress_console().status("loading …"):
         from ragweave.cli.conversation import read_conversation
 
         setup = options.Setup.open(

@@ -55,15 +55,12 @@ def store_conversation(messages: Sequence[BaseMessage], kb: str) -> None:
     """Write the conversation, readable by its user alone; if that fails, say so and go on."""
     from langchain_core.messages import messages_to_dict
 
-    from ragweave.tools.files import write_atomic
-
     path = conversation_file(kb)
     if path is None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not path.exists():
-            path.touch(0o600)  # a write preserves the mode
-        write_atomic(path, json.dumps(messages_to_dict(messages), ensure_ascii=False).encode("utf-8", "replace"))
+        path.touch(0o600)
+        path.write_text(json.dumps(messages_to_dict(messages)), "utf-8")
     except OSError as error:
         sys.stderr.write(f"ragweave: the conversation is not stored: {path}: {error.strerror or error}\n")

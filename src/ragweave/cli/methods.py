@@ -37,8 +37,6 @@ def methods(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the methods, or show one."""
-    from ragweave.cli.screen import write_file
-
     registry = _registry(kind)
     if (svg or mermaid) and not (name and kind == "methods"):
         raise UsageError(
@@ -49,7 +47,7 @@ def methods(
     elif svg:
         from ragweave.tools.drawing import draw_svg
 
-        write_file(svg, draw_svg(_drawable(name).get_graph(), title=f"The graph of {name}"))
+        svg.write_text(draw_svg(_drawable(name).get_graph(), title=f"The graph of {name}"), "utf-8")
         typer.echo(f"wrote {svg}", err=True)
     elif mermaid:
         typer.echo(_drawable(name).get_graph().draw_mermaid())

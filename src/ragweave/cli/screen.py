@@ -1,45 +1,17 @@
-"""The terminal: consoles, progress, files that a user asked for, errors on one line."""
+"""The terminal: consoles, progress, errors on one line."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragweave.errors import RagweaveError, UsageError
+from ragweave.errors import RagweaveError
 from ragweave.tools.text.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
-
-
-@contextmanager
-def loading() -> Iterator[None]:
-    """Say on a terminal that something is being loaded, and take the line back."""
-    shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    if shown:
-        sys.stderr.write("loading …")
-        sys.stderr.flush()
-    try:
-        yield
-    finally:
-        if shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-
-def write_file(path: Path, text: str) -> None:
-    """Write text as UTF-8, completely or not at all; raise `UsageError` if that is impossible."""
-    from ragweave.tools.files import write_atomic
-
-    try:
-        write_atomic(path, text.encode("utf-8", "replace"))
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 _BY_STATUS = {

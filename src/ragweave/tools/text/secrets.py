@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl
 
-_SECRET = re.compile(r"key|token$|secret|password|passwd|credential|authorization", re.IGNORECASE)
-_COUNTS = re.compile(r"(?:max|min|n)_|_(?:count|limit)$|tokens$", re.IGNORECASE)
+_NAME = "(?:keys?|token|secrets?|passwords?|passwd|credentials?|authorization)"
+"""How the names of secrets end; `max_tokens` is none."""
+_SECRET = re.compile(f"{_NAME}$", re.IGNORECASE)
 _IN_TEXT = re.compile(
     r"(?P<before>://)[^\s/@]{1,300}@"
-    r"|(?P<name>[?&;][\w.-]{0,40}(?:key|token|secret|password|passwd)[\w.-]{0,40}=)[^\s&\"'<>]+"
+    rf"|(?P<name>[?&;][\w.-]{{0,40}}{_NAME}=)[^\s&<>]+"
     r"|(?P<kind>\b(?:Bearer|Basic) )[\w.~+/=-]{6,}"
     r"|\bsk-[\w-]{8,}",
     re.IGNORECASE,
@@ -29,53 +30,22 @@ def spec_settings(query: str) -> list[tuple[str, str]]:
     return parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
 
 
-def redacted(spec: str) -> str:
-    """Return a spec without what must not be written down: keys, tokens, passwords in addresses.
+def redacted(text: str) -> str:
+    """Return a spec or another text without what must not be written down.
 
-    A setting that names a secret loses its value; an address loses its user and password, and its
-    own settings are treated alike.
+    That are the values of settings that name a secret, users and passwords of addresses, `Authorization` headers, and
+    OpenAI's form of keys.
     """
-    head, mark, query = spec.partition("?")
-    if not mark:
-        return _address(head) if "://" in head else head
-    kept = [f"{name}={'***' if _is_secret(name) else _value(value)}" for name, value in spec_settings(query)]
-    return f"{_address(head) if '://' in head else head}?{'&'.join(kept)}"
-
-
-def without_secrets(text: str, known: Collection[str] = ()) -> str:
-    """Return a text without keys and passwords, those `known` among them.
-
-    Covers the values of the environment's variables of keys (`…_KEY`, `…_TOKEN`, …), passwords
-    and settings of addresses, `Authorization` headers, and OpenAI's form of keys.
-    """
-    for value in known:
-        text = text.replace(value, "***")
-    for name, value in os.environ.items():
-        if _is_secret(name) and len(value) >= _SHORTEST and value in text:
-            text = text.replace(value, "***")
     return _IN_TEXT.sub(_hidden, text)
 
 
+def without_secrets(text: str, known: Collection[str] = ()) -> str:
+    """Return a text as `redacted`, and without the values of the environment's keys and of those that are `known`."""
+    named = (value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= _SHORTEST)
+    for value in (*known, *named):
+        text = text.replace(value, "***")
+    return redacted(text)
+
+
 def _hidden(found: re.Match[str]) -> str:
-    if found["before"]:
-        return "://***@"
-    return f"{found['name'] or found['kind'] or ''}***"
-
-
-def _is_secret(name: str) -> bool:
-    return bool(_SECRET.search(name)) and not _COUNTS.search(name)
-
-
-def _value(value: str) -> str:
-    shown = _address(value) if "://" in value else value
-    return quote(shown, safe=":/*@,;[]{}\"'+.~-_ ")
-
-
-def _address(text: str) -> str:
-    parts = urlsplit(text)
-    host = parts.netloc.rpartition("@")[2]
-    query = "&".join(
-        f"{name}={'***' if _is_secret(name) else value}"
-        for name, value in parse_qsl(parts.query, keep_blank_values=True)
-    )
-    return urlunsplit((parts.scheme, host, parts.path, query, parts.fragment))
+    return "://***@" if found["before"] else f"{found['name'] or found['kind'] or ''}***"
