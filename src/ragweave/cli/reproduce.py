@@ -21,17 +21,15 @@ def reproduce(
     data: Annotated[str | None, typer.Argument(help="NAME:FILE of one of its data sets.")] = None,
     model: runs.Model = None,
     paper_model: Annotated[str, typer.Option(help="The paper's model whose numbers are shown.")] = "",
-    show_plan: Annotated[
-        bool, typer.Option("--plan", help="Print what each row would run, and how it differs from the paper.")
-    ] = False,
+    show_plan: Annotated[bool, typer.Option("--plan", help="Print what each row would run, and what differs.")] = False,
     row: Annotated[str, typer.Option(help="Run only the rows whose label contains this.")] = "",
     filter_: Annotated[
         list[str] | None, typer.Option("--filter", help="[ROW=]FOLDER of a trained filter (FILCO). Repeatable.")
     ] = None,
-    option: runs.Option = None,
+    option: options.Option = None,
     kb: runs.Kb = "",
     drop_answered: Annotated[
-        str, typer.Option(metavar="RUN", help="Leave out the questions that RUN answered correctly.")
+        str, typer.Option(metavar="RUN", help="Leave out questions that RUN answered right.")
     ] = "",
     limit: runs.Limit = None,
     price: runs.Price = None,

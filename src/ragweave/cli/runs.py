@@ -19,13 +19,9 @@ Model = Annotated[
     list[str] | None,
     typer.Option(
         "--model",
-        help="[ROLE=]SPEC: openai:NAME, llamacpp:FILE, PROVIDER:NAME, or the folder of a trained component. Without a "
-        "role, the model answers. Repeatable.",
+        metavar="[ROLE=]SPEC",
+        help="openai:NAME, llamacpp:FILE, PROVIDER:NAME, or a trained component's folder. Repeatable.",
     ),
-]
-Option = Annotated[
-    list[str] | None,
-    typer.Option("--option", "-o", help="NAME=VALUE, an option of every method that has it. Repeatable."),
 ]
 Price = Annotated[
     list[str] | None, typer.Option("--price", help="[ROLE=]INPUT,OUTPUT in US dollars per million tokens. Repeatable.")
@@ -39,11 +35,7 @@ Shard = Annotated[str, typer.Option(help="I/N: use every N-th question, starting
 Cache = Annotated[Path | None, typer.Option(help="File of replies to share among runs.")]
 Ray = Annotated[
     str | None,
-    typer.Option(
-        "--ray",
-        metavar="[ADDRESS]",
-        help="Run shards on a Ray cluster: auto or HOST:PORT. Without an address: on this machine.",
-    ),
+    typer.Option("--ray", metavar="[ADDRESS]", help="Run shards on Ray: auto, HOST:PORT; none: this machine."),
 ]
 _ADDRESS = re.compile(r"auto|local|(?:ray://)?[\w.\-\[\]]+:\d+")
 

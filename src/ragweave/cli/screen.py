@@ -60,13 +60,13 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, highlight=False)
 
 
-def progress_bar(*more: str) -> Progress:
-    """Return a progress bar on standard error, with more texts after the count; removed when done, silent in a pipe."""
+def progress_bar() -> Progress:
+    """Return a progress bar on standard error, removed when done; silent in a pipe."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     screen = progress_console()
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *map(TextColumn, more)]
-    return Progress(*columns, TimeRemainingColumn(), console=screen, transient=True, disable=not screen.is_terminal)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    return Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
 
 
 def counted(number: int, thing: str) -> str:

@@ -18,14 +18,9 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 def serve(
     methods: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[METHOD]...", help="Methods to serve, each as a model of its name.  [default: concat_pf]"
-        ),
+        list[str] | None, typer.Argument(metavar="[METHOD]...", help="Methods to serve.  [default: concat_pf]")
     ] = None,
-    mcp: Annotated[
-        bool, typer.Option("--mcp", help="Serve one method as MCP tools, ask and search, on standard input and output.")
-    ] = False,
+    mcp: Annotated[bool, typer.Option("--mcp", help="Serve one method as MCP tools, on standard input.")] = False,
     http: Annotated[bool, typer.Option("--http", help="With --mcp: by streamable HTTP under /mcp.")] = False,
     kb: options.Kb = options.DEFAULT_KB,
     model: options.Model = None,
@@ -37,17 +32,10 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: a free one.")] = 8000,
     api_key: Annotated[
         list[str] | None,
-        typer.Option(
-            envvar="RAGWEAVE_API_KEYS",
-            help="A key that callers send as a bearer token. Repeatable; in the variable, separated by commas.",
-        ),
+        typer.Option(envvar="RAGWEAVE_API_KEYS", help="A bearer token that callers send. Repeatable."),
     ] = None,
-    no_key: Annotated[
-        bool, typer.Option("--no-key", help="Accept calls without a key from anyone who can reach the address.")
-    ] = False,
-    origin: Annotated[
-        list[str] | None, typer.Option(help="Origin of a web page that may call the server (CORS). Repeatable.")
-    ] = None,
+    no_key: Annotated[bool, typer.Option("--no-key", help="Accept calls without a key from anyone.")] = False,
+    origin: Annotated[list[str] | None, typer.Option(help="Origin of a page that may call (CORS). Repeatable.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at once; more get 429.")] = 8,
 ) -> None:
     """Serve methods to any client of OpenAI's chat completions, or to agents (--mcp)."""

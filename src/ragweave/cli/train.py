@@ -22,28 +22,20 @@ def label(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model",
-            help="[ROLE=]SPEC: proxy (the default role) drafts, teacher annotates, answer answers, scorer scores. "
-            "Repeatable.",
+            "--model", metavar="[ROLE=]SPEC", help="proxy drafts, teacher annotates, answer, scorer. Repeatable."
         ),
     ] = None,
     draft: Annotated[str, typer.Option(metavar="FIELD", help="Field of the rows that holds drafts.")] = "",
     label_: Annotated[
         str, typer.Option("--label", metavar="FIELD", help="Field of the rows that holds labels, or claims.")
     ] = "",
-    theta: Annotated[
-        float, typer.Option(help="judge: a draft is known if it contains more than this share of the right answers.")
-    ] = 0.5,
-    apart: Annotated[
-        bool, typer.Option("--apart", help="judge: count each name of an answer as an answer of its own (SlimPLM).")
-    ] = False,
+    theta: Annotated[float, typer.Option(help="judge: share of the right answers that a known draft exceeds.")] = 0.5,
+    apart: Annotated[bool, typer.Option("--apart", help="judge: each name of an answer counts as one.")] = False,
     balance: Annotated[bool, typer.Option(help="judge: downsample the larger class.")] = True,
     seed: int = 0,
     measure: Annotated[str, typer.Option(help="filter: strinc, lexical, cxmi, full or gold.")] = "strinc",
     unit: Annotated[str, typer.Option(help="filter: sentence, or passage (FILCO's PSG).")] = "sentence",
-    top: Annotated[
-        str, typer.Option(help="filter: keep at most this many sentences, or all above the threshold.")
-    ] = "1",
+    top: Annotated[str, typer.Option(help="filter: most sentences kept, or all above the threshold.")] = "1",
     threshold: Annotated[float | None, typer.Option(help="filter: the score that a sentence must exceed.")] = None,
     k: Annotated[int, typer.Option("-k", help="Passages per question.")] = 5,
     kb: runs.Kb = "",
@@ -106,12 +98,8 @@ def train(
             "(all but router); by default the first that fits the role."
         ),
     ] = None,
-    base: Annotated[
-        str | None, typer.Option(help="Model to start from: minilm (packaged), a folder, or a downloaded hub name.")
-    ] = None,
-    held_out: Annotated[
-        Path | None, typer.Option(help="Rows to evaluate on.  [default: a tenth of the questions of LABELS]")
-    ] = None,
+    base: Annotated[str | None, typer.Option(help="Model to start from: minilm, a folder, or a hub name.")] = None,
+    held_out: Annotated[Path | None, typer.Option(help="Rows to evaluate on.  [default: a tenth of LABELS]")] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="name=value of another setting, such as epochs=2. Repeatable.")
     ] = None,

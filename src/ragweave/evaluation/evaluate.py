@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from langchain_core.prompts import ChatPromptTemplate
+
 from ragweave import __version__
 from ragweave.datasets import Dataset, Question, open_dataset, select
 from ragweave.errors import UsageError
@@ -25,7 +27,6 @@ from ragweave.evaluation.systems import (
     GoldRetriever,
     GraphSystem,
     OwnPassages,
-    check_prompts,
     graph_system,
     open_model,
     own_prompts,
@@ -122,7 +123,7 @@ def evaluate(
         UsageError: A setting is wrong, or the folder holds another run.
         MissingExtraError: A package is not installed.
     """
-    _check(settings)
+    prompts = _checked(settings)
     metrics = chosen_metrics(settings.metrics, [one for one in own if isinstance(one, Metric)])
     if EVALUATOR not in {*settings.models, *(given or {})} and any(one.judge for one in metrics):
         raise UsageError("judged metrics need a judge: --model evaluator=SPEC")
@@ -133,7 +134,7 @@ def evaluate(
 
     async def work(run: Run) -> Summary:
         async with AsyncExitStack() as stack:
-            opened = _Opener(settings, data, run, stack, budget, given or {})
+            opened = _Opener(settings, data, prompts, run, stack, budget, given or {})
             systems = [*opened.systems(metrics), *mine]
             return await run.ask(questions, systems, concurrency=concurrency, budget=budget, quiet=quiet)
 
@@ -144,21 +145,20 @@ def evaluate(
         return run_async(work(run))
 
 
-def _check(settings: Settings) -> None:
-    """Check what can be checked before anything is read or made."""
+def _checked(settings: Settings) -> list[dict[str, ChatPromptTemplate]]:
+    """Check what can be checked before anything is read or made; return the prompts of each system."""
     if settings.gold not in get_args(Gold):
         raise UsageError(f"gold must be one of {', '.join(get_args(Gold))}, not {settings.gold!r}")
     names = settings.names or settings.systems
     if len(set(names)) < len(names):
         raise UsageError("two systems have the same name")
     found = [read_system(spec, settings.options)[0] for spec in settings.systems]
-    for name, method in zip(names, found, strict=True):
-        check_prompts(name, method, settings.prompts.get(name, {}))
     for name in settings.options:
         if found and not any(name in one.options.model_fields for one in found):
             raise UsageError(f"none of the methods has an option {name!r}")
     if settings.passages not in ("searched", "given") or settings.corpus not in ("", "own", "file", "kb"):
         raise UsageError("passages must be searched or given, and corpus own, file or kb")
+    return [own_prompts(name, one, settings.prompts.get(name, {})) for name, one in zip(names, found, strict=True)]
 
 
 def _questions(settings: Settings, data: Dataset, shard: str) -> list[Question]:
@@ -179,6 +179,8 @@ class _Opener:
 
     settings: Settings
     data: Dataset
+    prompts: Sequence[dict[str, ChatPromptTemplate]]
+    """Those of each system."""
     run: Run
     stack: AsyncExitStack
     budget: Budget
@@ -207,7 +209,7 @@ class _Opener:
                 None if retriever is None else GoldRetriever(base=retriever),
                 metrics,
                 options=settings.options,
-                more={**more, "prompts": own_prompts(settings.prompts.get(name, {}))},
+                more={**more, "prompts": prompts},
                 judge=judge,
                 given=settings.passages == "given",
                 gold=settings.gold,
@@ -215,7 +217,9 @@ class _Opener:
                 seed=settings.seed,
                 name=name,
             )
-            for name, spec in zip(settings.names or settings.systems, settings.systems, strict=True)
+            for name, spec, prompts in zip(
+                settings.names or settings.systems, settings.systems, self.prompts, strict=True
+            )
         ]
 
     def retriever(self) -> Any:

@@ -216,31 +216,24 @@ def _marked(doc: Document, gold: bool) -> Document:
     return doc.model_copy(update={"metadata": {**doc.metadata, "gold": gold}})
 
 
-def own_prompts(texts: Mapping[str, Any]) -> dict[str, ChatPromptTemplate]:
-    """Return templates by name: of a text, or of messages, such as `[["system", "…"], ["human", "…"]]`."""
-    return {
-        name: ChatPromptTemplate([("human", one)] if isinstance(one, str) else [(role, text) for role, text in one])
-        for name, one in texts.items()
-    }
-
-
-def check_prompts(system: str, method: Method, texts: Mapping[str, Any]) -> None:
-    """Check texts that replace a method's prompts.
+def own_prompts(system: str, method: Method, texts: Mapping[str, Any]) -> dict[str, ChatPromptTemplate]:
+    """Return templates in place of a method's prompts: of a text, or of messages, such as `[["system", "…"], …]`.
 
     Raises:
         UsageError: There is no such prompt, or its text has an unknown variable; the text names what there is.
     """
+    made = {}
     for name, one in texts.items():
         if name not in method.prompts:
             raise UsageError(
                 f"{system}: {method.name} has no prompt {name!r}: {did_you_mean(str(name), method.prompts)}"
             )
-        known = method.prompts[name].input_variables
         try:
-            unknown = set(own_prompts({name: one})[name].input_variables) - {*known}
+            pairs = [("human", one)] if isinstance(one, str) else [(role, text) for role, text in one]
+            made[name] = ChatPromptTemplate(pairs)
         except (ValueError, TypeError) as error:
             raise UsageError(f"{system}: prompt {name} is neither a text nor [role, text] pairs: {error}") from error
-        if unknown:
-            raise UsageError(
-                f"{system}: prompt {name} has no variable {', '.join(sorted(unknown))}; it has {', '.join(known)}"
-            )
+        known = method.prompts[name].input_variables
+        if unknown := ", ".join(sorted({*made[name].input_variables} - {*known})):
+            raise UsageError(f"{system}: prompt {name} has no variable {unknown}; it has {', '.join(known)}")
+    return made
