@@ -23,25 +23,12 @@ from ragweave.tools.report import cited_html, html_page
 from ragweave.tools.text.normalize import normalize_answer
 
 _STYLE = """\
-:root{color-scheme:light dark;
---ink:light-dark(#1d2433,#dde3f0);--dim:light-dark(#5f6880,#97a1b8);
---paper:light-dark(#fff,#13161d);--panel:light-dark(#f5f6fa,#1b202b);
---rule:light-dark(#d7dce7,#333b4c);--link:light-dark(#2c53c0,#92b2ff);
---good:light-dark(#eef6ea,#1d2a1c);--good-line:light-dark(#6f8a5a,#7f9f68);
---warm:light-dark(#fff5e6,#2c2417);--warm-line:light-dark(#b86a00,#e0a04a);
---bad:light-dark(#fbeaea,#331d1f);--bad-line:light-dark(#b04141,#e07a7a);
+:root{--good:light-dark(#eef6ea,#1d2a1c);--good-line:light-dark(#6f8a5a,#7f9f68);--bad:light-dark(#fbeaea,#331d1f);
 --mark:light-dark(#ffe9a8,#5d4a12)}
-:root:has(#theme:checked){color-scheme:dark}
-@media (prefers-color-scheme:dark){:root:has(#theme:checked){color-scheme:light}}
-*{box-sizing:border-box}
-body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);
-margin:0 auto;max-width:1180px;padding:24px;overflow-wrap:anywhere}
-h1{font-size:22px;line-height:1.3;margin:0 44px 6px 0}h2{font-size:17px;margin:26px 0 8px}a{color:var(--link)}
-.dim,.role{color:var(--dim);font-size:13px}
+.role{color:var(--dim);font-size:13px}
 details{border:1px solid var(--rule);border-radius:8px;margin:6px 0;padding:0 12px}
 details details{background:var(--paper)}
 details:target{border-color:var(--warm-line);box-shadow:0 0 0 2px var(--warm)}
-summary{cursor:pointer;padding:7px 0}
 .steps>details>summary{display:flex;flex-wrap:wrap;gap:0 10px;align-items:baseline}
 .steps>details>summary::before{content:"▸";color:var(--dim)}.steps>details[open]>summary::before{content:"▾"}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--panel);border-radius:6px;
@@ -53,8 +40,7 @@ border-left:4px solid var(--good-line);border-radius:0 8px 8px 0;margin:12px 0}
 .picture{overflow:auto;max-width:100%;max-height:calc(100vh - 24px);position:sticky;top:12px}
 .found{flex:1 1 12em;min-width:0}.spent{color:var(--dim);font-size:13px;margin-left:auto}
 mark{background:var(--mark);color:inherit;padding:1px 2px;border-radius:3px}
-mark b{font-size:11px;vertical-align:super}sup{line-height:0}sup a{text-decoration:none}
-.unsupported{background:none;border-bottom:2px dotted var(--bad-line);border-radius:0}
+mark b{font-size:11px;vertical-align:super}
 .passage{font:14px/1.55 system-ui,sans-serif}.reply{background:var(--warm)}.error{color:var(--bad-line)}
 .picture .rw>rect{fill:none}.picture .rw text{fill:var(--ink)}
 .picture .rw .box rect{fill:light-dark(#eef1fb,#232b3d);stroke:light-dark(#6b7db8,#7c8fcd)}
@@ -63,17 +49,9 @@ mark b{font-size:11px;vertical-align:super}sup{line-height:0}sup a{text-decorati
 .picture .rw .label{fill:var(--dim);stroke:var(--paper)}
 .picture .rw .on rect{fill:light-dark(#ffe3b8,#4b3816);stroke:var(--warm-line)}
 .picture .rw .line.on{stroke:var(--warm-line)}
-.theme{position:absolute;top:22px;right:max(18px,calc(50% - 570px));cursor:pointer;font-size:18px;line-height:1;
-padding:6px}.theme input{position:absolute;opacity:0}
-.theme:has(:focus-visible){outline:2px solid var(--link);border-radius:6px}
 @media (max-width:760px){body{padding:16px}.run{gap:8px}.picture{position:static;max-height:none;margin:0 auto}
 .steps{flex-basis:100%}.spent{margin-left:0;flex-basis:100%;padding-left:19px}}
-@media print{.theme{display:none}}
 """
-_THEME = (
-    '<label class="theme" title="Switch between light and dark">'
-    '<input type="checkbox" id="theme" aria-label="Switch between light and dark">◐</label>'
-)
 
 
 def trace_page(graph: MethodGraph, question: str, watch: Watch) -> str:
@@ -96,7 +74,7 @@ def trace_page(graph: MethodGraph, question: str, watch: Watch) -> str:
         *steps,
         "</div>\n</div>",
     ]
-    return html_page(f"{method}: {question}", _STYLE, "\n".join([_THEME, *body]))
+    return html_page(f"{method}: {question}", _STYLE, "\n".join(body))
 
 
 def answering_step(watch: Watch) -> Step | None:

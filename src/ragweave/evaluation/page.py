@@ -9,27 +9,18 @@ from html import escape
 from ragweave.evaluation.report import Report, cells, legend, pair_cells, verdict
 from ragweave.tools.report import html_page
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --accent: #2563eb; --warn: #d97706; }
-@media (prefers-color-scheme: dark) { :root { --accent: #7aa2ff; } }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 0 auto; padding: 1rem; }
-h1 { font-size: 1.1rem; font-weight: 500; overflow-wrap: anywhere; }
-h2 { font-size: 1.05rem; margin: 1.5rem 0 .3rem; }
-.verdict { font-size: 1.35rem; line-height: 1.35; font-weight: 600; margin: .4rem 0 1rem; overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .95rem; }
-th, td { padding: .35rem .7rem; text-align: right; white-space: nowrap; }
-th { border-bottom: 2px solid var(--line); font-weight: 600; }
-td { border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: Canvas; white-space: normal;
-  min-width: 7rem; overflow-wrap: anywhere; }
-tr:hover td { background-color: var(--soft); }
-svg { width: 100%; max-width: 48rem; height: auto; font: 14px system-ui, sans-serif; }
-svg text { fill: CanvasText; } svg .grid { stroke: var(--line); }
-svg circle { fill: var(--accent); } svg .bar { stroke: var(--accent); stroke-width: 1.5; opacity: .6; }
-summary { cursor: pointer; margin: 1rem 0; font-weight: 600; }
-li { margin: .2rem 0; overflow-wrap: anywhere; }
-.note { border-left: 3px solid var(--warn); padding-left: .6rem; }
+_STYLE = """\
+h1{font-size:17px;font-weight:500}
+.verdict{font-size:21px;line-height:1.35;font-weight:600;margin:6px 0 16px}
+.wide{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:15px}
+th,td{padding:6px 11px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--rule)}
+th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--paper);white-space:normal;min-width:7rem}
+tr:hover td{background:var(--panel)}
+svg{width:100%;max-width:48rem;height:auto;font:14px system-ui,sans-serif}
+svg text{fill:var(--ink)}svg .grid{stroke:var(--rule)}svg circle{fill:var(--link)}
+svg .bar{stroke:var(--link);stroke-width:1.5;opacity:.6}
+summary{font-weight:600}li{margin:3px 0}.note{border-left:3px solid var(--warm-line);padding-left:10px}
 """
 
 

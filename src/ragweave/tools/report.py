@@ -16,13 +16,21 @@ from ragweave.tools.footnotes import Footnote, annotated, footnotes, with_marks
 MARK = "[unsupported]"
 
 _BLOCK = re.compile(r"^(?P<level>#{1,3}) (?P<heading>[^\n]+)$|(?P<text>(?:^(?!#{1,3} )[^\n]*\S[^\n]*(?:\n|\Z))+)", re.M)
+_BASE = """\
+:root{color-scheme:light dark;--ink:light-dark(#1d2433,#dde3f0);--dim:light-dark(#5f6880,#97a1b8);
+--paper:light-dark(#fff,#13161d);--panel:light-dark(#f5f6fa,#1b202b);--rule:light-dark(#d7dce7,#333b4c);
+--link:light-dark(#2c53c0,#92b2ff);--warm:light-dark(#fff5e6,#2c2417);--warm-line:light-dark(#b86a00,#e0a04a);
+--bad-line:light-dark(#b04141,#e07a7a)}
+*{box-sizing:border-box}
+body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);margin:0 auto;max-width:74rem;
+padding:24px;overflow-wrap:anywhere}
+h1{font-size:22px;line-height:1.3}h2{font-size:17px;margin:26px 0 8px}a{color:var(--link)}
+.dim{color:var(--dim);font-size:13px}summary{cursor:pointer;padding:7px 0}
+sup{line-height:0}sup a{text-decoration:none;padding:0 1px}.unsupported{border-bottom:2px dotted var(--bad-line)}
+"""
 _STYLE = """\
-:root{color-scheme:light dark;--line:light-dark(#d7dce7,#333b4c);--bad:light-dark(#b04141,#e07a7a)}
-body{font:17px/1.6 system-ui,sans-serif;margin:0 auto;max-width:44em;padding:24px;overflow-wrap:anywhere}
-h1{font-size:26px;line-height:1.3}h2{font-size:20px;margin-top:1.6em}p{white-space:pre-wrap}
-.dim{opacity:.7;font-size:14px}sup{line-height:0}sup a{text-decoration:none;padding:0 1px}
-.unsupported{border-bottom:2px dotted var(--bad)}
-ol{border-top:1px solid var(--line);padding-top:16px;font-size:15px}li{margin:8px 0}li:target{outline:2px solid}
+body{max-width:44em}p{white-space:pre-wrap}
+ol{border-top:1px solid var(--rule);padding-top:16px;font-size:15px}li{margin:8px 0}li:target{outline:2px solid}
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -58,7 +66,7 @@ def html_page(title: str, style: str, body: str) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{_BASE}{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
 
