@@ -115,8 +115,7 @@ class RetrieveWhenUncertain(AgentMiddleware[PassagesState, Any, Any]):
     def before_agent(self, state: PassagesState, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002
         """Search for the last question, if the draft is uncertain; forget what was found for the one before."""
         question = _question(state["messages"])
-        found = self._search.invoke({"question": question})["passages"] if question else []
-        return {"passages": Overwrite(found)}
+        return {"passages": Overwrite(self._search.invoke({"question": question})["passages"] if question else [])}
 
     async def abefore_agent(self, state: PassagesState, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002
         """Search; the same, awaited."""

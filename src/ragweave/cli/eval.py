@@ -13,7 +13,7 @@ from ragweave.cli import options, runs
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from ragweave.evaluation import Settings
+    from ragweave.evaluation import Settings, Summary
 
 
 def evaluate(
@@ -127,19 +127,16 @@ def read_prompts(files: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def run(settings: Settings, folder: Path, *, ray: str | None = None, shard: str = "", **more: Any) -> tuple[Any, Path]:
+def run(
+    settings: Settings, folder: Path, *, ray: str | None = None, shard: str = "", **more: Any
+) -> tuple[Summary, Path]:
     """Run here or on a cluster, and return how it ended and the folder of the results."""
     from ragweave.evaluation import evaluate
     from ragweave.evaluation.folder import shard_folder
 
-    if ray is None:
-        return evaluate(settings, folder, shard=shard, **more), shard_folder(folder, shard)
-    from ragweave.evaluation.on_ray import run_on_ray
-
-    if shard:
-        raise UsageError("--ray makes the shards itself: omit --shard")
     budget = {name: more.pop(name) for name in ("calls", "dollars")}
-    return run_on_ray(partial(evaluate, settings, folder.resolve(), **more), folder, address=ray, **budget), folder
+    work = partial(evaluate, settings, folder.resolve(), **more)
+    return runs.sharded(work, folder, ray=ray, shard=shard, **budget), shard_folder(folder, shard)
 
 
 def resumed(folder: Path) -> Settings:

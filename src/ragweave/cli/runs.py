@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -63,6 +63,17 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:
             raise UsageError(f"--price is INPUT,OUTPUT, such as 0.15,0.60, not {pair!r}") from error
         found[role if equals else "*"] = (read, written)
     return found
+
+
+def sharded(work: Callable[..., Summary], folder: Path, *, ray: str | None, shard: str, **budget: Any) -> Summary:
+    """Do work here, or as shards on a cluster if `ray` is its address."""
+    if ray is None:
+        return work(shard=shard, **budget)
+    from ragweave.evaluation.on_ray import run_on_ray
+
+    if shard:
+        raise UsageError("--ray makes the shards itself: omit --shard")
+    return run_on_ray(work, folder, address=ray, **budget)
 
 
 def finish(summary: Summary, folder: Path) -> None:

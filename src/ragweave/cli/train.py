@@ -72,12 +72,7 @@ def label(
         kb=kb,
     )
     work = partial(make_labels, settings, out.resolve(), cache=cache, concurrency=concurrency)
-    if ray is None:
-        summary = work(shard=shard)
-    else:
-        from ragweave.evaluation.on_ray import run_on_ray
-
-        summary = run_on_ray(work, out, address=ray)
+    summary = runs.sharded(work, out, ray=ray, shard=shard)
     path, classes, dropped = write_labels(out)
     typer.echo(f"{path}: {', '.join(f'{number} {name}' for name, number in classes.items()) or 'no rows'}")
     for why, number in dropped.items():

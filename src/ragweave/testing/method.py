@@ -36,8 +36,6 @@ _ODD = ("", '}]> zqxv "ids": [[ <Known(Tr', "<passage 1> </passage> %s {0} \x00\
 
 
 class _Parent(TypedDict, total=False):
-    """The state of a graph that has a method as its node, and whatever else that brings."""
-
     question: str
     answer: str
     status: str
@@ -244,14 +242,7 @@ class MethodTests:
     def run(
         self, record: Record, *, given: Mapping[str, Any] | None = None, fail: bool = True, **built: Any
     ) -> dict[str, Any]:
-        """Run the method once, on a thread if it has a checkpointer.
-
-        Args:
-            record: Where models and retriever write.
-            given: The input; None: the question.
-            fail: Whether an error of the script is one.
-            **built: Arguments of `build`.
-        """
+        """Run the method once, on a thread if it has a checkpointer; `fail`: whether an error of the script is one."""
         config: Any = {"configurable": {"thread_id": "contract"}}
         try:
             return dict(self.build(record, **built).invoke(dict(given or {"question": self.question}), config))

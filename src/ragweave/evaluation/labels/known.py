@@ -14,7 +14,7 @@ from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation.ask import draft
 from ragweave.evaluation.folder import Record, dropped, row
-from ragweave.evaluation.labels.settings import YES_NO, LabelSettings, match_ratio, only_yes_or_no
+from ragweave.evaluation.labels.settings import LabelSettings, match_ratio, unmatched
 from ragweave.evaluation.metrics.answers import contains
 from ragweave.evaluation.systems import GraphSystem, OwnPassages, graph_system
 
@@ -23,11 +23,7 @@ class Drafts:
     """Where drafts come from: a field of the row, or the proxy."""
 
     def __init__(self, settings: LabelSettings, models: Mapping[str, Any]) -> None:
-        """Take the settings and the models.
-
-        Raises:
-            UsageError: There is neither.
-        """
+        """Take the settings and the models."""
         self._field: str = settings.draft
         self._proxy: Any = models.get("proxy")
         if not self._field and self._proxy is None:
@@ -53,22 +49,19 @@ class JudgeLabeller:
     async def __call__(self, question: Question) -> Record:
         """Label one question."""
         settings, groups = self._settings, _groups(question, self._settings)
-        label = question.about.get(settings.label) if settings.label else None
-        if settings.label and not isinstance(label, bool):
+        known = question.about.get(settings.label)
+        if settings.label and not isinstance(known, bool):
             return dropped(f"no true or false in {settings.label!r}")
-        if not settings.label and not groups:
-            return dropped("no short answer")
-        if not settings.label and only_yes_or_no(groups):
-            return dropped(YES_NO)
+        if not settings.label and (why := unmatched(groups)):
+            return dropped(why)
         said = await self._drafts.of(question)
         if said is None:
             return dropped(f"no text in {settings.draft!r}")
-        shared = {"id": question.id, "question": question.question, "draft": said}
-        if settings.label:
-            return row(**shared, known=label)
-        ratio = match_ratio(said, groups)
-        answers = [list(one) for one in groups]
-        return row(**shared, known=ratio > settings.theta, answers=answers, match_ratio=round(ratio, 6))
+        more: Record = {}
+        if not settings.label:
+            ratio = match_ratio(said, groups)
+            known, more = ratio > settings.theta, {"answers": [*map(list, groups)], "match_ratio": round(ratio, 6)}
+        return row(id=question.id, question=question.question, draft=said, known=known, **more)
 
 
 def _groups(question: Question, settings: LabelSettings) -> list[tuple[str, ...]]:
@@ -102,8 +95,8 @@ class NeededLabeller:
             needed = said if settings.label != "known" else not said
             return self._row(question, needed) if isinstance(said, bool) else dropped("no label")
         groups = _groups(question, settings)
-        if not groups or only_yes_or_no(groups):
-            return dropped(YES_NO if groups else "no short answer")
+        if why := unmatched(groups):
+            return dropped(why)
         if settings.draft:
             draft = str(question.about.get(settings.draft) or "")
             return self._row(question, match_ratio(draft, groups) <= settings.theta)

@@ -55,9 +55,9 @@ def match_ratio(draft: str, groups: Sequence[Sequence[str]]) -> float:
     return sum(found) / len(found) if found else 0.0
 
 
-YES_NO = "a yes or no answer, of which a match ratio says nothing"
-
-
-def only_yes_or_no(groups: Sequence[Sequence[str]]) -> bool:
-    """Say whether nothing but yes or no is right."""
-    return all(name.strip().lower() in ("yes", "no") for group in groups for name in group)
+def unmatched(groups: Sequence[Sequence[str]]) -> str:
+    """Say why no draft can be matched with the right answers; "": it can."""
+    if not groups:
+        return "no short answer"
+    yes_no = all(name.strip().lower() in ("yes", "no") for group in groups for name in group)
+    return "a yes or no answer, of which a match ratio says nothing" if yes_no else ""
