@@ -39,24 +39,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "METHODS": "ragweave.graphs",
-    "build_chat": "ragweave.graphs",
-    "build_graph": "ragweave.graphs",
-    "KnowledgeBase": "ragweave.tools.knowledge",
-    "MethodName": "ragweave.names",
-    "MetricName": "ragweave.names",
-    "RetrieverName": "ragweave.names",
-    "RAGInput": "ragweave.state",
-    "RAGOutput": "ragweave.state",
-    "RAGState": "ragweave.state",
-    "chat_model": "ragweave.tools.models",
+    "ragweave.graphs": ("METHODS", "build_chat", "build_graph"),
+    "ragweave.names": ("MethodName", "MetricName", "RetrieverName"),
+    "ragweave.state": ("RAGInput", "RAGOutput", "RAGState"),
+    "ragweave.tools.knowledge": ("KnowledgeBase",),
+    "ragweave.tools.models": ("chat_model",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ragweave' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module 'ragweave' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

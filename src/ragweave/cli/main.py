@@ -55,8 +55,8 @@ class Commands(TyperGroup):
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
         """Import a command; None if there is none of this name."""
         del ctx
-        place = next((section[cmd_name][0] for section in _COMMANDS.values() if cmd_name in section), None)
-        if place is None:
+        place = next((section[cmd_name][0] for section in _COMMANDS.values() if cmd_name in section), "")
+        if not place:
             return None
         module, _, name = place.partition(":")
         found = getattr(import_module(f"ragweave.cli.{module}"), name)
@@ -135,9 +135,9 @@ def main(args: Sequence[str] | None = None) -> int:
     try:
         ended = app(args, prog_name="ragweave", standalone_mode=False)
         sys.stdout.flush()
-        if ended != _INTERRUPTED:  # typer's code for Ctrl-C
+        if ended != _INTERRUPTED:
             return ended if isinstance(ended, int) else 0
-        line, code = "stopped", _INTERRUPTED
+        raise KeyboardInterrupt  # typer returned its code for Ctrl-C
     except (typer.Abort, KeyboardInterrupt):
         line, code = "stopped", _INTERRUPTED
     except BrokenPipeError:  # nobody reads on, as in `ragweave … | head`

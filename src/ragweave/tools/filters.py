@@ -122,13 +122,10 @@ def lexical(text: str, target: str, unit: Unit = "words") -> float:
     The target is the right answer (question answering, dialogue) or the query (fact verification). `characters` are all
     of the lower-cased text without articles.
     """
-    said, wanted = _units(text, unit), _units(target, unit)
-    same = sum((Counter(said) & Counter(wanted)).values())
-    return 2 * same / (len(said) + len(wanted)) if same else 0.0
-
-
-def _units(text: str, unit: Unit) -> Sequence[str]:
-    return words(text) if unit == "words" else " ".join(_ARTICLES.sub(" ", text.lower()).split())
+    cut = words if unit == "words" else lambda one: " ".join(_ARTICLES.sub(" ", one.lower()).split())
+    said, wanted = Counter(cut(text)), Counter(cut(target))
+    same = (said & wanted).total()
+    return 2 * same / (said.total() + wanted.total()) if same else 0.0
 
 
 def cxmi(
@@ -155,9 +152,9 @@ def quoted(written: str, texts: Sequence[str]) -> list[float]:
     Each sentence written counts for the first text that contains it, word for word; else for those
     that it contains; else for the most similar one, by a unigram F1 of 0.5 at least.
     """
-    scores, folded = [0.0] * len(texts), [_folded(one) for one in texts]
+    scores, folded = [0.0] * len(texts), [f" {' '.join(words(one))} " for one in texts]
     for sentence in split_sentences(written):
-        said = _folded(sentence.text)
+        said = f" {' '.join(words(sentence.text))} "
         if not said.strip():
             continue
         alike = [lexical(one, sentence.text) for one in texts]
@@ -170,10 +167,6 @@ def quoted(written: str, texts: Sequence[str]) -> list[float]:
         for at in found:
             scores[at] = max(scores[at], alike[at])
     return scores
-
-
-def _folded(text: str) -> str:
-    return f" {' '.join(words(text))} "
 
 
 # ---- filters

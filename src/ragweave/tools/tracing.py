@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
 
-_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-_LOCAL = "http://localhost:4318"
-"""Where OTLP over HTTP is taken by default (OpenTelemetry's specification)."""
 _PATIENCE = 5_000
 """Milliseconds that spans may take to leave at the end."""
 _ERROR, _KIND = "exception.", "exception.type"
@@ -95,9 +92,8 @@ def _exporter(endpoint: str) -> SpanExporter:
 
     if endpoint and not endpoint.startswith(("http://", "https://")):
         raise UsageError(f"the collector's address must begin with http:// or https://: {endpoint}")
-    if not endpoint and any(map(os.environ.get, _VARIABLES)):
-        return OTLPSpanExporter()  # it reads the variables itself
-    return OTLPSpanExporter(endpoint=f"{(endpoint or _LOCAL).rstrip('/')}/v1/traces")
+    # Without an address it reads the variables, and else sends to localhost:4318.
+    return OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces" if endpoint else None)
 
 
 def _hide_errors(exporter: Any) -> None:
