@@ -62,7 +62,7 @@ def test_the_page_needs_nothing_else(run: Path) -> None:
     page = html(read_report(run))
     assert page.count("<circle") == 3
     assert "://" not in page
-    for word in ("prefers-color-scheme: dark", "width=device-width", "crag leads"):
+    for word in ("light-dark(", "width=device-width", "crag leads"):
         assert word in page
 
 
