@@ -15,7 +15,7 @@ import typer
 from ragweave.errors import ModelError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from ragweave.graphs import Method, MethodGraph
+    from ragweave.graphs import MethodGraph
     from ragweave.tools.knowledge import KnowledgeBase
 
 RESTATER = "restater"
@@ -145,8 +145,6 @@ class Setup:
     """What a command's options name, opened: models, retrievers, options. It builds graphs."""
 
     kb: str
-    methods: Sequence[Method]
-    """The methods of the command: an option is for those of them that have it."""
     models: Mapping[str, Any]
     """By role."""
     retriever: Any
@@ -182,6 +180,9 @@ class Setup:
         given = read_pairs(option or ())
         if k is not None and given.setdefault("k", str(k)) != str(k):
             raise UsageError(f"-k {k} and --option k={given['k']}: k is given twice")
+        fields = {name for one in listed for name in one.options.model_fields}
+        if unknown := next((name for name in given if name not in fields), None):
+            raise UsageError(f"{', '.join(methods)} has no option {unknown!r}: {did_you_mean(unknown, sorted(fields))}")
         if second_retriever and not any(one.second_search for one in listed):
             raise UsageError(f"--second-retriever: {', '.join(methods)} has no second search; crag has one")
         try:
@@ -190,7 +191,6 @@ class Setup:
             raise UsageError(str(error)) from error
         return cls(
             kb=kb,
-            methods=listed,
             models=models,
             retriever=open_retriever(kb, retriever, rerank, k, filters),
             second=retriever_named(second_retriever, kb) if second_retriever else None,
@@ -205,20 +205,12 @@ class Setup:
         """
         from langgraph.types import RetryPolicy
 
-        from ragweave.graphs import METHODS, build_graph
+        from ragweave.graphs import build_graph
         from ragweave.graphs.build import MODEL_ARGUMENTS
         from ragweave.graphs.specs import read_system
         from ragweave.nodes.options import make_options
 
-        method = METHODS.named(spec.partition("[")[0].rpartition(":")[2].strip())
-        fields = method.options.model_fields
-        shared = {
-            name: text
-            for name, text in self.options.items()
-            if name in fields or not any(name in one.options.model_fields for one in self.methods)
-        }
-        unknown: dict[str, Any] = {name: shared[name] for name in shared.keys() - fields.keys()}  # refused below
-        method, values, by_proxy = read_system(spec, shared)
+        method, values, by_proxy = read_system(spec, self.options)
         models = {**self.models, "answer": self.models["proxy"]} if by_proxy and "proxy" in self.models else self.models
         if self.retriever is None and getattr(make_options(method.options, values), "retrieve", True):
             raise UsageError(
@@ -232,7 +224,6 @@ class Setup:
             retry_policy=RetryPolicy(max_attempts=1),  # clients try again themselves, and a dead server stays dead
             **{MODEL_ARGUMENTS[role]: one for role, one in models.items() if role != RESTATER},
             **values,
-            **unknown,
         )
 
     def chat(self, spec: str) -> MethodGraph:
