@@ -139,14 +139,13 @@ PROMPTS: Prompts = {
 
 def sourced(documents: Sequence[Document]) -> str:
     """Write passages as numbered blocks that say whether they were retrieved or remembered."""
-    return "\n".join(_block(number, one) for number, one in enumerate(documents, 1))
-
-
-def _block(number: int, passage: Document) -> str:
-    remembered = passage.metadata.get("query") == MEMORY
-    named = "" if remembered or not title_of(passage) else f' title="{title_of(passage)}"'
-    head = f'<passage {number} source="{MEMORY if remembered else "retrieval"}"{named}>'
-    return f"{head}\n{untrusted(passage.page_content).strip()}\n</passage>"
+    blocks = []
+    for number, one in enumerate(documents, 1):
+        remembered = one.metadata.get("query") == MEMORY
+        named = "" if remembered or not title_of(one) else f' title="{title_of(one)}"'
+        head = f'<passage {number} source="{MEMORY if remembered else "retrieval"}"{named}>'
+        blocks.append(f"{head}\n{untrusted(one.page_content).strip()}\n</passage>")
+    return "\n".join(blocks)
 
 
 def both_sources(state: AstuteState) -> list[Document]:
@@ -236,18 +235,8 @@ def astute(graph: Graph, components: Components) -> None:
     graph.add_node("recall", recall(components))
     graph.add_node("collect", collect_node())
     graph.add_node("consolidate", consolidate(components))
-    graph.add_node(
-        "answer",
-        answer_node(
-            components,
-            "answer",
-            "astute",
-            closed_book="direct",
-            reasoning=True,
-            style=Style(show=sourced),
-            values=answer_values,
-        ),
-    )
+    how: dict[str, Any] = {"closed_book": "direct", "reasoning": True, "style": Style(show=sourced)}
+    graph.add_node("answer", answer_node(components, "answer", "astute", values=answer_values, **how))
     graph.add_conditional_edges(
         "begin", to_knowledge, {"each query": "retrieve", "from memory": "recall", "passages given": "collect"}
     )

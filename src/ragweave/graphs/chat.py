@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from langchain_core.documents import Document
 from langchain_core.messages import AnyMessage, BaseMessage, get_buffer_string, trim_messages
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.constants import TAG_NOSTREAM
@@ -27,7 +26,7 @@ from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, PromptText, template_of
 from ragweave.nodes.read import phrase
-from ragweave.state import Candidate, Citation, Note, Status, Usage, add_usage, merge_notes
+from ragweave.state import Citation, Note, RAGOutput, Status, Usage, add_usage, merge_notes
 from ragweave.state.passages import heading_of
 from ragweave.tools.footnotes import cited_message
 from ragweave.tools.models.roles import ChatModel, Models
@@ -57,18 +56,12 @@ class Answered(TypedDict):
     usage: Usage
 
 
-class ChatOutput(ChatInput):
-    """A conversation's output: the messages, the answer at their end, and how it came about."""
+class ChatOutput(ChatInput, RAGOutput):
+    """A conversation's output: the messages, the answer at their end, and how it came about.
 
-    question: str
-    """The question as the method was asked it."""
-    answer: str
-    status: Status
-    truncated: bool
-    passages: list[Document]
-    citations: list[Citation]
-    candidates: dict[str, Candidate]
-    usage: Annotated[Usage, add_usage]
+    Its `question` is the question as the method was asked it.
+    """
+
     structured_response: Answered
     """What deepagents returns to the calling agent."""
 
@@ -76,6 +69,7 @@ class ChatOutput(ChatInput):
 class ChatState(ChatOutput, total=False):
     """The state of a conversation."""
 
+    usage: Annotated[Usage, add_usage]  # type: ignore[misc]
     notes: Annotated[list[Note], merge_notes]
 
 
@@ -182,9 +176,9 @@ def build_chat(
         'two'
     """
     answering, own = chat_model(model), dict(prompts or {})
-    restate_prompt = own.pop("restate", _RESTATE)
+    restating = own.pop("restate", _RESTATE)
     graph = build_graph(name, model=answering, prompts=own, citations=citations, **method)
-    return chat_over(graph, chat_model(restater or answering), prompt=restate_prompt, checkpointer=checkpointer)
+    return chat_over(graph, chat_model(restater or answering), prompt=restating, checkpointer=checkpointer)
 
 
 def chat_over(
@@ -199,18 +193,13 @@ def chat_over(
         checkpointer: Where LangGraph keeps threads.
     """
     components = Components(models=Models(answer=restater), prompts={"restate": template_of(prompt)})
-    method = graph.get_name()
     chat: Graph = StateGraph(
         ChatState, context_schema=graph.context_schema, input_schema=ChatInput, output_schema=ChatOutput
     )
     chat.set_node_defaults(retry_policy=RETRY)
-    chat.add_node("turn", turn)
-    chat.add_node("restate", _silent(restate(components)))
-    chat.add_node(method, _silent(graph, lambda state: {"question": state["question"]}))
-    chat.add_node("reply", reply)
+    answering = _silent(graph, lambda state: {"question": state["question"]})
+    nodes: list[Any] = [("restate", _silent(restate(components))), (graph.get_name(), answering), ("reply", reply)]
+    chat.add_sequence([("turn", turn), *nodes])
     chat.add_edge(START, "turn")
-    chat.add_edge("turn", "restate")
-    chat.add_edge("restate", method)
-    chat.add_edge(method, "reply")
     chat.add_edge("reply", END)
     return MethodGraph(**vars(chat.compile(checkpointer=checkpointer, name="chat")))

@@ -14,6 +14,7 @@ Tokens are estimated, and the best passage is kept even if it is longer than the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Self
 
 from langchain_core.documents import Document
@@ -67,12 +68,9 @@ def within_budget(passages: Sequence[Document], tokens: int | None) -> list[Docu
     """Return the best-ranked passages that fit into a budget, at least one, in the order given."""
     if tokens is None:
         return list(passages)
-    left, kept = tokens, set[int]()
-    for place in sorted(range(len(passages)), key=lambda place: _rank(passages[place])):
-        left -= estimate_tokens(passages[place].page_content)
-        if left < 0 and kept:
-            break
-        kept.add(place)
+    best = sorted(range(len(passages)), key=lambda place: _rank(passages[place]))
+    sums = accumulate(estimate_tokens(passages[place].page_content) for place in best)
+    kept = best[: max(sum(one <= tokens for one in sums), 1)]
     return [passage for place, passage in enumerate(passages) if place in kept]
 
 

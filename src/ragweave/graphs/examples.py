@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -92,15 +93,13 @@ def _written(one: Mapping[str, Any], layout: Layout, *, knowledge: bool, reasoni
     return "\n".join(lines)
 
 
-def reasoned(branch: Branch, options: ShotOptions) -> dict[str, Any]:
-    """Return the values of a prompt whose examples reason."""
-    return {"examples": examples(branch["answer_type"], options, knowledge=bool(branch["passages"]))}
-
-
-def answered(branch: Branch, options: ShotOptions) -> dict[str, Any]:
-    """Return the values of a prompt whose examples give their answers alone."""
+def reasoned(branch: Branch, options: ShotOptions, *, reasoning: bool = True) -> dict[str, Any]:
+    """Return the values of a prompt whose examples reason, or give their answers alone."""
     shown = bool(branch["passages"])
-    return {"examples": examples(branch["answer_type"], options, knowledge=shown, reasoning=False)}
+    return {"examples": examples(branch["answer_type"], options, knowledge=shown, reasoning=reasoning)}
+
+
+answered = partial(reasoned, reasoning=False)
 
 
 def with_shots(name: str, options: ShotOptions) -> str:

@@ -32,7 +32,7 @@ from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import is_unknown
 from ragweave.nodes.segments import recompose, reranked, split_passages, tokens_saved
 from ragweave.nodes.vote import end_by_vote
-from ragweave.state import Note, RAGState, Usage, add_usage, no_usage, note
+from ragweave.state import Note, RAGState, add_usage, no_usage, note
 from ragweave.tools import filters
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.scoring import LogprobScorer, Pairs
@@ -129,20 +129,14 @@ class _Counted:
     """A scorer whose calls are counted, estimated: scorers report no tokens."""
 
     def __init__(self, scorer: LogprobScorer) -> None:
-        self._scorer, self._calls = scorer, list[Pairs]()
+        self._scorer, self.usage = scorer, no_usage()
         self.causal: bool = getattr(scorer, "causal", False)
 
     def score(self, pairs: Pairs) -> list[float]:
         """Score, and count the call."""
-        self._calls.append(pairs)
+        read = sum(estimate_tokens(prompt + text) for prompt, text in pairs)
+        self.usage = add_usage(self.usage, cost_of("scorer", 1, read, 0, estimated=True))
         return self._scorer.score(pairs)
-
-    def usage(self) -> Usage:
-        """Return what the calls cost."""
-        if not self._calls:
-            return no_usage()
-        read = sum(estimate_tokens(prompt + text) for pairs in self._calls for prompt, text in pairs)
-        return cost_of("scorer", len(self._calls), read, 0, estimated=True)
 
 
 def filter_node(components: Components) -> StateNode:
@@ -166,7 +160,7 @@ def filter_node(components: Components) -> StateNode:
         update = kept(state, [segments[at] for at in best], may_be_none=chosen.kind.may_drop_all)
         if o.rerank and best:
             update["passages"] = reranked(update["passages"], [segments[at] for at in best])
-        usage = add_usage(update["usage"], counted.usage()) if counted else update["usage"]
+        usage = add_usage(update["usage"], counted.usage) if counted else update["usage"]
         return {**update, "usage": usage, "notes": [*chosen.notes, *update["notes"]]}
 
     return filter_context

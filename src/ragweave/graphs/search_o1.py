@@ -24,22 +24,12 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
+from ragweave.nodes import turns as loop
 from ragweave.nodes.ask import Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import ChainOptions, copies_example, end_chain, to_search
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import retrieve_node
-from ragweave.nodes.turns import (
-    Tags,
-    Turn,
-    TurnsState,
-    action_of,
-    boxed,
-    found_in_turns,
-    is_last,
-    of_turn,
-    searched,
-    transcript,
-)
+from ragweave.nodes.turns import Tags, Turn, TurnsState
 from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.tools.text.normalize import normalize_answer
@@ -107,14 +97,14 @@ def result_of(turn: Turn) -> str:
 
 def reasoning(state: SearchO1State, options: SearchO1Options) -> Prompt[Any]:
     """Ask the model to continue its reasoning."""
-    end = _LAST if is_last(state, options) else ""
+    end = _LAST if loop.is_last(state, options) else ""
     return Prompt(
         "search_o1",
         {"rounds": options.rounds},
         task="step",
         settings=options.sampling,
         stop=[QUERY.end],
-        turns=lambda _passages: transcript(state["turns"], result_of, end),
+        turns=lambda _passages: loop.transcript(state["turns"], result_of, end),
         own_turn=True,
     )
 
@@ -122,17 +112,17 @@ def reasoning(state: SearchO1State, options: SearchO1Options) -> Prompt[Any]:
 @model_node("answer", reasoning)
 def reason(state: SearchO1State, reply: Reply[Any], options: SearchO1Options) -> SearchO1State | RAGState:
     """Start the search that the reply asks for, or end with its answer."""
-    last = is_last(state, options)
-    done = action_of(reply, [QUERY], opened=_BOX if last else "")
+    last = loop.is_last(state, options)
+    done = loop.action_of(reply, [QUERY], opened=_BOX if last else "")
     query = " ".join(done.text.split()) if not last else ""
     if query:
         repeated = normalize_answer(query) in map(normalize_answer, state["asked"])
-        queries = {} if repeated else searched(state, [query])
+        queries = {} if repeated else loop.searched(state, [query])
         turn = Turn(said=done.said, names=[*queries], result=_REPEATED if repeated else "")
         notes = [note("search_repeated")] if repeated else []
         asked = [*state["asked"], query]
         return {"turns": [*state["turns"], turn], "queries": queries, "asked": asked, "notes": notes}
-    said, kind = boxed(done.said), state["answer_type"]
+    said, kind = loop.boxed(done.said), state["answer_type"]
     answer = read.answer(said or done.said, kind, reasoning=not said) if done.tags is None else UNKNOWN
     if copies_example(answer, _TASK, state, [one["result"] for one in state["turns"]]):
         said, answer = "", UNKNOWN
@@ -143,7 +133,7 @@ def reason(state: SearchO1State, reply: Reply[Any], options: SearchO1Options) ->
             "must_answer": True,
         }
     written = "".join(one["said"] for one in state["turns"]) + done.said
-    made, passages = candidate(answer, written, "reason", state["read"]), found_in_turns(state, options)
+    made, passages = candidate(answer, written, "reason", state["read"]), loop.found_in_turns(state, options)
     return end_chain(state, made, passages, truncated=last and not state["must_answer"])
 
 
@@ -161,7 +151,7 @@ def digest(turns: list[Turn]) -> str:
 
 def reading(state: SearchO1State, options: SearchO1Options) -> Prompt[Any] | None:
     """Ask what helps in the passages that the last query found."""
-    passages = of_turn(state["turns"][-1], found_in_turns(state, options))
+    passages = loop.of_turn(state["turns"][-1], loop.found_in_turns(state, options))
     values = {"query": untrusted(state["asked"][-1]), "reasoning": digest(state["turns"]), "answer_type": "long"}
     return Prompt("search_o1_reader", values, passages, task="answer") if passages else None
 

@@ -39,20 +39,11 @@ from pydantic import Field, model_validator
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.protocols import ANSWER, PROTOCOLS, Name, Protocol
 from ragweave.nodes import read
+from ragweave.nodes import turns as loop
 from ragweave.nodes.ask import Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import ChainOptions, end_chain, to_search
 from ragweave.nodes.retrieve import retrieve_node
-from ragweave.nodes.turns import (
-    Turn,
-    TurnsState,
-    action_of,
-    boxed,
-    found_in_turns,
-    is_last,
-    of_turn,
-    searched,
-    transcript,
-)
+from ragweave.nodes.turns import Turn, TurnsState
 from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.tools.text.untrusted import title_of, untrusted
@@ -95,17 +86,17 @@ def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
 def asking(state: TurnsState, options: SearchR1Options) -> Prompt[Any]:
     """Ask the model to continue after everything it wrote and found."""
     protocol, turns = PROTOCOLS[options.protocol], state["turns"]
-    end = _LAST + ANSWER.begin if is_last(state, options) else ""
+    end = _LAST + ANSWER.begin if loop.is_last(state, options) else ""
 
     def result_of(passages: Sequence[Document]) -> Callable[[Turn], str]:
-        return lambda turn: turn["result"] or (shown(protocol, of_turn(turn, passages)) if turn["names"] else "")
+        return lambda turn: turn["result"] or (shown(protocol, loop.of_turn(turn, passages)) if turn["names"] else "")
 
     def messages(passages: Sequence[Document]) -> list[BaseMessage]:
-        return transcript(turns, result_of(passages), end)
+        return loop.transcript(turns, result_of(passages), end)
 
     return Prompt(
         options.protocol,
-        passages=found_in_turns(state, options),
+        passages=loop.found_in_turns(state, options),
         task="step",
         settings=options.sampling,
         stop=[protocol.query.end, ANSWER.end],
@@ -117,16 +108,16 @@ def asking(state: TurnsState, options: SearchR1Options) -> Prompt[Any]:
 @model_node("answer", asking)
 def search_r1(state: TurnsState, reply: Reply[Any], options: SearchR1Options) -> TurnsState | RAGState:
     """Start the search that the reply asks for, or end with its answer."""
-    protocol, last = PROTOCOLS[options.protocol], is_last(state, options)
-    done = action_of(reply, [protocol.query, ANSWER], opened=ANSWER.begin if last else "")
+    protocol, last = PROTOCOLS[options.protocol], loop.is_last(state, options)
+    done = loop.action_of(reply, [protocol.query, ANSWER], opened=ANSWER.begin if last else "")
     if last or done.tags == ANSWER:
-        said = boxed(done.text) or done.text
+        said = loop.boxed(done.text) or done.text
         answer = read.answer(said, state["answer_type"]) if said and done.tags == ANSWER else UNKNOWN
         written = "".join(one["said"] for one in state["turns"]) + done.said
         made = candidate(answer, written, "search_r1", dict.fromkeys(str(one.id) for one in reply.passages))
-        return end_chain(state, made, found_in_turns(state, options), truncated=last and not state["must_answer"])
+        return end_chain(state, made, loop.found_in_turns(state, options), truncated=last and not state["must_answer"])
     wanted = queries_of(done.text, options.protocol) if done.tags else []
-    queries = searched(state, wanted) if wanted else {}
+    queries = loop.searched(state, wanted) if wanted else {}
     turn = Turn(said=done.said, names=[*queries], result="" if wanted else protocol.invalid)
     return {"turns": [*state["turns"], turn], "queries": queries, "must_answer": not wanted and not protocol.invalid}
 

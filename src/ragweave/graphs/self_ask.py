@@ -47,6 +47,11 @@ class SelfAskOptions(ChainOptions):
     )
     reader: bool = Field(True, description="Whether a call reads what is found (SlimPLM), or it is shown as it is.")
 
+    @property
+    def found_before(self) -> bool:
+        """Whether what is found stands before the question, as in BlendFilter's tables."""
+        return self.paper == "blendfilter"
+
 
 class Hop(TypedDict):
     """A follow-up, under the name of its query, and its intermediate answer."""
@@ -141,11 +146,6 @@ CLAUSE = "If the answer cannot be found, the final answer is Unknown."
 READER_CLAUSE = "If they do not answer it, just say Unknown."
 
 
-def is_before(options: SelfAskOptions) -> bool:
-    """Return whether what is found stands before the question, as in BlendFilter's tables."""
-    return options.paper == "blendfilter"
-
-
 def is_last(state: SelfAskState, options: SelfAskOptions) -> bool:
     """Return whether no more follow-ups may be asked."""
     ended = state["must_conclude"] or len(state["hops"]) >= options.rounds
@@ -154,7 +154,7 @@ def is_last(state: SelfAskState, options: SelfAskOptions) -> bool:
 
 def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
     """Ask for the next line. Hops count as passages, so that a dialogue that is too long drops some."""
-    last, before, kind = is_last(state, options), is_before(options), state["answer_type"]
+    last, before, kind = is_last(state, options), options.found_before, state["answer_type"]
     hops = [
         Document(hop["result"], id=hop["name"], metadata={"title": hop["query"], "rank": place})
         for place, hop in enumerate(state["hops"])
@@ -192,7 +192,7 @@ def found(state: SelfAskState) -> list[Document]:
 def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> SelfAskState | RAGState:
     """Start the search that the reply asks for, or end with its answer."""
     hops, last, text, step = state["hops"], is_last(state, options), reply.text, reply.form
-    if is_before(options):
+    if options.found_before:
         hops, text = with_intermediate_answer(hops, text)
         if hops and not text:
             return {"hops": hops, "queries": {}}
@@ -227,13 +227,10 @@ def with_intermediate_answer(hops: list[Hop], text: str) -> tuple[list[Hop], str
 
 def reading_found(state: SelfAskState, options: SelfAskOptions) -> Prompt[Any] | None:
     """Ask what the passages say about the follow-up, if there are any."""
-    if not state["passages"] or not options.reader or is_before(options):
+    if not state["passages"] or not options.reader or options.found_before:
         return None
-    values = {
-        "question": state["hops"][-1]["query"],
-        "answer_type": "long",
-        "unknown": READER_CLAUSE if options.unknown else "",
-    }
+    values = {"question": state["hops"][-1]["query"], "answer_type": "long"}
+    values["unknown"] = READER_CLAUSE if options.unknown else ""
     return Prompt("self_ask_reader", values, state["passages"], max_tokens=QUERY_TOKENS)
 
 
@@ -241,11 +238,11 @@ def reading_found(state: SelfAskState, options: SelfAskOptions) -> Prompt[Any] |
 def read(state: SelfAskState, reply: Reply[Any], options: SelfAskOptions) -> SelfAskState:
     """Add the intermediate answer to the dialogue: what was read, or the passages themselves."""
     *earlier, hop = state["hops"]
-    is_read = options.reader and not is_before(options)
+    is_read = options.reader and not options.found_before
     shown = reply.passages if is_read else state["passages"]
     names = [*state["read"], *(str(one.id) for one in shown)]
     update: SelfAskState = {"read": list(dict.fromkeys(names))}
-    if is_before(options):
+    if options.found_before:
         return update
     said = reading.answer(reply.text, "long") if is_read else knowledge_lines(shown)
     return {**update, "hops": [*earlier, {**hop, "result": " ".join(said.split())}]}

@@ -47,17 +47,13 @@ def read_system(spec: str, shared: Mapping[str, str] | None = None) -> tuple[Met
         raise UsageError(f"a system is METHOD or METHOD[option=value,…], not {spec!r}")
     method = METHODS.named(found[2])
     fields = method.options.model_fields
-    own = read_pairs(one for one in (found[3] or "").split(",") if one.strip())
-    texts = {**{name: text for name, text in (shared or {}).items() if name in fields}, **own}
-    own_filter = {"filter": texts.pop("filter")} if _is_own_filter(method, texts.get("filter", "")) else {}
-    return method, {**read_options(method.options, texts), **own_filter}, bool(found[1])
-
-
-def _is_own_filter(method: Method, text: str) -> bool:
-    """Return whether a filter is a trained one's folder or a package's, which `build_graph` opens."""
-    if "filter" not in method.options.model_fields or text in get_args(FilterName):
-        return False
-    return text in FILTERS or trained_spec(text) is not None
+    given = read_pairs(one for one in (found[3] or "").split(",") if one.strip())
+    texts = {name: text for name, text in (shared or {}).items() if name in fields} | given
+    text = texts.get("filter", "")
+    own = "filter" in fields and text not in get_args(FilterName) and (text in FILTERS or trained_spec(text))
+    # A trained filter's folder, or a package's: `build_graph` opens it.
+    opened = {"filter": texts.pop("filter")} if own else {}
+    return method, {**read_options(method.options, texts), **opened}, bool(found[1])
 
 
 def read_pairs(texts: Iterable[str]) -> dict[str, str]:

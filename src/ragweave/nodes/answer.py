@@ -18,20 +18,8 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
-from ragweave.nodes import papers, read
-from ragweave.nodes.ask import (
-    PASSAGE_TOKENS,
-    REASONING_TOKENS,
-    SHORT_TOKENS,
-    VERDICT_TOKENS,
-    Caller,
-    Components,
-    FunctionNode,
-    Node,
-    Prompt,
-    Reply,
-    model_node,
-)
+from ragweave.nodes import ask, papers, read
+from ragweave.nodes.ask import Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, YesNo
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import OURS, STYLES, Style
@@ -213,10 +201,10 @@ def _reply_tokens(kind: AnswerType, read_as: AnswerType, style: Style, *, reason
     if kind == "long" or (style.one_length and (reasoning or kind == "short")):
         return None
     if reasoning:
-        return REASONING_TOKENS
+        return ask.REASONING_TOKENS
     if kind == "yes_no":
-        return VERDICT_TOKENS
-    return PASSAGE_TOKENS if read_as == "long" else SHORT_TOKENS
+        return ask.VERDICT_TOKENS
+    return ask.PASSAGE_TOKENS if read_as == "long" else ask.SHORT_TOKENS
 
 
 def candidates_shown(branch: Branch, _options: Options) -> dict[str, Any]:

@@ -73,32 +73,27 @@ StateNode: TypeAlias = Callable[..., RAGState]
 """A plain LangGraph node."""
 
 
+@dataclass(frozen=True)
 class Caller:
     """Calls runnables for a node, so that a node is written once, whether LangGraph invokes or awaits it."""
+
+    awaits: bool = False
 
     async def call(
         self, target: Runnable[Any, Any], given: Any, config: RunnableConfig, *, is_sync: bool = False, **settings: Any
     ) -> Any:
         """Return a runnable's output; `is_sync`: it has no asynchronous code of its own, and gets a thread of ours."""
-        del is_sync
-        return target.invoke(given, config, **settings)
-
-    async def each(self, target: Runnable[Any, Any], given: Sequence[Any], config: RunnableConfig) -> list[Any]:
-        """Return the outputs for several inputs."""
-        return [target.invoke(one, config) for one in given]
-
-
-class _Awaiting(Caller):
-    async def call(
-        self, target: Runnable[Any, Any], given: Any, config: RunnableConfig, *, is_sync: bool = False, **settings: Any
-    ) -> Any:
+        if not self.awaits:
+            return target.invoke(given, config, **settings)
         if is_sync:
             call = partial(target.invoke, given, config, **settings)
             return await run_in_executor(_THREADS, partial(copy_context().run, call))
         return await target.ainvoke(given, config, **settings)
 
     async def each(self, target: Runnable[Any, Any], given: Sequence[Any], config: RunnableConfig) -> list[Any]:
-        return await asyncio.gather(*(target.ainvoke(one, config) for one in given))
+        """Return the outputs for several inputs."""
+        made = [self.call(target, one, config) for one in given]
+        return list(await asyncio.gather(*made)) if self.awaits else [await one for one in made]
 
 
 class FunctionNode(Runnable[Any, Any]):
@@ -117,7 +112,7 @@ class FunctionNode(Runnable[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
         """Await the function."""
-        return await self.steps(input, config or {}, _Awaiting())
+        return await self.steps(input, config or {}, Caller(awaits=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,8 +183,7 @@ class Reply(Generic[FormT]):
 
 
 def model_node(
-    role: Role | Callable[[Any], Role],
-    prompt: Prompt[FormT] | Callable[[StateT, OptionsT], Prompt[FormT] | None],
+    role: Role | Callable[[Any], Role], prompt: Prompt[FormT] | Callable[[StateT, OptionsT], Prompt[FormT] | None]
 ) -> Callable[[Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]], Callable[[Components], Node]]:
     """Make a node of `prompt` and of the decorated function, which turns the reply into an update.
 

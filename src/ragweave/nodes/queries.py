@@ -23,18 +23,8 @@ from langgraph.graph import StateGraph
 from langgraph.runtime import get_runtime
 from pydantic import Field
 
-from ragweave.nodes import read
-from ragweave.nodes.ask import (
-    PASSAGE_TOKENS,
-    QUERY_TOKENS,
-    Caller,
-    Components,
-    FunctionNode,
-    Node,
-    Prompt,
-    Reply,
-    model_node,
-)
+from ragweave.nodes import ask, read
+from ragweave.nodes.ask import Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, limited_list
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, Turns, few_shot
@@ -109,7 +99,7 @@ def _asking(query: Query, options: SearchOptions) -> Prompt[Queries]:
         f"query_{options.query}",
         {"question": query["text"]},
         form=Queries if lists else None,
-        max_tokens=QUERY_TOKENS if lists else PASSAGE_TOKENS,
+        max_tokens=ask.QUERY_TOKENS if lists else ask.PASSAGE_TOKENS,
         task="rewrite" if lists else "recall",
     )
 

@@ -35,45 +35,11 @@ _ANSWER = re.compile(
 _LABEL = re.compile(r"\A[\W_]{0,12}(?:the |my )?(?:final |short )?answer[*_ ]*:\s*|</?answer>", re.I)
 _VERDICT = r"(yes|no|true|false|supports|refutes)\b"
 _BEHIND = re.compile(r"</answer>.*|\}\s*\Z", re.S | re.I)
-_WORDS = frozenset(
-    [
-        "unknown",
-        "unkown",
-        "n/a",
-        "not applicable",
-        "unanswerable",
-        "undetermined",
-        "unspecified",
-        "unclear",
-        "no answer",
-        "no idea",
-        "idk",
-        "not mentioned",
-        "not stated",
-        "not specified",
-        "not known",
-        "none mentioned",
-        "none",
-        "not found in context",
-        "don't know",
-        "insufficient information",
-        "i don't know",
-        "i do not know",
-        "unbekannt",
-        "inconnu",
-        "desconocido",
-        "sconosciuto",
-        "desconhecido",
-        "onbekend",
-        "неизвестно",
-        "不明",
-        "未知",
-        "不知道",
-        "わからない",
-        "알 수 없음",
-        "未提及",
-        "无法确定",
-    ]
+_WORDS = re.compile(
+    r"unknown|unkown|n/a|not applicable|unanswerable|undetermined|unspecified|unclear|no answer|no idea|idk"
+    r"|not mentioned|not stated|not specified|not known|none mentioned|none|not found in context|don't know"
+    r"|insufficient information|i don't know|i do not know|unbekannt|inconnu|desconocido|sconosciuto"
+    r"|desconhecido|onbekend|неизвестно|不明|未知|不知道|わからない|알 수 없음|未提及|无法确定"
 )
 _SOURCE = r"(?:passages?|contexts?|texts?|documents?|information|input|articles?|sources?|details?)"
 _DECLINES = re.compile(
@@ -118,7 +84,7 @@ def is_unknown(reply: str) -> bool:
     """Return whether a reply declines to answer: by the word, or by its first sentence."""
     text = plain(reply)
     text = re.sub(r"</?\w[^<>]{0,30}>|[*_`#>|]", " ", text[_last_mark(text) :]).casefold().strip()
-    if not re.search(r"\w", text) or text.strip(" \t\r\n\"'“”‘’.,:;!?…()[]{}<>-–—。") in _WORDS:
+    if not re.search(r"\w", text) or _WORDS.fullmatch(text.strip(" \t\r\n\"'“”‘’.,:;!?…()[]{}<>-–—。")):
         return True
     first = re.split(r"(?<=[.!?])\s+|\n|。", text.strip(), maxsplit=1)[0]
     if first.split()[0].strip(".,:;(—-") in ("unknown", "n/a"):

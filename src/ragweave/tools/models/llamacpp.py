@@ -27,18 +27,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 from typing_extensions import override
 
 from ragweave.errors import PromptTooLongError, UnusableModelError, UsageError
+from ragweave.tools.models import llamacpp_engine as engine
 from ragweave.tools.models.gguf import Header, read_header
-from ragweave.tools.models.llamacpp_engine import (
-    Loading,
-    Weights,
-    encoded,
-    harmless,
-    llama_cpp,
-    reuse_prefix,
-    scores,
-    special,
-    written,
-)
+from ragweave.tools.models.llamacpp_engine import Loading, Weights
 
 CONTEXT = 8192
 """Tokens: the longest context that is opened unless `n_ctx` asks for more."""
@@ -224,12 +215,12 @@ class LlamaCppChat(BaseChatModel):
                     f"the prompt has {len(tokens)} tokens, but the context holds {self.context}, "
                     "the reply included: shorten the prompt or raise n_ctx"
                 )
-            reused = reuse_prefix(llama, tokens)
+            reused = engine.reuse_prefix(llama, tokens)
             for at in range(reused, len(tokens), llama.n_batch):
                 if left.is_set():
                     return
                 llama.eval(tokens[at : at + llama.n_batch])
-            reply = written(llama, tokens, call, min(call["max_tokens"] or room, room))
+            reply = engine.written(llama, tokens, call, min(call["max_tokens"] or room, room))
             count, ended = 0, ""
             for text, info, reason in reply:
                 count, ended = count + 1, reason
@@ -251,9 +242,9 @@ class LlamaCppChat(BaseChatModel):
         turns = cast("list[Any]", convert_to_openai_messages(messages, text_format="string"))
         if not all(isinstance(turn["content"], str) for turn in turns):
             raise UsageError("a llama.cpp model reads only text")
-        turns = [{**turn, "content": harmless(llama, turn["content"])} for turn in turns]
+        turns = [{**turn, "content": engine.harmless(llama, turn["content"])} for turn in turns]
         own = turns.pop()["content"] if len(turns) > 1 and turns[-1]["role"] == "assistant" else ""
-        return encoded(llama, self._rendered(llama, turns) + own, marks=True)
+        return engine.encoded(llama, self._rendered(llama, turns) + own, marks=True)
 
     def _rendered(self, llama: Any, turns: list[dict[str, str]]) -> str:
         from jinja2 import TemplateError
@@ -265,7 +256,7 @@ class LlamaCppChat(BaseChatModel):
                 "or give a template (chat_template=…, or chat_template=plain, with which the model "
                 "continues the prompt's text)"
             )
-        ends = (special(llama, one).decode() for one in (llama.token_bos(), llama.token_eos()))
+        ends = (engine.special(llama, one).decode() for one in (llama.token_bos(), llama.token_eos()))
         render = partial(_template, _PLAIN if source == "plain" else source, *ends)
         values = {"enable_thinking": False, **self.chat_template_kwargs}
         try:
@@ -284,12 +275,12 @@ class LlamaCppChat(BaseChatModel):
         Prompts are plain text, without the chat template.
         """
         with self.weights.turn() as llama:
-            return scores(llama, pairs)
+            return engine.scores(llama, pairs)
 
     @override
     def get_token_ids(self, text: str) -> list[int]:
         """Return the model's own tokens of a text."""
-        return encoded(self.weights.llama, text, begins=False)
+        return engine.encoded(self.weights.llama, text, begins=False)
 
     @override
     def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], *_: Any) -> int:
@@ -341,5 +332,5 @@ def _parsed(message: BaseMessage, *, kind: type[Any] | None, include_raw: bool) 
 @lru_cache(maxsize=8)
 def _template(source: str, start: str, end: str) -> Any:
     """Return the template's function, in llama-cpp-python's sandbox."""
-    make = llama_cpp().llama_chat_format.Jinja2ChatFormatter
+    make = engine.llama_cpp().llama_chat_format.Jinja2ChatFormatter
     return make(template=source, bos_token=start, eos_token=end)

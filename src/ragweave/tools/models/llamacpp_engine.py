@@ -105,17 +105,10 @@ def _load(loading: Loading) -> Any:
                 value.use_extra_bufts = loading.use_extra_bufts  # no argument of `Llama`
             super().__setattr__(name, value)
 
+    settings = {name: getattr(loading, name) for name in ("n_ctx", "n_gpu_layers", "n_threads", "n_batch")}
+    more = {"n_threads_batch": loading.n_threads, "flash_attn": loading.flash_attention, "verbose": False}
     try:
-        return Loaded(
-            loading.path,
-            n_ctx=loading.n_ctx,
-            n_gpu_layers=loading.n_gpu_layers,
-            n_threads=loading.n_threads,
-            n_threads_batch=loading.n_threads,
-            n_batch=loading.n_batch,
-            flash_attn=loading.flash_attention,
-            verbose=False,
-        )
+        return Loaded(loading.path, **settings, **more)
     except (ValueError, RuntimeError, AssertionError) as error:
         raise UnusableModelError(
             f"llama.cpp can't load {loading.path} ({error}): the file is damaged, of a kind that this "

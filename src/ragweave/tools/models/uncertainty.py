@@ -101,12 +101,17 @@ def uncertainty(message: BaseMessage, gate: Gate) -> float | None:
     places = _places(message)
     if not places:
         return None
-    if gate in ("mean", "least"):
-        surprises = [-_log(one["logprob"]) for one in places]
-        return max(surprises) if gate == "least" else sum(surprises) / len(surprises)
-    candidates = [[_log(one["logprob"]) for one in place.get("top_logprobs") or ()] for place in places]
-    measure = _entropy if gate == "entropy" else _margin
-    measured = [measure(_with_rival(sorted(one, reverse=True))) for one in candidates if one]
+    surprises = [-_log(one["logprob"]) for one in places]
+    if gate == "least":
+        return max(surprises)
+    if gate == "mean":
+        return sum(surprises) / len(surprises)
+    candidates = [
+        sorted((_log(one["logprob"]) for one in place.get("top_logprobs") or ()), reverse=True) for place in places
+    ]
+    measured = [
+        _entropy(one) if gate == "entropy" else _margin(one) for one in map(_with_rival, filter(None, candidates))
+    ]
     if not measured:
         raise UsageError(f"gate={gate} needs the candidates of each token, and the server reports none: use gate=mean")
     return sum(measured) / len(measured)
