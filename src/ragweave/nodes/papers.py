@@ -98,21 +98,6 @@ def knowledge_lines(passages: Sequence[Document]) -> str:
     return render_lines(passages, " | ")
 
 
-def reference_text(passages: Sequence[Document]) -> str:
-    """Write passages a paragraph each, for SlimPLM's brackets."""
-    return "\n".join(_titled(one, ": ", untrusted(one.page_content).strip()) for one in passages)
-
-
-def context_text(passages: Sequence[Document]) -> str:
-    """Write passages on FILCO's `context:` line, one after the other, with their titles."""
-    return " ".join(_titled(one, ": ", _line(one)) for one in passages)
-
-
-def bare_texts(passages: Sequence[Document]) -> str:
-    """Write passages as SlimPLM's and FILCO's released code show them: the texts alone, a line each."""
-    return "\n".join(map(_line, passages))
-
-
 def filco_lines(question: str) -> dict[str, str]:
     """Return the variables of FILCO's prompts: the generator's instruction and the question's line."""
     return {
@@ -122,36 +107,34 @@ def filco_lines(question: str) -> dict[str, str]:
     }
 
 
-def search_results(passages: Sequence[Document]) -> str:
-    """Write passages as SlimPLM shows FLARE's search results (table 6): `[1] text`, a line each."""
-    return "\n".join(f"[{number}] {_line(one)}" for number, one in enumerate(passages, 1))
+def layout(passage: str, between: str = "\n") -> Callable[[Sequence[Document]], str]:
+    """Return what writes passages by a format of `number`, `title`, `named` (title and colon), `text` and `lines`."""
+
+    def show(passages: Sequence[Document]) -> str:
+        written = []
+        for number, one in enumerate(passages, 1):
+            title, lines = title_of(one), untrusted(one.page_content).strip()
+            named, text = f"{title}: " if title else "", " ".join(lines.split())
+            written.append(passage.format(number=number, title=title, named=named, text=text, lines=lines))
+        return between.join(written)
+
+    return show
 
 
-def wikipedia_pages(passages: Sequence[Document]) -> str:
-    """Write passages as IRCoT shows them (section 3.1): a line of the title above each text."""
-    return "\n\n".join(f"Wikipedia Title: {title_of(one)}\n{_line(one)}" for one in passages)
-
-
-def numbered_passages(passages: Sequence[Document]) -> str:
-    """Write passages as SuRe's released code shows them."""
-    return "\n\n".join(
-        f"Passage #{number} Title: {title_of(one)}\nPassage #{number} Text: {_line(one)}"
-        for number, one in enumerate(passages, 1)
-    )
-
-
-def plain_chunks(passages: Sequence[Document]) -> str:
-    """Write passages as DOS RAG's released code shows them: the texts alone."""
-    return " \n\n".join(map(_line, passages))
-
-
-def _line(passage: Document) -> str:
-    return " ".join(untrusted(passage.page_content).split())
-
-
-def _titled(passage: Document, between: str, text: str) -> str:
-    title = title_of(passage)
-    return f"{title}{between}{text}" if title else text
+reference_text = layout("{named}{lines}")
+"""Passages a paragraph each, for SlimPLM's brackets."""
+context_text = layout("{named}{text}", " ")
+"""Passages on FILCO's `context:` line, one after the other, with their titles."""
+bare_texts = layout("{text}")
+"""As SlimPLM's and FILCO's released code show passages: the texts alone."""
+search_results = layout("[{number}] {text}")
+"""As SlimPLM shows FLARE's search results (table 6)."""
+wikipedia_pages = layout("Wikipedia Title: {title}\n{text}", "\n\n")
+"""As IRCoT shows them (section 3.1)."""
+numbered_passages = layout("Passage #{number} Title: {title}\nPassage #{number} Text: {text}", "\n\n")
+"""As SuRe's released code shows them."""
+plain_chunks = layout("{text}", " \n\n")
+"""As DOS RAG's released code shows them."""
 
 
 OURS = Style()

@@ -61,7 +61,6 @@ class LlamaCppChat(BaseChatModel):
     """
 
     model_config = ConfigDict(extra="forbid")
-    takes_seed: ClassVar[bool] = True
     continues_turn: ClassVar[bool] = True
     """The model goes on with an assistant's message, if that is the last one."""
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
-from ragweave.tools.models.scoring import checked_score
 
 _ANEW = 8
 """Tokens: llama.cpp computes fewer at once by other kernels, whose numbers differ."""
@@ -285,7 +284,7 @@ def _score(llama: Any, head: list[int], tail: list[int]) -> float:
         wanted = range(max(0, len(head) - 1 - at), len(part))
         _decode(llama, part, wanted)
         total += sum(log_softmax(llama, i)[tail[at + i - len(head) + 1]] for i in wanted)
-    return checked_score(float(total))
+    return min(0.0, float(total))  # rounding may put it above
 
 
 def _decode(llama: Any, tokens: Sequence[int], wanted: range) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from ragweave.errors import ModelError, UsageError
+from ragweave.errors import UsageError
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.models.specs import chat_model, checked, read_settings
 
@@ -52,16 +51,3 @@ def scorer_of(spec: Any) -> LogprobScorer:
             f"{type(made).__name__} can't score texts: use llamacpp:FILE, smollm2 or hf:NAME as the scorer"
         )
     return made
-
-
-def checked_score(logprob: float) -> float:
-    """Return a log-probability, at most 0: rounding may put it above.
-
-    Raises:
-        ModelError: It is not a number, or infinite.
-    """
-    if not isfinite(logprob):
-        raise ModelError(
-            f"the model gives a text the log-probability {logprob}: its file may be damaged, or its number type too small"
-        )
-    return min(0.0, logprob)
