@@ -194,11 +194,6 @@ def to_answer(state: DecomposeState, runtime: Runtime[DecomposeOptions]) -> Rout
     return answer_branches(state, "answer", runtime.context, together(state["passages"]), hints=hints) or "no passage"
 
 
-def facts_shown(branch: Branch, _options: DecomposeOptions) -> dict[str, Any]:
-    """Return the values of the prompt `decompose_answer`."""
-    return {"facts": "\n".join(map(one_line, branch.get("hints", []))) or "(none)"}
-
-
 @method(
     "decompose",
     summary="Sub-questions are searched for, and their passages pooled, reranked and read once.",
@@ -223,7 +218,7 @@ def decompose(graph: Graph, components: Components) -> None:
         "answer",
         "concat",
         round=MOST + 1,
-        values=facts_shown,
+        values=lambda branch, _options: {"facts": "\n".join(map(one_line, branch.get("hints", []))) or "(none)"},
         named=lambda name, options: "decompose_answer" if options.solve == "in_turn" else name,
     )
     graph.add_node("answer", answers)

@@ -85,7 +85,7 @@ _NOVEL = (
 _PORT = '<passage 2 title="Verra">\nVerra is a port on the river Osk, known for its glass works.\n</passage>\n'
 _ASKED = f"\nQuestion: {LIES}\nReasoning so far: "
 _FIRST, _SECOND = "The Salt Road is about the port of Verra.", "Verra is a port on the river Osk."
-_NOTHING = "(nothing yet)"
+_EXAMPLE, _NOTHING = f"{_FIRST} {_SECOND} So the answer is: Osk.", "(nothing yet)"
 PROMPTS: Prompts = {
     "ircot": [
         ("system", _TASK),
@@ -146,7 +146,8 @@ def reasoning(state: IrcotState, options: IrcotOptions) -> Prompt[Any]:
 def reason(state: IrcotState, reply: Reply[Any], options: IrcotOptions) -> IrcotState | RAGState:
     """Add the sentence to the chain; it is the next query, unless the chain ends."""
     said = next_sentence(reply.text, [state["question"], *state["chain"]])
-    if read.is_unknown(said) or _copies_example(said, state):
+    seen = " ".join([state["question"], *(one.page_content for one in state["passages"])])
+    if read.is_unknown(said) or read.copied(said, _EXAMPLE, seen):
         said = ""
     answer, chain = concluded(said, state["answer_type"]), [*state["chain"], said]
     ends = not said or bool(answer) or len(chain) >= options.max_steps or state["remaining_steps"] < LAST_STEPS
@@ -158,11 +159,6 @@ def reason(state: IrcotState, reply: Reply[Any], options: IrcotOptions) -> Ircot
         return update
     made = candidate(answer or UNKNOWN, reply.text, "reason", [str(one.id) for one in reply.passages])
     return {**update, **end_chain(state, made, state["passages"], truncated=cut_short)}
-
-
-def _copies_example(sentence: str, state: IrcotState) -> bool:
-    seen = " ".join([state["question"], *(one.page_content for one in state["passages"])])
-    return read.copied(sentence, f"{_FIRST} {_SECOND} So the answer is: Osk.", seen)
 
 
 def found_so_far(lists: Sequence[Sequence[Document]]) -> list[Document]:

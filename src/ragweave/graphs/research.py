@@ -11,7 +11,6 @@ resume it: `graph.invoke(None, config)`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -202,7 +201,9 @@ def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
         answer = f"# {state['question']}"
         for one in written:
             answer += "\n\n" if one["question"] == state["question"] else f"\n\n## {one['question']}\n\n"
-            citations += _cited(one, len(answer), passages) if runtime.context.citations else []
+            found = cite(one["question"], one["text"], passages, "long") if runtime.context.citations else []
+            offset = len(answer)
+            citations += [{**cited, "start": cited["start"] + offset, "end": cited["end"] + offset} for cited in found]
             answer += one["text"]
         made["answer"] = answer + ("\n\n## Not answered\n\n" + "\n".join(f"- {one}" for one in left) if left else "")
     return {
@@ -214,11 +215,6 @@ def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
         "candidates": {"report:0": made},
         "notes": [note("budget_spent", sections=skipped)] if skipped else [],
     }
-
-
-def _cited(section: Section, offset: int, passages: Sequence[Document]) -> list[Citation]:
-    found = cite(section["question"], section["text"], passages, "long")
-    return [{**one, "start": one["start"] + offset, "end": one["end"] + offset} for one in found]
 
 
 @method(

@@ -101,11 +101,6 @@ def _until_mark(text: str) -> str:
     return text[: other.start()].strip() if other else text.strip()
 
 
-def _concluded(text: str) -> str:
-    mark = re.search(_FINAL, text, re.I)
-    return _until_mark(text[mark.end() :] if mark else text)
-
-
 _CHAIN = "Question: {question}\nAre follow up questions needed here:{passages}"
 _TASK = (
     "Answer the question by asking follow up questions, one at a time; each gets an intermediate answer from a search. If "
@@ -197,7 +192,8 @@ def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> S
         if hops and not text:
             return {"hops": hops, "queries": {}}
         step = None if last else Step.from_text(text)
-    step = step or Step.model_construct(answer=_concluded(text) if last else "")
+    concluded = re.split(_FINAL, text, maxsplit=1, flags=re.I)[-1]
+    step = step or Step.model_construct(answer=_until_mark(concluded) if last else "")
     asked = step.follow_up if not last else ""
     if not options.paper and asked_before(asked, hops):
         return {"must_conclude": True, "queries": {}, "notes": [note("search_repeated")]}

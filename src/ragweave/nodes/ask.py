@@ -92,8 +92,9 @@ class Caller:
 
     async def each(self, target: Runnable[Any, Any], given: Sequence[Any], config: RunnableConfig) -> list[Any]:
         """Return the outputs for several inputs."""
-        made = [self.call(target, one, config) for one in given]
-        return list(await asyncio.gather(*made)) if self.awaits else [await one for one in made]
+        if self.awaits:
+            return list(await asyncio.gather(*(target.ainvoke(one, config) for one in given)))
+        return [target.invoke(one, config) for one in given]
 
 
 class FunctionNode(Runnable[Any, Any]):

@@ -27,7 +27,11 @@ def is_transient(error: BaseException) -> bool:
     status = status_of(error)
     if status is not None:
         return status in TRANSIENT_STATUS or status >= 500
-    return any(_is_dropped(link) for link in _chain(error))
+    return any(
+        isinstance(link, ConnectionError | TimeoutError)
+        or any(kind.__name__ in _TRANSIENT_NAMES for kind in type(link).__mro__)
+        for link in _chain(error)
+    )
 
 
 def is_retryable(error: Exception) -> bool:
@@ -84,12 +88,6 @@ def _body(error: BaseException) -> Mapping[str, Any]:
     except (AttributeError, ValueError, RuntimeError, RecursionError):  # no JSON, or not read
         return {}
     return body if isinstance(body, Mapping) else {}
-
-
-def _is_dropped(error: BaseException) -> bool:
-    if isinstance(error, ConnectionError | TimeoutError):
-        return True
-    return any(kind.__name__ in _TRANSIENT_NAMES for kind in type(error).__mro__)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

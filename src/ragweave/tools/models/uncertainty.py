@@ -109,9 +109,7 @@ def uncertainty(message: BaseMessage, gate: Gate) -> float | None:
     candidates = [
         sorted((_log(one["logprob"]) for one in place.get("top_logprobs") or ()), reverse=True) for place in places
     ]
-    measured = [
-        _entropy(one) if gate == "entropy" else _margin(one) for one in map(_with_rival, filter(None, candidates))
-    ]
+    measured = [_measured(_with_rival(one), gate) for one in candidates if one]
     if not measured:
         raise UsageError(f"gate={gate} needs the candidates of each token, and the server reports none: use gate=mean")
     return sum(measured) / len(measured)
@@ -139,13 +137,11 @@ def _with_rival(candidates: list[float]) -> list[float]:
     return [candidates[0], min(candidates[0], math.log(-math.expm1(candidates[0])))]
 
 
-def _entropy(candidates: Sequence[float]) -> float:
+def _measured(candidates: Sequence[float], gate: Gate) -> float:
+    if gate == "margin":
+        return math.exp(candidates[1] - candidates[0]) if len(candidates) > 1 else 0.0
     weights = [math.exp(one) for one in candidates]
     return -sum(one / sum(weights) * math.log(one / sum(weights)) for one in weights)
-
-
-def _margin(candidates: Sequence[float]) -> float:
-    return math.exp(candidates[1] - candidates[0]) if len(candidates) > 1 else 0.0
 
 
 def disagreement(samples: Sequence[str], gate: Gate) -> float | None:
