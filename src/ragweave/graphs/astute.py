@@ -89,51 +89,49 @@ _CONSOLIDATE = (
     "* Whether the source was from memory or an external retrieval.\n"
     "* The original document numbers for transparency.\n"
 )
-_RECALL = (
-    "Write {count_form} from what you know for sure, with what it takes to answer the question. If you do not know, just "
-    "say: I don't know.\nQuestion: {question}"
-)
-_P_RECALL = (
-    "Generate a document that provides accurate and relevant information to answer the given question. If the "
-    "information is unclear or uncertain, explicitly state 'I don't know' to avoid any hallucinations.\n"
-    "Question: {question}\nDocument:"
-)
 _SUM_UP = (
     f"{{passages}}\n\n{{consolidated}}Question: {{question}}\n{_GROUPING} Sum up each group in a few sentences, a "
     "paragraph each, and say by which numbers and sources it is supported."
-)
-_P_SUM_UP = (
-    "Consolidate information from both your own memorized documents and externally retrieved documents in response to "
-    f"the given question.\n{_CONSOLIDATE}Initial Context: {{passages}}\nLast Context: {{last}}\nQuestion: {{question}}\n"
-    "New Context:"
 )
 _SAID = (
     "Passages 1 and 3, one retrieved and one from memory, agree on 1891. Passage 2 alone says 1819. The first group is "
     "better supported.\n<ANSWER>1891</ANSWER>"
 )
-_P_ANSWER = (
-    "Task: Answer a given question using the consolidated information from both your own memorized documents and "
-    f"externally retrieved documents.\nStep 1: Consolidate information\n{_CONSOLIDATE}"
-    "Step 2: Propose Answers and Assign Confidence\nFor each group of documents, propose a possible answer and assign a "
-    "confidence score based on the credibility and agreement of the information.\n"
-    "Step 3: Select the Final Answer\nAfter evaluating all groups, select the most accurate and well-supported answer. "
-    "Highlight your exact answer within <ANSWER> your answer </ANSWER>.\n"
-    "Initial Context: {passages}\n{context}Question: {question}\nAnswer:"
-)
-_SORTS = f"You sort passages from two sources, retrieval and memory. {_QUOTED}"
 _ANSWERS = f"You answer questions from passages of two sources, retrieval and memory. Either may be wrong. {_QUOTED}"
 PROMPTS: Prompts = {
-    "astute_recall": _RECALL,
-    "astute_recall@astute": _P_RECALL,
-    "astute_consolidate": [("system", _SORTS), ("human", _SUM_UP)],
-    "astute_consolidate@astute": _P_SUM_UP,
+    "astute_recall": (
+        "Write {count_form} from what you know for sure, with what it takes to answer the question. If you do not "
+        "know, just say: I don't know.\nQuestion: {question}"
+    ),
+    "astute_recall@astute": (
+        "Generate a document that provides accurate and relevant information to answer the given question. If the "
+        "information is unclear or uncertain, explicitly state 'I don't know' to avoid any hallucinations.\n"
+        "Question: {question}\nDocument:"
+    ),
+    "astute_consolidate": [
+        ("system", f"You sort passages from two sources, retrieval and memory. {_QUOTED}"),
+        ("human", _SUM_UP),
+    ],
+    "astute_consolidate@astute": (
+        "Consolidate information from both your own memorized documents and externally retrieved documents in response to "
+        f"the given question.\n{_CONSOLIDATE}Initial Context: {{passages}}\nLast Context: {{last}}\nQuestion: {{question}}\n"
+        "New Context:"
+    ),
     "astute": [
         ("system", _ANSWERS),
         ("human", _LAKE + _ASK),
         ("ai", _SAID),
         ("human", "{passages}\n\n{consolidated}Question: {question}\n" + _ASK),
     ],
-    "astute@astute": _P_ANSWER,
+    "astute@astute": (
+        "Task: Answer a given question using the consolidated information from both your own memorized documents and "
+        f"externally retrieved documents.\nStep 1: Consolidate information\n{_CONSOLIDATE}"
+        "Step 2: Propose Answers and Assign Confidence\nFor each group of documents, propose a possible answer and assign a "
+        "confidence score based on the credibility and agreement of the information.\n"
+        "Step 3: Select the Final Answer\nAfter evaluating all groups, select the most accurate and well-supported answer. "
+        "Highlight your exact answer within <ANSWER> your answer </ANSWER>.\n"
+        "Initial Context: {passages}\n{context}Question: {question}\nAnswer:"
+    ),
 }
 
 

@@ -52,22 +52,18 @@ class BlendFilterState(FilterState, total=False):
     """External augmentations so far."""
 
 
-_RECALL = (
-    "Write a short passage that answers the question in detail, from what you know.\nQuestion: {question}\nPassage:"
-)
-_P_RECALL = "Please write a passage to answer the question.\nQuestion:{question}\nPassage:"
-_EXTRACT = (
-    "Question: {question}\nReasoning: {draft}\n\nGive the final answer that this reasoning arrives at. {instruction}"
-)
-_P_EXTRACT = (
-    "Answer the following question based on the given context{how}\nContext:{draft}\nQuestion:{question}\nAnswer:"
-)
 PROMPTS: Prompts = {
     **REASON,
-    "internal": _RECALL,
-    "internal@blendfilter": _P_RECALL,
-    "short_answer": _EXTRACT,
-    "short_answer@blendfilter": _P_EXTRACT,
+    "internal": (
+        "Write a short passage that answers the question in detail, from what you know.\nQuestion: {question}\nPassage:"
+    ),
+    "internal@blendfilter": "Please write a passage to answer the question.\nQuestion:{question}\nPassage:",
+    "short_answer": (
+        "Question: {question}\nReasoning: {draft}\n\nGive the final answer that this reasoning arrives at. {instruction}"
+    ),
+    "short_answer@blendfilter": (
+        "Answer the following question based on the given context{how}\nContext:{draft}\nQuestion:{question}\nAnswer:"
+    ),
 }
 
 

@@ -50,8 +50,8 @@ MOST = 5
 class DecomposeOptions(Options):
     solve: Literal["together", "in_turn"] = Field(
         "together",
-        description="Whether sub-questions are only searched for, all at once, or answered in turn, by what they depend "
-        "on (LogicRAG).",
+        description="Whether sub-questions are only searched for, all at once, or answered in turn, by what they "
+        "depend on (LogicRAG).",
     )
     pool: int = Field(
         10, ge=1, description="Maximum number of passages read, out of all that were found (section 4.5)."

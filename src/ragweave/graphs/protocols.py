@@ -67,9 +67,9 @@ _RESEARCH_PROMPT = (
     "topics if needed. The reasoning process and answer are enclosed within <think> </think> and <answer> </answer> "
     "tags respectively, and the search query and result are enclosed within <search> </search> and <result> </result> "
     "tags respectively. For example, <think> This is the reasoning process. </think> <search> search query here "
-    "</search> <result> search result here </result> <think> This is the reasoning process. </think> <answer> The final "
-    "answer is \\[ \\boxed{{answer here}} \\] </answer>. In the last part of the answer, the final exact answer is "
-    "enclosed within \\boxed{{}} with latex format."
+    "</search> <result> search result here </result> <think> This is the reasoning process. </think> <answer> The "
+    "final answer is \\[ \\boxed{{answer here}} \\] </answer>. In the last part of the answer, the final exact answer "
+    "is enclosed within \\boxed{{}} with latex format."
 )
 _REFINE_PROMPT = """\
 You are a helpful assistant excel at answering questions with multi-turn search engine calling. To answer questions, \

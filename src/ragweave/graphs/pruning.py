@@ -15,10 +15,11 @@ from ragweave.nodes.prompts import Prompts
 
 PROMPTS: Prompts = {
     "pruning": one_shot(
-        "Say of each passage in turn what it is about and whether it can answer the question, then answer from those that "
-        "can.",
-        "Passage 1 is about the height and the ice of Lake Orrin and cannot answer. Passage 2 says that the lighthouse was "
-        "lit in 1891 and can answer. Passage 3 is about ferries and cannot answer. So the answer is 1891.",
+        "Say of each passage in turn what it is about and whether it can answer the question, then answer from those "
+        "that can.",
+        "Passage 1 is about the height and the ice of Lake Orrin and cannot answer. Passage 2 says that the "
+        "lighthouse was lit in 1891 and can answer. Passage 3 is about ferries and cannot answer. So the answer is "
+        "1891.",
     )
 }
 

@@ -66,31 +66,23 @@ class Need(Form):
     needed: Literal["Yes", "No"]
 
 
-_ASK = "Question: {question}\nDo you need to look something up to answer it? Say Yes or No."
-_PRINTED = "Question: [[{question}]] Do you need additional information to answer this question?"
 _NEEDED, _NOT_NEEDED = "Yes, I need additional information.", "No, I don't need additional information."
 _P_SNAKE = "What C is the alternative name for the Water Moccasin,the U.S.A.’s only venomous water snake?"
-_P_DECIDES = (
-    "Based on your knowledge you should tell if you need additional information to answer the following questions."
-)
-_DECIDES = (
-    "You decide whether you can answer a question from what you know for sure, or need to look something up "
-    "first. You do not answer the question."
-)
 PROMPTS: Prompts = {
     "self_eval": few_shot(
-        _ASK,
+        "Question: {question}\nDo you need to look something up to answer it? Say Yes or No.",
         ("What is the boiling point of water at sea level?", "No"),
         ("Who was the second mayor of Eastbourne?", "Yes"),
         ("Which ocean lies between Africa and America?", "No"),
-        system=_DECIDES,
+        system="You decide whether you can answer a question from what you know for sure, or need to look something up "
+        "first. You do not answer the question.",
     ),
     "self_eval@slimplm": few_shot(
-        _PRINTED,
+        "Question: [[{question}]] Do you need additional information to answer this question?",
         (_P_SNAKE, _NOT_NEEDED),
         ("what age do you have to be to smoke in france?", _NEEDED),
         ("who was the slytherin seeker in harry potter 1?", _NOT_NEEDED),
-        system=_P_DECIDES,
+        system="Based on your knowledge you should tell if you need additional information to answer the following questions.",
     ),
 }
 

@@ -33,8 +33,8 @@ class GateOptions(Options):
 
     gate: Gate = Field(
         "margin",
-        description="What is measured: of one draft's log-probabilities `margin` (TARG's default, section 5), `entropy`, "
-        "`mean` or `least`; of several drafts, for a model without log-probabilities, `variance` (TARG) or "
+        description="What is measured: of one draft's log-probabilities `margin` (TARG's default, section 5), "
+        "`entropy`, `mean` or `least`; of several drafts, for a model without log-probabilities, `variance` (TARG) or "
         "`dissimilarity`. A thinking model's thoughts count: turn its thinking off.",
     )
     gate_tokens: int = Field(20, ge=1, description="Most tokens of a draft (TARG, section 4).")

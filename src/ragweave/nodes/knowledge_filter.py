@@ -60,17 +60,6 @@ _IDS = (
     "separated by commas; or none where no knowledge is relevant.",
 )
 _FORGET, _CHECKED = ("human", "Forget what you know about {topic}. " + _LIST), ("ai", "{relevance}")
-_P_TOPIC = "What general topic is Question {question} related to? Answer:The topic is related to"
-_P_FORGET = (
-    "forget your knowledge about {topic}. Please only consider the knowledge below.\n{passages}\nPlease check the "
-    "relevance between {question} and knowledges 0-{last} one by one, remove the irrelevant ones and show me the relevant "
-    "ones. There may be multiple relevent ones. Please take a deep breath and do it step by step."
-)
-_P_LIST = (
-    "Please check the relevance between the given question and knowledges 0-{last} one by one carefully, remove all the "
-    "irrelevant ones and only show me the relevant ones. There may be no relevant one.\nQuestion:{question}\n{passages}\n"
-    "Please take a deep breath and do it step by step."
-)
 _P_IDS = (
     "Please check the relevance between the given question and knowledges 0-{last} one by one based on the given "
     "context. ONLY output the relevant knowledge ids (0-{last}). There may be "
@@ -78,11 +67,19 @@ _P_IDS = (
 _P_CONTEXT = "\nContext:{relevance}\nQuestion:{question}\n{passages}\nAnswer:"
 PROMPTS: Prompts = {
     "topic": [_TOPIC],
-    "topic@blendfilter": _P_TOPIC,
+    "topic@blendfilter": "What general topic is Question {question} related to? Answer:The topic is related to",
     "relevance": [_TOPIC, _NAMED, _FORGET],
-    "relevance@blendfilter": _P_FORGET,
+    "relevance@blendfilter": (
+        "forget your knowledge about {topic}. Please only consider the knowledge below.\n{passages}\nPlease check the "
+        "relevance between {question} and knowledges 0-{last} one by one, remove the irrelevant ones and show me the "
+        "relevant ones. There may be multiple relevent ones. Please take a deep breath and do it step by step."
+    ),
     "relevance_any_topic": _LIST,
-    "relevance_any_topic@blendfilter": _P_LIST,
+    "relevance_any_topic@blendfilter": (
+        "Please check the relevance between the given question and knowledges 0-{last} one by one carefully, remove "
+        "all the irrelevant ones and only show me the relevant ones. There may be no relevant "
+        "one.\nQuestion:{question}\n{passages}\nPlease take a deep breath and do it step by step."
+    ),
     "ids": [_TOPIC, _NAMED, _FORGET, _CHECKED, _IDS],
     "ids@blendfilter": f"{_P_IDS}multiple relevent ones.{_P_CONTEXT}",
     "ids_any_topic": [("human", _LIST), _CHECKED, _IDS],

@@ -201,9 +201,6 @@ _SURE = (
     "Task description: predict the answer to the following question. Do not exceed 3 words.\n\n"
     "Question: {question}.\n\nAnswer: "
 )
-_BRIEFLY = (
-    "Task Description: The primary objective is to briefly answer the question.\n\nQuestion: {question}\n\n{passages}"
-)
 PROMPTS: Prompts = {
     "direct@slimplm": "{question}",
     "direct_passages@slimplm": REFERENCE,
@@ -224,7 +221,9 @@ PROMPTS: Prompts = {
         ("ai", "Osk"),
         ("human", "{passages}\n\nQ: Answer the following question.\n{question}\nA:"),
     ],
-    "concat@chain_of_note": _BRIEFLY,
+    "concat@chain_of_note": (
+        "Task Description: The primary objective is to briefly answer the question.\n\nQuestion: {question}\n\n{passages}"
+    ),
     "concat@sure": "{passages}\n\n" + _SURE,
     "direct@sure": _SURE,
     "concat@dos_rag": [("system", "You are Question Answering Portal"), ("human", _DOS_RAG)],

@@ -50,8 +50,8 @@ class ProxyOptions(GateOptions):
     )
     proxy_explains: bool = Field(
         False,
-        description="Whether the proxy is asked for explanations, as the released code asks Qwen-7B, TinyLlama and Phi-2, "
-        "or the bare question (Llama 2).",
+        description="Whether the proxy is asked for explanations, as the released code asks Qwen-7B, TinyLlama and "
+        "Phi-2, or the bare question (Llama 2).",
     )
     route: Literal["judge", "uncertainty", "classifier"] = Field(
         "judge",
@@ -60,8 +60,8 @@ class ProxyOptions(GateOptions):
     )
     gate: Gate = Field(
         "mean",
-        description="What is measured for `route=uncertainty`: of the proxy's log-probabilities `mean`, `least`, `entropy` "
-        "or `margin`; of several drafts `variance` or `dissimilarity`.",
+        description="What is measured for `route=uncertainty`: of the proxy's log-probabilities `mean`, `least`, "
+        "`entropy` or `margin`; of several drafts `variance` or `dissimilarity`.",
     )
     route_threshold: float | None = Field(
         None, description="For `route=uncertainty`: the uncertainty above which to retrieve; none: the gate's own."
@@ -71,8 +71,8 @@ class ProxyOptions(GateOptions):
     proxy_tokens: int | None = Field(
         None,
         ge=1,
-        description="Most tokens of the draft; none: 256 for a short answer in our words, else `reply_tokens`, which is "
-        "512 like the released code's.",
+        description="Most tokens of the draft; none: 256 for a short answer in our words, else `reply_tokens`, which "
+        "is 512 like the released code's.",
     )
 
     @property
@@ -161,17 +161,18 @@ _MARK = re.compile(r"<\s?(question|claim|query|needsearch|search)\s?\d*\s?[(>:=]
 _JUDGE = (
     "You judge whether a question can be answered well without looking anything up. You are given the question and a "
     "draft answer that a small language model wrote from memory. If the draft answers the question fully and you are "
-    "confident that it is right, a larger model knows the answer too.\nReply with <Known(True)> if the answer is known, "
-    "or <Known(False)> if any part of it is missing, doubtful or wrong, and nothing else."
+    "confident that it is right, a larger model knows the answer too.\nReply with <Known(True)> if the answer is "
+    "known, or <Known(False)> if any part of it is missing, doubtful or wrong, and nothing else."
 )
 _REWRITE = (
     "You prepare web searches. You are given a question and a draft answer that may be wrong. First name the searches "
-    "that the question itself needs, if it has several parts; then split the draft into its claims and give each claim "
-    "a query that checks it.\nRules:\n1. Split by meaning: each claim is brief and makes one statement.\n2. Add nothing "
-    "to the draft and leave nothing of it out.\n3. Each claim and each question stands by itself, with names in the "
-    "place of pronouns.\n4. A query follows from its claim and the user's question, and helps to check the claim.\n"
-    "5. Mark Search(False) where a claim has no bearing on the question or is common sense, and where a question needs "
-    "no facts: small talk, arithmetic, code, creative writing.\nReply in the format of the example and with nothing else."
+    "that the question itself needs, if it has several parts; then split the draft into its claims and give each "
+    "claim a query that checks it.\nRules:\n1. Split by meaning: each claim is brief and makes one statement.\n2. Add "
+    "nothing to the draft and leave nothing of it out.\n3. Each claim and each question stands by itself, with names "
+    "in the place of pronouns.\n4. A query follows from its claim and the user's question, and helps to check the "
+    "claim.\n5. Mark Search(False) where a claim has no bearing on the question or is common sense, and where a "
+    "question needs no facts: small talk, arithmetic, code, creative writing.\nReply in the format of the example and "
+    "with nothing else."
 )
 _GIVEN = "Draft answer: {draft}\nQuestion: {question}"
 _SHOWN = (

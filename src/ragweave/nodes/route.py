@@ -45,14 +45,9 @@ _LETTERS = {"A": "none", "B": "one", "C": "several"}
 ROUTES: dict[str, RouteName] = {"none": "none", "one": "one", "several": "many"}
 """The routes by the word that the prompt asks for: small instruct models say A to nearly any question."""
 
-_ASK = "Question: {question}\nHow many searches: none, one or several?"
-_TASK = (
-    "You say how many searches it takes to answer a question. You do not answer it. none: everybody knows the "
-    "answer. one: one search finds it. several: each search looks for what the one before has found."
-)
 PROMPTS: Prompts = {
     "complexity": few_shot(
-        _ASK,
+        "Question: {question}\nHow many searches: none, one or several?",
         ("What is the capital of Italy?", "none"),
         ("When was the lighthouse on Lake Orrin lit?", "one"),
         ("How many legs has a spider?", "none"),
@@ -60,7 +55,8 @@ PROMPTS: Prompts = {
         ("who plays the ferryman in the film Low Water", "one"),
         ("Were the directors of Grey Gull and of Low Water born in the same town?", "several"),
         ("Who painted the Mona Lisa?", "none"),
-        system=_TASK,
+        system="You say how many searches it takes to answer a question. You do not answer it. none: everybody knows "
+        "the answer. one: one search finds it. several: each search looks for what the one before has found.",
     )
 }
 
