@@ -124,8 +124,10 @@ def answer_node(
         _, kind = STYLES.get(options.paper, style).worded(branch["answer_type"], options.wording)
         by_mark = reasoning and (kind != "long" or options.wording == "many")
         said = read_reply(text, kind) if read_reply else read.answer(text, kind, reasoning=by_mark)
+        if not copies:
+            return said
         seen = [branch["question"], *(f"{title_of(one)} {one.page_content}" for one in branch["passages"])]
-        return UNKNOWN if copies and read.copied(said, copies, " ".join(seen)) else said
+        return UNKNOWN if read.copied(said, copies, " ".join(seen)) else said
 
     def prompt(branch: Branch, options: Options) -> Prompt[Any]:
         kind, asked = branch["answer_type"], STYLES.get(options.paper, style)
