@@ -249,11 +249,7 @@ class Store:
         # writes to there is none.
         mode = "" if os.access(self.folder, os.W_OK) else "?immutable=1"
         db = sqlite3.connect(
-            path.as_uri() + mode,
-            uri=True,
-            timeout=_BUSY,
-            isolation_level=None,
-            check_same_thread=False,
+            path.as_uri() + mode, uri=True, timeout=_BUSY, isolation_level=None, check_same_thread=False
         )
         db.execute("PRAGMA synchronous = FULL")
         return db

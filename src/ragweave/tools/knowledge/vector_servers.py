@@ -145,12 +145,7 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings) -> C
             {"words": models.SparseVectorParams(modifier=models.Modifier.IDF)},
         )
     store = QdrantVectorStore(
-        client,
-        name,
-        embeddings,
-        RetrievalMode.HYBRID,
-        sparse_embedding=Bm25(),
-        sparse_vector_name="words",
+        client, name, embeddings, RetrievalMode.HYBRID, sparse_embedding=Bm25(), sparse_vector_name="words"
     )
 
     def native(chosen: Filter) -> models.Filter:

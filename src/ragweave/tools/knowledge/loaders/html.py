@@ -16,8 +16,7 @@ from ragweave.tools.knowledge.passages import Loaded, UnreadableError
 from ragweave.tools.knowledge.settings import Settings
 
 _DROP = re.findall(
-    r"\w+",
-    "title nav footer script style noscript template svg button select iframe object canvas audio video dialog",
+    r"\w+", "title nav footer script style noscript template svg button select iframe object canvas audio video dialog"
 )
 _AROUND = re.compile(
     r"(?:^|[-_ ])(?:cookies?|consent|breadcrumbs?|sidebar|navbar|site-header|skip-link|headerlink"
