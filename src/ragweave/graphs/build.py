@@ -52,7 +52,7 @@ def build_graph(
     rewriter: str | ChatModel | None = None,
     filter_model: str | ChatModel | BaseDecisionModel | None = None,
     router: str | ChatModel | BaseDecisionModel | None = None,
-    filter: str | FilterKind | ContextFilter | None = None,  # noqa: A002 - the paper's word
+    filter: str | FilterKind | ContextFilter | None = None,
     scorer: LogprobScorer | None = None,
     embeddings: Embeddings | None = None,
     second_retriever: Retriever | None = None,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -20,7 +20,7 @@ from ragweave.tools.knowledge.ingest import COUNTED, Ingest, passages_of
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.passages import Loaded, Passage, passage_of
 from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings, silent
-from ragweave.tools.knowledge.store import Source
+from ragweave.tools.knowledge.store import Filter, Snapshot, Source
 from ragweave.tools.knowledge.web import fetched
 from ragweave.tools.retrieval.base import PassageRetriever, listed
 from ragweave.tools.retrieval.embedding import OBJECT, is_model, name_of, named_embeddings
@@ -28,6 +28,7 @@ from ragweave.tools.retrieval.reranking import Reranker
 
 if TYPE_CHECKING:
     from ragweave.tools.knowledge.ingest import AnyWriter
+    from ragweave.tools.knowledge.records import Records
 
 
 class AbstractKnowledgeBase(ABC):
@@ -44,26 +45,16 @@ class AbstractKnowledgeBase(ABC):
     _embeddings: Embeddings | None
 
     @abstractmethod
-    def __len__(self) -> int:
-        """Return the number of passages."""
-
-    @property
-    @abstractmethod
-    def state(self) -> str:
-        """The name of the current state: each write that changes passages gives it a new one."""
+    def _reading(self) -> AbstractContextManager[Snapshot | Records]:
+        """Read the current state."""
 
     @abstractmethod
-    def sources(self) -> list[Source]:
-        """Return what was indexed: files, pages and names of added documents."""
+    def _writing(self) -> AbstractContextManager[AnyWriter]:
+        """Begin a write."""
 
     @abstractmethod
     def as_retriever(
-        self,
-        k: int = 5,
-        mode: RetrieverName = "auto",
-        *,
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangChain's word for it
-        rerank: Reranker | None = None,
+        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
     ) -> PassageRetriever:
         """Return a retriever over the state that is current at each query."""
 
@@ -71,9 +62,21 @@ class AbstractKnowledgeBase(ABC):
     def close(self) -> None:
         """Close files and connections."""
 
-    @abstractmethod
-    def _writing(self) -> AbstractContextManager[AnyWriter]:
-        """Begin a write."""
+    def __len__(self) -> int:
+        """Return the number of passages."""
+        with self._reading() as now:
+            return now.count()
+
+    @property
+    def state(self) -> str:
+        """The name of the current state: each write that changes passages gives it a new one."""
+        with self._reading() as now:
+            return now.index
+
+    def sources(self) -> list[Source]:
+        """Return what was indexed: files, pages and names of added documents."""
+        with self._reading() as now:
+            return [*now.sources().values()]
 
     def __bool__(self) -> bool:
         """Return True: an empty knowledge base is still one."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, get_args
@@ -17,7 +17,7 @@ from ragweave.names import RetrieverName
 from ragweave.tools.knowledge.abstract import AbstractKnowledgeBase, checked, embeddings_of
 from ragweave.tools.knowledge.search import Mode, Search
 from ragweave.tools.knowledge.settings import Settings
-from ragweave.tools.knowledge.store import FILE, Source, Store
+from ragweave.tools.knowledge.store import FILE, Filter, Snapshot, Store
 from ragweave.tools.knowledge.writer import Writer
 from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
@@ -111,21 +111,8 @@ class KnowledgeBase(AbstractKnowledgeBase):
         store.close()
         return cls(path, embeddings)
 
-    def __len__(self) -> int:
-        """Return the number of passages."""
-        with self._store.snapshot() as now:
-            return now.count()
-
-    @property
-    def state(self) -> str:
-        """The name of the current state: each write that changes passages gives it a new one."""
-        with self._store.snapshot() as now:
-            return now.index
-
-    def sources(self) -> list[Source]:
-        """Return what was indexed: files, pages and names of added documents."""
-        with self._store.snapshot() as now:
-            return list(now.sources().values())
+    def _reading(self) -> AbstractContextManager[Snapshot]:
+        return self._store.snapshot()
 
     def passages(self) -> list[Document]:
         """Return every passage, in the order in which they were indexed."""
@@ -143,12 +130,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
             yield Writer(db, self._search)
 
     def as_retriever(
-        self,
-        k: int = 5,
-        mode: RetrieverName = "auto",
-        *,
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangChain's word for it
-        rerank: Reranker | None = None,
+        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
     ) -> PassageRetriever:
         """Return a retriever over the state that is current at each query.
 
@@ -177,23 +159,12 @@ class KnowledgeBase(AbstractKnowledgeBase):
         return found if rerank is None else RerankRetriever.over(found, rerank, k=wanted)
 
     def as_tools(
-        self,
-        k: int = 5,
-        mode: RetrieverName = "auto",
-        *,
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangChain's word for it
-        rerank: Reranker | None = None,
+        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
     ) -> list[BaseTool]:
         """Return `keyword_search`, `semantic_search` and `read`, for an agent such as `create_agent`'s.
 
-        Searches give snippets, `read` gives whole passages and their neighbours, each once a conversation.
-        The method `agentic` is the same as a graph.
-
-        Args:
-            k: Snippets a search.
-            mode: How `semantic_search` searches, as in `as_retriever`.
-            filter: As in `as_retriever`; `read` reads no other passages.
-            rerank: As in `as_retriever`.
+        Searches give `k` snippets, `read` gives whole passages and their neighbours, each once a
+        conversation. The method `agentic` is the same as a graph. Arguments are those of `as_retriever`.
         """
         from ragweave.tools.retrieval.toolkit import search_tools
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -49,6 +50,17 @@ class Records:
         """Forget all about the collection."""
         for table in ("collections", "sources", "passages"):
             self._do(f"DELETE FROM ragweave_{table} WHERE collection = ?", (self._collection,))  # noqa: S608
+
+    @property
+    def index(self) -> str:
+        """The name of the current state: a hash of the ids of all passages."""
+        ids = sorted(one for one, _, _ in self.passages())
+        return hashlib.sha256(" ".join(ids).encode()).hexdigest()[:16]
+
+    def count(self) -> int:
+        """Return the number of passages."""
+        sql = "SELECT count(*) FROM ragweave_passages WHERE collection = ?"
+        return int(self._do(sql, (self._collection,))[0][0])
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
         """Return the sources by key, in alphabetical order."""

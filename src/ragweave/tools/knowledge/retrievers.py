@@ -8,9 +8,8 @@ of the knowledge base that is searched anyway), `KB` or `bm25:KB` (another one),
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
@@ -19,6 +18,7 @@ from ragweave.errors import UsageError, did_you_mean
 from ragweave.names import RetrieverName
 from ragweave.tools.imported import imported, is_path, object_at
 from ragweave.tools.knowledge.servers import is_address, open_knowledge_base
+from ragweave.tools.knowledge.store import Filter
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 
@@ -42,12 +42,7 @@ class AnyRetriever(PassageRetriever):
 
 
 def retriever_of(
-    spec: str,
-    kb: AnyKnowledgeBase | None,
-    k: int = 5,
-    *,
-    filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangChain's word for it
-    rerank: Reranker | None = None,
+    spec: str, kb: AnyKnowledgeBase | None, k: int = 5, *, filter: Filter = None, rerank: Reranker | None = None
 ) -> PassageRetriever:
     """Return the retriever that a spec names.
 

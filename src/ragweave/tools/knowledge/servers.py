@@ -12,12 +12,11 @@ import hashlib
 import json
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -32,8 +31,8 @@ from ragweave.tools.knowledge.base import KnowledgeBase
 from ragweave.tools.knowledge.passages import Passage
 from ragweave.tools.knowledge.records import Records
 from ragweave.tools.knowledge.settings import Progress, Settings, silent
-from ragweave.tools.knowledge.store import Source
-from ragweave.tools.knowledge.vector_servers import EXTRAS, SERVERS, Collection
+from ragweave.tools.knowledge.store import Filter, Source
+from ragweave.tools.knowledge.vector_servers import SERVERS, Collection
 from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
@@ -107,28 +106,18 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
                 named = str(self.settings.embedding).removeprefix(OBJECT)
                 raise KnowledgeBaseError(f"{self.path} was made with {named}: pass that object")
             self._embeddings = model
-            self._collection: Collection = SERVERS[kind](url, name, model, self.settings)
+            self._collection: Collection = SERVERS[kind][0](url, name, model, self.settings)
         except RagweaveError:
             raise
         except ImportError as error:
-            raise MissingExtraError(f"A knowledge base at {kind}:", EXTRAS[kind]) from error
+            raise MissingExtraError(f"A knowledge base at {kind}:", SERVERS[kind][1]) from error
         except Exception as error:  # each client has its own
             said = without_secrets(" ".join(str(error).split()))[:300]
             raise KnowledgeBaseError(f"{self.path} cannot be opened ({said})") from error
 
-    def __len__(self) -> int:
-        """Return the number of passages."""
-        return len(self._records.passages())
-
-    @property
-    def state(self) -> str:
-        """The name of the current state: a hash of the ids of all passages."""
-        ids = sorted(one for one, _, _ in self._records.passages())
-        return hashlib.sha256(" ".join(ids).encode()).hexdigest()[:16]
-
-    def sources(self) -> list[Source]:
-        """Return what was indexed."""
-        return [*self._records.sources().values()]
+    @contextmanager
+    def _reading(self) -> Iterator[Records]:
+        yield self._records
 
     @contextmanager
     def _writing(self) -> Iterator[ServerWriter]:
@@ -145,12 +134,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         return count
 
     def as_retriever(
-        self,
-        k: int = 5,
-        mode: RetrieverName = "auto",
-        *,
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - LangChain's word for it
-        rerank: Reranker | None = None,
+        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
     ) -> PassageRetriever:
         """Return a retriever by the server's search, hybrid where it has one.
 

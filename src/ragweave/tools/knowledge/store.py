@@ -39,6 +39,8 @@ from ragweave.tools.knowledge.passages import Passage
 from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.retrieval.graph import TABLES
 
+Filter = Mapping[str, Any] | None
+"""Metadata names to a value, or to a list of values of which any will do; None: all passages."""
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
 _UNFINISHED = f"{FILE}.new-"

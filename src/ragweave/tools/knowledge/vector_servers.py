@@ -26,7 +26,6 @@ from ragweave.tools.retrieval.base import with_score
 from ragweave.tools.retrieval.retrievers import DEPTH, fused, unit
 
 Filter = Mapping[str, Any]
-"""Metadata names to a value, or to a list of values of which any will do."""
 Search = Callable[[str, int, str, Filter], list[Document]]
 """Query, k, mode and filter to documents with `metadata["score"]`, best first."""
 
@@ -207,12 +206,10 @@ def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings) -> 
     return Collection(store, search)
 
 
-SERVERS: dict[str, Callable[[str, str, Embeddings, Settings], Collection]] = {
-    "pg": postgres,
-    "qdrant": qdrant,
-    "es": elasticsearch,
-    "chroma": chroma,
+SERVERS: dict[str, tuple[Callable[[str, str, Embeddings, Settings], Collection], str]] = {
+    "pg": (postgres, "postgres"),
+    "qdrant": (qdrant, "qdrant"),
+    "es": (elasticsearch, "elasticsearch"),
+    "chroma": (chroma, "chroma"),
 }
-"""How a collection is opened, by the kind of server."""
-EXTRAS = {"pg": "postgres", "qdrant": "qdrant", "es": "elasticsearch", "chroma": "chroma"}
-"""The extra that brings the client of a server."""
+"""How a collection is opened, and the extra that brings the client, by the kind of server."""
