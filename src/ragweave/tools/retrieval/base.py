@@ -24,12 +24,7 @@ _ALONE = (str, bytes, os.PathLike, Mapping, Document)
 
 
 def listed(given: object) -> list[Any]:
-    """Return what was given as a list; a text, path, mapping or document alone is the only item.
-
-    Examples:
-        >>> listed("12"), listed(["1", "2"])
-        (['12'], ['1', '2'])
-    """
+    """Return what was given as a list; a text, path, mapping or document alone is the only item."""
     return [given] if isinstance(given, _ALONE) or not isinstance(given, Iterable) else list(given)
 
 
@@ -86,11 +81,7 @@ class PassageRetriever(BaseRetriever):
         return own.around(name, sides) if own else []
 
     def find(self, query: str, k: int | None = None) -> list[Document]:
-        """Return up to `k` ranked documents with ids, without LangChain's callbacks.
-
-        Raises:
-            UsageError: `k` is below 1.
-        """
+        """Return up to `k` ranked documents with ids, without LangChain's callbacks."""
         wanted = check_k(self.k if k is None else k)
         found = self._find(encodable(query), wanted)[:wanted] if query.strip() else []
         named = [with_id(as_document(doc)) for doc in found]

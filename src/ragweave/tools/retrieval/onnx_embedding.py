@@ -11,11 +11,11 @@ word vectors are looked up here, the other weights are turned into float32 once,
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 
@@ -73,11 +73,10 @@ def encode(texts: Sequence[str]) -> Vectors:
     """Return unit vectors (texts, 384) in the order of `texts`; safe under threads."""
     import numpy as np
 
-    vectors = np.empty((len(texts), DIMENSION), np.float32)
-    for at, (_, states) in enumerate(token_vectors(texts)):
-        mean = states.mean(axis=0)
-        vectors[at] = mean / np.linalg.norm(mean)
-    return vectors
+    means = [states.mean(axis=0) for _, states in token_vectors(texts)]
+    rows = np.array(means, np.float32).reshape(-1, DIMENSION)
+    made: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return made
 
 
 def token_vectors(texts: Sequence[str]) -> Iterator[tuple[list[str], Vectors]]:
@@ -90,7 +89,7 @@ def token_vectors(texts: Sequence[str]) -> Iterator[tuple[list[str], Vectors]]:
     for encoded in _tokenizer(truncate=True).encode_batch(list(texts)):
         ids = np.array([encoded.ids], np.int64)
         with _LOCK:
-            states = _model().run(ids)
+            states = _model()(ids)
         yield encoded.tokens, states[0]
 
 
@@ -113,35 +112,10 @@ def _tokenizer(*, truncate: bool) -> Any:
     return tokenizer
 
 
-class _Model(NamedTuple):
-    """The encoder, and the weights that it takes as inputs."""
-
-    session: Any
-    weights: dict[str, Any]
-    """ONNX Runtime's values by name."""
-    words: NDArray[np.int8]
-    """The word vectors, each to be multiplied by its scale."""
-    scales: Vectors
-
-    def run(self, ids: NDArray[np.int64]) -> Vectors:
-        """Return the states of one text's tokens, (1, tokens, 384)."""
-        import numpy as np
-        from onnxruntime import OrtValue
-
-        feed = {
-            "attention_mask": np.ones_like(ids),
-            "token_type_ids": np.zeros_like(ids),
-            "input_ids": ids,
-            "words": self.words[ids] * self.scales[ids],
-        }
-        given = {name: OrtValue.ortvalue_from_numpy(value) for name, value in feed.items()}
-        (states,) = self.session.run_with_ort_values(None, self.weights | given)
-        found: Vectors = states.numpy()
-        return found
-
-
 @cache
-def _model() -> _Model:
+def _model() -> Callable[[NDArray[np.int64]], Vectors]:
+    """Return the encoder: token ids (1, tokens) to the states of the tokens (1, tokens, 384)."""
+    import numpy as np
     import onnxruntime
 
     graph, stored = _parts()
@@ -151,8 +125,17 @@ def _model() -> _Model:
     # Threads that wait for work would burn a core.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    weights = {name: onnxruntime.OrtValue.ortvalue_from_numpy(one * scale) for name, (one, scale) in stored.items()}
-    return _Model(session, weights, table, scales)
+    value = onnxruntime.OrtValue.ortvalue_from_numpy
+    weights = {name: value(one * scale) for name, (one, scale) in stored.items()}
+
+    def run(ids: NDArray[np.int64]) -> Vectors:
+        words = table[ids] * scales[ids]
+        feed = {"attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids), "input_ids": ids}
+        given = {name: value(one) for name, one in {**feed, _WORDS: words}.items()}
+        found: Vectors = session.run_with_ort_values(None, weights | given)[0].numpy()
+        return found
+
+    return run
 
 
 def _parts() -> tuple[bytes, dict[str, tuple[Any, Any]]]:
@@ -200,12 +183,11 @@ def _taken_out(graph: Any) -> Iterator[tuple[str, Any, Any]]:
         if node.op_type == "Cast" and first.endswith("_q"):
             stored[node.output[0]] = first
         elif node.op_type == "Mul" and first in stored:
-            pair = [tensors.pop(stored[first]), tensors.pop(node.input[1])]
-            kinds = np.int8, np.float32
-            yield (
-                node.output[0],
-                *(np.frombuffer(one.raw_data, kind).reshape(one.dims) for one, kind in zip(pair, kinds, strict=True)),
+            pair = tensors.pop(stored[first]), tensors.pop(node.input[1])
+            weights, scales = (
+                np.frombuffer(one.raw_data, kind).reshape(one.dims) for one, kind in zip(pair, "bf", strict=True)
             )
+            yield node.output[0], weights, scales
             for tensor in pair:
                 graph.initializer.remove(tensor)
         else:

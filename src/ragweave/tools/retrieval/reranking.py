@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -39,10 +39,10 @@ Reranker = str | PairScorer | BaseDocumentCompressor
 
 
 class CrossEncoderScorer:
-    """A cross-encoder of sentence-transformers, whose `predict` draws no bar."""
+    """A cross-encoder of sentence-transformers by its hub name or local path."""
 
     def __init__(self, spec: str) -> None:
-        """Load a cross-encoder by its hub name or local path.
+        """Load it.
 
         Raises:
             MissingExtraError: sentence-transformers is not installed.
@@ -73,11 +73,7 @@ class BiEncoderScorer:
     """
 
     def __init__(self, spec: str) -> None:
-        """Name a bi-encoder; it is loaded at first use.
-
-        Args:
-            spec: `minilm` (without torch), a local path or a hub name.
-        """
+        """Name a bi-encoder, as for `named_embeddings`; it is loaded at first use."""
         self._embeddings = named_embeddings(spec)
 
     def predict(self, pairs: list[tuple[str, str]], /) -> Sequence[float]:
@@ -136,11 +132,7 @@ class RerankRetriever(PassageRetriever):
 
     @classmethod
     def over(cls, base: BaseRetriever, model: Reranker, *, k: int = 5, depth: int = DEPTH) -> RerankRetriever:
-        """Rerank what `base` finds; a named model is loaded at the first query.
-
-        Raises:
-            UsageError: `model` is no reranker, or `k` is below 1.
-        """
+        """Rerank what `base` finds; a named model is loaded at the first query."""
         given = model if isinstance(model, str) else _checked(model)
         return cls(base=base, model=given, k=check_k(k), depth=check_k(depth))
 
@@ -153,15 +145,18 @@ class RerankRetriever(PassageRetriever):
             return []
         with self._lock:
             if self._loaded is None:
-                named = isinstance(self.model, str)
-                self._loaded = load_reranker(self.model) if named else self.model
-        if isinstance(self._loaded, ListwiseReranker):
+                self._loaded = load_reranker(self.model) if isinstance(self.model, str) else self.model
+        if isinstance(self._loaded, BaseDocumentCompressor):
             return _compressed(self._loaded, query, found)
+        pairs = [(query, indexed_text(doc.page_content, doc.metadata)) for doc in found]
         with self._lock:  # tokenizers and most models are not safe under threads
-            if isinstance(self._loaded, BaseDocumentCompressor):
-                return _compressed(self._loaded, query, found)
-            scores = _numbers(self._loaded.predict, query, found)
-        judged = [with_score(doc, score) for doc, score in zip(found, scores, strict=True)]
+            scores = np.asarray(self._loaded.predict(pairs), dtype=float)
+        if scores.shape not in ((len(found),), (len(found), 1)) or np.isnan(scores).any():
+            raise UnusableModelError(
+                f"the reranker gave scores of shape {scores.shape} (NaN: {int(np.isnan(scores).sum())}) "
+                f"for {len(found)} passages; use a model that is trained to rank, with one score a pair"
+            )
+        judged = [with_score(doc, float(score)) for doc, score in zip(found, scores.reshape(-1), strict=True)]
         return sorted(judged, key=lambda doc: -doc.metadata["score"])
 
 
@@ -172,21 +167,3 @@ def _compressed(compressor: BaseDocumentCompressor, query: str, found: list[Docu
         with_score(doc.model_copy(update={"id": ids.get(doc.page_content, doc.id)}), 1 / (1 + place))
         for place, doc in enumerate(compressor.compress_documents(found, query))
     ]
-
-
-def _numbers(
-    predict: Callable[[list[tuple[str, str]]], Sequence[Any]], query: str, found: list[Document]
-) -> list[float]:
-    """Return a model's scores, one a passage.
-
-    Raises:
-        UnusableModelError: It gave anything else.
-    """
-    scores = np.asarray(predict([(query, indexed_text(doc.page_content, doc.metadata)) for doc in found]), dtype=float)
-    if scores.shape not in ((len(found),), (len(found), 1)) or np.isnan(scores).any():
-        raise UnusableModelError(
-            f"the reranker gave scores of shape {scores.shape} (NaN: {int(np.isnan(scores).sum())}) "
-            f"for {len(found)} passages; use a model that is trained to rank, with one score a pair"
-        )
-    numbers: list[float] = scores.reshape(-1).tolist()
-    return numbers

@@ -12,7 +12,6 @@ from langchain_core.retrievers import BaseRetriever
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ragweave.errors import UsageError
 from ragweave.state.passages import as_document, indexed_text, with_id
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, listed, ours, with_score
@@ -35,17 +34,12 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]], *, k: int = 60) -
 
     Args:
         rankings: Lists of items, best first; a repeat within one list counts at its first place.
-        k: The paper's constant; the larger, the less the first ranks weigh.
+        k: The paper's constant, at least 0; the larger, the less the first ranks weigh.
 
     Returns:
         Items with their scores, best first. Equal scores: the better single rank first, then the
         earlier ranking.
-
-    Raises:
-        UsageError: `k` is negative.
     """
-    if k < 0:
-        raise UsageError(f"the constant of reciprocal rank fusion must be 0 or more, not {k}")
     ranks: dict[Item, list[tuple[int, int]]] = {}
     for which, ranking in enumerate(rankings):
         for rank, item in enumerate(dict.fromkeys(ranking), 1):
@@ -92,11 +86,11 @@ class SearchRetriever(PassageRetriever):
     """An id and a number of neighbours to the passage among them."""
 
     def lexical(self) -> PassageRetriever | None:
-        """Return what searches the same passages by words alone."""
+        """Return `words`."""
         return self.words
 
     def embedder(self) -> Embeddings | None:
-        """Return what embeds the passages."""
+        """Return `embeddings`."""
         own: Embeddings | None = self.embeddings
         return own
 
@@ -131,9 +125,6 @@ class Bm25Retriever(SearchRetriever):
             documents: Passages, or one alone; those without an id get a content id.
             k: Passages a query.
             language: Snowball language of stemmer and stop words.
-
-        Raises:
-            UsageError: `k` is below 1 or the language is unknown.
         """
         passages = [with_id(as_document(doc)) for doc in listed(documents)]
         analyzer = analyzer_for(language)
@@ -159,9 +150,6 @@ class DenseRetriever(SearchRetriever):
             documents: Passages, or one alone; those without an id get a content id.
             embeddings: Any LangChain embeddings.
             k: Passages a query.
-
-        Raises:
-            UsageError: `k` is below 1.
         """
         passages = [with_id(as_document(doc)) for doc in listed(documents)]
         vectors = unit(embeddings.embed_documents([indexed_text(doc.page_content, doc.metadata) for doc in passages]))
