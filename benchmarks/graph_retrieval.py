@@ -130,7 +130,7 @@ def named(count: int, path: Path) -> dict[str, Any]:
     times = []
     for text, support in random.Random(7).sample(asked, 200):
         found = [documents[row - 1] for row in support]
-        seeds = [Seed(row, 1.0, str(row), d.page_content, d.metadata) for row, d in zip(support, found, strict=True)]
+        seeds = [Seed(row, 1.0, doc) for row, doc in zip(support, found, strict=True)]
         begun = time.process_time()
         along_names(db, text, seeds, nothing, order, lambda _: nothing, terms)
         times.append(1000 * (time.process_time() - begun))

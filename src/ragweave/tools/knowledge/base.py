@@ -117,7 +117,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
     def passages(self) -> list[Document]:
         """Return every passage, in the order in which they were indexed."""
         with self._store.snapshot() as now:
-            return now.documents([*now.rows()])
+            return [*now.documents([*now.rows()]).values()]
 
     def values(self, name: str) -> list[Any]:
         """Return the values that passages have under a name of their metadata, which a filter may ask for."""

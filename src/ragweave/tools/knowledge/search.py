@@ -161,8 +161,8 @@ class Search:
         """Return scores with those of the paths that lead from the first passages, and the paths by row id."""
         scores = scores / max(float(scores.max(initial=0)), 1e-9)
         best = {int(index.rows[at]): float(scores[at]) for at in top_k(scores, SEEDS)}
-        stored = now.passages(best)
-        seeds = [Seed(row, score, *stored[row]) for row, score in best.items()]
+        stored = now.documents([*best])
+        seeds = [Seed(row, score, stored[row]) for row, score in best.items()]
         return along_names(now.db, query, seeds, scores, index.rows, index.bm25.score, self.terms)
 
     def around(self, name: str, sides: int, chosen: dict[str, Any]) -> list[Document]:
@@ -171,7 +171,7 @@ class Search:
             rows = now.around(name, sides)
             if chosen:
                 rows = sorted(now.matching(chosen).intersection(rows))
-            return now.documents(rows)
+            return [*now.documents(rows).values()]
 
     def _with_index(self, work: Callable[[Snapshot, _Index], T]) -> T:
         """Do something with the current state and its index.
@@ -230,18 +230,16 @@ def _distinct(
     wanted = k
     while True:
         best = top_k(scores, wanted)
-        rows = index.rows[best]
-        stored = now.passages(rows)
+        rows = index.rows[best].tolist()
         found: dict[str, Document] = {}
-        for at, row in zip(best.tolist(), rows.tolist(), strict=True):
-            name, text, metadata = stored[row]
-            if text not in found:
-                metadata["score"] = float(scores[at]) + shift
+        for score, (row, doc) in zip(scores[best].tolist(), now.documents(rows).items(), strict=True):
+            if doc.page_content not in found:
+                doc.metadata["score"] = score + shift
                 path = (paths or {}).get(row)
-                if path is not None and path.seed is not None and 2 * path.strength > scores[at]:
-                    heading = heading_of(path.seed.metadata)
-                    metadata["via"] = {"name": path.name, "passage": path.seed.id, "heading": heading}
-                found[text] = Document(id=name, page_content=text, metadata=metadata)
+                if path is not None and path.seed is not None and 2 * path.strength > score:
+                    seed = path.seed.passage
+                    doc.metadata["via"] = {"name": path.name, "passage": seed.id, "heading": heading_of(seed.metadata)}
+                found[doc.page_content] = doc
         if len(found) >= k or len(best) < wanted:
             return list(found.values())[:k]
         wanted *= 2

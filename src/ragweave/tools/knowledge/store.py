@@ -25,7 +25,7 @@ import queue
 import secrets
 import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -114,26 +114,21 @@ class Snapshot:
         rows = self.db.execute("SELECT key, value FROM sources WHERE ?1 IS NULL OR kind = ?1 ORDER BY id", (kind,))
         return {key: Source(**json.loads(value)) for key, value in rows}
 
-    def passages(self, rowids: Iterable[int]) -> dict[int, tuple[str, str, dict[str, Any]]]:
-        """Return name, text and metadata of passages by row id.
+    def documents(self, rowids: Sequence[int]) -> dict[int, Document]:
+        """Return passages by row id, in the given order.
 
-        The metadata has `source`, and `position`: a number that grows within a source.
+        Their metadata has `source`, and `position`: a number that grows within a source.
         """
         rows = self.db.execute(
             "SELECT p.id, p.name, p.text, p.metadata, s.key FROM passages p "
             "JOIN sources s ON s.id = p.source WHERE p.id IN (SELECT value FROM json_each(?))",
-            (json.dumps([int(one) for one in rowids]),),
+            (json.dumps(rowids),),
         )
-        return {
-            row: (name, text, {"position": row, **json.loads(meta), "source": source})
+        found = {
+            row: Document(id=name, page_content=text, metadata={"position": row, **json.loads(meta), "source": source})
             for row, name, text, meta, source in rows
         }
-
-    def documents(self, rowids: Sequence[int]) -> list[Document]:
-        """Return passages by row id, in that order."""
-        stored = self.passages(rowids)
-        made = (stored[row] for row in rowids)
-        return [Document(id=name, page_content=text, metadata=metadata) for name, text, metadata in made]
+        return {row: found[row] for row in rowids}
 
     def rows(self) -> Iterator[int]:
         """Yield the row ids of the passages, ascending, which is the order of the index."""

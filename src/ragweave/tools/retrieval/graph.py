@@ -31,6 +31,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from ragweave.state.passages import indexed_text
@@ -73,9 +74,7 @@ class Seed(NamedTuple):
     row: int
     score: float
     """Its base score, as a share of the best."""
-    id: str
-    text: str
-    metadata: Mapping[str, Any]
+    passage: Document
 
 
 class NamePath(NamedTuple):
@@ -139,7 +138,9 @@ def along_names(
                 starts.setdefault(name, []).append(path)
     best = _followed(db, starts, len(rows))
     places = np.searchsorted(rows, np.fromiter(best, np.int64))
-    answered = {term for seed in seeds[:1] for term in terms(indexed_text(seed.text, seed.metadata))}
+    answered = {
+        term for seed in seeds[:1] for term in terms(indexed_text(seed.passage.page_content, seed.passage.metadata))
+    }
     rest = words(sorted(wanted - answered))
     share = 1 + rest[places] / max(float(rest.max(initial=0)), 1e-9)
     paths = {row: path.times(float(one)) for (row, path), one in zip(best.items(), share, strict=True)}
@@ -153,13 +154,14 @@ def along_names(
 
 def _passed_on(seed: Seed, wanted: set[str], terms: Callable[[str], list[str]]) -> Iterator[tuple[str, NamePath]]:
     """Yield the names in a passage."""
-    own = subjects(seed.text, seed.metadata)
-    for sentence in sentences(without_keys(seed.text, seed.metadata)):
+    text, metadata = seed.passage.page_content, seed.passage.metadata
+    own = subjects(text, metadata)
+    for sentence in sentences(without_keys(text, metadata)):
         shared = len(wanted.intersection(terms(sentence))) / max(len(wanted), 1)
         strength = seed.score**2 * (FLOOR + (1 - FLOOR) * shared)
-        for name, text in (_plain_runs(sentence) | names_in(sentence)).items():
+        for name, spelt in (_plain_runs(sentence) | names_in(sentence)).items():
             if name not in own:
-                yield name, NamePath(strength, text, seed)
+                yield name, NamePath(strength, spelt, seed)
 
 
 def _plain_runs(sentence: str) -> dict[str, str]:
