@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from ragweave.tools.knowledge.loaders.text import decode, markdown
@@ -39,28 +40,18 @@ def load_html(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | 
 
 
 def decode_html(data: bytes) -> tuple[str, str]:
-    """Return a page in the encoding that it names, else as any other text.
-
-    Raises:
-        UnreadableError: It is no text.
-    """
+    """Return a page in the encoding that it names, else as any other text."""
     named = _DECLARED.search(data[:4096])
     if named and not data.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
         label = named[1].decode().lower()
         label = {"iso-8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030"}.get(label, label)
-        try:
+        with suppress(LookupError, ValueError):
             return data.decode(label), ""
-        except (LookupError, ValueError):
-            pass
     return decode(data)
 
 
 def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
-    """Return the title and the Markdown of a page.
-
-    Args:
-        source: HTML.
-        whole: Whether all of it is content, as in a chapter of a book.
+    """Return the title and the Markdown of a page; `whole`: all is content, as in a chapter of a book.
 
     Raises:
         UnreadableError: There is no text.

@@ -29,11 +29,7 @@ def available() -> bool:
 
 
 def load_image(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
-    """Load the text that a picture shows; each frame of a TIFF is a page.
-
-    Raises:
-        UnreadableError: The extra is not installed; or the picture is damaged, or shows no text.
-    """
+    """Load the text that a picture shows; each frame of a TIFF is a page."""
     if not available():
         raise UnreadableError(str(MissingExtraError("Reading pictures", "ocr")), NEEDS)
     from PIL import Image, ImageSequence
@@ -61,12 +57,7 @@ def recognised(image: Any) -> str:
 
 
 def recognised_page(data: bytes, index: int) -> str:
-    """Return the text that a page of a PDF shows, however it is drawn.
-
-    Args:
-        data: The PDF.
-        index: The page, from 0.
-    """
+    """Return the text that a page of a PDF shows, however it is drawn; `index` counts from 0."""
     import pypdfium2
 
     with _LOCK:

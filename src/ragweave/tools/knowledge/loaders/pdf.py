@@ -7,6 +7,7 @@ import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any
 
@@ -64,14 +65,9 @@ def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | N
         raise UnreadableError(": ".join(filter(None, ["PDF without text", reasons])), needs)
     yield from notes
     starts = accumulate((len(text) + 1 for text in texts[:-1]), initial=0)
-    yield Loaded("\n".join(texts), _title(reader) or name, pages=tuple(starts))
-
-
-def _title(reader: Any) -> str:
-    try:
-        return " ".join(str((reader.metadata or {}).get("/Title") or "").split())
-    except Exception:  # noqa: BLE001 - the pages can be read
-        return ""
+    with suppress(Exception):  # a broken title: the pages can be read
+        name = " ".join(str((reader.metadata or {}).get("/Title") or "").split()) or name
+    yield Loaded("\n".join(texts), name, pages=tuple(starts))
 
 
 def _page(page: Any, data: bytes, index: int) -> tuple[str, str]:
@@ -85,7 +81,7 @@ def _page(page: Any, data: bytes, index: int) -> tuple[str, str]:
     elif (
         sum(map(str.isalnum, text)) <= _FEW_LETTERS
         if covered >= _SCAN
-        else not text.strip() and not more and _has_content(page)
+        else not text.strip() and not more and len(getattr(page.get_contents(), "get_data", bytes)()) > 20
     ):
         trouble = _PICTURE
     if trouble and ocr.available():
@@ -104,9 +100,11 @@ def _drawn(page: Any) -> tuple[str, float]:
 
     def visit(operator: bytes, operands: Any, matrix: Any, text_matrix: Any) -> None:
         nonlocal covered
-        if operator == b"Do" and _is_image(page, operands):
-            area = abs(matrix[0] * matrix[3] - matrix[1] * matrix[2])
-            covered = max(covered, area / (width * height))
+        if operator == b"Do":
+            with suppress(KeyError, IndexError, TypeError):  # a drawing that the page lacks
+                if page["/Resources"]["/XObject"][operands[0]]["/Subtype"] == "/Image":
+                    area = abs(matrix[0] * matrix[3] - matrix[1] * matrix[2])
+                    covered = max(covered, area / (width * height))
         elif operator in (b"Tj", b"TJ") and text_matrix[4] > 0.4 * width:
             starts[round(text_matrix[4])] += 1
 
@@ -149,13 +147,6 @@ def _column_by_column(page: Any, text: str) -> str:
     return "\n".join(found + right)
 
 
-def _is_image(page: Any, operands: Any) -> bool:
-    try:
-        return bool(page["/Resources"]["/XObject"][operands[0]]["/Subtype"] == "/Image")
-    except (KeyError, IndexError, TypeError, AttributeError):
-        return False
-
-
 def _is_garbage(text: str) -> bool:
     """Return whether a line consists of glyph names or private-use characters."""
     glyphs = sum(len(one.group()) for one in _GLYPHS.finditer(text))
@@ -165,26 +156,24 @@ def _is_garbage(text: str) -> bool:
 
 def _all_unmapped(page: Any) -> bool:
     """Return whether no font of a page says which letters its glyphs stand for."""
+
+    def unmapped(font: Any) -> bool:
+        if font.get("/Subtype") != "/Type0" or "/ToUnicode" in font:
+            return False
+        inner = font["/DescendantFonts"].get_object()[0].get_object()
+        order = (inner.get("/CIDSystemInfo") or {}).get("/Ordering", "Identity")
+        return str(font.get("/Encoding")).startswith("/Identity") and str(order) == "Identity"
+
     fonts = (page.get("/Resources") or {}).get("/Font")
     fonts = [one.get_object() for one in (fonts.get_object() if fonts else {}).values()]
-    return bool(fonts) and all(map(_is_unmapped, fonts))
-
-
-def _is_unmapped(font: Any) -> bool:
-    if font.get("/Subtype") != "/Type0" or "/ToUnicode" in font:
-        return False
-    inner = font["/DescendantFonts"].get_object()[0].get_object()
-    order = (inner.get("/CIDSystemInfo") or {}).get("/Ordering", "Identity")
-    return str(font.get("/Encoding")).startswith("/Identity") and str(order) == "Identity"
+    return bool(fonts) and all(map(unmapped, fonts))
 
 
 def _annotations(page: Any) -> Iterator[str]:
     """Yield the notes written on a page, and the values of its form fields, as `name: value`."""
     for one in page.get("/Annots") or ():
-        try:
+        with suppress(Exception):  # the others can be read
             yield from _annotation(one.get_object())
-        except Exception:  # noqa: BLE001, S112 - the others can be read
-            continue
 
 
 def _annotation(one: Any) -> Iterator[str]:
@@ -204,11 +193,6 @@ def _annotation(one: Any) -> Iterator[str]:
     shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
     if shown:
         yield f"{name}: {shown}" if name else shown
-
-
-def _has_content(page: Any) -> bool:
-    contents: Any = page.get_contents()
-    return contents is not None and len(contents.get_data()) > 20
 
 
 def _named(pages: list[int]) -> str:
