@@ -196,8 +196,9 @@ class KnowledgeBase(AbstractKnowledgeBase):
                     found.append(f"the index has {len(index.rows)} of {count} passages")
             except OSError as error:
                 found.append(f"the index cannot be opened ({error})")
-            if self.settings.embedding is not None and (lost := now.without_vector()):
-                found.append(f"{lost} passages have no vector")
+            lost = now.db.execute("SELECT count(*) FROM passages WHERE content NOT IN (SELECT content FROM vectors)")
+            if self.settings.embedding is not None and (number := lost.fetchone()[0]):
+                found.append(f"{number} passages have no vector")
         return found
 
     def missing_files(self) -> list[str]:

@@ -70,13 +70,9 @@ class Settings:
 
         An embeddings object is not compared here, and `auto` is any model.
         """
-        ours, theirs = asdict(self), asdict(own)
-        free = {"embedding"} if embeddings is not None or self.embedding == "auto" else set()
-        return ", ".join(
-            f"{name} = {theirs[name]!r}, not {ours[name]!r}"
-            for name in ours.keys() - free
-            if ours[name] != theirs[name]
-        )
+        free = embeddings is not None or self.embedding == "auto"
+        ours, theirs = asdict(replace(self, embedding=own.embedding) if free else self), asdict(own)
+        return ", ".join(f"{name} = {theirs[name]!r}, not {one!r}" for name, one in ours.items() if one != theirs[name])
 
 
 @dataclass(frozen=True)

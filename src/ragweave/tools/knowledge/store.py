@@ -26,7 +26,7 @@ import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -192,11 +192,6 @@ class Snapshot:
         )
         return rows.fetchall() == [(one.name, one.content, json.dumps(one.metadata, default=str)) for one in passages]
 
-    def without_vector(self) -> int:
-        """Return how many passages have no vector."""
-        sql = "SELECT count(*) FROM passages WHERE content NOT IN (SELECT content FROM vectors)"
-        return int(self.db.execute(sql).fetchone()[0])
-
 
 class Store:
     """The SQLite file of a folder; safe to use from threads and processes."""
@@ -227,16 +222,12 @@ class Store:
         Raises:
             KnowledgeBaseError: The folder is not empty, or cannot be written.
         """
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with _locked(folder):
-                if (folder / FILE).exists():
-                    raise KnowledgeBaseError(f"{folder} is already a knowledge base: open it")
-                if any(one.name != _LOCK for one in folder.iterdir()):
-                    raise KnowledgeBaseError(f"{folder} is not empty")
-                _create(folder, settings)
-        except (OSError, sqlite3.Error) as error:
-            raise KnowledgeBaseError(f"{folder} cannot be written ({error})") from error
+        with _locked(folder):
+            if (folder / FILE).exists():
+                raise KnowledgeBaseError(f"{folder} is already a knowledge base: open it")
+            if any(one.name != _LOCK for one in folder.iterdir()):
+                raise KnowledgeBaseError(f"{folder} is not empty")
+            _create(folder, settings)
         return cls(folder)
 
     def connect(self) -> sqlite3.Connection:
@@ -279,18 +270,10 @@ class Store:
         Raises:
             KnowledgeBaseError: Another writer is active, or the disk cannot be written.
         """
-        with _locked(self.folder):
-            db = None
-            try:
-                db = self.connect()
-                self._sweep(Snapshot(db).index)
-                yield db
-                self._sweep(Snapshot(db).index)
-            except (OSError, sqlite3.Error) as error:
-                raise KnowledgeBaseError(f"{self.folder} cannot be written ({error})") from error
-            finally:
-                if db is not None:
-                    db.close()
+        with _locked(self.folder), closing(self.connect()) as db:
+            self._sweep(Snapshot(db).index)
+            yield db
+            self._sweep(Snapshot(db).index)
 
     def reset(self, settings: Settings) -> None:
         """Change the settings of a store without passages; its sources are to be read again."""
@@ -314,28 +297,26 @@ class Store:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    # A file lock, since BEGIN IMMEDIATE would forbid the batch commits of vectors; the system frees
-    # it at a kill.
-    lock = FileLock(folder / _LOCK)
+    """Lock a folder against other writers; the system frees the lock at a kill.
+
+    SQLite's own lock, BEGIN IMMEDIATE, would forbid the batch commits of vectors.
+    """
     try:
-        lock.acquire(timeout=0)
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / _LOCK, timeout=0):
+            yield
     except Timeout:
         raise KnowledgeBaseError(
             f"{folder}: another process is writing to it; try again when it has finished"
         ) from None
-    except OSError as error:
+    except (OSError, sqlite3.Error) as error:
         raise KnowledgeBaseError(f"{folder} cannot be written ({error})") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _create(folder: Path, settings: Settings) -> None:
     """Write an empty store under a temporary name first: a kill leaves no unfinished one."""
     made = folder / f"{_UNFINISHED}{secrets.token_hex(4)}"
-    db = sqlite3.connect(made, isolation_level=None)
-    try:
+    with closing(sqlite3.connect(made, isolation_level=None)) as db:  # closing folds the write-ahead log into the file
         (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise KnowledgeBaseError(f"{folder}: SQLite's WAL does not work on this file system")
@@ -343,6 +324,4 @@ def _create(folder: Path, settings: Settings) -> None:
         rows = {"version": _VERSION, "settings": json.dumps(asdict(settings))}
         db.executemany("INSERT INTO meta VALUES (?, ?)", rows.items())
         db.execute("COMMIT")
-    finally:
-        db.close()  # folds the write-ahead log into the file
     made.replace(folder / FILE)

@@ -66,7 +66,7 @@ def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | N
     yield from notes
     starts = accumulate((len(text) + 1 for text in texts[:-1]), initial=0)
     with suppress(Exception):  # a broken title: the pages can be read
-        name = " ".join(str((reader.metadata or {}).get("/Title") or "").split()) or name
+        name = " ".join(str(reader.metadata["/Title"]).split()) or name  # type: ignore[index]
     yield Loaded("\n".join(texts), name, pages=tuple(starts))
 
 

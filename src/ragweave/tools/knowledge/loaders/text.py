@@ -6,6 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -65,10 +66,9 @@ def _guess(data: bytes) -> str:
 
     best = from_bytes(data).best()
     letters = {one for one in str(best or "") if one.isalpha() and not one.isascii()}
-    try:
+    western = ""
+    with suppress(UnicodeDecodeError):
         western = data.decode("cp1252")
-    except UnicodeDecodeError:
-        western = ""
     latin = all(unicodedata.name(one, "").startswith("LATIN") for one in letters)
     if western and latin and (best is None or not _WITHIN_WORDS.search(western)):
         return "cp1252"
@@ -100,17 +100,16 @@ def _yaml(block: str) -> dict[str, Any]:
     """Return the fields of front matter; if it is no YAML, its lines of the form `name: value`."""
     import yaml
 
-    try:
+    fields: Any = None
+    with suppress(yaml.YAMLError, ValueError, RecursionError):
         # Aliases could make a few lines grow without bound.
         events = yaml.parse(block, yaml.SafeLoader)
         aliases = any(isinstance(one, yaml.AliasEvent) for one in events)
         fields = None if aliases else yaml.safe_load(block)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
-        pairs = re.findall(r"^([\w-]+):[ \t]+(\S.*)$", block, re.MULTILINE)
-        fields = {name: value.strip().strip("\"'") for name, value in pairs}
-    return fields
+    if isinstance(fields, dict):
+        return fields
+    pairs = re.findall(r"^([\w-]+):[ \t]+(\S.*)$", block, re.MULTILINE)
+    return {name: value.strip().strip("\"'") for name, value in pairs}
 
 
 def _plain(value: Any) -> Any:
