@@ -33,10 +33,13 @@ from ragweave.datasets.question import id_of
 from ragweave.datasets.rows import Row
 from ragweave.errors import UsageError
 from ragweave.evaluation.folder import Record, read_results, read_settings, shard_folder, shards
-from ragweave.evaluation.labels.filter import FilterLabeller
-from ragweave.evaluation.labels.known import JudgeLabeller, NeededLabeller
-from ragweave.evaluation.labels.rewrite import RewriteLabeller
-from ragweave.evaluation.labels.settings import LabelSettings
+from ragweave.evaluation.labellers import (
+    FilterLabeller,
+    JudgeLabeller,
+    LabelSettings,
+    NeededLabeller,
+    RewriteLabeller,
+)
 from ragweave.evaluation.run import Run, Summary, run_async
 from ragweave.evaluation.systems import open_model
 from ragweave.tools.text.secrets import redacted
