@@ -8,6 +8,7 @@ of the knowledge base that is searched anyway), `KB` or `bm25:KB` (another one),
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -57,39 +58,18 @@ def retriever_of(
     Raises:
         UsageError: There is no such retriever, or it needs a knowledge base and there is none.
     """
-    if spec in MODES:
-        if kb is None:
-            raise UsageError(f"the retriever {spec!r} searches a knowledge base: name one with --kb")
-        mode = cast("RetrieverName", spec)
-        return kb.as_retriever(k, mode, filter=filter, rerank=rerank)
-    if not is_path(spec):
-        raise UsageError(
-            f"{spec}: no such knowledge base or retriever: {did_you_mean(spec, MODES)} "
-            "Or give the import path of a LangChain retriever (module:Name)"
-        )
+    takes_kb = needs_kb(spec)
+    if takes_kb and kb is None:
+        raise UsageError(f"the retriever {spec!r} searches a knowledge base: name one with --kb")
+    if spec in MODES and kb is not None:
+        return kb.as_retriever(k, cast("RetrieverName", spec), filter=filter, rerank=rerank)
     if filter:
         raise UsageError("a filter is for a knowledge base's own modes: leave it out")
-    found = AnyRetriever(base=_made(spec, kb), k=k)
+    made = imported(spec, *([kb] if takes_kb else []))
+    if not isinstance(made, BaseRetriever):
+        raise UsageError(f"{spec} is no LangChain retriever, but {type(made).__name__}")
+    found = AnyRetriever(base=made, k=k)
     return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
-
-
-def _made(path: str, kb: AnyKnowledgeBase | None) -> BaseRetriever:
-    takes = _takes_kb(path)
-    if takes and kb is None:
-        raise UsageError(f"the retriever {path} searches a knowledge base: name one with --kb")
-    found = imported(path, *([kb] if takes else []))
-    if not isinstance(found, BaseRetriever):
-        raise UsageError(f"{path} is no LangChain retriever, but {type(found).__name__}")
-    return found
-
-
-def _takes_kb(path: str) -> bool:
-    made = object_at(path.partition("?")[0])
-    try:
-        first = next(iter(inspect.signature(made).parameters), "") if callable(made) else ""
-    except ValueError:
-        return False
-    return first == "kb"
 
 
 def needs_kb(spec: str) -> bool:
@@ -101,8 +81,14 @@ def needs_kb(spec: str) -> bool:
     if spec in MODES:
         return True
     if not is_path(spec):
-        retriever_of(spec, None)
-    return _takes_kb(spec)
+        raise UsageError(
+            f"{spec}: no such knowledge base or retriever: {did_you_mean(spec, MODES)} "
+            "Or give the import path of a LangChain retriever (module:Name)"
+        )
+    made = object_at(spec.partition("?")[0])
+    with suppress(ValueError):  # a class without a signature
+        return callable(made) and next(iter(inspect.signature(made).parameters), "") == "kb"
+    return False
 
 
 def retriever_named(text: str, kb: str | Path | None = None) -> PassageRetriever:

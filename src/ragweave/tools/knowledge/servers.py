@@ -151,8 +151,13 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         if mode not in modes:
             raise UsageError(f"{self.path} is searched by {', '.join(modes)}, not {mode}")
 
+        chosen = {
+            name: [*value] if isinstance(value, list | tuple | set) else [value]
+            for name, value in (filter or {}).items()
+        }
+
         def search(query: str, k: int, mode: str) -> list[Document]:
-            found = self._collection.search(query, k, mode, dict(filter or {}))
+            found = self._collection.search(query, k, mode, chosen)
             return [_shown(doc) for doc in found]
 
         words = None

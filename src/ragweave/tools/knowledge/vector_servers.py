@@ -25,7 +25,8 @@ from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import with_score
 from ragweave.tools.retrieval.retrievers import DEPTH, fused, unit
 
-Filter = Mapping[str, Any]
+Filter = Mapping[str, list[Any]]
+"""Metadata names to values of which any will do."""
 Search = Callable[[str, int, str, Filter], list[Document]]
 """Query, k, mode and filter to documents with `metadata["score"]`, best first."""
 
@@ -40,17 +41,19 @@ class Collection:
     """How it can be searched."""
 
 
-def _any_of(value: Any) -> list[Any]:
-    return [*value] if isinstance(value, list | tuple | set) else [value]
+def _by_store(store: VectorStore, native: Callable[[Filter], Any], *, distances: bool = False) -> Collection:
+    """Return a collection that its store searches.
 
-
-def _by_store(store: VectorStore, native: Callable[[Filter], Any]) -> Collection:
-    """Return a collection that its store searches; `native` translates a filter for it."""
+    Args:
+        store: The store.
+        native: Translates a filter for it.
+        distances: Whether its scores are 1 - cosine.
+    """
 
     def search(query: str, k: int, _mode: str, chosen: Filter) -> list[Document]:
         more = {"filter": native(chosen)} if chosen else {}
         found = store.similarity_search_with_score(query, k=k, **more)
-        return [with_score(doc, float(score)) for doc, score in found]
+        return [with_score(doc, 1 - float(score) if distances else float(score)) for doc, score in found]
 
     return Collection(store, search)
 
@@ -96,18 +99,13 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings) ->
         more = ""
         for number, (field, value) in enumerate(chosen.items()):
             more += f" AND langchain_metadata::jsonb -> %(f{number})s::text <@ %(v{number})s::jsonb"
-            values |= {f"f{number}": field, f"v{number}": json.dumps(_any_of(value))}
+            values |= {f"f{number}": field, f"v{number}": json.dumps(value)}
         rankings = []
         with psycopg.connect(url) as db:
             for score, where in (parts[one] for one in modes):
                 sql = f"SELECT {columns}, {score} AS score FROM {table} WHERE {where}{more} {order}"  # noqa: S608
-                rows = db.execute(sql, values).fetchall()
-                rankings.append(
-                    [
-                        Document(text, id=row, metadata={**meta, "score": float(number)})
-                        for row, text, meta, number in rows
-                    ]
-                )
+                rows = db.execute(sql, values)
+                rankings.append([with_score(Document(text, id=one, metadata=m), float(n)) for one, text, m, n in rows])
         return rankings[0][:k] if len(modes) == 1 else fused(rankings, k)
 
     return Collection(store, search, ("auto", "bm25", "dense", "hybrid"))
@@ -147,18 +145,12 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings) -> C
         client, name, embeddings, RetrievalMode.HYBRID, sparse_embedding=Bm25(), sparse_vector_name="words"
     )
 
+    def any_of(field: str, values: list[Any]) -> models.Filter:
+        matches = (models.MatchValue(value=one) for one in values)
+        return models.Filter(should=[models.FieldCondition(key=f"metadata.{field}", match=one) for one in matches])
+
     def native(chosen: Filter) -> models.Filter:
-        return models.Filter(
-            must=[
-                models.Filter(
-                    should=[
-                        models.FieldCondition(key=f"metadata.{field}", match=models.MatchValue(value=one))
-                        for one in _any_of(value)
-                    ]
-                )
-                for field, value in chosen.items()
-            ]
-        )
+        return models.Filter(must=[any_of(*pair) for pair in chosen.items()])
 
     return _by_store(store, native)
 
@@ -172,11 +164,8 @@ def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: Settin
     store = ElasticsearchStore(name, embedding=embeddings, es_url=url, strategy=strategy)
 
     def native(chosen: Filter) -> list[dict[str, Any]]:
-        clauses = ((field, _any_of(value)) for field, value in chosen.items())
-        return [
-            {"terms": {f"metadata.{field}{'.keyword' * isinstance(wanted[0], str)}": wanted}}
-            for field, wanted in clauses
-        ]
+        names = {name: f"metadata.{name}{'.keyword' * isinstance(one[0], str)}" for name, one in chosen.items()}
+        return [{"terms": {names[name]: values}} for name, values in chosen.items()]
 
     return _by_store(store, native)
 
@@ -194,16 +183,10 @@ def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings) -> 
     store = Chroma(name, embeddings, collection_configuration={"hnsw": {"space": "cosine"}}, **place)
 
     def native(chosen: Filter) -> dict[str, Any]:
-        clauses = [{field: {"$in": _any_of(value)}} for field, value in chosen.items()]
+        clauses = [{name: {"$in": values}} for name, values in chosen.items()]
         return clauses[0] if len(clauses) == 1 else {"$and": clauses}  # which takes at least two
 
-    inner = _by_store(store, native)
-
-    def search(query: str, k: int, mode: str, chosen: Filter) -> list[Document]:
-        found = inner.search(query, k, mode, chosen)
-        return [with_score(doc, 1 - doc.metadata["score"]) for doc in found]  # it gives distances
-
-    return Collection(store, search)
+    return _by_store(store, native, distances=True)
 
 
 SERVERS: dict[str, tuple[Callable[[str, str, Embeddings, Settings], Collection], str]] = {
