@@ -15,8 +15,8 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, encodable
-from ragweave.tools.knowledge.chunking import CHUNKERS, simple_tokens
-from ragweave.tools.knowledge.ingest import COUNTED, Ingest, passages_of
+from ragweave.tools.knowledge.chunking import CHUNKERS, passages_of, simple_tokens
+from ragweave.tools.knowledge.ingest import COUNTED, Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.passages import Loaded, Passage, passage_of
 from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings, silent
@@ -169,9 +169,8 @@ class AbstractKnowledgeBase(ABC):
             if not doc.page_content.strip():
                 raise UsageError(f"a document has no text (id {doc.id!r})")
             loaded = _loaded_of(doc.model_copy(update={"id": doc.id or _digest(doc)}))
-            made = [passage_of(loaded, 0, len(loaded.text), "", 0, 1)]
-            if split:
-                made = [*passages_of(loaded, self.settings, self._tokens)]
+            whole = [passage_of(loaded, 0, len(loaded.text))]
+            made = passages_of(loaded, self.settings, self._tokens) if split else whole
             names += [one.name for one in made]
             key = encodable(source or str(doc.metadata.get("source") or "") or "added")
             found[key, loaded.id] = made

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.registry import Registry
-from ragweave.tools.knowledge.passages import Loaded, Table
+from ragweave.tools.knowledge.passages import Loaded, Passage, Table, passage_of
 from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.retrieval import embedding
 from ragweave.tools.text.letters import WORD, apart
@@ -59,12 +59,8 @@ _CODES = dict(
 )
 
 
-class Chunk(NamedTuple):
-    """The span of a passage, and what is repeated before it: the header of its table."""
-
-    start: int
-    end: int
-    lead: str = ""
+Chunk = tuple[int, int, str]
+"""The span of a passage, and what is repeated before it: the header of its table."""
 
 
 def _each(pattern: re.Pattern[str], text: str) -> list[Span]:
@@ -231,11 +227,11 @@ CHUNKERS: Registry[ChunkerKind] = Registry(
 """Every chunker by name: ours, then those of other packages (entry points `ragweave.chunkers`)."""
 
 
-def chunks(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -> list[Chunk]:
-    """Return the passages of a text, in order.
+def passages_of(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -> list[Passage]:
+    """Return the passages of a text, in order; white space alone gives none.
 
     Args:
-        loaded: The text; white space alone gives no passage.
+        loaded: The text.
         settings: `chunker`, `unit`, `size`, `overlap` and `language`.
         tokens: Offsets of the tokens where the unit is tokens.
 
@@ -243,17 +239,6 @@ def chunks(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -
         UsageError: There is no such chunker, or it needs an embedding model.
         MissingExtraError: It needs a package that is not installed.
     """
-
-    def prose(start: int, end: int) -> Iterator[Chunk]:
-        """Yield the passages between two offsets, without the white space around them."""
-        heads = (one._replace(start=one.start - start) for one in loaded.headings if start <= one.start < end)
-        between = Loaded(loaded.text[start:end], loaded.title, headings=tuple(heads))
-        for a, b in CHUNKERS.named(settings.chunker).cut(between, settings, tokens):
-            text = between.text[a:b]
-            if text.strip():
-                first = start + a + len(text) - len(text.lstrip())
-                yield Chunk(first, first + len(text.strip()))
-
     found: list[Chunk] = []
     done = 0
     for table in loaded.tables:
@@ -261,12 +246,24 @@ def chunks(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -
             continue
         rows = loaded.text[table.start : table.end]
         if len(units(rows, settings, tokens)) > settings.size:
-            found += prose(done, table.start)
+            found += _prose(loaded, done, table.start, settings, tokens)
             found += _rows(loaded.text, table, settings, tokens)
             done = table.end
         elif len(rows) == len(loaded.text):  # a row of a table is a passage
-            return [Chunk(0, len(rows))]
-    return [*found, *prose(done, len(loaded.text))]
+            return [passage_of(loaded, 0, len(rows))]
+    found += _prose(loaded, done, len(loaded.text), settings, tokens)
+    return [passage_of(loaded, *one, f"#{number}" * (len(found) > 1)) for number, one in enumerate(found)]
+
+
+def _prose(loaded: Loaded, start: int, end: int, settings: Settings, tokens: Tokens) -> Iterator[Chunk]:
+    """Yield the passages between two offsets, without the white space around them."""
+    heads = (one._replace(start=one.start - start) for one in loaded.headings if start <= one.start < end)
+    between = Loaded(loaded.text[start:end], loaded.title, headings=tuple(heads))
+    for a, b in CHUNKERS.named(settings.chunker).cut(between, settings, tokens):
+        text = between.text[a:b]
+        if text.strip():
+            first = start + a + len(text) - len(text.lstrip())
+            yield first, first + len(text.strip()), ""
 
 
 def _rows(text: str, table: Table, settings: Settings, tokens: Tokens) -> Iterator[Chunk]:
@@ -275,4 +272,4 @@ def _rows(text: str, table: Table, settings: Settings, tokens: Tokens) -> Iterat
     room = settings.size - min(len(units(lead, settings, tokens)), settings.size // 2)
     lines = [one.span() for one in _LINE.finditer(body)]
     for a, b in pack(lines, units(body, settings, tokens), max(room, 1), 0):
-        yield Chunk(table.body + a, table.body + b, lead)
+        yield table.body + a, table.body + b, lead

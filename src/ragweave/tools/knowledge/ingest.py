@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from ragweave.errors import KnowledgeBaseError
-from ragweave.tools.knowledge.chunking import Tokens, chunks
+from ragweave.tools.knowledge.chunking import Tokens, passages_of
 from ragweave.tools.knowledge.loaders import MOST_BYTES, load
-from ragweave.tools.knowledge.passages import Loaded, Passage, UnreadableError, passage_of
+from ragweave.tools.knowledge.passages import Loaded, Passage, UnreadableError
 from ragweave.tools.knowledge.settings import Notice, Progress, Settings
 from ragweave.tools.knowledge.store import Source
 
@@ -29,13 +29,6 @@ COUNTED = ("added", "changed", "removed", "moved", "unchanged")
 """What an indexing run counts."""
 _CLOCK = 2_000_000_000
 """Nanoseconds within which two changes may leave a file with the same time, so that its bytes are read."""
-
-
-def passages_of(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterator[Passage]:
-    """Yield the passages of a text, in order."""
-    cut = chunks(loaded, settings, tokens)
-    for number, (start, end, lead) in enumerate(cut):
-        yield passage_of(loaded, start, end, lead, number, len(cut))
 
 
 @dataclass

@@ -105,11 +105,18 @@ class Passage(NamedTuple):
     metadata: dict[str, Any]
 
 
-def passage_of(loaded: Loaded, start: int, end: int, lead: str, number: int, parts: int) -> Passage:
-    """Return the passage `text[start:end]` of a text, behind a table's header where `lead` is one.
+def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str = "") -> Passage:
+    """Return the passage `text[start:end]` of a text.
 
     `metadata["breaks"]` lists [offset in the passage, page and headings from there on] wherever
     they change within it, so that a quote is cited by its own place, not by the passage's.
+
+    Args:
+        loaded: The text.
+        start: Offset of its first character.
+        end: Offset behind its last.
+        lead: What stands before it: the header of its table.
+        number: What its id adds to the document's.
     """
     text = lead + loaded.text[start:end]
     own = {k: v for k, v in loaded.metadata.items() if len(str(v)) <= LONGEST_FIELD}
@@ -121,7 +128,5 @@ def passage_of(loaded: Loaded, start: int, end: int, lead: str, number: int, par
     if breaks:
         meta["breaks"] = breaks
     content = hashlib.sha256(indexed_text(text, meta).encode("utf-8", "replace")).hexdigest()[:32]
-    name = content[:16]
-    if loaded.id:
-        name = loaded.id if parts == 1 else f"{loaded.id}#{number}"
+    name = f"{loaded.id}{number}" if loaded.id else content[:16]
     return Passage(name, loaded.id, content, text, meta)

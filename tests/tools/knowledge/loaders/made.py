@@ -4,9 +4,9 @@ import io
 import zipfile
 from pathlib import Path
 
-from ragweave.tools.knowledge.chunking import chunks
+from ragweave.tools.knowledge.chunking import passages_of
 from ragweave.tools.knowledge.loaders import load
-from ragweave.tools.knowledge.passages import Loaded, passage_of
+from ragweave.tools.knowledge.passages import Loaded
 from ragweave.tools.knowledge.settings import Notice, Settings
 
 
@@ -20,8 +20,7 @@ def read(name, data, **settings):
 
 def passages(loaded, **settings):
     """Cut a text into passages."""
-    cut = chunks(loaded, Settings(**settings))
-    return [passage_of(loaded, *one, number, len(cut)) for number, one in enumerate(cut)]
+    return passages_of(loaded, Settings(**settings))
 
 
 def zipped(**parts):

@@ -4,9 +4,8 @@ from tests.tools.knowledge.loaders.made import passages, read
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import place_at
-from ragweave.tools.knowledge.chunking import CHUNKERS, chunks
+from ragweave.tools.knowledge.chunking import CHUNKERS
 from ragweave.tools.knowledge.passages import Loaded
-from ragweave.tools.knowledge.settings import Settings
 
 TEXT = "# A\n\nOne two three. Four five six.\n\n## B\n\n" + "Seven eight nine ten. " * 30
 
@@ -26,15 +25,15 @@ def test_every_chunker_is_verbatim_and_complete(name, overlap, embedded):
     if name in ("recursive", "markdown"):
         pytest.importorskip("langchain_text_splitters")
     (one,), _ = read("a.md", TEXT)
-    cut = chunks(one, Settings(chunker=name, size=20, overlap=overlap, embedding=f"fake-{name}"))
+    cut = passages(one, chunker=name, size=20, overlap=overlap, embedding=f"fake-{name}")
     assert len(cut) > 3 and name in CHUNKERS
     covered = set()
-    for chunk in cut:
-        covered.update(range(chunk.start, chunk.end))
-        assert len(one.text[chunk.start : chunk.end].split()) <= 20
+    for each in cut:
+        covered.update(range(each.metadata["start"], each.metadata["end"]))
+        assert len(each.text.split()) <= 20
     left = "".join(sign for at, sign in enumerate(one.text) if at not in covered)
     assert left.split() in ([], ["#", "A"])
-    starts = [chunk.start for chunk in cut]
+    starts = [each.metadata["start"] for each in cut]
     assert starts == sorted(set(starts))
 
 
@@ -43,7 +42,7 @@ def test_semantic_cuts_where_the_subject_changes(embedded):
     first, second = passages(Loaded(text), chunker="semantic", embedding="fake")
     assert first.text.endswith("slept.") and second.text.startswith("A dog ran.")
     with pytest.raises(UsageError, match="embedding model"):
-        chunks(Loaded(text), Settings(chunker="semantic", embedding=None))
+        passages(Loaded(text), chunker="semantic", embedding=None)
 
 
 def test_sections_and_headings_without_text():
@@ -81,4 +80,4 @@ def test_scripts_without_spaces_and_endless_words():
     assert len(made) > 3 and all(len(each.text) < 130 for each in made)
     assert max(len(each.text) for each in passages(Loaded("x" * 100_000), size=10)) <= 2000
     with pytest.raises(UsageError, match="unknown chunker"):
-        chunks(Loaded("x"), Settings(chunker="paragraf"))
+        passages(Loaded("x"), chunker="paragraf")
