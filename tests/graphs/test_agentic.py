@@ -98,13 +98,16 @@ def test_a_passage_is_read_once_and_a_number_that_no_search_showed_is_not_there(
 
 
 def test_two_rounds_that_bring_nothing_new_end_the_loop_and_concat_answers_from_what_was_read() -> None:
-    out, calls, _ = run("keyword_search: granite", "read: 2", "read: 2", "hm", "Ada Brenner")
+    said = "keyword_search: granite", "read: 2", "read: 2", "hm", "Ada Brenner"
+    out, calls, _ = run(*said, fallback_retrieval=False)
     assert ([one.node for one in calls], out["answer"], out["truncated"]) == (
         ["agent"] * 4 + ["answer"],
         "Ada Brenner",
         True,
     )
     assert [one.metadata["title"] for one in out["passages"]] == ["Card 0"]
+    out, calls, searches = run(*said)
+    assert (len(calls), len(out["passages"]), searches[-1]) == (5, 5, QUESTION)
 
 
 def test_a_snippet_is_shown_once() -> None:

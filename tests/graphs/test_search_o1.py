@@ -32,6 +32,12 @@ def run(*said: str, read: str = READ, **options: Any) -> tuple[dict[str, Any], l
     return out, model.calls, retriever.searches
 
 
+def test_a_query_that_is_repeated_twice_ends_the_search() -> None:
+    out, calls, searches = run(ASKED, ASKED, ASKED, " Ada Brenner}.")
+    assert (searches, out["answer"]) == (["bridge at Alden"], "Ada Brenner")
+    assert [one.node for one in calls] == ["reason", "read", "reason", "reason", "reason"]
+
+
 def test_documents_are_read_by_a_second_call() -> None:
     out, calls, searches = run(ASKED, ANSWER, k=3)
     assert [one.node for one in calls] == ["reason", "read", "reason"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -44,6 +45,16 @@ def test_the_reader_says_unknown_only_if_the_prompts_do() -> None:
     for unknown in (True, False):
         _, calls, _ = run(f"Follow up: {FIRST}", FINAL, unknown=unknown)
         assert all(("Unknown" in one.text) is unknown for one in calls)
+
+
+def test_a_form_names_the_kind_of_the_line_before_its_text() -> None:
+    lines = [("Follow up", FIRST), ("Follow up", SECOND), ("Final answer", "Norhaven")]
+    forms = iter(json.dumps({"kind": kind, "text": text}) for kind, text in lines)
+    script = lambda call: "It was she." if call.node == "read" else next(forms)  # noqa: E731
+    model, retriever = ScriptedModel(script=script, profile={"structured_output": True}), RecordingRetriever()
+    out = build_graph("self_ask", model=model, retriever=retriever).invoke({"question": QUESTION})
+    assert (out["answer"], retriever.searches) == ("Norhaven", [FIRST, SECOND])
+    assert [one.form for one in model.calls] == ["Step", "", "Step", "", "Step"]
 
 
 @pytest.mark.parametrize("first", [FINAL, "No.", "Unknown", ""])

@@ -9,14 +9,15 @@ Where we differ: the prompts are in our own words, and the model can't ask a sea
 shows a passage's neighbours if the knowledge base knows them. Earlier steps are in the prompt as text, the oldest
 dropped if it gets too long, where the released code forces the answer. A model without native tool calls fills in a
 form, one tool per round. The loop ends at the limit, or after two rounds that bring nothing new; Concat then answers
-from what was read, or else found. With `fallback_retrieval`, if the model answers or ends before it has read anything,
-the method searches for the question and reads the results first.
+from what was read, or else found. With `fallback_retrieval`, the method itself searches for the question before the
+loop ends, and, if the model has read nothing yet, also before it answers, and reads the results.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
+from itertools import islice
 from typing import Any, Literal
 
 from langchain_core.documents import Document
@@ -146,11 +147,16 @@ def must_end(state: AgenticState, options: AgenticOptions) -> bool:
     return (rounds > 1 and idle) or rounds >= options.rounds or state["remaining_steps"] < LAST_STEPS + 2
 
 
-def look_up(state: AgenticState, options: AgenticOptions) -> list[tuple[str, str]]:
+def asked(state: AgenticState) -> dict[str, Document] | None:
+    """Return what the method's own search for the question found, by id; None if there was none."""
+    return next((found(state, step) for step in state["steps"] if step["name"] == "question"), None)
+
+
+def look_up(state: AgenticState, options: AgenticOptions, *, at_end: bool = False) -> list[tuple[str, str]]:
     """Return the call that comes before an answer from nothing: a search, then reading what it found."""
-    if not options.fallback_retrieval or every(state, "read"):
+    searched = asked(state)
+    if not options.fallback_retrieval or (every(state, "read") and not (at_end and searched is None)):
         return []
-    searched = next((found(state, step) for step in state["steps"] if step["name"] == "question"), None)
     if searched is None:
         return [("semantic_search", state["question"])]
     places = [place for place, name in enumerate(every(state, *SEARCHES), start=1) if name in searched]
@@ -159,9 +165,10 @@ def look_up(state: AgenticState, options: AgenticOptions) -> list[tuple[str, str
 
 def forced(state: AgenticState, options: AgenticOptions) -> list[tuple[str, str]] | None:
     """Return the next calls if they are known: reading what a look-up found, or at the end, none; else None."""
-    calls = look_up(state, options)
-    looks = bool(calls) and bool(state["steps"]) and state["steps"][-1]["name"] == "question"
-    return calls if looks or must_end(state, options) else None
+    ends = must_end(state, options)
+    calls = look_up(state, options, at_end=ends)
+    looks = bool(state["steps"]) and state["steps"][-1]["name"] == "question"
+    return calls if ends or (looks and (calls or every(state, "read"))) else None
 
 
 def transcript(state: AgenticState, shown: Sequence[Document]) -> str:
@@ -218,7 +225,8 @@ def agent(state: AgenticState, reply: Reply[Step], options: AgenticOptions) -> A
     passages, number = [*every(state, "read").values()], state["steps"][-1]["round"] + 1 if state["steps"] else 0
     known, (wanted, said, thought) = forced(state, options), called(reply)
     if known == []:
-        read_or_found = passages or [*every(state, *SEARCHES).values()][: options.k]
+        more = asked(state) or ({} if passages else dict(islice(every(state, *SEARCHES).items(), options.k)))
+        read_or_found = [*{**every(state, "read"), **more}.values()]
         return {"truncated": True, "passages": state["passages"] if state["given"] else read_or_found}
     answer = read.answer(said, state["answer_type"], reasoning=not reply.form) if said else UNKNOWN
     says_nothing = answer == UNKNOWN and not read.is_unknown(said)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Literal, Self
 
 from langchain_core.documents import Document
 from pydantic import Field
@@ -59,36 +59,31 @@ class ReactState(RAGState, total=False):
 
 
 class Step(Form):
-    """A thought, and one of two actions."""
+    """A thought and an action."""
 
     thought: str = limited(600, default="")
-    search: str = limited(320, "What to look up, if anything is missing.", "")
-    finish: str = limited(320, "The final answer, or Unknown, if nothing is.", "")
+    action: Literal["Search", "Finish"]
+    input: str = limited(320, "What to look up, or the final answer, or Unknown.")
 
     @classmethod
-    def from_text(cls, text: str) -> Step | None:
+    def from_text(cls, text: str) -> Self | None:
         """Read the first action, `Search[…]` or `Finish[…]`, and the thought before it."""
         found = next((one for one in _ACTION.finditer(text) if re.search(r"\w", one["what"])), None)
         if found is None:
             concludes = re.search(r"\banswer(?: is|:)", text, re.I)
-            return cls.model_construct(finish=read.answer(text)) if concludes else None
-        said, thought = read.bare(found["what"]), _thought_in(text[: found.start()])
-        searches = found["act"].lower() == "search"
-        return cls.model_construct(thought=thought, search=said if searches else "", finish="" if searches else said)
+            return cls.model_construct(thought="", action="Finish", input=read.answer(text)) if concludes else None
+        act, said = found["act"].capitalize(), read.bare(found["what"])
+        return cls.model_construct(thought=_thought_in(text[: found.start()]), action=act, input=said)
+
+    def of(self, action: str) -> str:
+        """Return the input of an action; empty if this is another."""
+        return self.input if self.action == action else ""
 
 
-class LastStep(Form):
+class LastStep(Step):
     """A thought and the answer: no search is left."""
 
-    search: ClassVar[str] = ""
-    thought: str = limited(600, default="")
-    finish: str = limited(320, "The final answer, or Unknown.")
-
-    @classmethod
-    def from_text(cls, text: str) -> LastStep | None:
-        """Read a step; a search is no answer."""
-        step = Step.from_text(text)
-        return cls.model_construct(thought=step.thought, finish=step.finish) if step else None
+    action: Literal["Finish"]
 
 
 def _thought_in(text: str) -> str:
@@ -142,7 +137,7 @@ def observed(state: ReactState, options: ReactOptions) -> list[Document]:
     return [passage for one in found for passage in one] if is_plain(options) else by_query(found)
 
 
-def acting(state: ReactState, options: ReactOptions) -> Prompt[Step | LastStep]:
+def acting(state: ReactState, options: ReactOptions) -> Prompt[Step]:
     """Ask for the next thought and action, after everything observed so far."""
     hops, number, kind = state["hops"], len(state["hops"]) + 1, state["answer_type"]
     last, plain = is_last(state, options), is_plain(options)
@@ -175,7 +170,7 @@ def acting(state: ReactState, options: ReactOptions) -> Prompt[Step | LastStep]:
 
 
 @model_node("answer", acting)
-def react(state: ReactState, reply: Reply[Step | LastStep], options: ReactOptions) -> ReactState | RAGState:
+def react(state: ReactState, reply: Reply[Step], options: ReactOptions) -> ReactState | RAGState:
     """Start the search that the reply asks for, or end with its answer."""
     hops, last = state["hops"], is_last(state, options)
     read_ids = [str(one.id) for one in reply.passages]
@@ -185,23 +180,24 @@ def react(state: ReactState, reply: Reply[Step | LastStep], options: ReactOption
         return end_chain(state, made, observed(state, options), truncated=truncated)
 
     plain = is_plain(options)
-    step = reply.form or Step.model_construct(thought=_thought_in(reply.text))
+    step = reply.form or Step(thought=_thought_in(reply.text), action="Search", input="")
     seen = [f"{one.metadata.get('title') or ''} {one.page_content}" for one in observed(state, options)]
-    if not plain and copies_example(step.finish, ACTIONS, state, seen):
-        step = Step.model_construct()
-    said = step.finish or (reply.text if last and reply.form is None and not plain else "")
+    if not plain and copies_example(step.of("Finish"), ACTIONS, state, seen):
+        step = Step(action="Search", input="")
+    finish = step.of("Finish")
+    said = finish or (reply.text if last and reply.form is None and not plain else "")
     answer = read.answer(said, state["answer_type"]) if said else UNKNOWN
     early = len(hops) + 1 < options.max_steps
-    if last or (step.finish and (hops or plain or (answer != UNKNOWN and not options.fallback_retrieval))):
+    if last or (finish and (hops or plain or (answer != UNKNOWN and not options.fallback_retrieval))):
         return end(answer, truncated=last and (early or answer == UNKNOWN))
-    query = step.search or ("" if hops or plain else state["question"])  # nothing was observed yet
+    query = step.of("Search") or ("" if hops or plain else state["question"])  # nothing was observed yet
     repeated = not plain and asked_before(query, hops)
     if options.fallback_retrieval and hops and not hops[-1]["name"] and (repeated or not query):
         return end(UNKNOWN, truncated=True)
     searched = bool(query) and not repeated
     hop: Hop = {
         "name": f"round_{len(hops)}" if searched else "",
-        "thought": "" if step.finish else step.thought,
+        "thought": "" if finish else step.thought,
         "query": query if searched else "",
         "reminder": "" if searched else _REPEATED.format(query=one_line(query)) if repeated else _NO_ACTION,
     }

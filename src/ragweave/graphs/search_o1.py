@@ -8,10 +8,10 @@ for one hop), no second search for a repeated query, and of a long reasoning the
 four and those with marks. The answer is in `\boxed{}`.
 
 Where we differ: the prompts are in our own words, and the reader is shown the question, too. The paper searches the
-web; here the reader reads the retriever's passages. A repeated query counts as one of the ten. The paper allows
-replies of up to 32,768 tokens; the limit here is `reply_tokens`, which is ours. After the last query, or a reply
-without an answer, the prompt opens the box for the model. If a model can't continue its own turn, the results come in
-a user message.
+web; here the reader reads the retriever's passages. A repeated query counts as one of the ten, and a second one ends
+the search, since a small model would spend all ten on it. The paper allows replies of up to 32,768 tokens; the limit
+here is `reply_tokens`, which is ours. After the last query, or a reply without an answer, the prompt opens the box for
+the model. If a model can't continue its own turn, the results come in a user message.
 """
 
 from __future__ import annotations
@@ -119,9 +119,10 @@ def reason(state: SearchO1State, reply: Reply[Any], options: SearchO1Options) ->
         repeated = normalize_answer(query) in map(normalize_answer, state["asked"])
         queries = {} if repeated else loop.searched(state, [query])
         turn = Turn(said=done.said, names=[*queries], result=_REPEATED if repeated else "")
-        notes = [note("search_repeated")] if repeated else []
-        asked = [*state["asked"], query]
-        return {"turns": [*state["turns"], turn], "queries": queries, "asked": asked, "notes": notes}
+        notes, asked = [note("search_repeated")] if repeated else [], [*state["asked"], query]
+        stuck = repeated and any(one["result"] == _REPEATED for one in state["turns"])
+        update: SearchO1State = {"turns": [*state["turns"], turn], "queries": queries, "asked": asked, "notes": notes}
+        return {**update, "must_answer": stuck}
     said, kind = loop.boxed(done.said), state["answer_type"]
     answer = read.answer(said or done.said, kind, reasoning=not said) if done.tags is None else UNKNOWN
     if copies_example(answer, _TASK, state, [one["result"] for one in state["turns"]]):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from langchain_core.documents import Document
 from pydantic import Field
@@ -70,10 +70,10 @@ class SelfAskState(RAGState, total=False):
 
 
 class Step(Form):
-    """The next line of the dialogue: a follow-up or the final answer."""
+    """The next line of the dialogue: its kind comes first, since small models fill in every field that there is."""
 
-    follow_up: str = limited(320, "The next question to look up, if one is needed.", "")
-    answer: str = limited(320, "The final answer, or Unknown, if none is needed.", "")
+    kind: Literal["Follow up", "Final answer"]
+    text: str = limited(320, "The next question to look up, or the final answer, or Unknown.")
 
     @classmethod
     def from_text(cls, text: str) -> Step | None:
@@ -82,11 +82,11 @@ class Step(Form):
         rest = text[needed.end() :] if needed else text
         mark = _MARK.search(rest)
         if mark and mark["final"]:
-            return cls.model_construct(answer=_until_mark(rest[mark.end() :]))
+            return cls(kind="Final answer", text=_until_mark(rest[mark.end() :]))
         line = reading.phrase(_until_mark(rest[mark.end() :] if mark else rest))
         if mark or (line.endswith("?") and not (needed and needed[1].lower() == "no")):
-            return cls.model_construct(follow_up=line) if line else None
-        return cls.model_construct(answer=_until_mark(rest)) if line else None
+            return cls(kind="Follow up", text=line) if line else None
+        return cls(kind="Final answer", text=_until_mark(rest)) if line else None
 
 
 _FINAL = r"\b(?:so |therefore,? )?(?:the |my )?final answer(?: is\b:?|[*_ ]*:)"
@@ -193,11 +193,11 @@ def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> S
             return {"hops": hops, "queries": {}}
         step = None if last else Step.from_text(text)
     concluded = re.split(_FINAL, text, maxsplit=1, flags=re.I)[-1]
-    step = step or Step.model_construct(answer=_until_mark(concluded) if last else "")
-    asked = step.follow_up if not last else ""
+    step = step or Step(kind="Final answer", text=_until_mark(concluded) if last else "")
+    asked = step.text if step.kind == "Follow up" and not last else ""
     if not options.paper and asked_before(asked, hops):
         return {"must_conclude": True, "queries": {}, "notes": [note("search_repeated")]}
-    answer = reading.answer(step.answer, state["answer_type"]) if not asked else UNKNOWN
+    answer = reading.answer(step.text, state["answer_type"]) if not asked else UNKNOWN
     copied = not options.paper and copies_example(answer, FOLLOW_UPS, state, [hop["result"] for hop in hops])
     if copied or answer.endswith("?"):
         answer = UNKNOWN
