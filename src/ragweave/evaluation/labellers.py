@@ -1,4 +1,4 @@
-"""Labellers: systems whose record holds a training row, or says why there is none.
+"""Labellers: functions of a question whose record holds a training row, or says why there is none.
 
 Sources: Tan et al. 2024 (SlimPLM), section 3.2: a draft is known if it contains more than θ of the right answers; section
 3.3 and appendix A: a draft's claims and queries. Wang et al. 2023 (Self-Knowledge Guided Retrieval), section 3.1: a
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from langchain_core.documents import Document
 
@@ -25,8 +25,9 @@ from ragweave.evaluation.systems import GraphSystem, OwnPassages, graph_system
 from ragweave.nodes.prompts import template_of
 from ragweave.nodes.proxy import PROMPTS, Rewrite, Searched
 from ragweave.nodes.segments import split_passages
-from ragweave.tools.filters import FILTERS, FilterSettings, Span, filco_task, span_of
-from ragweave.tools.models.scoring import scorer_of
+from ragweave.tools.filters import FILTERS, FilterKind, FilterSettings, Span, filco_task, span_of
+from ragweave.tools.models import ChatModel
+from ragweave.tools.models.scoring import LogprobScorer, scorer_of
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import untrusted
 
@@ -86,42 +87,36 @@ def unmatched(groups: Sequence[Sequence[str]]) -> str:
     return "a yes or no answer, of which a match ratio says nothing" if yes_no else ""
 
 
-class Drafts:
-    """Where drafts come from: a field of the row, or the proxy."""
+Label: TypeAlias = Callable[[Question], Awaitable[Record]]
+"""Labels a question."""
 
-    def __init__(self, settings: LabelSettings, models: Mapping[str, Any]) -> None:
-        """Take the settings and the models."""
-        self._field: str = settings.draft
-        self._proxy: Any = models.get("proxy")
-        if not self._field and self._proxy is None:
-            raise UsageError("who drafts? Give --model proxy=SPEC, or --draft FIELD if the rows hold drafts")
 
-    async def of(self, question: Question) -> str | None:
-        """Return a question's draft, which may be empty; None if its row lacks the field."""
-        if not self._field:
-            return await draft(self._proxy, question.question)
-        found = question.about.get(self._field)
+def drafts(settings: LabelSettings, models: Mapping[str, Any]) -> Callable[[Question], Awaitable[str | None]]:
+    """Return what gives a question's draft, which may be empty: the proxy, or a field of the row (None: it lacks it)."""
+    field, proxy = settings.draft, cast("ChatModel", models.get("proxy"))
+    if not field and proxy is None:
+        raise UsageError("who drafts? Give --model proxy=SPEC, or --draft FIELD if the rows hold drafts")
+
+    async def draft_of(question: Question) -> str | None:
+        if not field:
+            return await draft(proxy, question.question)
+        found = question.about.get(field)
         return found.strip() if isinstance(found, str) else None
 
+    return draft_of
 
-class JudgeLabeller:
-    """Labels whether a draft is known."""
 
-    name = "judge"
+def judge(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
+    """Label whether a draft is known; a `proxy` drafts, unless the rows hold drafts."""
+    draft_of = drafts(settings, models)
 
-    def __init__(self, settings: LabelSettings, models: Mapping[str, Any]) -> None:
-        """Take the settings and the models: a `proxy`, unless the rows hold drafts."""
-        self._settings, self._drafts = settings, Drafts(settings, models)
-
-    async def __call__(self, question: Question) -> Record:
-        """Label one question."""
-        settings, groups = self._settings, _groups(question, self._settings)
-        known = question.about.get(settings.label)
+    async def label(question: Question) -> Record:
+        groups, known = _groups(question, settings), question.about.get(settings.label)
         if settings.label and not isinstance(known, bool):
             return dropped(f"no true or false in {settings.label!r}")
         if not settings.label and (why := unmatched(groups)):
             return dropped(why)
-        said = await self._drafts.of(question)
+        said = await draft_of(question)
         if said is None:
             return dropped(f"no text in {settings.draft!r}")
         more: Record = {}
@@ -130,6 +125,8 @@ class JudgeLabeller:
             known, more = ratio > settings.theta, {"answers": [*map(list, groups)], "match_ratio": round(ratio, 6)}
         return row(id=question.id, question=question.question, draft=said, known=known, **more)
 
+    return label
+
 
 def _groups(question: Question, settings: LabelSettings) -> list[tuple[str, ...]]:
     if not settings.apart:
@@ -137,45 +134,36 @@ def _groups(question: Question, settings: LabelSettings) -> list[tuple[str, ...]
     return [(name,) for group in question.names for name in group]
 
 
-class NeededLabeller:
-    """Labels whether a question needs retrieval."""
+def needed(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
+    """Label whether a question needs retrieval; `answer` answers, unless the rows hold labels or drafts."""
+    graphs = [] if settings.label or settings.draft else _without_and_with_retrieval(settings, models)
 
-    name = "needed"
-
-    def __init__(self, settings: LabelSettings, models: Mapping[str, Any]) -> None:
-        """Take the settings and the models: `answer`, unless the rows hold labels or drafts."""
-        self._settings = settings
-        self._graphs: list[GraphSystem] = []
-        if settings.label or settings.draft:
-            return
-        if "answer" not in models:
-            raise UsageError("who answers? Give --model answer=SPEC, --draft FIELD, or --label FIELD")
-        found = models.get("retriever") or retriever(settings)
-        specs = ("direct", f"direct[retrieve=true,k={settings.k}]")
-        self._graphs = [graph_system(one, {"answer": models["answer"]}, found, ()) for one in specs]
-
-    async def __call__(self, question: Question) -> Record:
-        """Label one question."""
-        settings = self._settings
+    async def label(question: Question) -> Record:
+        said, groups = question.about.get(settings.label), _groups(question, settings)
+        if settings.label and not isinstance(said, bool):
+            return dropped("no label")
         if settings.label:
-            said = question.about.get(settings.label)
-            needed = said if settings.label != "known" else not said
-            return self._row(question, needed) if isinstance(said, bool) else dropped("no label")
-        groups = _groups(question, settings)
-        if why := unmatched(groups):
+            needs = said if settings.label != "known" else not said
+        elif why := unmatched(groups):
             return dropped(why)
-        if settings.draft:
-            draft = str(question.about.get(settings.draft) or "")
-            return self._row(question, match_ratio(draft, groups) <= settings.theta)
-        alone, searched = [await self._is_right(graph, question) for graph in self._graphs]
-        return dropped("right or wrong either way") if alone == searched else self._row(question, searched)
+        elif settings.draft:
+            needs = match_ratio(str(question.about.get(settings.draft) or ""), groups) <= settings.theta
+        else:
+            answers = [(await one(question))["answer"] for one in graphs]
+            alone, needs = (any(contains(one, names) for names in question.names) for one in answers)
+            if alone == needs:
+                return dropped("right or wrong either way")
+        return row(id=question.id, question=question.question, needed=needs)
 
-    async def _is_right(self, graph: GraphSystem, question: Question) -> bool:
-        answer = (await graph(question))["answer"]
-        return any(contains(answer, names) for names in question.names)
+    return label
 
-    def _row(self, question: Question, needed: Any) -> Record:
-        return row(id=question.id, question=question.question, needed=bool(needed))
+
+def _without_and_with_retrieval(settings: LabelSettings, models: Mapping[str, Any]) -> list[GraphSystem]:
+    if "answer" not in models:
+        raise UsageError("who answers? Give --model answer=SPEC, --draft FIELD, or --label FIELD")
+    found = models.get("retriever") or retriever(settings)
+    specs = ("direct", f"direct[retrieve=true,k={settings.k}]")
+    return [graph_system(one, {"answer": models["answer"]}, found, ()) for one in specs]
 
 
 def retriever(settings: LabelSettings) -> Any:
@@ -187,58 +175,51 @@ def retriever(settings: LabelSettings) -> Any:
     return retrievers.retriever_named(settings.retriever, settings.kb)
 
 
-class FilterLabeller:
-    """Labels the segments of a question's passages that help with its answer."""
+def context_filter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
+    """Label the segments of a question's passages that help with its answer; CXMI needs a `scorer`."""
+    kind = None if settings.measure == "gold" else FILTERS.named(settings.measure)
+    spec = models.get("scorer") or settings.models.get("scorer")
+    if settings.measure == "cxmi" and not spec:
+        raise UsageError("cxmi needs a scorer: --model scorer=hf:NAME")
+    scorer, searched = scorer_of(spec) if spec else None, retriever(settings) if settings.kb else None
 
-    def __init__(self, settings: LabelSettings, models: Mapping[str, Any]) -> None:
-        """Take the settings and the models: a `scorer` for CXMI.
-
-        Raises:
-            UsageError: There is no such measure, or its scorer is missing.
-        """
-        self.name, self._settings = f"filter:{settings.measure}", settings
-        self._kind = None if settings.measure == "gold" else FILTERS.named(settings.measure)
-        spec = models.get("scorer") or settings.models.get("scorer")
-        if settings.measure == "cxmi" and not spec:
-            raise UsageError("cxmi needs a scorer: --model scorer=hf:NAME")
-        self._scorer = scorer_of(spec) if spec else None
-        self._retriever = retriever(settings) if settings.kb else None
-
-    async def __call__(self, question: Question) -> Record:
-        """Label one question."""
-        settings = self._settings
+    async def label(question: Question) -> Record:
         answers = [*question.answers, *(name for one in question.parts for name in one)]
-        passages = await self._passages(question)
+        passages = sorted(question.passages, key=lambda doc: doc.id not in question.gold)[: settings.k]
+        if searched is not None:
+            passages = await searched.ainvoke(question.question, k=settings.k)
         if not answers or not passages:
             return dropped("no answer" if not answers else "no passage")
         if settings.measure == "strinc" and question.kind == "yes_no":
             return dropped("yes or no, which no sentence contains")
-        spans = await asyncio.to_thread(self._spans, question, passages, answers)
         return row(
             id=question.id,
             question=question.question,
             answers=answers,
             passages=[shown_passage(one) for one in passages],
-            spans=spans,
+            spans=await asyncio.to_thread(_spans, question, passages, answers, settings, kind, scorer),
             source={"measure": settings.measure, "unit": settings.unit},
         )
 
-    async def _passages(self, question: Question) -> list[Document]:
-        if self._retriever is not None:
-            found: list[Document] = await self._retriever.ainvoke(question.question, k=self._settings.k)
-            return found
-        return sorted(question.passages, key=lambda doc: doc.id not in question.gold)[: self._settings.k]
+    return label
 
-    def _spans(self, question: Question, passages: Sequence[Document], answers: Sequence[str]) -> list[Span]:
-        settings = self._settings
-        if self._kind is None:
-            return selected(question, passages)
-        segments = split_passages(passages, 1 if settings.unit == "sentence" else 0)
-        if settings.measure == "lexical" and question.kind == "yes_no":
-            answers = [filco_task(question.question).asked]
-        scores = self._kind.scores(question.question, segments, answers, FilterSettings(scorer=self._scorer))
-        best = self._kind.best(scores, top=settings.top, threshold=settings.threshold, answers=True)
-        return [span_of(segments[at], round(scores[at], 6)) for at in sorted(best)]
+
+def _spans(
+    question: Question,
+    passages: Sequence[Document],
+    answers: Sequence[str],
+    settings: LabelSettings,
+    kind: FilterKind | None,
+    scorer: LogprobScorer | None,
+) -> list[Span]:
+    if kind is None:
+        return selected(question, passages)
+    segments = split_passages(passages, 1 if settings.unit == "sentence" else 0)
+    if settings.measure == "lexical" and question.kind == "yes_no":
+        answers = [filco_task(question.question).asked]
+    scores = kind.scores(question.question, segments, answers, FilterSettings(scorer=scorer))
+    best = kind.best(scores, top=settings.top, threshold=settings.threshold, answers=True)
+    return [span_of(segments[at], round(scores[at], 6)) for at in sorted(best)]
 
 
 def selected(question: Question, passages: Sequence[Document]) -> list[Span]:
@@ -271,34 +252,26 @@ def _bare(text: str) -> str:
     return " ".join(re.sub(r"[<>]|```|&[lg]t;", " ", text).split())
 
 
-class RewriteLabeller:
-    """Labels drafts with their claims and queries: by a teacher, or as the rows hold them."""
+def rewriter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
+    """Label drafts with their claims and queries: by a `teacher`, or as the rows hold them."""
+    draft_of, teacher = drafts(settings, models), models.get("teacher")
+    if teacher is None and not settings.label:
+        raise UsageError("who annotates? Give --model teacher=SPEC, or --label FIELD if the rows hold claims")
 
-    name = "rewrite"
-
-    def __init__(self, settings: LabelSettings, models: Mapping[str, Any]) -> None:
-        """Take the settings and the models: `teacher` and `proxy`, unless the rows hold claims and drafts.
-
-        Raises:
-            UsageError: Nobody annotates or drafts.
-        """
-        self._drafts, self._teacher, self._claims = Drafts(settings, models), models.get("teacher"), settings.label
-        if self._teacher is None and not self._claims:
-            raise UsageError("who annotates? Give --model teacher=SPEC, or --label FIELD if the rows hold claims")
-
-    async def __call__(self, question: Question) -> Record:
-        """Label one question."""
-        draft = await self._drafts.of(question)
+    async def label(question: Question) -> Record:
+        draft = await draft_of(question)
         if not draft:
             return dropped("no draft")
-        if self._teacher is None:
-            found = annotation(question.about, self._claims)
+        if teacher is None:
+            found = annotation(question.about, settings.label)
         else:
             values = {"question": question.question, "draft": untrusted(draft)}
-            found = await ask(self._teacher, Rewrite, template_of(PROMPTS["rewrite"]).format_messages(**values))
+            found = await ask(teacher, Rewrite, template_of(PROMPTS["rewrite"]).format_messages(**values))
         if found is None or not (found.questions or found.claims):
-            return dropped("no annotation" if self._teacher is None else "a reply that cannot be read")
+            return dropped("no annotation" if teacher is None else "a reply that cannot be read")
         return row(id=question.id, question=question.question, draft=draft, target=target_text(found))
+
+    return label
 
 
 def annotation(fields: Mapping[str, Any], claims: str) -> Rewrite | None:

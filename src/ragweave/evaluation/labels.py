@@ -22,7 +22,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,25 +32,20 @@ from ragweave.datasets.open_qa import QUESTION
 from ragweave.datasets.question import id_of
 from ragweave.datasets.rows import Row
 from ragweave.errors import UsageError
+from ragweave.evaluation import labellers
 from ragweave.evaluation.folder import Record, read_results, read_settings, shard_folder, shards
-from ragweave.evaluation.labellers import (
-    FilterLabeller,
-    JudgeLabeller,
-    LabelSettings,
-    NeededLabeller,
-    RewriteLabeller,
-)
+from ragweave.evaluation.labellers import Label, LabelSettings
 from ragweave.evaluation.run import Run, Summary, run_async
 from ragweave.evaluation.systems import open_model
 from ragweave.tools.text.secrets import redacted
 
 __all__ = ["KINDS", "LabelSettings", "make_labels", "write_labels"]
 
-KINDS: Mapping[str, Callable[..., Any]] = {
-    "judge": JudgeLabeller,
-    "rewrite": RewriteLabeller,
-    "filter": FilterLabeller,
-    "needed": NeededLabeller,
+KINDS: Mapping[str, Callable[[LabelSettings, Mapping[str, Any]], Label]] = {
+    "judge": labellers.judge,
+    "rewrite": labellers.rewriter,
+    "filter": labellers.context_filter,
+    "needed": labellers.needed,
 }
 """The labellers by kind; each takes the settings and the opened models by role."""
 
@@ -94,11 +89,20 @@ def make_labels(
             models = {
                 role: open_model(spec, run.cache, stack) for role, spec in settings.models.items() if role != "scorer"
             }
-            labeller = KINDS[settings.kind](settings, {**models, **(given or {})})
-            return await run.ask(questions, [labeller], concurrency=concurrency, quiet=quiet)
+            label = KINDS[settings.kind](settings, {**models, **(given or {})})
+            return await run.ask(questions, [_Labeller(settings.kind, label)], concurrency=concurrency, quiet=quiet)
 
     with Run(shard_folder(folder, shard), plain, cache) as run:
         return run_async(work(run))
+
+
+@dataclass
+class _Labeller:
+    name: str
+    label: Label
+
+    async def __call__(self, question: Question) -> Record:
+        return await self.label(question)
 
 
 def _read_any(row: Row) -> Sequence[Question]:
