@@ -156,7 +156,7 @@ def filter_node(components: Components) -> StateNode:
         if len(scores) != len(segments):
             raise UsageError(f"the filter {chosen.kind.name} gave {len(scores)} scores for {len(segments)} segments")
         best = best_of(chosen, scores, segments, state, o)
-        update = kept(state, [segments[at] for at in best], may_be_none=chosen.kind.may_drop_all)
+        update = kept(state, [segments[at] for at in best], may_be_none=chosen.kind.granularity == "passage")
         if o.rerank and best:
             update["passages"] = reranked(update["passages"], [segments[at] for at in best])
         usage = add_usage(update["usage"], counted.usage) if counted else update["usage"]

@@ -243,13 +243,11 @@ class FilterKind:
     top: int | None = 1
     """Most segments kept; None: all above the threshold."""
     granularity: Granularity | None = None
-    """The only granularity that it has; None: any."""
+    """The only granularity that it has; None: any. A filter of whole passages may leave none; else all stay if none is kept."""
     reads_answers: bool = True
     """Whether right answers change its scores."""
     untrained: bool = False
     """Whether it only compares with the question, if there is no answer: half of the text then stays."""
-    may_drop_all: bool = False
-    """Whether it may leave no passage; otherwise all stay if none is kept."""
 
     def best(
         self, scores: Sequence[float], *, top: int | None = 1, threshold: float | None = None, answers: bool = False

@@ -49,7 +49,6 @@ def trained_filter(spec: str) -> FilterKind:
         top=1 if card.kind in ("span-encoder", "cross-encoder") else None,
         granularity=card.unit,
         reads_answers=False,
-        may_drop_all=card.unit == "passage",
     )
 
 
