@@ -15,6 +15,7 @@ from ragweave import METHODS, build_graph
 from ragweave.errors import UsageError
 from ragweave.graphs import method
 from ragweave.nodes.answer import answer_node, each_sample
+from ragweave.nodes.prompts import few_shot
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState, merge
 from ragweave.testing import CARDS, RecordingRetriever, ScriptedModel
@@ -65,6 +66,14 @@ def test_a_callers_prompt_replaces_the_papers_too() -> None:
     build_graph("direct", model=asked, profile="slimplm", prompts={"direct": own}).invoke(ASK)
     build_graph("direct", model=asked, prompts={"direct": "Mine: {question}"}).invoke(ASK)
     assert [call.text for call in asked.calls] == [f"Mine: {ASK['question']}"] * 2
+
+
+def test_a_prompt_may_show_examples() -> None:
+    asked, shown = model(), few_shot("Q: {question}", ("One and one?", "Two"), system="Be brief.")
+    build_graph("direct", model=asked, prompts={"direct": shown}).invoke(ASK)
+    said = [(one.type, one.text) for one in asked.calls[0].messages]
+    assert said[:3] == [("system", "Be brief."), ("human", "Q: One and one?"), ("ai", "Two")]
+    assert said[3:] == [("human", f"Q: {ASK['question']}")]
 
 
 def test_a_state_of_ones_own_starts_every_question_empty() -> None:
