@@ -16,7 +16,7 @@ from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, encodable
 from ragweave.tools.knowledge.chunking import CHUNKERS, passages_of, simple_tokens
-from ragweave.tools.knowledge.ingest import COUNTED, Ingest
+from ragweave.tools.knowledge.ingest import Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.passages import Loaded, Passage, passage_of
 from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings, silent
@@ -144,8 +144,7 @@ class AbstractKnowledgeBase(ABC):
             ingest = Ingest(writer, self.settings, self._tokens, report)
             take(ingest)
             embedded = writer.commit(report)
-        counts = {name: ingest.counts[name] for name in COUNTED}
-        return IndexReport(**counts, notices=tuple(ingest.notices), passages=len(self), embedded=embedded)
+        return IndexReport(**ingest.counts, notices=tuple(ingest.notices), passages=len(self), embedded=embedded)
 
     def add(
         self, documents: Document | Iterable[Document], source: str | None = None, *, split: bool = True

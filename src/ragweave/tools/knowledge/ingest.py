@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     AnyWriter: TypeAlias = "Writer | ServerWriter"
 
-COUNTED = ("added", "changed", "removed", "moved", "unchanged")
-"""What an indexing run counts."""
 _CLOCK = 2_000_000_000
 """Nanoseconds within which two changes may leave a file with the same time, so that its bytes are read."""
 
@@ -40,7 +38,7 @@ class Ingest:
     tokens: Tokens
     progress: Progress
     counts: Counter[str] = field(default_factory=Counter)
-    """Files by `COUNTED`."""
+    """Files by what became of them, as in an `IndexReport`."""
     notices: list[Notice] = field(default_factory=list)
 
     def paths(self, paths: Iterable[Path], leave_out: Path | None) -> None:

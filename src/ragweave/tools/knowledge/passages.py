@@ -84,9 +84,7 @@ class Loaded:
         paths: list[tuple[str, ...]] = []
         above: list[Heading] = []
         for one in self.headings:
-            while above and above[-1].level >= one.level:
-                above.pop()
-            above.append(one)
+            above = [*(each for each in above if each.level < one.level), one]
             path = tuple(each.text[:LONGEST_TITLE] for each in above)
             paths.append(path[1:] if path[0] == self.title else path)
         return paths

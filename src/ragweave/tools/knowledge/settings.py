@@ -95,16 +95,16 @@ class Notice:
 class IndexReport:
     """What an indexing run did, counted in files (or pages) unless stated."""
 
-    added: int
-    changed: int
-    removed: int
-    moved: int
-    unchanged: int
-    notices: tuple[Notice, ...]
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    moved: int = 0
+    unchanged: int = 0
+    notices: tuple[Notice, ...] = ()
     """One line for each file that was left out, or read in part; those of unchanged files too."""
-    passages: int
+    passages: int = 0
     """Passages in the knowledge base now."""
-    embedded: int
+    embedded: int = 0
     """Passages embedded in this run."""
 
     def __str__(self) -> str:

@@ -10,7 +10,6 @@ Source: Robertson and Zaragoza 2009; Lucene's variant by Kamphuis et al. 2020; e
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
@@ -80,7 +79,7 @@ class Bm25Index:
         """Index the terms of each passage, in memory or into the files of a folder.
 
         Memory grows with the vocabulary, and by 4 bytes a passage; until the end a temporary file
-        has 12 bytes for each distinct term of each passage.
+        has 12 bytes for each distinct term of each passage, and 8 for each term of a block.
 
         Args:
             passages: One list of terms a passage; read once.
@@ -104,12 +103,7 @@ class Bm25Index:
 
     @classmethod
     def open(cls, folder: Path) -> Bm25Index:
-        """Open the files of a folder memory-mapped.
-
-        Raises:
-            OSError: One is missing.
-            ValueError: One is damaged.
-        """
+        """Open the files of a folder memory-mapped; `OSError` or `ValueError` if one is missing or damaged."""
         made = cls(*(_load(_path(folder, field.name)) for field in fields(cls)))
         if len(made.starts) != len(made.terms) + 1 or made.starts[-1] != len(made.scores):
             raise ValueError("the arrays of the BM25 index do not fit each other")
@@ -207,7 +201,8 @@ def _merged(postings: Callable[[], Iterable[Block]], lengths: NDArray[np.int32],
         _array(folder, "lengths", np.int32, len(lengths)),
     )
     made.terms[:], made.starts[0], made.starts[1:], made.lengths[:] = hashes, 0, np.cumsum(df), lengths
-    idf, cursor, mean = _idf(df, len(lengths)), np.array(made.starts[:-1]), lengths.mean() if len(lengths) else 1.0
+    idf = np.log(1 + (len(lengths) - df + 0.5) / (df + 0.5)).astype(np.float32)
+    cursor, mean = np.array(made.starts[:-1]), lengths.mean() if len(lengths) else 1.0
     for terms, numbers, passages, counts in postings():
         if not len(numbers):
             continue
@@ -229,9 +224,3 @@ def _array(folder: Path | None, name: str, dtype: Any, length: int) -> NDArray[A
         np.save(_path(folder, name), np.empty(0, dtype))
         return np.empty(0, dtype)
     return np.asarray(np.lib.format.open_memmap(_path(folder, name), "w+", dtype, (length,)))
-
-
-def _idf(df: NDArray[np.int64], size: int) -> NDArray[np.float32]:
-    distinct, inverse = np.unique(df, return_inverse=True)
-    logs = [math.log(1 + (size - one + 0.5) / (one + 0.5)) for one in distinct.tolist()]
-    return np.array(logs, dtype=np.float32)[inverse]

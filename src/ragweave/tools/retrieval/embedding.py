@@ -24,9 +24,8 @@ _E5 = re.compile(r"(?:^|[/_-])e5(?:[/_-]|$)", re.IGNORECASE)
 def named_embeddings(spec: str) -> OnnxEmbeddings | SentenceTransformerEmbeddings:
     """Return embeddings by name, loaded at first use.
 
-    Args:
-        spec: `minilm` (packaged, by ONNX Runtime), or a local path or hub name of a
-            sentence-transformers model.
+    The name is `minilm` (packaged, by ONNX Runtime), or a local path or hub name of a
+    sentence-transformers model.
 
     Raises:
         MissingExtraError: The packages that run it are not installed.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from ragweave.tools.knowledge.loaders.text import decode, markdown
-from ragweave.tools.knowledge.passages import Loaded, UnreadableError
+from ragweave.tools.knowledge.passages import Loaded
 from ragweave.tools.knowledge.settings import Settings
 
 _DROP = re.findall(
@@ -51,18 +51,11 @@ def decode_html(data: bytes) -> tuple[str, str]:
 
 
 def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
-    """Return the title and the Markdown of a page; `whole`: all is content, as in a chapter of a book.
-
-    Raises:
-        UnreadableError: There is no text.
-    """
+    """Return the title and the Markdown of a page; `whole`: all is content, as in a chapter of a book."""
     from lxml import etree, html
 
     parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
-    try:
-        page = html.document_fromstring(source.encode("utf-8", "replace"), parser)
-    except (etree.ParserError, ValueError) as error:
-        raise UnreadableError("HTML without text") from error
+    page = html.document_fromstring(source.encode("utf-8", "replace"), parser)
     title = " ".join((page.findtext(".//title") or "").split())
     etree.strip_elements(page, "title" if whole else "script", with_tail=False)
     if not whole:
@@ -72,8 +65,7 @@ def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
     found = set(mains)
     mains = [one for one in mains if found.isdisjoint(one.iterancestors())]
     body = page.find("body") if page.find("body") is not None else page
-    size = sum(len(one.text_content()) for one in mains)
-    if whole or size * 2 < len(body.text_content()):
+    if whole or 2 * sum(len(one.text_content()) for one in mains) < len(body.text_content()):
         mains = [body]
     text = re.sub(r"\n{3,}", "\n\n", "\n\n".join(map(_converted, mains))).strip()
     if not whole and not text:  # a page of links alone
@@ -104,10 +96,9 @@ def _spell_out(page: Any) -> None:
         if not _ORDINAL.fullmatch(one.text_content()):
             one.text = f"^{one.text or ''}"
     for one in page.xpath("//ol[@type and @type!='1']"):
-        kind = f"lower{'Roman' if one.get('type') in 'iI' else 'Letter'}"
+        kind = f"{'upper' if one.get('type').isupper() else 'lower'}{'Roman' if one.get('type') in 'iI' else 'Letter'}"
         for number, item in enumerate(one.iterchildren("li"), 1):
-            shown = numeral(number, kind)
-            item.text = f"{shown.upper() if one.get('type') in 'AI' else shown}. {item.text or ''}"
+            item.text = f"{numeral(number, kind)}. {item.text or ''}"
         one.tag = "ul"
     for one in page.xpath("//img[@alt]"):
         one.tag = "span"

@@ -263,11 +263,7 @@ def _take(reader: _Reader, kind: str, part: str) -> Iterator[str]:
 
 
 def load_pptx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
-    """Load a presentation: a slide is a page, its title a heading; its notes follow its text.
-
-    Raises:
-        UnreadableError: It has no text.
-    """
+    """Load a presentation: a slide is a page, its title a heading; its notes follow its text."""
     package = open_package(data)
     main = _main(package, "ppt/presentation.xml")
     related = relations(package, main)

@@ -12,12 +12,7 @@ from ragweave.tools.knowledge.passages import UnreadableError
 
 
 def open_package(data: bytes) -> zipfile.ZipFile:
-    """Open a package.
-
-    Raises:
-        UnreadableError: It is encrypted, or unpacks to far more than a document.
-        zipfile.BadZipFile: It is not a zip file.
-    """
+    """Open a package that is not encrypted, and does not unpack to far more than a document."""
     if data.startswith(b"\xd0\xcf\x11\xe0"):
         raise UnreadableError("encrypted, or of an Office before 2007")
     package = zipfile.ZipFile(io.BytesIO(data))

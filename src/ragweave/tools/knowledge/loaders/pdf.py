@@ -34,11 +34,7 @@ _NEED_OCR = ' (to recognise it: pip install "ragweave[ocr]")'
 
 
 def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | Notice]:
-    """Load the text of a PDF with the offset at which each page begins.
-
-    Raises:
-        UnreadableError: It is locked or damaged, or no page has text.
-    """
+    """Load the text of a PDF with the offset at which each page begins."""
     import pypdf
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)

@@ -37,11 +37,7 @@ class _Row(NamedTuple):
 
 
 def load_csv(name: str, text: str, settings: Settings, separator: str = "") -> Iterator[Loaded | str]:
-    """Load one text per row of a file with a header, and one of the lines above the header.
-
-    Raises:
-        UnreadableError: There is no such column.
-    """
+    """Load one text per row of a file with a header, and one of the lines above the header."""
     if named := re.match(r'"?sep=(.)"?\r?\n', text, re.IGNORECASE):
         text, separator = text[named.end() :], named[1]
     csv.field_size_limit(2**30)
@@ -176,9 +172,6 @@ def load_workbook(name: str, data: bytes, settings: Settings) -> Iterator[Loaded
     """Load the tables of each visible sheet, cells as the sheet shows them.
 
     A blank row ends a table. A header whose cells are merged across columns includes the row below it.
-
-    Raises:
-        UnreadableError: openpyxl is not installed, or the file is damaged, encrypted or too large.
     """
     try:
         import openpyxl

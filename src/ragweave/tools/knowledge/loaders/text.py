@@ -25,11 +25,7 @@ _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.{0,65536}?\r?\n)---[ \t]*(?:\r?\n|\
 
 
 def decode(data: bytes) -> tuple[str, str]:
-    """Return the text of bytes, and a line on its encoding where it is not UTF-8.
-
-    Raises:
-        UnreadableError: They are not text.
-    """
+    """Return the text of bytes, and a line on its encoding where it is not UTF-8."""
     encoding, note = _encoding(data)
     text = data.decode(encoding, "replace")
     sample = text[:10_000]
