@@ -12,9 +12,10 @@ import hashlib
 import json
 import sqlite3
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -130,7 +131,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             for one in self.sources():
                 writer.remove(one.key)
             writer.commit()
-        self._records.forget()
+        self._records.forget("settings", [""])
         return count
 
     def as_retriever(
@@ -180,12 +181,19 @@ class ServerWriter:
     def __init__(self, records: Records, store: VectorStore) -> None:
         """Begin a write."""
         self._records, self._store = records, store
-        self._new: dict[str, tuple[str, str, Document]] = {}
-        """Source, document and passage by id, to be sent."""
+        self._noted: dict[str, list[str]] = records.noted("passage")
+        """Source, document and name of each passage that the server has, by id."""
+        self._of: dict[tuple[str | None, ...], set[str]] = defaultdict(set)
+        """Their ids by source, and by source and document."""
+        for one, (source, document, _) in self._noted.items():
+            self._of[source,].add(one)
+            self._of[source, document].add(one)
+        self._new: dict[str, tuple[list[str | None], Document]] = {}
+        """Passages to be sent, and what is to be noted of them."""
         self._gone: set[str] = set()
         self._sources: list[Source] = []
         """Sources whose passages have been staged."""
-        self._removed: list[str] = []
+        self._removed: set[str] = set()
         self._sent = 0
 
     def sources(self, kind: str) -> dict[str, Source]:
@@ -194,19 +202,19 @@ class ServerWriter:
 
     def put(self, source: Source, passages: Iterable[Passage]) -> int:
         """Write a source with its passages, instead of what it has now; return their number."""
-        return self._stage(source, passages, self._records.passages(source.key))
+        return self._stage(source, passages, self._of[source.key,])
 
     def extend(self, source: Source, passages: Sequence[Passage]) -> None:
         """Write the passages of one document of a source, instead of those that it has now."""
-        self._stage(source, passages, self._records.passages(source.key, passages[0].document))
+        self._stage(source, passages, self._of[source.key, passages[0].document])
 
-    def _stage(self, source: Source, passages: Iterable[Passage], noted: list[tuple[str, str, str]]) -> int:
-        before, now = {one for one, _, _ in noted}, set()
+    def _stage(self, source: Source, passages: Iterable[Passage], before: set[str]) -> int:
+        now = set()
         for passage in passages:
             doc = _stored(passage, source)
-            now.add(doc.id)
+            now.add(str(doc.id))
             if doc.id not in before:
-                self._new[str(doc.id)] = source.key, passage.document or "", doc
+                self._new[str(doc.id)] = [source.key, passage.document, passage.name], doc
             if len(self._new) == _BATCH:
                 self._send()
         self._gone |= before - now
@@ -223,34 +231,31 @@ class ServerWriter:
 
     def remove(self, key: str) -> None:
         """Delete a source and its passages."""
-        self._gone |= {one for one, _, _ in self._records.passages(key)}
-        self._removed.append(key)
+        self._gone |= self._of[key,]
+        self._removed.add(key)
 
     def remove_passages(self, names: Sequence[str]) -> None:
         """Delete the passages with these ids, or of documents with them."""
-        if wanted := set(names):
-            rows = self._records.passages()
-            self._gone |= {one for one, name, document in rows if not wanted.isdisjoint((name, document))}
+        wanted = set(names)
+        self._gone |= {one for one, (_, *own) in self._noted.items() if not wanted.isdisjoint(own)}
 
     def commit(self, _progress: Progress = silent) -> int:
         """Finish the write; return how many passages were embedded."""
         self._send()
-        for key, one in self._records.sources().items():
-            if key in self._removed or (one.kind == "added" and not self._records.passages(key)):
-                self._records.forget_source(key)
+        filled = {source for source, _, _ in self._records.noted("passage").values()}
+        added = self._records.sources("added").keys()
+        self._records.forget("source", self._removed | (added - filled))
         return self._sent
 
     def _send(self) -> None:
         """Send what is staged. Sources are noted last: those of a killed write are read again."""
         if self._new:
-            self._store.add_documents([doc for _, _, doc in self._new.values()], ids=[*self._new])
-            rows = self._new.items()
-            self._records.note_passages((key, document, one, doc.metadata[_NAME]) for one, (key, document, doc) in rows)
+            self._store.add_documents([doc for _, doc in self._new.values()], ids=[*self._new])
+            self._records.note("passage", {key: note for key, (note, _) in self._new.items()})
         if self._gone:
             self._store.delete([*self._gone])
-            self._records.forget_passages(self._gone)
-        for source in self._sources:
-            self._records.note_source(source)
+            self._records.forget("passage", self._gone)
+        self._records.note("source", {one.key: asdict(one) for one in self._sources})
         self._sent += len(self._new)
         self._new, self._gone, self._sources = {}, set(), []
 
@@ -270,14 +275,15 @@ def _records(kind: str, url: str, name: str, given: str | Path | None) -> Record
 
 def _settings(records: Records, path: str, given: Settings | None, embeddings: Embeddings | None) -> Settings:
     """Return the settings that are noted, or note those given."""
-    if (own := records.settings()) is not None:
+    if noted := records.noted("settings"):
+        own = Settings(**noted[""])
         if given is not None and (different := given.conflict(own, embeddings)):
             raise KnowledgeBaseError(f"{path} was made with other settings: {different}")
         return own
     made = checked((given or Settings()).resolved(embeddings), embeddings)
     if made.embedding is None:
         raise UsageError(f"{path}: a server's knowledge base needs an embedding model")
-    records.note_settings(made)
+    records.note("settings", {"": asdict(made)})
     return made
 
 

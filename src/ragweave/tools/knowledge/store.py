@@ -45,7 +45,7 @@ FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
 _UNFINISHED = f"{FILE}.new-"
 """How the names of unfinished stores begin."""
-_VERSION = "1"
+_VERSION = "2"
 _BUSY = 60.0
 """Seconds to wait for another connection's commit."""
 _ITEMS = (
