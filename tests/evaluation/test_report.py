@@ -58,6 +58,15 @@ def test_a_report_in_three_files(run: Path) -> None:
     assert report.lines[0].dollars == 0.002
 
 
+def test_each_run_has_its_own_prices(questions: Callable[[int], str], tmp_path: Path) -> None:
+    for name, price in (("cheap", 1.0), ("dear", 10.0)):
+        settings = Settings(data=questions(2), systems=("direct",), prices={"*": (price, price)})
+        evaluate(settings, tmp_path / name, quiet=True)
+    cheap, dear = read_report([tmp_path / "cheap", tmp_path / "dear"]).lines
+    assert cheap.dollars is not None
+    assert dear.dollars == pytest.approx(10 * cheap.dollars)
+
+
 def test_the_page_needs_nothing_else(run: Path) -> None:
     page = html(read_report(run))
     assert page.count("<circle") == 3

@@ -53,7 +53,7 @@ def test_a_run_over_questions_of_ones_own_documents(kb: str, tmp_path: Path) -> 
         assert all(one.answers[0] in one.passages[-1].page_content for one in questions)
         assert summary.calls == server.count == 8
         assert evaluate(settings, run, quiet=True).exit_code == 0
-        assert read_report(run).line("concat").scores["recall"].n == 8
+        assert read_report(run).lines[0].scores["recall"].n == 8
         assert write_questions(settings, 8, run, quiet=True)[0].calls == 8
         assert server.count == 16
         with pytest.raises(UsageError, match="began with count = 8, not 9"):

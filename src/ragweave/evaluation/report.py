@@ -101,10 +101,6 @@ class Report:
         """The main metric."""
         return next((one for one in self.metrics if one.name == self.main), Metric(self.main, self.main, ""))
 
-    def line(self, system: str) -> Line:
-        """Return a system's row."""
-        return next(one for one in self.lines if one.system == system)
-
 
 def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
     """Read a run, or its shards, or several runs on the same data, as a report.
@@ -123,7 +119,11 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
     for folder in listed:
         settings, more = _settings(folder)
         lead = f"{folder.name}: " if len(listed) > 1 else ""
-        found = [{**one, "system": lead + one["system"]} for one in read_results(folder)]
+        prices = {role: Price(*pair) for role, pair in settings.get("prices", {}).items()}
+        found = [
+            {**one, "system": lead + one["system"], "dollars": _dollars(one.get("usage") or {}, prices)}
+            for one in read_results(folder)
+        ]
         if not found:
             raise UsageError(f"{folder}: holds no results")
         records += found
@@ -136,9 +136,8 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
     metrics = _metrics(values, paper, settings.get("own_metrics", {}))
     answers = str(settings.get("models", {}).get("answer")) if settings.get("systems") else ""
     chosen = _main(metrics, main, quotes=answers.startswith("extractive"))
-    prices = {role: Price(*pair) for role, pair in settings.get("prices", {}).items()}
     empty = [f"{name} was not run: {why}" for name, why in paper.empty.items()]
-    lines = [_line(name, [one for one in records if one["system"] == name], values[name], prices) for name in names]
+    lines = [_line(name, [one for one in records if one["system"] == name], values[name]) for name in names]
     return Report(
         title=paper.title or _title(str(settings.get("data", listed[0].name))),
         main=chosen,
@@ -211,10 +210,10 @@ def _main(metrics: Sequence[Metric], wanted: str, *, quotes: bool) -> str:
     return wanted or next((one for one in usual if one in names), names[0] if names else "")
 
 
-def _line(name: str, mine: Sequence[Record], values: Scores, prices: Mapping[str, Price]) -> Line:
+def _line(name: str, mine: Sequence[Record], values: Scores) -> Line:
     good = [one for one in mine if not one["error"]]
     usage = [one["usage"] for one in good if one.get("usage")]
-    costs = [_dollars(one, prices) for one in usage]
+    costs = [one["dollars"] for one in good if one.get("usage")]
     priced = [one for one in costs if one is not None]
     return Line(
         system=name,
@@ -231,7 +230,7 @@ def _line(name: str, mine: Sequence[Record], values: Scores, prices: Mapping[str
 def _dollars(usage: Mapping[str, Any], prices: Mapping[str, Price]) -> float | None:
     """Return a question's price by the run's own prices, else by the models' list prices."""
     if not prices:
-        return usage.get("usd") if usage.get("priced_calls") == usage["calls"] else None
+        return usage.get("usd") if usage.get("priced_calls") == usage.get("calls") else None
     total = 0.0
     for role, tokens in usage.get("by_role", {}).items():
         price = prices.get(role, prices.get("*"))
