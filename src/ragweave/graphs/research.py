@@ -26,7 +26,7 @@ from ragweave.graphs.build import MODEL_ARGUMENTS, build_graph
 from ragweave.graphs.specs import read_system
 from ragweave.nodes import read
 from ragweave.nodes.answer import OPEN_BOOK, READER, UNKNOWN_CLAUSE
-from ragweave.nodes.ask import Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.prompts import Prompts
@@ -36,8 +36,6 @@ from ragweave.state import UNKNOWN, Citation, RAGState, note, ranked
 from ragweave.tools.citations import cite
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import one_line
-
-PLAN_TOKENS = 256
 
 
 class ResearchOptions(ChainOptions):
@@ -104,7 +102,7 @@ def planning(state: ResearchState, options: ResearchOptions) -> Prompt[Plan] | N
     if not options.sections:
         return None
     values = {"sections": options.sections}
-    return Prompt("plan", values, state["passages"], form=Plan, max_tokens=PLAN_TOKENS, task="restate")
+    return Prompt("plan", values, state["passages"], form=Plan, max_tokens=PASSAGE_TOKENS, task="restate")
 
 
 @model_node("answer", planning)
@@ -127,9 +125,8 @@ def writing(state: ResearchState, options: ResearchOptions) -> Prompt[Form] | No
 
 
 @model_node("answer", writing)
-def write(state: ResearchState, reply: Reply[Form], options: ResearchOptions) -> ResearchState:
+def write(state: ResearchState, reply: Reply[Form], _options: ResearchOptions) -> ResearchState:
     """Take the text without headings."""
-    del options
     text = "\n".join(line for line in reply.text.splitlines() if not line.lstrip().startswith("#"))
     section: Section = {
         "question": state["plan"][len(state["sections"])],
@@ -147,21 +144,16 @@ def _found_for(state: ResearchState) -> list[Document]:
 
 def to_section(state: ResearchState, runtime: Runtime[ResearchOptions]) -> Route:
     """Route: the next section, unless all are written or the budget is spent."""
-    number, options = len(state["sections"]), runtime.context
-    if number == len(state["plan"]) or _is_spent(state, options):
+    number, options, usage = len(state["sections"]), runtime.context, state["usage"]
+    spent = options.most_calls is not None and usage["calls"] >= options.most_calls
+    tokens = usage["input_tokens"] + usage["output_tokens"]
+    spent |= options.most_tokens is not None and tokens >= options.most_tokens
+    if number == len(state["plan"]) or (number and (spent or state["remaining_steps"] < LAST_STEPS)):
         return "done"
     if state["given"] or not number:
         return "passages at hand"
     question = {f"section_{number}": state["plan"][number]}
     return search_branches(question, "method" if options.search_by else "retrieve_section")
-
-
-def _is_spent(state: ResearchState, options: ResearchOptions) -> bool:
-    usage = state["usage"]
-    tokens = usage["input_tokens"] + usage["output_tokens"]
-    spent = options.most_calls is not None and usage["calls"] >= options.most_calls
-    spent |= options.most_tokens is not None and tokens >= options.most_tokens
-    return bool(state["sections"]) and (spent or state["remaining_steps"] < LAST_STEPS)
 
 
 def method_node(components: Components) -> Node:

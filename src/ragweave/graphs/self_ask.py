@@ -15,7 +15,7 @@ answers itself (appendix C, after Yoran et al. 2023); the paper prints no prompt
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from langchain_core.documents import Document
@@ -37,7 +37,7 @@ from ragweave.tools.text.untrusted import one_line
 
 class SelfAskOptions(ChainOptions):
     own_paper = "slimplm"
-    paper_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {"slimplm": {"rounds": 2}}
+    paper_settings: ClassVar = {"slimplm": {"rounds": 2}}
 
     rounds: int = Field(
         3, ge=1, description="Most follow-ups; two in SlimPLM's tables, whose chain takes three calls (appendix B)."
@@ -137,8 +137,9 @@ PROMPTS = {
         ("human", "{passages}\n\n" + PRESS_PAIRS + "Question: {question}\nAnswer:"),
     ],
 }
-CLAUSE = "If the answer cannot be found, the final answer is Unknown."
-READER_CLAUSE = "If they do not answer it, just say Unknown."
+
+
+_CLAUSE = "If the answer cannot be found, the final answer is Unknown."
 
 
 def is_last(state: SelfAskState, options: SelfAskOptions) -> bool:
@@ -163,14 +164,11 @@ def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
         pending = before and shown and not shown[-1].page_content
         return "\n".join([*lines, "So the final answer is:"] if last and not pending else lines)
 
-    def knowledge(shown: Sequence[Document]) -> str:
-        return f"Knowledge:{knowledge_lines(shown)}\n" if shown else ""
-
     return Prompt(
         "self_ask",
-        {"unknown": CLAUSE if options.unknown else "", "dialogue": dialogue(hops)},
+        {"unknown": _CLAUSE if options.unknown else "", "dialogue": dialogue(hops)},
         found(state) if before else hops,
-        knowledge if before else dialogue,
+        (lambda shown: f"Knowledge:{knowledge_lines(shown)}\n" if shown else "") if before else dialogue,
         None if last or before else Step,
         None if kind == "long" else QUERY_TOKENS,
         task="step",
@@ -225,8 +223,8 @@ def reading_found(state: SelfAskState, options: SelfAskOptions) -> Prompt[Any] |
     """Ask what the passages say about the follow-up, if there are any."""
     if not state["passages"] or not options.reader or options.found_before:
         return None
-    values = {"question": state["hops"][-1]["query"], "answer_type": "long"}
-    values["unknown"] = READER_CLAUSE if options.unknown else ""
+    unknown = "If they do not answer it, just say Unknown." if options.unknown else ""
+    values = {"question": state["hops"][-1]["query"], "answer_type": "long", "unknown": unknown}
     return Prompt("self_ask_reader", values, state["passages"], max_tokens=QUERY_TOKENS)
 
 
