@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.gate import GateOptions, GateState, gate_branches
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.read import bare, choice, cut, is_unknown
 from ragweave.nodes.retrieve import Route
 from ragweave.state import RouteName, merge, note
@@ -193,21 +193,21 @@ _PARSES = (
 )
 _HEURISTIC = "Heuristic answer: {draft}\nQuestion: {question}\n"
 _P_REWRITE = f"{_HEURISTIC}Query Rewrite Output, <Claim> Claim 1 <Query> Query 1 <Claim> Claim 2 <Query> Query 2, ...:"
-_SPLIT = _GIVEN.format(
-    draft="Cedar Bridge was designed by Ada Moreno. It stands on the river Osk. Bridges are useful.",
-    question="Who designed Cedar Bridge, and on which river does it stand?",
-)
+_SPLIT = {
+    "draft": "Cedar Bridge was designed by Ada Moreno. It stands on the river Osk. Bridges are useful.",
+    "question": "Who designed Cedar Bridge, and on which river does it stand?",
+}
 PROMPTS: Prompts = {
     "draft": "{question}",
     "draft_explained": "Please answer the question professionally and provide explanations. Question(({question}))",
     "judge_released": _RELEASED,
     "rewrite_released": _RELEASED,
-    "judge": [("system", _JUDGE), ("human", _GIVEN)],
+    "judge": few_shot(_GIVEN, system=_JUDGE),
     "judge@slimplm": [
         ("system", _PARSES),
         ("human", f"{_HEURISTIC}Retrieval Necessity Judgment Output, Known (True / False):"),
     ],
-    "rewrite": [("system", _REWRITE), ("human", _SPLIT), ("ai", _SHOWN), ("human", _GIVEN)],
+    "rewrite": few_shot(_GIVEN, (_SPLIT, _SHOWN), system=_REWRITE),
     "rewrite@slimplm": [("system", _PARSES), ("human", _P_REWRITE)],
 }
 

@@ -326,16 +326,6 @@ def _claims(task: Task, _found: Sequence[Evidence]) -> str:
     return "\n".join(f"<Claim> {one} <Query> {one}" for one in claims) or "<Claims> </Claims>"
 
 
-def _topic(task: Task, _found: Sequence[Evidence]) -> str:
-    words = [one for one in _WORD.findall(task["question"]) if one.lower() not in STOP_WORDS]
-    return " ".join(words) or task["question"]
-
-
-def _numbers(task: Task, found: Sequence[Evidence]) -> str:
-    numbers = sorted(one.passage + task.get("first", 0) for one in found)
-    return ", ".join(map(str, numbers)) or "none"
-
-
 _REPLIES: Mapping[TaskName, Callable[[Task, Sequence[Evidence]], str]] = {
     "answer": _answer,
     "recall": _answer,
@@ -343,9 +333,13 @@ _REPLIES: Mapping[TaskName, Callable[[Task, Sequence[Evidence]], str]] = {
     "step": lambda task, found: f"So the final answer is: {_answer(task, found)}",
     "extract": lambda task, _: task.get("draft", "").strip() or UNKNOWN,
     "rewrite": _claims,
-    "topic": _topic,
+    "topic": lambda task, _: (
+        " ".join(one for one in _WORD.findall(task["question"]) if one.lower() not in STOP_WORDS) or task["question"]
+    ),
     "restate": lambda task, _: restated(task["question"], task.get("earlier", [])),
-    "filter": _numbers,
+    "filter": lambda task, found: (
+        ", ".join(str(at) for at in sorted(one.passage + task.get("first", 0) for one in found)) or "none"
+    ),
     "grade": lambda _, found: "Correct" if found else "Incorrect",
     "sufficient": lambda _, found: "Yes" if found else "No",
     "judge": lambda *_: "<Known(False)>",
