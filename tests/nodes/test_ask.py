@@ -28,8 +28,8 @@ ASK = {"question": "Who built the bridge at Alden?"}
 FILLED: dict[str, Any] = {
     "Grade": {"grade": "Correct"},
     "Ids": {"ids": [1]},
-    "Step": {"thought": "", "search": "bridge", "finish": ""},
-    "LastStep": {"thought": "", "finish": "Unknown"},
+    "Step": {"thought": "", "action": "Search", "input": "bridge"},
+    "LastStep": {"thought": "", "action": "Finish", "input": "Unknown"},
 }
 
 
