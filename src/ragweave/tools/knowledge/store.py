@@ -249,18 +249,16 @@ class Store:
         if self._process != os.getpid():  # SQLite connections must not cross a fork
             self._idle, self._process = queue.LifoQueue(), os.getpid()
         try:
-            try:
+            with suppress(queue.Empty):
                 db = self._idle.get_nowait()
-            except queue.Empty:
-                db = self.connect()
+            db = db or self.connect()
             db.execute("BEGIN")
             yield Snapshot(db)
         except sqlite3.DatabaseError as error:
             raise KnowledgeBaseError(f"{self.folder / FILE}: {error}") from error
         finally:
-            if db is not None and db.in_transaction:
-                db.execute("ROLLBACK")
             if db is not None:
+                db.rollback()
                 self._idle.put(db)
 
     @contextmanager

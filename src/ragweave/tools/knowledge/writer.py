@@ -21,7 +21,7 @@ from ragweave.tools.retrieval.graph import add_names
 
 _BATCH = 256
 """Texts that are embedded, and committed, at once."""
-_COLUMNS = "source, name, document, content, text, metadata"
+_COLUMNS = "name, document, content, text, metadata"
 
 
 class Writer:
@@ -30,7 +30,7 @@ class Writer:
     def __init__(self, db: sqlite3.Connection, search: Search) -> None:
         """Begin an empty write; `search` embeds its passages and builds its index."""
         self._db, self._search = db, search
-        db.execute("CREATE TEMP TABLE staged AS SELECT * FROM passages WHERE 0")
+        db.execute(f"CREATE TEMP TABLE staged (source TEXT, {_COLUMNS})")
         self._sources: list[Source] = []
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
         self._changed = False
@@ -60,18 +60,10 @@ class Writer:
             self._stage(source, passages)
 
     def _stage(self, source: Source, passages: Iterable[Passage]) -> int:
-        number = -1 - len(self._sources)
-        rows = ((number, *p[:4], json.dumps(p.metadata, default=str)) for p in passages)
+        rows = ((source.key, *p[:4], json.dumps(p.metadata, default=str)) for p in passages)
         self._db.execute("BEGIN")
-        try:
-            count = self._db.executemany(
-                f"INSERT INTO staged ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",  # noqa: S608
-                rows,
-            ).rowcount
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+        with self._db:
+            count = self._db.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?, ?)", rows).rowcount
         self._sources.append(source)
         self._changed = True
         return max(count, 0)
@@ -114,17 +106,17 @@ class Writer:
             return embedded
         db = self._db
         db.execute("BEGIN IMMEDIATE")
-        try:
+        with db:
             for change in self._changes:
                 db.execute(*change)
-            self._insert()
+            rows = ((one.key, one.kind, json.dumps(asdict(one))) for one in self._sources)
+            db.executemany("INSERT OR IGNORE INTO sources (key, kind, value) VALUES (?, ?, ?)", rows)
+            db.execute(
+                f"INSERT INTO passages (source, {_COLUMNS}) SELECT s.id, {_COLUMNS} "  # noqa: S608
+                "FROM staged t CROSS JOIN sources s ON s.key = t.source ORDER BY t.rowid"
+            )
             if self._changed:
                 self._build()
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
         with suppress(sqlite3.Error):  # a reader may still read the log: another time
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return embedded
@@ -142,10 +134,10 @@ class Writer:
         done = 0
         while batch := rows.fetchmany(_BATCH):
             vectors = self._search.embed([indexed_text(text, json.loads(meta)) for _, text, meta in batch])
-            db.execute("BEGIN IMMEDIATE")
             pairs = zip((row[0] for row in batch), vectors, strict=True)
-            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", pairs)
-            db.execute("COMMIT")
+            db.execute("BEGIN IMMEDIATE")
+            with db:
+                db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", pairs)
             done += len(batch)
             progress("embed", done, total)
         return done
@@ -163,20 +155,6 @@ class Writer:
         self._search.build(now, folder, anew=self._anew)
         _sync(folder)
         db.execute("INSERT OR REPLACE INTO meta VALUES ('index', ?)", (folder.name,))
-
-    def _insert(self) -> None:
-        """Move what is staged into the tables, in the order in which it was staged."""
-        db = self._db
-        db.execute("CREATE TEMP TABLE numbers (number INTEGER PRIMARY KEY, source INTEGER)")
-        for number, source in enumerate(self._sources, 1):
-            values = source.key, source.kind, json.dumps(asdict(source))
-            db.execute("INSERT OR IGNORE INTO sources (key, kind, value) VALUES (?, ?, ?)", values)
-            db.execute("INSERT INTO numbers SELECT ?, id FROM sources WHERE key = ?", (-number, source.key))
-        columns = "n.source, t.name, t.document, t.content, t.text, t.metadata"
-        db.execute(
-            f"INSERT INTO passages ({_COLUMNS}) SELECT {columns} FROM staged t "  # noqa: S608
-            "CROSS JOIN numbers n ON n.number = t.source ORDER BY t.rowid"
-        )
 
 
 def _sync(folder: Path) -> None:
