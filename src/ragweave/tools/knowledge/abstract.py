@@ -204,12 +204,7 @@ class AbstractKnowledgeBase(ABC):
 
 
 def checked(settings: Settings, embeddings: Embeddings | None) -> Settings:
-    """Return settings whose chunker and embedding model exist.
-
-    Raises:
-        UsageError: There is no such chunker.
-        KnowledgeBaseError: There is no such embedding model.
-    """
+    """Return settings whose chunker and embedding model exist; `UsageError` or `KnowledgeBaseError` if not."""
     CHUNKERS.named(settings.chunker)
     if settings.embedding is not None and embeddings is None:
         named_embeddings(settings.embedding).warm_up()

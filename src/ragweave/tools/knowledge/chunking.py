@@ -230,10 +230,7 @@ CHUNKERS: Registry[ChunkerKind] = Registry(
 def passages_of(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -> list[Passage]:
     """Return the passages of a text, in order; white space alone gives none.
 
-    Args:
-        loaded: The text.
-        settings: `chunker`, `unit`, `size`, `overlap` and `language`.
-        tokens: Offsets of the tokens where the unit is tokens.
+    `tokens` gives the offsets of tokens where they are the unit.
 
     Raises:
         UsageError: There is no such chunker, or it needs an embedding model.

@@ -71,12 +71,9 @@ class Ingest:
             self.counts["removed"] += 1
 
     def _file(self, key: str, before: Source | None, lost: dict[str, Source]) -> None:
-        """Take a file, unless its size and time, or its bytes, are as before.
+        """Take a file, unless its size and time, or its bytes, are as `before`.
 
-        Args:
-            key: Its path.
-            before: What is known of it.
-            lost: Indexed files that no longer exist; the one that was moved here is taken out.
+        One that was moved here is taken out of `lost`, the indexed files that no longer exist.
         """
         try:
             source, data = _bytes_of(key, _to_read_again(before))
@@ -180,12 +177,7 @@ def _to_read_again(before: Source | None) -> Source | None:
 
 
 def _bytes_of(key: str, before: Source | None) -> tuple[Source, bytes | None]:
-    """Return a file's source and its bytes; no bytes if size and time are unchanged.
-
-    Raises:
-        UnreadableError: It is not a regular file, is too long, or its name is not in UTF-8.
-        OSError: It cannot be read.
-    """
+    """Return a file's source and its bytes; no bytes if size and time are unchanged."""
     path = Path(key)
     if _shown(key) != key:
         raise UnreadableError("a name not in UTF-8")

@@ -104,17 +104,11 @@ class Passage(NamedTuple):
 
 
 def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str = "") -> Passage:
-    """Return the passage `text[start:end]` of a text.
+    """Return the passage `text[start:end]` of a text, behind a table's header where `lead` is one.
 
     `metadata["breaks"]` lists [offset in the passage, page and headings from there on] wherever
     they change within it, so that a quote is cited by its own place, not by the passage's.
-
-    Args:
-        loaded: The text.
-        start: Offset of its first character.
-        end: Offset behind its last.
-        lead: What stands before it: the header of its table.
-        number: What its id adds to the document's.
+    `number` is what its id adds to the document's.
     """
     text = lead + loaded.text[start:end]
     own = {k: v for k, v in loaded.metadata.items() if len(str(v)) <= LONGEST_FIELD}

@@ -52,8 +52,8 @@ def retriever_of(
             class that makes one; what takes an argument `kb` gets the knowledge base.
         kb: The knowledge base to search; None where the retriever needs none.
         k: Passages a query; a call may ask for another number.
-        filter: Metadata that the knowledge base's passages must have.
-        rerank: What reorders the passages (see `RerankRetriever`).
+        filter: As `KnowledgeBase.as_retriever`, for its modes alone.
+        rerank: As `KnowledgeBase.as_retriever`.
 
     Raises:
         UsageError: There is no such retriever, or it needs a knowledge base and there is none.

@@ -64,11 +64,7 @@ class Search:
         self.open = lru_cache(maxsize=_STATES)(self._open)
 
     def model(self) -> Embeddings:
-        """Return the embedding model.
-
-        Raises:
-            KnowledgeBaseError: It is an object that `open` was not given.
-        """
+        """Return the embedding model; `KnowledgeBaseError` if it is an object that `open` was not given."""
         if self.embeddings is None:
             name = str(self.store.settings.embedding).removeprefix(OBJECT)
             raise KnowledgeBaseError(
@@ -77,11 +73,7 @@ class Search:
         return self.embeddings
 
     def embed(self, texts: list[str]) -> list[bytes]:
-        """Return the vectors of passages.
-
-        Raises:
-            KnowledgeBaseError: The model's connection failed, or it gives vectors of another length.
-        """
+        """Return the vectors of passages; `KnowledgeBaseError` if the model fails or gives another length."""
         model = self.model()
         try:
             rows = unit(model.embed_documents(texts))
@@ -102,10 +94,7 @@ class Search:
     def build(self, now: Snapshot, folder: Path, *, anew: bool = False) -> None:
         """Write the index of a state into a folder: row ids, BM25 arrays and vectors.
 
-        Args:
-            now: The state; its `index` still names the index before it, which is extended.
-            folder: Where the files go.
-            anew: Whether to leave the index before it unread.
+        It extends the one that `now.index` still names, unless it is made `anew`.
         """
         try:
             before = self.open("" if anew else now.index)

@@ -137,16 +137,9 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
     def as_retriever(
         self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
     ) -> PassageRetriever:
-        """Return a retriever by the server's search, hybrid where it has one.
+        """Return a retriever by the server's search, hybrid where it has one; arguments as a folder's.
 
-        Args:
-            k: Passages per query; a call may ask for another number.
-            mode: `auto`; on PostgreSQL also `bm25` (words), `dense` and `hybrid`.
-            filter: Values that the passages' metadata must have; any one of a list.
-            rerank: As a folder's.
-
-        Raises:
-            UsageError: `k` is below 1, or the server has no such mode.
+        The mode is `auto`; on PostgreSQL also `bm25` (words), `dense` and `hybrid`.
         """
         modes = self._collection.modes
         if mode not in modes:

@@ -42,13 +42,7 @@ class Collection:
 
 
 def _by_store(store: VectorStore, native: Callable[[Filter], Any], *, distances: bool = False) -> Collection:
-    """Return a collection that its store searches.
-
-    Args:
-        store: The store.
-        native: Translates a filter for it.
-        distances: Whether its scores are 1 - cosine.
-    """
+    """Return a collection that its store searches; `native` translates filters, `distances` are 1 - cosine."""
 
     def search(query: str, k: int, _mode: str, chosen: Filter) -> list[Document]:
         more = {"filter": native(chosen)} if chosen else {}

@@ -46,15 +46,7 @@ def clean_url(url: str) -> str:
 
 
 def fetched(urls: Iterable[str]) -> tuple[list[tuple[str, Path, bytes]], list[Notice]]:
-    """Fetch pages, each address once.
-
-    Returns:
-        The address, a file name of its type and the bytes of each page; and a notice for each that
-        cannot be fetched.
-
-    Raises:
-        UsageError: One is not a web address.
-    """
+    """Fetch pages, each once: address, a file name of its type, bytes; and notices of what can't be fetched."""
     pages, notices = [], []
     for url in dict.fromkeys(map(clean_url, urls)):
         try:
@@ -71,7 +63,6 @@ def fetch(url: str) -> tuple[bytes, str]:
     """Return the bytes of a page, texts in UTF-8, and the suffix of files of its type.
 
     Raises:
-        UsageError: `url` is not a web address.
         UnreadableError: The page cannot be reached, is refused, too long or too slow.
     """
     here = clean_url(url)

@@ -29,11 +29,7 @@ def listed(given: object) -> list[Any]:
 
 
 def check_k(k: int) -> int:
-    """Return `k`, the number of passages wanted.
-
-    Raises:
-        UsageError: `k` is not a whole number of at least 1.
-    """
+    """Return `k`, the number of passages wanted; `UsageError` if it is not a whole number of at least 1."""
     if type(k) is not int or k < 1:
         raise UsageError(f"k must be a whole number of at least 1, not {k!r}")
     return k
@@ -68,14 +64,9 @@ class PassageRetriever(BaseRetriever):
         return own.embedder() if own else None
 
     def around(self, name: str, sides: int = 1) -> list[Document]:
-        """Return the passage of an id with its neighbours in the same document, in order.
+        """Return the passage of an id with up to `sides` neighbours before and behind it in the same document.
 
-        Args:
-            name: The id.
-            sides: Most neighbours before it, and behind it.
-
-        Returns:
-            Nothing where there is no such passage, or passages cannot be found by id.
+        Nothing, where there is no such passage or passages cannot be found by id.
         """
         own = ours(self.base)
         return own.around(name, sides) if own else []

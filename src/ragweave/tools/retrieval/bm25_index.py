@@ -83,7 +83,7 @@ class Bm25Index:
 
         Args:
             passages: One list of terms a passage; read once.
-            folder: Where the files go; it exists.
+            folder: An existing folder.
             before: An index to extend; the new passages are numbered behind its own.
             keep: Which of its passages stay, renumbered in their order; None: all.
         """

@@ -114,13 +114,7 @@ class SentenceTransformerEmbeddings(Embeddings):
 
 
 def load_sentence_transformer(spec: str) -> Any:
-    """Load an embedding model for sentence-transformers, which training needs even for `minilm`.
-
-    Raises:
-        MissingExtraError: sentence-transformers, or the weights of the packaged MiniLM for torch,
-            are not installed.
-        KnowledgeBaseError: The model is not there and cannot be fetched.
-    """
+    """Load an embedding model for sentence-transformers, which training needs even for `minilm`."""
     require_encoders(f"The embedding model {spec}")
     from sentence_transformers import SentenceTransformer
 
@@ -140,11 +134,7 @@ def require_encoders(feature: str) -> None:
 
 
 def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
-    """Load a model of sentence-transformers from a folder, the hub's cache, or the hub.
-
-    Raises:
-        KnowledgeBaseError: It can't be found or loaded; the message is the library's own.
-    """
+    """Load a model of sentence-transformers from a folder, the hub's cache, or the hub."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -46,13 +46,13 @@ _LINKS = frozenset(
 )
 """Words that may stand inside a name."""
 _ALONE = """
-a an the this that these those he she it they we i you his her its their our my your who whom whose which what
-when where why how in on at by for from to of with as and or but if then than so not no is are was were be been
-being has have had do does did after before during since while although though because however also both each
-every most many some several other another all any one two three four five six seven eight nine ten first second
-third new early later there here such more only over under between into through until about following despite
-according among within without upon along january february march april may june july august september october
-november december monday tuesday wednesday thursday friday saturday sunday mr mrs ms dr
+a an the this that these those he she it they we i you his her its their our my your who whom whose which what when
+where why how in on at by for from to of with as and or but if then than so not no is are was were be been being has
+have had do does did after before during since while although though because however also both each every most many
+some several other another all any one two three four five six seven eight nine ten first second third new early later
+there here such more only over under between into through until about following despite according among within without
+upon along january february march april may june july august september october november december monday tuesday
+wednesday thursday friday saturday sunday mr mrs ms dr
 """
 COMMON = frozenset(_ALONE.split())
 """No names, though they be capitalised at the start of a sentence."""

@@ -42,13 +42,7 @@ class CrossEncoderScorer:
     """A cross-encoder of sentence-transformers by its hub name or local path."""
 
     def __init__(self, spec: str) -> None:
-        """Load it.
-
-        Raises:
-            MissingExtraError: sentence-transformers is not installed.
-            KnowledgeBaseError: The model is not there and cannot be fetched.
-            UsageError: The model has no ranking head: a fresh one would rank at random.
-        """
+        """Load it; `UsageError` if the model has no ranking head: a fresh one would rank at random."""
         require_encoders(f"The reranker {spec}")
         from sentence_transformers import CrossEncoder
 
@@ -87,9 +81,8 @@ class BiEncoderScorer:
 def load_reranker(spec: str) -> PairScorer | BaseDocumentCompressor:
     """Load a reranker by its spec.
 
-    Args:
-        spec: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, `listwise:MODEL` (a chat model's
-            spec), or `module:Name` of an object with `predict` or a LangChain document compressor.
+    The spec is a hub name or local path of a cross-encoder, `bi-encoder:NAME`, `listwise:MODEL` (a chat
+    model's spec), or `module:Name` of an object with `predict` or a LangChain document compressor.
 
     Raises:
         UsageError: There is no such object, or the model has no ranking head.

@@ -119,12 +119,9 @@ class Bm25Retriever(SearchRetriever):
     def from_documents(
         cls, documents: Document | Iterable[Document], *, k: int = 5, language: str = "english"
     ) -> Bm25Retriever:
-        """Index `documents` in memory, each as one passage.
+        """Index `documents` in memory, each as one passage; `language` is a Snowball language.
 
-        Args:
-            documents: Passages, or one alone; those without an id get a content id.
-            k: Passages a query.
-            language: Snowball language of stemmer and stop words.
+        Documents without an id get a content id.
         """
         passages = [with_id(as_document(doc)) for doc in listed(documents)]
         analyzer = analyzer_for(language)
@@ -146,10 +143,7 @@ class DenseRetriever(SearchRetriever):
     ) -> DenseRetriever:
         """Embed `documents` in memory, each as one passage, and compare exactly.
 
-        Args:
-            documents: Passages, or one alone; those without an id get a content id.
-            embeddings: Any LangChain embeddings.
-            k: Passages a query.
+        Documents without an id get a content id.
         """
         passages = [with_id(as_document(doc)) for doc in listed(documents)]
         vectors = unit(embeddings.embed_documents([indexed_text(doc.page_content, doc.metadata) for doc in passages]))

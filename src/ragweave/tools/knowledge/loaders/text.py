@@ -76,10 +76,8 @@ def _guess(data: bytes) -> str:
 def markdown(text: str, name: str, title: str = "") -> Loaded:
     """Read a Markdown text with its front matter, headings and tables.
 
-    Args:
-        text: The text. Blanks replace its front matter, so that offsets stay.
-        name: Its title where neither front matter nor a single top heading gives one.
-        title: Its title, whatever the text says.
+    Blanks replace the front matter, so that offsets stay. The title is `title`, else that of the
+    front matter, of a single top heading, or `name`.
     """
     fields: dict[str, Any] = {}
     if found := _FRONT_MATTER.match(text):
