@@ -99,7 +99,7 @@ def method_page(one: Method, rows: Iterable[tuple[str, str, dict[str, str]]]) ->
     mine = [[section, *(row.get(column, "") for column in COLUMNS)] for name, section, row in rows if name == one.name]
     results = [
         table(["questions", *COLUMNS], mine),
-        "Two small models, an earlier version of the code: [how this was measured](../results.md).",
+        "Small models: [how and when this was measured](../results.md).",
     ]
     return "\n\n".join(
         [

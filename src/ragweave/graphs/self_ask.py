@@ -28,7 +28,7 @@ from ragweave.nodes import read as reading
 from ragweave.nodes.answer import READER
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
-from ragweave.nodes.forms import Form, limited
+from ragweave.nodes.forms import Form
 from ragweave.nodes.papers import knowledge_lines
 from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, note, unique
@@ -70,15 +70,15 @@ class SelfAskState(RAGState, total=False):
 
 
 class Step(Form):
-    """The next line of the dialogue: its kind comes first, since small models fill in every field that there is."""
+    """The next line of the dialogue, continued as text: a model held to JSON loses the form of the examples."""
 
     kind: Literal["Follow up", "Final answer"]
-    text: str = limited(320, "The next question to look up, or the final answer, or Unknown.")
+    text: str
 
     @classmethod
     def from_text(cls, text: str) -> Step | None:
         """Read the first thing said: a labelled line, a bare question or an answer."""
-        needed = re.match(r"\W*(?:are follow[- ]?up questions needed(?: here)?:\W*)?(yes|no)\b[.,;:!*_]*", text, re.I)
+        needed = _NEEDED.match(text)
         rest = text[needed.end() :] if needed else text
         mark = _MARK.search(rest)
         if mark and mark["final"]:
@@ -89,6 +89,11 @@ class Step(Form):
         return cls(kind="Final answer", text=_until_mark(rest)) if line else None
 
 
+_NEEDED = re.compile(
+    r"\W*(?:are follow[- ]?up questions needed(?: here)?:\W*)?(yes|no)\b(?: follow[- ]?up questions? .{0,20}needed(?: here)?)?"
+    r"[.,;:!*_]*",
+    re.I,
+)
 _FINAL = r"\b(?:so |therefore,? )?(?:the |my )?final answer(?: is\b:?|[*_ ]*:)"
 _MARK = re.compile(rf"(?P<follow_up>\bfollow[- ]?ups?(?: questions?)?(?: ?#?\d+)?[*_ ]*:)|(?P<final>{_FINAL})", re.I)
 _NEXT = re.compile(
@@ -173,6 +178,7 @@ def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
         None if kind == "long" else QUERY_TOKENS,
         task="step",
         stop=["\nIntermediate answer:"] if not last else [],
+        constrain=False,
     )
 
 

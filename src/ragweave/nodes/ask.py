@@ -154,7 +154,8 @@ class Prompt(Generic[FormT]):
     tools: Sequence[BaseTool] = ()
     """Tools that the reply may call."""
     constrain: bool = True
-    """Whether the reply is constrained to the form where the model supports it; off for models with a trained format."""
+    """Whether the reply is constrained to the form where the model supports it; off where examples in the prompt or the
+    model's training show another format."""
     turns: Callable[[Sequence[Document]], Sequence[BaseMessage]] = lambda _passages: ()
     """What follows the template: what the model wrote before, and what it was shown then, in turns."""
     own_turn: bool = False
