@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TypeAlias
 
 from langchain_core.prompts import ChatPromptTemplate
@@ -16,7 +17,12 @@ def template_of(prompt: PromptText) -> ChatPromptTemplate:
     """Return a prompt's template."""
     if isinstance(prompt, ChatPromptTemplate):
         return prompt
-    return ChatPromptTemplate([("human", prompt)] if isinstance(prompt, str) else list(prompt))
+    return _made((("human", prompt),) if isinstance(prompt, str) else tuple((role, text) for role, text in prompt))
+
+
+@cache  # most prompts belong to every method, and a template takes a while to make
+def _made(turns: tuple[tuple[str, str], ...]) -> ChatPromptTemplate:
+    return ChatPromptTemplate(list(turns))
 
 
 def few_shot(ask: str, *examples: tuple[str | Mapping[str, str], str], system: str = "") -> Turns:
