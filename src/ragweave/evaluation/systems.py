@@ -22,6 +22,7 @@ from ragweave.evaluation.metrics import Metric, scores
 from ragweave.graphs import Method, build_graph
 from ragweave.graphs.build import MODEL_ARGUMENTS
 from ragweave.graphs.specs import read_system
+from ragweave.nodes.prompts import template_of
 from ragweave.tools.models import Role, chat_model
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.text.secrets import redacted
@@ -229,8 +230,7 @@ def own_prompts(system: str, method: Method, texts: Mapping[str, Any]) -> dict[s
                 f"{system}: {method.name} has no prompt {name!r}: {did_you_mean(str(name), method.prompts)}"
             )
         try:
-            pairs = [("human", one)] if isinstance(one, str) else [(role, text) for role, text in one]
-            made[name] = ChatPromptTemplate(pairs)
+            made[name] = template_of(one)
         except (ValueError, TypeError) as error:
             raise UsageError(f"{system}: prompt {name} is neither a text nor [role, text] pairs: {error}") from error
         known = method.prompts[name].input_variables
