@@ -24,8 +24,8 @@ _RUN = re.compile(rf"(?:{_LETTER}{UNSPACED_MARK}*)+")
 _ONE = re.compile(rf"{_LETTER}{UNSPACED_MARK}*")
 _BROKEN = re.compile(r"\b(\w+)[-\u00ad\u2010]\n[ \t]*([a-z\u00df-\u024f]\w*)")
 _ENGLISH = """
-a an and are as at be but by for if in into is it no not of on or such that the their then there
-these they this to was will with
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
+will with
 """
 """Lucene's stop words, as in bm25s."""
 
@@ -49,11 +49,7 @@ class Analyzer:
     """
 
     def __init__(self, language: str = "english") -> None:
-        """Take a Snowball language name.
-
-        Raises:
-            UsageError: No stemmer has that name.
-        """
+        """Take a Snowball language name; `UsageError` if no stemmer has it."""
         if language not in Stemmer.algorithms():
             known = ", ".join(sorted(Stemmer.algorithms()))
             raise UsageError(f"unknown language {language!r}; choose one of: {known}")

@@ -38,26 +38,20 @@ Reranker = str | PairScorer | BaseDocumentCompressor
 """A spec (see `load_reranker`), an object with `predict`, or a LangChain compressor."""
 
 
-class CrossEncoderScorer:
-    """A cross-encoder of sentence-transformers by its hub name or local path."""
+def _cross_encoder(spec: str) -> PairScorer:
+    """Load a cross-encoder; `UsageError` if it has no ranking head: a fresh one would rank at random."""
+    require_encoders(f"The reranker {spec}")
+    from sentence_transformers import CrossEncoder
 
-    def __init__(self, spec: str) -> None:
-        """Load it; `UsageError` if the model has no ranking head: a fresh one would rank at random."""
-        require_encoders(f"The reranker {spec}")
-        from sentence_transformers import CrossEncoder
-
-        self._model = load_named(CrossEncoder, spec, "reranker")
-        kinds = self._model.config.architectures or []
-        if kinds and all(kind.endswith(_HEADLESS) for kind in kinds):
-            raise UsageError(
-                f"{spec} is an encoder without a ranking head ({', '.join(kinds)}) and would rank at "
-                f"random as a cross-encoder; use it as {BI_ENCODER}{spec}"
-            )
-
-    def predict(self, pairs: list[tuple[str, str]], /) -> Sequence[float]:
-        """Return one score a pair."""
-        scores: list[float] = self._model.predict(pairs, show_progress_bar=False).tolist()
-        return scores
+    model = load_named(CrossEncoder, spec, "reranker")
+    kinds = model.config.architectures or []
+    if kinds and all(kind.endswith(_HEADLESS) for kind in kinds):
+        raise UsageError(
+            f"{spec} is an encoder without a ranking head ({', '.join(kinds)}) and would rank at "
+            f"random as a cross-encoder; use it as {BI_ENCODER}{spec}"
+        )
+    scorer: PairScorer = model
+    return scorer
 
 
 class BiEncoderScorer:
@@ -96,7 +90,7 @@ def load_reranker(spec: str) -> PairScorer | BaseDocumentCompressor:
         return ListwiseReranker(model=chat_model(spec.removeprefix(LISTWISE)))
     if is_path(spec):
         return _checked(imported(spec))
-    return CrossEncoderScorer(spec)
+    return _cross_encoder(spec)
 
 
 def _checked(model: object) -> PairScorer | BaseDocumentCompressor:

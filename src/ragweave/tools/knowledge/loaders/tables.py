@@ -22,7 +22,7 @@ from ragweave.tools.knowledge.settings import Settings
 
 _SAMPLE = 50
 """Records by which the separator and the header are found."""
-_MERGED = re.compile(rb'<mergeCell ref="([A-Z]+)(\d+):([A-Z]+)(\d+)"')
+_MERGED = re.compile(rb'<mergeCell ref="([A-Z]+\d+:[A-Z]+\d+)"')
 _UNSAVED = re.compile(rb"</f>\s*(?:(?:<v\s*/>|<v></v>)\s*)?</c>")
 """A formula without a saved value."""
 _MOST_MERGED = 100_000
@@ -203,15 +203,14 @@ def _sheet(name: str, package: zipfile.ZipFile, sheet: Any, settings: Settings) 
             yield from _table(name, block, settings, {"heading_path": [sheet.title]})
 
 
-def _filled(sheet: Any, merged: list[tuple[bytes, ...]]) -> Iterator[_Row]:
+def _filled(sheet: Any, merged: list[bytes]) -> Iterator[_Row]:
     """Yield the rows of a sheet; merged cells all show their text."""
-    from openpyxl.utils import column_index_from_string as number
+    from openpyxl.utils import range_boundaries
 
     origin: dict[tuple[int, int], tuple[int, int]] = {}
     wide: dict[int, int] = {}
     for area in merged:
-        left, right = number(area[0].decode()), number(area[2].decode())
-        top, bottom = int(area[1]), int(area[3])
+        left, top, right, bottom = range_boundaries(area.decode())
         if (bottom - top + 1) * (right - left + 1) <= _MOST_MERGED:
             cells = itertools.product(range(top, bottom + 1), range(left, right + 1))
             origin.update(dict.fromkeys(cells, (top, left)))
