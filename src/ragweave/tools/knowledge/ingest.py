@@ -91,7 +91,7 @@ class Ingest:
         elif data is None:
             self._unchanged(source)
         else:
-            self._take(source, Path(key), data, before)
+            self._take(source, load(Path(key), data, self.settings), before)
 
     def _walk(self, root: str, leave_out: Path | None) -> Iterator[str]:
         """Yield the files of a folder, recursively and sorted, without hidden ones; or `root` if it is a file."""
@@ -111,25 +111,19 @@ class Ingest:
         self.notices += notices
         known = self.writer.sources("page")
         for url, name, data in pages:
-            digest = hashlib.sha256(data).hexdigest()
-            self._take(Source(url, "page", digest, len(data), 0, time.time_ns()), name, data, known.get(url))
+            source = Source(url, "page", hashlib.sha256(data).hexdigest(), len(data), 0, time.time_ns())
+            self._take(source, load(name, data, self.settings), known.get(url))
 
     def documents(self, key: str, loaded: list[Loaded]) -> None:
         """Take the texts of a source that a LangChain loader read, unless they are as before."""
-        before = self.writer.sources("added").get(key)
-        digest = hashlib.sha256(repr(loaded).encode()).hexdigest()
-        if before and before.hash == digest:
-            self._unchanged(before)
-            return
-        made = (p for one in loaded for p in passages_of(one, self.settings, self.tokens))
-        self.writer.put(Source(key, "added", digest), made)
-        self.counts["changed" if before else "added"] += 1
+        source = Source(key, "added", hashlib.sha256(repr(loaded).encode()).hexdigest())
+        self._take(source, loaded, self.writer.sources("added").get(key))
 
-    def _take(self, source: Source, path: Path, data: bytes, before: Source | None) -> None:
-        """Read a file's bytes and stage its passages one by one, unless they are as before.
+    def _take(self, source: Source, texts: Iterable[Loaded | Notice], before: Source | None) -> None:
+        """Read a source and stage its passages one by one, unless its bytes are as before.
 
-        The hash is stored even if the file cannot be read: it is read again when it changes, or when
-        the package that it needs is installed.
+        The hash is stored even if the source cannot be read: it is read again when it changes, or
+        when the package that it needs is installed.
         """
         again = _to_read_again(before)
         if again and again.hash == source.hash:
@@ -141,7 +135,7 @@ class Ingest:
         needs = ""
 
         def passages() -> Iterator[Passage]:
-            for one in load(path, data, self.settings):
+            for one in texts:
                 if isinstance(one, Notice):
                     found.append(one)
                 else:
