@@ -17,6 +17,7 @@ from tests.extras import Module, is_core, missing
 for _name in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "RAYON"):
     # One thread a worker. Read when a library is loaded, so set before any test file is imported.
     os.environ.setdefault(f"{_name}_NUM_THREADS", "1")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # a GPU adds in no fixed order: trainings would not repeat
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 with suppress(ImportError):

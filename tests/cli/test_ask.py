@@ -167,6 +167,7 @@ MISTAKES = [
     (("ask", "x", "--methods", "direct", "--trace"), "--methods goes with none of"),
     (("ask", "x", "--save", "no/such/page.html"), "no such folder: no/such"),
     (("ask", "x", "--save", "page.pdf"), "ends in .html or .md, not page.pdf"),
+    (("methods", "crag", "--svg", "."), "Is a directory"),
     (("ask",), "Missing argument"),
     (("aks", "x"), "No such command 'aks'"),
 ]

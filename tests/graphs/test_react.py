@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -59,11 +58,9 @@ def test_the_last_step_must_finish_and_concat_answers_if_it_does_not() -> None:
     out, calls, _ = run(SEARCH, "Search[quarry]", "Ada Brenner", max_steps=2)
     assert "No search is left: write Finish with the answer in square brackets, or Finish[Unknown]." in calls[1].last
     assert ([one.node for one in calls], out["answer"]) == (["react", "react", "concat"], "Ada Brenner")
-    steps = {"Search": "bridge", "Finish": "Ada Brenner"}
-    held = [json.dumps({"thought": "", "action": act, "input": what}) for act, what in steps.items()]
-    model = ScriptedModel(script=held, profile={"structured_output": True})
+    model = ScriptedModel(script=[SEARCH, FINISH], profile={"structured_output": True})
     out = build_graph("react", model=model, retriever=RecordingRetriever(), max_steps=2).invoke({"question": QUESTION})
-    assert (out["answer"], [one.form for one in model.calls]) == ("Ada Brenner", ["Step", "LastStep"])
+    assert (out["answer"], [one.form for one in model.calls]) == ("Ada Brenner", ["", ""])
 
 
 def test_the_answer_of_an_example_is_a_copy() -> None:

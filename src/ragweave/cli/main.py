@@ -160,7 +160,8 @@ def _explained(error: Exception) -> tuple[str, int]:
     if format_message := getattr(error, "format_message", None):  # an error of click, of which typer has a copy
         command = getattr(getattr(error, "ctx", None), "command_path", "ragweave")
         return f"{' '.join(format_message().split())} (see {command} --help)", 2
-    return explain(error) or "", 2 if isinstance(error, UsageError | MissingExtraError) else 1
+    mistaken = isinstance(error, UsageError | MissingExtraError) or getattr(error, "filename", None)
+    return explain(error) or "", 2 if mistaken else 1
 
 
 def run() -> NoReturn:

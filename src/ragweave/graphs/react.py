@@ -26,7 +26,7 @@ from ragweave.graphs.examples import ACTIONS, action_turns
 from ragweave.nodes import read
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
-from ragweave.nodes.forms import Form, limited
+from ragweave.nodes.forms import Form
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import GIVEN, arranged
 from ragweave.nodes.vote import candidate
@@ -59,11 +59,12 @@ class ReactState(RAGState, total=False):
 
 
 class Step(Form):
-    """A thought and an action."""
+    """A thought and an action, written as text: a model held to JSON loses the form of the examples."""
 
-    thought: str = limited(600, default="")
+    thought: str = ""
     action: Literal["Search", "Finish"]
-    input: str = limited(320, "What to look up, or the final answer, or Unknown.")
+    input: str
+    """What to look up, or the final answer."""
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
@@ -78,12 +79,6 @@ class Step(Form):
     def of(self, action: str) -> str:
         """Return the input of an action; empty if this is another."""
         return self.input if self.action == action else ""
-
-
-class LastStep(Step):
-    """A thought and the answer: no search is left."""
-
-    action: Literal["Finish"]
 
 
 def _thought_in(text: str) -> str:
@@ -162,10 +157,11 @@ def acting(state: ReactState, options: ReactOptions) -> Prompt[Step]:
         {"unknown": unknown},
         observed(state, options),
         transcript,
-        LastStep if last and not plain else Step,
+        Step,
         None if kind == "long" else QUERY_TOKENS,
         task="step",
         stop=["\nObservation"],
+        constrain=False,
     )
 
 
