@@ -52,7 +52,10 @@ class OnnxEmbeddings(Embeddings):
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector (384) a text."""
-        rows: list[list[float]] = encode(texts).tolist()
+        import numpy as np
+
+        means = [states.mean(axis=0) for _, states in token_vectors(texts)]
+        rows: list[list[float]] = [(one / np.linalg.norm(one)).tolist() for one in means]
         return rows
 
     def embed_query(self, text: str) -> list[float]:
@@ -66,17 +69,7 @@ class OnnxEmbeddings(Embeddings):
 
     def warm_up(self) -> None:
         """Load the model."""
-        encode([""])
-
-
-def encode(texts: Sequence[str]) -> Vectors:
-    """Return unit vectors (texts, 384) in the order of `texts`; safe under threads."""
-    import numpy as np
-
-    means = [states.mean(axis=0) for _, states in token_vectors(texts)]
-    rows = np.array(means, np.float32).reshape(-1, DIMENSION)
-    made: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return made
+        self.embed_query("")
 
 
 def token_vectors(texts: Sequence[str]) -> Iterator[tuple[list[str], Vectors]]:

@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import InjectedState
@@ -113,13 +112,9 @@ def keyword_search(retriever: Any) -> SnippetRetriever:
 
 def semantic_search(retriever: Any) -> SnippetRetriever:
     """Return a search by meaning over the passages of any retriever."""
-    return SnippetRetriever(base=retriever, by="meaning", embeddings=_embeddings_of(retriever))
-
-
-def _embeddings_of(retriever: object) -> Embeddings | None:
-    if own := ours(retriever):
-        return own.embedder()
-    return getattr(getattr(unbound(retriever), "vectorstore", None), "embeddings", None)
+    own, store = ours(retriever), getattr(unbound(retriever), "vectorstore", None)
+    embeddings = own.embedder() if own else getattr(store, "embeddings", None)
+    return SnippetRetriever(base=retriever, by="meaning", embeddings=embeddings)
 
 
 def around(retriever: object, passage: Document, sides: int) -> list[Document]:

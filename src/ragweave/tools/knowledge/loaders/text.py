@@ -26,30 +26,26 @@ _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.{0,65536}?\r?\n)---[ \t]*(?:\r?\n|\
 
 def decode(data: bytes) -> tuple[str, str]:
     """Return the text of bytes, and a line on its encoding where it is not UTF-8."""
-    encoding, note = _encoding(data)
+    encoding, note = "utf-8-sig", ""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    elif b"\0" in data[:_SAMPLE]:
+        raise UnreadableError("binary, not text")
+    else:
+        text = data.decode("utf-8", "replace")
+        wrong = text.count("\ufffd") - data.count("\ufffd".encode())
+        foreign = sum(not one.isascii() for one in text) if wrong else 0
+        if wrong > 0.02 * foreign and wrong >= min(4, len(data) / 10_000):
+            encoding = _guess(data[:_SAMPLE])
+            note = f"not UTF-8: read as {encoding}"
+        elif wrong:
+            first = text.index("\ufffd")
+            note = f"{wrong} bytes are no UTF-8 (the first after {first} characters)"
     text = data.decode(encoding, "replace")
     sample = text[:10_000]
     if len(_UNPRINTABLE.findall(sample)) > 0.1 * len(sample):
         raise UnreadableError("binary, not text")
     return text, note
-
-
-def _encoding(data: bytes) -> tuple[str, str]:
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "utf-16", ""
-    if b"\0" in data[:_SAMPLE]:
-        raise UnreadableError("binary, not text")
-    try:
-        data.decode()
-        return "utf-8-sig", ""
-    except UnicodeDecodeError as error:
-        text = data.decode("utf-8", "replace")
-        wrong = text.count("\ufffd")
-        foreign = sum(not one.isascii() for one in text)
-        if wrong <= 0.02 * foreign or wrong < min(4, len(data) / 10_000):
-            return "utf-8-sig", f"{wrong} bytes are no UTF-8 (the first at {error.start})"
-    guess = _guess(data[:_SAMPLE])
-    return guess, f"not UTF-8: read as {guess}"
 
 
 def _guess(data: bytes) -> str:
