@@ -97,7 +97,7 @@ def _drawn(page: Any) -> tuple[str, float]:
     def visit(operator: bytes, operands: Any, matrix: Any, text_matrix: Any) -> None:
         nonlocal covered
         if operator == b"Do":
-            with suppress(KeyError, IndexError, TypeError):  # a drawing that the page lacks
+            with suppress(KeyError, IndexError, TypeError, AttributeError):  # a drawing that the page lacks
                 if page["/Resources"]["/XObject"][operands[0]]["/Subtype"] == "/Image":
                     area = abs(matrix[0] * matrix[3] - matrix[1] * matrix[2])
                     covered = max(covered, area / (width * height))
