@@ -27,6 +27,8 @@ Mode = Literal["bm25", "dense", "hybrid", "graph"]
 T = TypeVar("T")
 _STATES = 2
 """States whose opened index is cached for the next query."""
+_FILTERS = 8
+"""Filters whose passages are cached."""
 _OPENING = threading.Lock()
 """Taken while arrays are opened: numpy reads their headers by `ast`, which in Python 3.11 may fail
 when several threads parse (CPython issue 106905)."""
@@ -49,9 +51,14 @@ class _Index:
         """Return scores, 0 for passages that do not pass the filter."""
         if not chosen:
             return scores
-        if (key := repr(sorted(chosen.items()))) not in self.masks:
-            self.masks[key] = np.isin(self.rows, np.array([*now.matching(chosen)], dtype=np.int64))
-        return np.where(self.masks[key], scores, np.float32(0))
+        key = repr(sorted(chosen.items()))
+        mask = self.masks.get(key)
+        if mask is None:
+            mask = np.isin(self.rows, np.array([*now.matching(chosen)], dtype=np.int64))
+            if len(self.masks) >= _FILTERS:
+                self.masks.clear()
+            self.masks[key] = mask
+        return np.where(mask, scores, np.float32(0))
 
 
 class Search:
