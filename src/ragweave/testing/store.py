@@ -83,6 +83,16 @@ class KnowledgeStoreTests:
             assert (kb.state, len(model.embedded)) == before
             assert len(kb) == len(LINES)
 
+    def test_a_document_takes_the_place_of_the_one_with_its_id(self) -> None:
+        """Its passages go, whether the new one has more of them or fewer."""
+        with self.filled() as kb:
+            for text in ("honey is gold " * 90, "honey is brown"):
+                kb.add(Document(text, id="honey"), "hive")
+            assert len(kb) == len(LINES) + 1
+            (best,) = kb.as_retriever(1).invoke("brown honey")
+            assert (best.id, best.page_content) == ("honey", "honey is brown")
+            assert kb.delete("honey") == 1
+
     def test_what_is_deleted_is_not_found(self) -> None:
         """Deletion by id and by source."""
         with self.filled() as kb:
@@ -105,8 +115,10 @@ class KnowledgeStoreTests:
                 (folder / "1.txt").unlink()
                 (folder / "9.txt").write_text("honey is gold", encoding="utf-8")
                 then = kb.index_paths([folder])
-                assert (then.added, then.removed, then.embedded, len(kb)) == (1, 1, 2, 4)
-                assert kb.index_paths([folder]).embedded == 0
+                counts = then.added, then.changed, then.removed, then.unchanged
+                assert (counts, then.embedded, len(kb)) == ((1, 1, 1, 2), 2, 4)
+                again = kb.index_paths([folder])
+                assert (again.unchanged, again.embedded) == (4, 0)
                 best = kb.as_retriever(1).invoke("grey salt")[0]
                 assert best.page_content == "salt is grey"
                 assert best.metadata["source"].endswith("0.txt")

@@ -61,6 +61,25 @@ def test_settings_are_noted_and_forgotten(tmp_path: Path) -> None:
         assert (len(fresh), fresh.settings.size) == (0, 100)
 
 
+def test_the_next_run_finishes_one_that_failed(tmp_path: Path) -> None:
+    pytest.importorskip("langchain_qdrant")
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text(f"note {number}")
+    model = WordEmbeddings()
+
+    def refuse() -> None:
+        raise ConnectionError("refused")
+
+    with ServedKnowledgeBase("qdrant::memory:#notes", model, records=tmp_path / "records.sqlite3") as kb:
+        model.before = refuse
+        with pytest.raises(ConnectionError):
+            kb.index_paths([tmp_path / f"{number}.txt" for number in range(3)])
+        assert len(kb) == 0
+        model.before = lambda: None
+        assert kb.index_paths([tmp_path / f"{number}.txt" for number in range(3)]).added == 3
+        assert len(kb.as_retriever(5).invoke("note")) == 3
+
+
 class Newest(BaseRetriever):
     """A LangChain retriever over a knowledge base, by a word of its own."""
 
