@@ -117,6 +117,7 @@ def test_several_runs_are_compared(scripted: Callable[..., Path]) -> None:
     report = read_report([one, other])
     assert [line.system for line in report.lines] == ["small: concat", "large: concat"]
     assert report.pairs[0].found.p < 0.001
+    assert {"small: version", "large: version"} <= report.about.keys()
 
 
 def test_the_main_metric_may_be_chosen(run: Path) -> None:

@@ -10,6 +10,7 @@ import httpx
 import openai
 import pytest
 from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
 from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave.datasets import Question
@@ -130,6 +131,33 @@ def test_a_transient_fault_costs_no_call_twice(
     summary = evaluate(run, tmp_path / "run", quiet=True)
     assert summary.exit_code == 0
     assert server.count - len(refused) == summary.calls == 6 * 3
+
+
+class Flaky(FakeListChatModel):
+    """Fails on every second call; its client does not retry."""
+
+    fails: bool = False
+
+    def _call(self, *_: Any, **__: Any) -> str:
+        self.fails = not self.fails
+        if self.fails:
+            raise timed_out()
+        return "1931"
+
+
+def test_calls_are_retried_for_a_client_that_does_not(questions: Callable[[int], str], tmp_path: Path) -> None:
+    run = Settings(data=questions(1), systems=("post_fusion",))
+    summary = evaluate(run, tmp_path / "run", given={"answer": Flaky(responses=[])}, concurrency=1, quiet=True)
+    assert (summary.answered, summary.calls) == (1, 3)
+
+
+def test_a_model_that_is_given_has_its_own_name_and_price(questions: Callable[[int], str], tmp_path: Path) -> None:
+    given = {"answer": FakeListChatModel(responses=["1931"])}
+    run = Settings(data=questions(1))
+    with pytest.raises(UsageError, match="price of FakeListChatModel"):
+        evaluate(run, tmp_path / "run", given=given, dollars=1.0, quiet=True)
+    summary = evaluate(run, tmp_path / "run", given=given, quiet=True)
+    assert (summary.spent.keys(), read_report(tmp_path / "run").main) == ({"FakeListChatModel"}, "em")
 
 
 def test_a_failed_question_is_asked_again(

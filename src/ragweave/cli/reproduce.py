@@ -96,11 +96,12 @@ def _list(paper: str, table: str) -> None:
 
 
 def _print(head: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from ragweave.cli.screen import console
 
     table = Table(*head, box=None, padding=(0, 2, 0, 0))
     for row in rows:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    console().print(table)

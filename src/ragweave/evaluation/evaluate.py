@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -123,9 +123,10 @@ def evaluate(
         UsageError: A setting is wrong, or the folder holds another run.
         MissingExtraError: A package is not installed.
     """
+    settings = with_names(settings, given or {})
     prompts = _checked(settings)
     metrics = chosen_metrics(settings.metrics, [one for one in own if isinstance(one, Metric)])
-    if EVALUATOR not in {*settings.models, *(given or {})} and any(one.judge for one in metrics):
+    if EVALUATOR not in settings.models and any(one.judge for one in metrics):
         raise UsageError("judged metrics need a judge: --model evaluator=SPEC")
     data = open_dataset(settings.data)
     questions = _questions(settings, data, shard)
@@ -143,6 +144,12 @@ def evaluate(
         plain["own_metrics"] = {one.name: one.described() for one in others}
     with Run(shard_folder(folder, shard), plain, cache) as run:
         return run_async(work(run))
+
+
+def with_names(settings: Settings, given: Mapping[str, Any]) -> Settings:
+    """Return the settings with what models that are given as objects are called: the names of their classes."""
+    names = {role: one if isinstance(one, str) else type(one).__name__ for role, one in given.items() if role in ROLES}
+    return replace(settings, models={**settings.models, **names})
 
 
 def _checked(settings: Settings) -> list[dict[str, ChatPromptTemplate]]:
@@ -255,7 +262,7 @@ def open_priced(settings: Settings, role: str, spec: Any, run: Run, stack: Async
     Raises:
         UsageError: The budget is in dollars, and the model has no price.
     """
-    name = redacted(str(settings.models.get(role, spec if isinstance(spec, str) else type(spec).__name__)))
+    name = redacted(settings.models.get(role, spec))
     made = open_model(spec, run.cache, stack, name)
     listed = settings.prices.get(role, settings.prices.get("*"))
     price = Price(*listed) if listed else price_of(made) or (Price(0, 0) if name == "extractive" else None)

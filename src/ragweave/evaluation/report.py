@@ -31,6 +31,8 @@ from ragweave.tools.statistics import Comparison, Interval, bootstrap, compare, 
 WIDTH = 100
 """Columns of a terminal that the table fits into."""
 _SURE = 0.05
+_ELSEWHERE = ("data", "names", "own_metrics")
+"""Settings that a report shows in other places."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
     """
     listed = [folders] if isinstance(folders, Path) else list(folders)
     names, records, notes = list[str](), list[Record](), list[str]()
-    settings, paper = dict[str, Any](), Paper()
+    own, about, paper, quotes = dict[str, Any](), dict[str, str](), Paper(), False
     for folder in listed:
         settings, more = _settings(folder)
         lead = f"{folder.name}: " if len(listed) > 1 else ""
@@ -132,10 +134,12 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
         if len(listed) == 1 and (folder / "paper.json").exists():
             paper = Paper(**json.loads((folder / "paper.json").read_text("utf-8")))
         names += dict.fromkeys([*planned, *(one["system"] for one in found), *paper.best, *paper.empty])
+        own |= settings.get("own_metrics", {})
+        quotes |= bool(planned) and str(settings.get("models", {}).get("answer")).startswith("extractive")
+        about |= {lead + name: _shown(one) for name, one in settings.items() if name not in _ELSEWHERE}
     values = _values(records, names, paper)
-    metrics = _metrics(values, paper, settings.get("own_metrics", {}))
-    answers = str(settings.get("models", {}).get("answer")) if settings.get("systems") else ""
-    chosen = _main(metrics, main, quotes=answers.startswith("extractive"))
+    metrics = _metrics(values, paper, own)
+    chosen = _main(metrics, main, quotes=quotes)
     empty = [f"{name} was not run: {why}" for name, why in paper.empty.items()]
     lines = [_line(name, [one for one in records if one["system"] == name], values[name]) for name in names]
     return Report(
@@ -146,7 +150,7 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
         pairs=_pairs(names, values, chosen),
         paper=paper,
         notes=[*notes, *_remarks(settings, lines, metrics, records), *paper.notes, *empty],
-        about={name: _shown(value) for name, value in settings.items() if name not in ("data", "names", "own_metrics")},
+        about=about,
     )
 
 

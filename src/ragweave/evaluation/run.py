@@ -8,8 +8,8 @@ A system is anything with a name that takes a question and returns what is to be
             return {"answer": question.question, "scores": {}}
 
 Resuming needs no protocol. Questions with an answer in `results.jsonl` are skipped, those that failed are asked
-again, and unfinished ones start over: their finished calls come from the cache. Within a run only the model's
-client tries a call again (`systems.open_model`).
+again, and unfinished ones start over: their finished calls come from the cache. A run retries no question, only
+calls (`systems.open_model`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from langchain_core.messages import HumanMessage
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation.ask import ask
-from ragweave.evaluation.evaluate import EVALUATOR, Settings, open_priced
+from ragweave.evaluation.evaluate import EVALUATOR, Settings, open_priced, with_names
 from ragweave.evaluation.folder import Record, dropped, read_results, row, shown_passage
 from ragweave.evaluation.metrics.text import all_words, stands_in
 from ragweave.evaluation.run import Budget, Run, Summary, run_async
@@ -142,14 +142,16 @@ def write_questions(
     Raises:
         UsageError: The model writes nothing, or the knowledge base is on a server or too small.
     """
-    role = EVALUATOR if EVALUATOR in {*settings.models, *(given or {})} else "answer"
-    spec = (given or {}).get(role) or settings.models.get(role, "extractive")
-    if str(spec).startswith("extractive"):
+    settings = with_names(settings, given or {})
+    role = EVALUATOR if EVALUATOR in settings.models else "answer"
+    name = settings.models.get(role, "extractive")
+    if name.startswith("extractive"):
         raise UsageError(
             "the embedded extractive model only quotes: name a chat model that writes the questions, "
             "--model openai:NAME, or --model evaluator=openai:NAME to answer with extractive"
         )
-    plain = {"kb": settings.kb, "count": count, "model": redacted(str(spec)), "seed": settings.seed}
+    plain = {"kb": settings.kb, "count": count, "model": redacted(name), "seed": settings.seed}
+    spec = (given or {}).get(role, name)
     todo = islice(candidates(_passages(settings.kb), random.Random(settings.seed)), _MOST * count)
     budget = Budget(calls, dollars)
 

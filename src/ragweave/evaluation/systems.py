@@ -20,10 +20,11 @@ from ragweave.evaluation.cache import ReplyCache
 from ragweave.evaluation.folder import Record, shown_passage
 from ragweave.evaluation.metrics import Metric, scores
 from ragweave.graphs import Method, build_graph
-from ragweave.graphs.build import MODEL_ARGUMENTS
+from ragweave.graphs.build import MODEL_ARGUMENTS, RETRY
 from ragweave.graphs.specs import read_system
 from ragweave.nodes.prompts import template_of
 from ragweave.tools.models import Role, chat_model
+from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.text.secrets import redacted
 
@@ -86,9 +87,9 @@ def record_of(question: Question, state: Mapping[str, Any]) -> Record:
 def open_model(spec: Any, cache: ReplyCache, stack: AsyncExitStack, name: str = "") -> Any:
     """Open a chat model whose replies are stored, until the stack is left. The cache calls it `name`, else its spec.
 
-    What may pass (429, 5xx) is tried again by the client, below the cache: if LangGraph tried again, a node
-    would repeat its finished calls, and if the run did, the calls beside the one that failed would be cancelled
-    after they were paid for. aiohttp's client, if installed, takes half the processor time.
+    The client retries transient errors (429, 5xx), below the cache: if LangGraph did, a node would repeat its
+    finished calls, and if the run did, the calls beside the one that failed would be cancelled after they were paid
+    for. LangGraph retries only for clients that don't. aiohttp's client, if installed, takes half the processor time.
     """
     model: Any = chat_model(spec)
     if hasattr(model, "root_async_client") and getattr(model, "http_async_client", None) is None:
@@ -133,10 +134,11 @@ def graph_system(
     """
     method, values, by_proxy = read_system(spec, options)
     played = {**models, "answer": models["proxy"]} if by_proxy and "proxy" in models else dict(models)
+    clients_retry = all(hasattr(unbound(one), "max_retries") for one in played.values())
     graph = build_graph(
         method,
         retriever=retriever,
-        retry_policy=RetryPolicy(max_attempts=1),  # see `open_model`
+        retry_policy=RetryPolicy(max_attempts=1) if clients_retry else RETRY,  # see `open_model`
         **{MODEL_ARGUMENTS[role]: one for role, one in played.items()},
         **(more or {}),
         **values,
