@@ -1,4 +1,4 @@
-"""Who decides best? A chat model held to a form, its log-probabilities, or a trained component, on the same verdicts.
+"""Who decides best? A chat model that fills in a form, its log-probabilities, or a trained component, on the same verdicts.
 
     python benchmarks/decisions.py --train trained/
     python benchmarks/decisions.py --trained trained/ --minutes 10

@@ -86,7 +86,6 @@ def recall() -> str:
 
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"recall": recall},
-    "docs/index.md": {"recall": recall},
     "docs/choose.md": {"methods": methods},
     "docs/models.md": {"models": models},
     "docs/documents.md": {

@@ -20,7 +20,9 @@ def evaluate(
     data: Annotated[
         str | None, typer.Argument(help="NAME:FILE (hotpotqa:dev.json), FILE, hf:NAME, beir:FOLDER.")
     ] = None,
-    synthetic: Annotated[int | None, typer.Option(help="Instead of DATA: write so many questions about --kb.")] = None,
+    synthetic: Annotated[
+        int | None, typer.Option(help="Instead of DATA: write this many questions about --kb.")
+    ] = None,
     methods: Annotated[
         str,
         typer.Option(help="Methods to compare, such as direct,concat[k=10],blendfilter[queries=question+internal]."),

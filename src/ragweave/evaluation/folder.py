@@ -111,8 +111,8 @@ def shard_folder(folder: Path, shard: str) -> Path:
 def read_results(folder: Path) -> Iterator[Record]:
     """Yield the last record of each question and system, over all shards."""
     last: dict[tuple[str, str], Record] = {}
-    for part in shards(folder):
-        path = part / "results.jsonl"
+    for shard in shards(folder):
+        path = shard / "results.jsonl"
         # Not splitlines(): an answer may hold U+2028 and other signs that it takes for line ends.
         for line in path.read_text("utf-8").split("\n") if path.exists() else ():
             with suppress(ValueError):

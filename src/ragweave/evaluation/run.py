@@ -45,7 +45,7 @@ _IN_A_ROW = 20
 """Failures in a row, of any kind, after which a run ends."""
 
 
-class Stopped(Exception):  # noqa: N818 - no error of anyone's
+class Stopped(Exception):  # noqa: N818 - not an error
     """The run ends early, and the text says why."""
 
 
@@ -91,12 +91,12 @@ class Budget:
 
 @dataclass
 class Summary:
-    """How a sitting ended."""
+    """How `Run.ask` ended."""
 
     answered: int = 0
     failed: int = 0
     skipped: int = 0
-    """Answered by an earlier sitting."""
+    """Answered before, by an earlier call."""
     stopped: str = ""
     """Why the run ended early; "": it did not."""
     spent: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -160,7 +160,7 @@ class Run:
         budget: Budget | None = None,
         quiet: bool = False,
     ) -> Summary:
-        """Ask every system what it has not answered yet, so many questions at once; what failed before comes last.
+        """Ask every system what it has not answered yet, `concurrency` questions at a time; what failed before comes last.
 
         Raises:
             UsageError: `concurrency` is below 1.
@@ -171,19 +171,19 @@ class Run:
         pairs = [(question, system) for question in questions for system in systems]
         todo = [one for one in pairs if (one[0].id, one[1].name) not in self.done]
         todo.sort(key=lambda one: (one[0].id, one[1].name) in self.failed)
-        sitting = _Sitting(self, todo, quiet)
-        summary = sitting.summary
+        loop = _Loop(self, todo, quiet)
+        summary = loop.summary
         summary.skipped = len(pairs) - len(todo)
-        self.cache.gate[:] = [sitting.check, lambda: budget.check(self.cache.spent)]
+        self.cache.gate[:] = [loop.check, lambda: budget.check(self.cache.spent)]
         try:
-            await sitting.work(concurrency)
+            await loop.work(concurrency)
         finally:
             summary.spent = self.cache.spent
             summary.dollars = budget.cost(summary.spent)
         return summary
 
 
-class _Sitting:
+class _Loop:
     """One call of `Run.ask`."""
 
     def __init__(self, run: Run, todo: Sequence[tuple[Question, System]], quiet: bool) -> None:
@@ -199,7 +199,7 @@ class _Sitting:
             raise Stopped(self.summary.stopped)
 
     async def work(self, concurrency: int) -> None:
-        """Ask, so many questions at once; all but the first few wait for a first answer."""
+        """Ask, `concurrency` questions at a time; all but the first few wait for a first answer."""
         with _progress(self.total, self.summary, self.quiet) as advance, _interruptible(self.summary):
             workers = [asyncio.create_task(self._worker(one, advance)) for one in range(concurrency)]
             for first in workers[:_FIRST]:

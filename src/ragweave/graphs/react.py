@@ -59,7 +59,7 @@ class ReactState(RAGState, total=False):
 
 
 class Step(Form):
-    """A thought and an action, written as text: a model held to JSON loses the form of the examples."""
+    """A thought and an action, written as text: constrained to JSON, a model stops following the examples."""
 
     thought: str = ""
     action: Literal["Search", "Finish"]

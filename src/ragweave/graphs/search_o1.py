@@ -142,11 +142,11 @@ def digest(turns: list[Turn]) -> str:
     """Return a reasoning as its reader sees it: the first line, the last four, and those with marks."""
     lines = [one for turn in turns for one in (turn["said"] + result_of(turn)).splitlines() if one.strip()]
     marks = QUERY.begin, RESULT.begin
-    held = [
+    shows = [
         at in (0, *range(len(lines) - 4, len(lines))) or any(one in text for one in marks)
         for at, text in enumerate(lines)
     ]
-    shown = [text if keep else "…" for text, keep in zip(lines, held, strict=True)]
+    shown = [text if keep else "…" for text, keep in zip(lines, shows, strict=True)]
     return "\n".join(text for at, text in enumerate(shown) if text != "…" or shown[at - 1] != "…")
 
 

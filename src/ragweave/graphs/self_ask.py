@@ -70,7 +70,7 @@ class SelfAskState(RAGState, total=False):
 
 
 class Step(Form):
-    """The next line of the dialogue, continued as text: a model held to JSON loses the form of the examples."""
+    """The next line of the dialogue, continued as text: constrained to JSON, a model stops following the examples."""
 
     kind: Literal["Follow up", "Final answer"]
     text: str

@@ -77,7 +77,7 @@ class Candidates(Form):
 
 @cache
 def candidates_form(most: int) -> type[Candidates]:
-    """Return the form of a reply with at most so many candidates."""
+    """Return the form of a reply with at most `most` candidates."""
     texts: Any = list[Annotated[str, limited(200)]]
     return create_model("Candidates", __base__=Candidates, candidates=(texts, limited_list(most)))
 

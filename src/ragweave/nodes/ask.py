@@ -313,7 +313,7 @@ class _Call:
             looser = self.form.unbounded() if self.form.bounded else None
             return replace(self, form=looser, learned="unbounded" if looser else "none")
         if self.form and calls.is_unparsed(error):
-            ignored = isinstance(error, ValidationError)  # a server that holds to forms writes JSON
+            ignored = isinstance(error, ValidationError)  # a server that enforces forms writes JSON
             return replace(self, form=None, learned="none" if ignored else None)
         raise error
 
@@ -456,8 +456,8 @@ def _prepared(
         asked = replace(asked, passages=kept)
     settings = _settings(asked, model, role, sample, options)
     prompt = replace(asked, settings={**settings, **LOGPROBS} if asked.probability else settings)
-    held = options.constrain and asked.constrain and not asked.probability
-    constraint = calls.constraint_of(model) if held else "none"
+    constrained = options.constrain and asked.constrain and not asked.probability
+    constraint = calls.constraint_of(model) if constrained else "none"
     form = asked.form if constraint != "none" else None
     if form and constraint == "unbounded":
         form = form.unbounded() or form

@@ -46,7 +46,7 @@ def error_body(status: int, message: str, code: str | None = None) -> dict[str, 
 
 
 class Guard:
-    """An ASGI app that lets callers with a key through, so many requests at once.
+    """An ASGI app that lets callers with a key through, and limits requests in flight.
 
     `/health` needs no key. Only POST requests count, until their last byte is sent.
     """

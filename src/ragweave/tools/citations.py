@@ -1,10 +1,10 @@
 """Citations: the sentences of the passages that support an answer, found without a model.
 
-A long answer is cited sentence by sentence, any other answer as a whole; call such a unit a part. Its
-words, weighted by their rarity in the passages, are matched with the sentences of the passages.
-Sentences are quoted, best first, as long as each covers words that the earlier ones did not. If
-several cover the same words, the one that shares more with the question wins, counting the passage's
-title. Every quote is a verbatim span of its passage; a part whose words are not found has no quotes.
+A claim is a sentence of a long answer, or any other answer as a whole. Its words, weighted by their
+rarity in the passages, are matched with the sentences of the passages. Sentences are quoted, best
+first, as long as each covers words that the earlier ones did not. If several cover the same words, the
+one that shares more with the question wins, counting the passage's title. Every quote is a verbatim
+span of its passage; a claim whose words are not found has no quotes.
 Agreement with human annotations is in `benchmarks/results/citations.json`.
 """
 
@@ -23,13 +23,13 @@ from ragweave.tools.text.sentences import Sentence, split_sentences
 from ragweave.tools.text.words import terms
 
 _SUPPORT = 0.6
-"""Least share of a part's weighted words that its quotes hold together; tuned, as the next two, on half of the data."""
+"""Least share of a claim's weighted words that its quotes hold together; tuned, as the next two, on half of the data."""
 _GAIN = 0.1
 """Least share that each further quote adds."""
 _QUESTION = 0.3
 """Weight of a sentence's overlap with the question, beside its overlap with the answer."""
 _MOST = 3
-"""Most quotes of a part (ALCE allows three as well)."""
+"""Most quotes of a claim (ALCE allows three as well)."""
 
 
 class _Line(NamedTuple):
@@ -43,7 +43,7 @@ class _Line(NamedTuple):
 
 
 def cite(question: str, answer: str, passages: Sequence[Document], answer_type: AnswerType = "short") -> list[Citation]:
-    """Return a citation for each part of an answer; one without quotes is not supported.
+    """Return a citation for each claim of an answer; one without quotes is not supported.
 
     Args:
         question: The question.
@@ -60,16 +60,16 @@ def cite(question: str, answer: str, passages: Sequence[Document], answer_type: 
     near.sort(key=lambda one: -one[1])
     found: dict[frozenset[str], list[Quote]] = {}
     made: list[Citation] = []
-    for part in _parts(answer, answer_type):
-        wanted = _wanted(part.text, asked)
+    for claim in _claims(answer, answer_type):
+        wanted = _wanted(claim.text, asked)
         if wanted not in found:
             found[wanted] = _quotes(wanted, near, weights)
         quotes = [quote.copy() for quote in found[wanted]]
-        made.append({"text": part.text, "start": part.start, "end": part.end, "quotes": quotes})
+        made.append({"text": claim.text, "start": claim.start, "end": claim.end, "quotes": quotes})
     return made
 
 
-def _parts(answer: str, answer_type: AnswerType) -> list[Sentence]:
+def _claims(answer: str, answer_type: AnswerType) -> list[Sentence]:
     if answer_type == "long":
         return split_sentences(answer)
     text = answer.strip()
@@ -140,11 +140,11 @@ def _quotes(wanted: frozenset[str], near: Iterable[tuple[_Line, float]], weights
     return [_quote(hit.line, weights.of(hit.around) / whole) for hit in chosen]
 
 
-def _wanted(part: str, asked: frozenset[str]) -> frozenset[str]:
+def _wanted(claim: str, asked: frozenset[str]) -> frozenset[str]:
     """Return the words to look for: of Yes or No, which says nothing itself, the question's."""
-    if normalize_answer(part) in ("yes", "no"):
+    if normalize_answer(claim) in ("yes", "no"):
         return asked
-    return frozenset(terms(part)) or frozenset(normalize_answer(part).split())
+    return frozenset(terms(claim)) or frozenset(normalize_answer(claim).split())
 
 
 def _quote(line: _Line, score: float) -> Quote:

@@ -21,7 +21,7 @@ from ragweave.tools.models.errors import status_of
 from ragweave.tools.models.roles import bound_settings, unbound
 
 Constraint = Literal["bounded", "unbounded", "none"]
-"""How replies can be held to a form: with its limits of length, without them, or not at all."""
+"""How replies can be constrained to a form: with its length limits, without them, or not at all."""
 
 _ALIASES: Mapping[str, tuple[str, ...]] = {
     "max_tokens": ("max_completion_tokens", "max_output_tokens", "num_predict"),
@@ -143,7 +143,7 @@ def own_stops(model: Any) -> list[str]:
 
 
 def constraint_of(model: Any) -> Constraint:
-    """Return how a model can be held to a form: as learned, else by its profile, else by its class."""
+    """Return how a model can be constrained to a form: as learned, else by its profile, else by its class."""
     if learned := _known(model).constraint:
         return learned
     target, profile = unbound(model), profile_of(model)
@@ -157,7 +157,7 @@ def constraint_of(model: Any) -> Constraint:
 
 
 def learn_constraint(model: Any, constraint: Constraint) -> None:
-    """Remember how a model can be held to a form."""
+    """Remember how a model can be constrained to a form."""
     _known(model).constraint = constraint
 
 

@@ -86,7 +86,7 @@ class LlamaCppChat(BaseChatModel):
     temperature: float = Field(default=0.0, ge=0)
     top_p: float = 1.0
     top_k: int = 0
-    """Only so many of the likeliest tokens are drawn from; 0 for all."""
+    """How many of the likeliest tokens are drawn from; 0 for all."""
     min_p: float = 0.0
     repeat_penalty: float = 1.0
     """Applies to the latest 64 tokens; 1 changes nothing."""

@@ -38,7 +38,7 @@ class Writer:
         self._max_input, self._max_output, self._lock = max_input, max_output, threading.Lock()
 
     def write(self, question: str, inputs: Sequence[Input], limit: int | None = None) -> list[Written]:
-        """Return what the model writes for each input of a question, in so many tokens (None: as in training)."""
+        """Return what the model writes for each input of a question, in at most `limit` tokens (None: as in training)."""
         with self._lock:
             return [self._written(question, one, limit or self._max_output) for one in inputs]
 
