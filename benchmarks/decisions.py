@@ -264,7 +264,7 @@ def train_both(folder: Path) -> None:
             kept.append({"id": row["_id"], "question": row["question"], "answers": [row["answer"]]})
             kept[-1] |= {"passages": passages, "spans": spans}
         file = _file(folder / "filter.jsonl", kept)
-        print(train("filter", file, folder / "filter", kind="cross-encoder").metrics)
+        print(train("filter", file, folder / "filter", kind="cross-encoder", settings={"epochs": 1}).metrics)
 
 
 def _file(path: Path, found: list[dict[str, Any]]) -> Path:
