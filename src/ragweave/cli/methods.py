@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,6 @@ from ragweave.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from langchain_core.prompts import ChatPromptTemplate
-    from rich.table import Table
 
     from ragweave.graphs import Method, MethodGraph
     from ragweave.registry import Registry
@@ -75,7 +74,7 @@ def _drawable(name: str) -> MethodGraph:
 
 def _list(registry: Registry[Any], kind: str, *, json: bool) -> None:
     from ragweave.cli.ask import to_json
-    from ragweave.cli.screen import console
+    from ragweave.cli.screen import console, table_of
 
     if json:
         typer.echo(to_json([_facts(registry, name) for name in registry]))
@@ -86,7 +85,7 @@ def _list(registry: Registry[Any], kind: str, *, json: bool) -> None:
     for name, one in registry.items():
         more = [_calls(one), one.paper] if kind == "methods" else []
         rows.append([name, one.summary, *more, *([others.get(name, "ragweave")] if others else [])])
-    console().print(_table([*head, "package"] if others else head, rows))
+    console().print(table_of([*head, "package"] if others else head, rows))
 
 
 def _calls(method: Method) -> str:
@@ -103,7 +102,7 @@ def _best_and_worst(method: Method) -> tuple[int, int]:
 
 def _show(registry: Registry[Any], name: str, kind: str, *, json: bool) -> None:
     from ragweave.cli.ask import to_json
-    from ragweave.cli.screen import console
+    from ragweave.cli.screen import console, table_of
     from ragweave.tools.drawing import edges_of
 
     one, screen = registry.named(name), console()
@@ -119,11 +118,11 @@ def _show(registry: Registry[Any], name: str, kind: str, *, json: bool) -> None:
     ends: dict[str, list[str]] = {}
     for edge in edges_of(graph):
         ends.setdefault(edge.source, []).append(edge.target.strip("_") + (f" ({edge.label})" if edge.label else ""))
-    screen.print(_table(["node", "leads to"], ([node.strip("_"), ", ".join(some)] for node, some in ends.items())))
+    screen.print(table_of(["node", "leads to"], ([node.strip("_"), ", ".join(some)] for node, some in ends.items())))
     own = vars(one.options).get("__annotations__", {})
     fields = sorted(one.options.model_fields.items(), key=lambda item: item[0] not in own)
     rows = ([name, _text(field.default), field.description or ""] for name, field in fields)
-    screen.print(_table(["option", "default", "meaning"], rows))
+    screen.print(table_of(["option", "default", "meaning"], rows))
 
 
 def _text(value: Any) -> str:
@@ -131,20 +130,6 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple | list):
         return ",".join(map(str, value))
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
-
-
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    from ragweave.cli.screen import marked_up
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for at, head in enumerate(heads):
-        table.add_column(head, no_wrap=at == 0, overflow="fold")
-    for cells in rows:
-        table.add_row(*map(marked_up, cells))
-    return table
 
 
 def _facts(registry: Registry[Any], name: str) -> Mapping[str, Any]:

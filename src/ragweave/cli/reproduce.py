@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,30 +77,21 @@ def reproduce(
 
 def _show(plan: Plan) -> None:
     """Print each row's system, or why it is not run, and what differs from the paper."""
+    from ragweave.cli.screen import console, table_of
+
     typer.echo(plan.paper.title)
     skipped = ((label, f"not run: {reason}") for label, reason in plan.paper.empty.items())
-    _print(["Row", "Runs"], [*zip(plan.names, plan.systems, strict=True), *skipped])
+    console().print(table_of(["Row", "Runs"], [*zip(plan.names, plan.systems, strict=True), *skipped]))
     for note in plan.paper.notes:
         typer.echo(f"- {note}")
 
 
 def _list(paper: str, table: str) -> None:
+    from ragweave.cli.screen import console, table_of
     from ragweave.evaluation import reproduce as papers
 
     if paper:
         papers.tables(paper)  # raises if there is no such paper
     name = papers.table_of(paper, table).name if table else ""
     shown = [one for one in papers.listing() if paper in ("", one[0]) and name in ("", one[1])]
-    _print(["Paper", "Table", "Shows", "Data sets"], shown)
-
-
-def _print(head: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from ragweave.cli.screen import console
-
-    table = Table(*head, box=None, padding=(0, 2, 0, 0))
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console().print(table)
+    console().print(table_of(["Paper", "Table", "Shows", "Data sets"], shown))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ragweave.errors import RagweaveError
@@ -12,6 +13,7 @@ from ragweave.tools.text.plain import plain
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
+    from rich.table import Table
 
 
 _BY_STATUS = {
@@ -58,6 +60,19 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else 120
     return Console(stderr=stderr, width=width, highlight=False)
+
+
+def table_of(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
+    """Return a table of untrusted texts."""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for at, head in enumerate(heads):
+        made.add_column(head, no_wrap=at == 0, overflow="fold")
+    for cells in rows:
+        made.add_row(*map(marked_up, cells))
+    return made
 
 
 def progress_bar() -> Progress:

@@ -92,7 +92,7 @@ def scatter(report: Report) -> str:
         left = x > _WIDE * 0.6
         parts.append(f'<line class="bar" x1="{x:.1f}" x2="{x:.1f}" y1="{down(low):.1f}" y2="{down(high):.1f}"/>')
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(name)}</title></circle>')
-        shown = _short(name)
+        shown = name if len(name) <= 40 else f"{name[:39]}…"
         start = x - 9 - 8 * len(shown) if left else x + 9
         height = _free(start, y + 4, 8 * len(shown), taken)
         parts.append(_text(x + (-9 if left else 9), height, shown, "end" if left else "start"))
@@ -112,10 +112,6 @@ def _free(x: float, y: float, length: float, taken: list[tuple[float, float, flo
         y += 15
     taken.append((x, x + length, y))
     return y
-
-
-def _short(name: str, most: int = 40) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:

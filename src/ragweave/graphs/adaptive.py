@@ -67,7 +67,7 @@ def to_answer(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route:
 
 def to_short_answer(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route:
     """Route: a second turn reads the answer off each reasoning."""
-    reasoned = draft_branches(state, "answer", "short_answer") if runtime.context.answer == "reason" else []
+    reasoned = draft_branches(state, "answer") if runtime.context.answer == "reason" else []
     return reasoned or "short already"
 
 

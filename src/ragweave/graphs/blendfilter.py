@@ -166,7 +166,7 @@ def to_check(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> R
 
 def to_short_answer(state: BlendFilterState) -> Route:
     """Route: a second turn reads the answer off each reasoning that is not empty."""
-    return draft_branches(state, "reason", "short_answer") or "nothing said"
+    return draft_branches(state, "reason") or "nothing said"
 
 
 REASONING: dict[str, Any] = {"closed_book": "reason_closed", "reasoning": True, "concludes": False, "values": reasoned}

@@ -29,10 +29,9 @@ from ragweave.nodes.answer import READER
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form
-from ragweave.nodes.papers import knowledge_lines
 from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, note, unique
-from ragweave.tools.text.untrusted import one_line
+from ragweave.tools.text.untrusted import one_line, render_lines
 
 
 class SelfAskOptions(ChainOptions):
@@ -173,7 +172,7 @@ def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
         "self_ask",
         {"unknown": _CLAUSE if options.unknown else "", "dialogue": dialogue(hops)},
         found(state) if before else hops,
-        (lambda shown: f"Knowledge:{knowledge_lines(shown)}\n" if shown else "") if before else dialogue,
+        (lambda shown: f"Knowledge:{render_lines(shown)}\n" if shown else "") if before else dialogue,
         None if last or before else Step,
         None if kind == "long" else QUERY_TOKENS,
         task="step",
@@ -244,7 +243,7 @@ def read(state: SelfAskState, reply: Reply[Any], options: SelfAskOptions) -> Sel
     update: SelfAskState = {"read": list(dict.fromkeys(names))}
     if options.found_before:
         return update
-    said = reading.answer(reply.text, "long") if is_read else knowledge_lines(shown)
+    said = reading.answer(reply.text, "long") if is_read else render_lines(shown)
     return {**update, "hops": [*earlier, {**hop, "result": " ".join(said.split())}]}
 
 

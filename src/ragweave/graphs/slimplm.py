@@ -121,13 +121,13 @@ def add_proxy(graph: Graph, components: Components, given: str) -> None:
         components: The models and the rest.
         given: The node that answers over passages that the caller gave.
     """
-    graph.add_node("draft", proxy.draft(components), error_handler=proxy.skip_to("plan"))
-    graph.add_node("judge", proxy.judge(components), error_handler=proxy.skip_to("plan"))
-    graph.add_node("gate", gate_node(components, "proxy"), error_handler=proxy.skip_to("plan"))
+    graph.add_node("draft", proxy.draft(components), error_handler=proxy.proxy_failed)
+    graph.add_node("judge", proxy.judge(components), error_handler=proxy.proxy_failed)
+    graph.add_node("gate", gate_node(components, "proxy"), error_handler=proxy.proxy_failed)
     graph.add_node("decide", decide)
-    graph.add_node("classify", route.classify(components), error_handler=proxy.skip_to("plan"))
-    graph.add_node("rewrite", proxy.rewrite_node(components), error_handler=proxy.skip_to("plan"))
-    graph.add_node("judge_claim", proxy.judge_claim(components), error_handler=proxy.skip_to("plan"))
+    graph.add_node("classify", route.classify(components), error_handler=proxy.proxy_failed)
+    graph.add_node("rewrite", proxy.rewrite_node(components), error_handler=proxy.proxy_failed)
+    graph.add_node("judge_claim", proxy.judge_claim(components), error_handler=proxy.proxy_failed)
     graph.add_node("plan", proxy.plan)
     graph.add_node("direct", answer_node(components, "direct", "direct"))
     searches_again = components.retriever is not None

@@ -249,11 +249,11 @@ def each_sample(
     return to_answer
 
 
-def draft_branches(state: RAGState, pool: str, node: str) -> list[Send]:
-    """Return a branch to a node for each non-empty reasoning of a pool, which reads the answer off it."""
+def draft_branches(state: RAGState, pool: str) -> list[Send]:
+    """Return a branch for each non-empty reasoning of a pool, to the node that reads the answer off it."""
     shared = Branch(question=state["question"], answer_type=state["answer_type"], passages=[])
     return [
-        Send(node, Branch(**shared, sample=one["sample"], draft=one["reply"], read=one["passages"]))
+        Send("short_answer", Branch(**shared, sample=one["sample"], draft=one["reply"], read=one["passages"]))
         for one in state["candidates"].values()
         if one["pool"] == pool and one["reply"]
     ]

@@ -60,10 +60,10 @@ class GateState(RAGState, total=False):
     known: bool
 
 
-def gate_branches(state: RAGState, options: GateOptions, node: str = "gate") -> list[Send]:
+def gate_branches(state: RAGState, options: GateOptions) -> list[Send]:
     """Return a branch for each draft."""
     shared = Branch(question=state["question"], answer_type=state["answer_type"])
-    return [Send(node, Branch(**shared, sample=sample)) for sample in range(options.gate_drafts)]
+    return [Send("gate", Branch(**shared, sample=sample)) for sample in range(options.gate_drafts)]
 
 
 def gate_node(components: Components, role: Role | Callable[[Any], Role]) -> Node:

@@ -93,11 +93,6 @@ class Style:
         return (INSTRUCTIONS["short"], "short") if wording == "phrase" else (MANY_ANSWERS, "long")
 
 
-def knowledge_lines(passages: Sequence[Document]) -> str:
-    """Write passages as BlendFilter shows knowledge: `title | text`, a line each (figure 6)."""
-    return render_lines(passages, " | ")
-
-
 def filco_lines(question: str) -> dict[str, str]:
     """Return the variables of FILCO's prompts: the generator's instruction and the question's line."""
     return {
@@ -144,7 +139,7 @@ STYLES: Mapping[str, Style] = {
             **INSTRUCTIONS,
             "yes_no": "The final answer to a question should always be either Yes or No, and NOTHING ELSE.",
         },
-        show=knowledge_lines,
+        show=render_lines,
     ),
     "slimplm": Style(
         instructions={

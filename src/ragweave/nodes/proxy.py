@@ -318,18 +318,14 @@ def to_claim_filter(state: ProxyState, runtime: Runtime[ProxyOptions]) -> Route:
     return [Send("judge_claim", one) for one in claims if judged] or "no claim to judge"
 
 
-def skip_to(node: str) -> Any:
-    """Return an error handler for a proxy's node: if the small model is down, the run goes on at `node`.
+def proxy_failed(state: ProxyState, error: NodeError) -> Command[str]:
+    """Handle the error of a proxy's node: if the small model is down, the run goes on at `plan`.
 
     LangGraph runs no route after a node that failed, so the handler names the next node itself.
     """
-
-    def proxy_failed(state: ProxyState, error: NodeError) -> Command[str]:
-        del state
-        cause = error.error
-        if not (isinstance(cause, Exception) and is_retryable(cause)):
-            raise cause  # a mistake in code or settings is no outage
-        update: ProxyState = {"notes": [note("proxy_failed", fault=type(cause).__name__)]}
-        return Command(update=update, goto=node)
-
-    return proxy_failed
+    del state
+    cause = error.error
+    if not (isinstance(cause, Exception) and is_retryable(cause)):
+        raise cause  # a mistake in code or settings is no outage
+    update: ProxyState = {"notes": [note("proxy_failed", fault=type(cause).__name__)]}
+    return Command(update=update, goto="plan")

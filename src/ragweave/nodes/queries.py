@@ -14,7 +14,6 @@ the question and of several passages. The prompts are ours; Query2doc's has four
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 from typing import Any, Literal
 
@@ -115,14 +114,9 @@ def rewrite(query: Query, reply: Reply[Queries], options: SearchOptions) -> dict
     return {"searches": searches, "notes": [] if texts else [note("no_query_written")]}
 
 
-def search_node(components: Components, depth: Callable[[Any], int] = lambda options: options.k) -> Node:
-    """Return a retrieval node that searches for the question as the option `query` says.
-
-    Args:
-        components: The models, the prompts and the retriever.
-        depth: From the options to how many passages are kept.
-    """
-    search, rewriting = retrieve_node(components.retriever, depth), rewrite(components)
+def search_node(components: Components) -> Node:
+    """Return a retrieval node that searches for the question as the option `query` says."""
+    search, rewriting = retrieve_node(components.retriever), rewrite(components)
 
     async def search_as_asked(query: Query, config: RunnableConfig, caller: Caller) -> Any:
         options = get_runtime(SearchOptions).context
@@ -131,7 +125,7 @@ def search_node(components: Components, depth: Callable[[Any], int] = lambda opt
         made = await caller.call(rewriting, query, config)
         updates = await caller.each(search, made["searches"], config)
         found = [one["retrieved"][_QUESTION] for one in updates]
-        best = fused(found, depth(options)) if len(found) > 1 else found[0]
+        best = fused(found, options.k) if len(found) > 1 else found[0]
         usage = reduce(add_usage, (one["usage"] for one in updates), made["usage"])
         return {"retrieved": {_QUESTION: ranked(best, _QUESTION)}, "usage": usage, "notes": made["notes"]}
 
