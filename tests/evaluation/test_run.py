@@ -329,6 +329,18 @@ def timed_out() -> Exception:
     return openai.InternalServerError("timed out", response=answer, body=None)
 
 
+def unreached() -> Exception:
+    error = openai.APITimeoutError(httpx.Request("POST", "http://x"))  # what aiohttp's refused connections become
+    error.__cause__ = ConnectionRefusedError(111, "Connection refused")
+    return error
+
+
+def test_a_server_that_is_not_there_ends_a_run(tmp_path: Path) -> None:
+    summary = run_of(tmp_path, Failing(60, unreached))
+    assert "none of the first 4 questions was answered: [Errno 111] Connection refused" in summary.stopped
+    assert summary.failed < 10
+
+
 @pytest.mark.parametrize("make", [timed_out, lambda: ValueError("odd: insufficient_quota")])
 def test_four_unlucky_questions_do_not_end_a_run(tmp_path: Path, make: Callable[[], Exception]) -> None:
     summary = run_of(tmp_path, Failing(4, make))

@@ -34,7 +34,7 @@ from ragweave.errors import RagweaveError, UsageError
 from ragweave.evaluation.cache import ReplyCache, asking
 from ragweave.evaluation.folder import Record, open_results, read_results, write_settings
 from ragweave.evaluation.metrics.metric import finite
-from ragweave.tools.models.errors import server_text, status_of
+from ragweave.tools.models.errors import is_transient, server_text, status_of
 from ragweave.tools.prices import Price
 
 _REFUSED = {401: "the key was refused", 402: "the account has no credit"}
@@ -328,7 +328,8 @@ def _why_hopeless(failures: Sequence[Record], first: int) -> str:
 def describe(error: Exception) -> Record:
     """Return an error as a record holds it, in the server's own words if it said any."""
     status = status_of(error)
-    refused = isinstance(error, RagweaveError) or (400 <= (status or 0) < 500 and status != 429)
+    unreached = status is None and is_transient(error)
+    refused = isinstance(error, RagweaveError) or unreached or (400 <= (status or 0) < 500 and status != 429)
     return {"kind": type(error).__name__, "status": status, "text": server_text(error)[:500], "refused": refused}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from langchain_core.exceptions import ModelError
@@ -55,9 +56,10 @@ def status_of(error: BaseException) -> int | None:
 
 
 def server_text(error: BaseException) -> str:
-    """Return the server's message on one line, or else the error's own."""
-    message = next((one for link in _chain(error) if (one := _reported(link).get("message"))), error)
-    return " ".join(str(message).split()) or type(error).__name__
+    """Return the server's message on one line, or the system's if none was reached, or else the error's own."""
+    said = (one for link in _chain(error) if (one := _reported(link).get("message")))
+    lost = (link for link in _chain(error) if isinstance(link, OSError) and link.errno and is_transient(error))
+    return " ".join(str(next(chain(said, lost), error)).split()) or type(error).__name__
 
 
 def _http_status(error: BaseException) -> int | None:
