@@ -82,8 +82,8 @@ def needs_kb(spec: str) -> bool:
         return True
     if not is_path(spec):
         raise UsageError(
-            f"{spec}: no such knowledge base or retriever: {did_you_mean(spec, MODES)} "
-            "Or give the import path of a LangChain retriever (module:Name)"
+            f"{spec}: no such knowledge base or retriever ({did_you_mean(spec, MODES)}); a LangChain retriever is named "
+            "by its import path, module:Name"
         )
     made = object_at(spec.partition("?")[0])
     with suppress(ValueError):  # a class without a signature
