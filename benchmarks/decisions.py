@@ -12,8 +12,8 @@ Three verdicts, on public data (`../shared/data`):
 * `filter`: which of five passages help? The knowledge filter's two turns; two are gold, three are not.
 * `known`: is a draft of Llama 2 7B right? SlimPLM's judge, on 200 of its released rows.
 
-`--train` trains a linear judge (SlimPLM's other rows) and a cross-encoder filter (100 other questions of HotpotQA) in
-half an hour; a passage's score is its best sentence's. A row is written as soon as a question is decided, and a run that
+`--train` trains a linear judge (SlimPLM's other rows) and a cross-encoder filter (100 other questions of HotpotQA, one
+epoch) in ten minutes; a passage's score is its best sentence's. A row is written as soon as a question is decided, and a run that
 was interrupted goes on where it stopped. The table has the AUC; the expected calibration error (ten bins), as it comes
 and after Platt scaling on the other half of the questions; calls and seconds a question.
 """
