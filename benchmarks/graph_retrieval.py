@@ -2,7 +2,7 @@
 
     python benchmarks/graph_retrieval.py [--sets hotpotqa musique] [--limit N]
     python benchmarks/graph_retrieval.py --table
-    python benchmarks/graph_retrieval.py --passages 300000      # names alone, of that many passages
+    python benchmarks/graph_retrieval.py --passages 1000000     # names alone, of that many passages
 
 Every set is indexed into a knowledge base in a temporary folder and searched as a user does. `hybrid (RRF)` fuses ranks,
 `hybrid` scores; `graph, words` is the graph without vectors. `gain` is graph minus hybrid with the 95 % interval of a

@@ -111,16 +111,16 @@ def _ids(record: dict[str, Any]) -> list[int] | None:
 def _react(record: dict[str, Any]) -> list[str]:
     step = react.Step.from_text(read.plain(record["reply"]).split("\nObservation")[0])
     shown, _, own = "\n".join(text for _, text in record["prompt"]).rpartition("Question: ")
-    if step is None or read.copied(step.search or step.finish, shown, own):
+    if step is None or read.copied(step.input, shown, own):
         return ["none", ""]
-    return ["search", step.search] if step.search else ["finish", read.answer(step.finish)]
+    return ["search", step.input] if step.action == "Search" else ["finish", read.answer(step.input)]
 
 
 def _self_ask(record: dict[str, Any]) -> list[str]:
     step = self_ask.Step.from_text(read.plain(record["reply"]))
     if step is None:
         return ["unreadable", ""]
-    return ["follow_up", step.follow_up] if step.follow_up else ["final", read.answer(step.answer)]
+    return ["follow_up", step.text] if step.kind == "Follow up" else ["final", read.answer(step.text)]
 
 
 def _ircot(record: dict[str, Any]) -> list[str]:

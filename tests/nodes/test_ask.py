@@ -28,8 +28,7 @@ ASK = {"question": "Who built the bridge at Alden?"}
 FILLED: dict[str, Any] = {
     "Grade": {"grade": "Correct"},
     "Ids": {"ids": [1]},
-    "Step": {"thought": "", "action": "Search", "input": "bridge"},
-    "LastStep": {"thought": "", "action": "Finish", "input": "Unknown"},
+    "Notes": {"notes": [], "answer": "Ada Brenner"},
 }
 
 
@@ -84,10 +83,10 @@ def test_a_server_that_refuses_limits_of_length_is_remembered() -> None:
     with OpenAIServer(strict) as server:
         model = chat_model(f"openai:m?base_url={server.base_url}")
         for _ in range(2):
-            build_graph("react", model=model, retriever=few(), max_steps=2).invoke(ASK)
+            build_graph("chain_of_note", model=model, retriever=few()).invoke(ASK)
         sent = [json.dumps(request.body) for request in server.requests]
     assert sum("maxLength" in one for one in sent) == 1
-    assert sum("response_format" in one for one in sent) == 5
+    assert sum("response_format" in one for one in sent) == 3
 
 
 @pytest.mark.loopback
