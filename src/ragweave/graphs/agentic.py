@@ -274,7 +274,7 @@ def to_tools(state: AgenticState, runtime: Runtime[AgenticOptions]) -> Route:
     "agentic",
     summary="The model searches by words and by meaning, reads what looks promising, and answers when it knows.",
     paper="Du et al. 2026, A-RAG",
-    when="Multi-hop questions, with a model that calls tools well.",
+    when="Multi-hop questions, with a model that calls tools well: a 1.5B loses by it.",
     group="agentic",
     calls=lambda o: (1 + o.fallback_retrieval, o.rounds + 1),
     options=AgenticOptions,

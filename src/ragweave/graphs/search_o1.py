@@ -171,7 +171,7 @@ def read_documents(state: SearchO1State, reply: Reply[Any], _options: SearchO1Op
     "search_o1",
     summary="A reasoning model searches while it thinks; a second call reads the documents for it.",
     paper="Li et al. 2025, Search-o1",
-    when="Multi-hop questions, with a model that reasons at length, such as QwQ; long documents.",
+    when="Multi-hop questions, with a model that reasons at length, such as QwQ; long documents. A 1.5B loses by it.",
     group="agentic",
     calls=lambda o: (1, 2 * o.rounds + 1),
     options=SearchO1Options,
