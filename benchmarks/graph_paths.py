@@ -19,7 +19,7 @@ from ragweave import KnowledgeBase
 from ragweave.evaluation import Settings, evaluate
 from ragweave.tools.footnotes import path_of
 
-SYSTEMS = ("concat", "cot[retrieve=true]", "ircot")
+SYSTEMS = ("concat", "cot[retrieve=true]")
 
 
 class PathsTold(BaseRetriever):

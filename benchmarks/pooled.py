@@ -14,20 +14,26 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ragweave.evaluation.folder import read_results
 from ragweave.tools.statistics import compare
 
 Rows = dict[str, dict[tuple[int, str], dict[str, Any]]]
+
+
+def unpacked(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a packed run."""
+    yield from map(json.loads, gzip.decompress(path.read_bytes()).decode().strip().split("\n"))
 
 
 def read(paths: list[Path]) -> Rows:
     """Return the rows of runs by system, then by run and question."""
     found: Rows = {}
     for number, path in enumerate(paths):
-        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else (path / "results.jsonl").read_bytes()
-        for row in map(json.loads, text.decode().rstrip("\n").split("\n")):
+        for row in unpacked(path) if path.suffix == ".gz" else read_results(path):
             if not row["error"]:
                 found.setdefault(row["system"], {})[number, row["id"]] = row
     return found

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ragweave.datasets import FORMATS, Question, open_dataset, select
-from ragweave.datasets.recorded import ideal_route, read_recordings
+from ragweave.datasets.recorded import read_recordings
 from ragweave.errors import UsageError
 
 ARCHITECT = "In which country was the architect of the Aster Bridge born?"
@@ -330,4 +330,3 @@ def test_recorded_replies(tmp_path: Path) -> None:
     assert found.replies["one"].answer == "It was Ida!"
     assert found.replies["one"].reasoning == "She built it."
     assert found.right() == {"none": False, "one": True, "many": True}
-    assert ideal_route(found.right(), ("none", "one", "many")) == "one"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ragweave.datasets.question import answered, id_of
 from ragweave.datasets.rows import Row, read_rows
-from ragweave.state.records import ROUTES, RouteName
+from ragweave.state.records import RouteName
 from ragweave.tools.text.normalize import normalize_answer
 
 _FIELDS: Mapping[RouteName, str] = {"none": "no_retrieval", "one": "one_round", "many": "ircot"}
@@ -51,17 +51,6 @@ def contains_answer(answer: str, golds: Iterable[str]) -> bool:
     """Return whether an answer contains any right one, in whole words (arXiv 2501.12835, In-Accuracy)."""
     said = f" {normalize_answer(answer)} "
     return any(f" {gold} " in said for one in golds if (gold := normalize_answer(one)))
-
-
-def ideal_route(right: Mapping[RouteName, bool], allowed: Iterable[RouteName]) -> RouteName:
-    """Return the cheapest of the allowed routes that was right; the cheapest of all if none was."""
-    listed = [name for name in ROUTES if name in frozenset(allowed)]
-    return next((name for name in listed if right[name]), listed[0])
-
-
-def is_recording(row: Row) -> bool:
-    """Say whether a row is a recording."""
-    return row.has("question", *_FIELDS.values())
 
 
 def recording_of(row: Row) -> Recording:

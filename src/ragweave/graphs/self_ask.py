@@ -77,7 +77,7 @@ class Step(Form):
     @classmethod
     def from_text(cls, text: str) -> Step | None:
         """Read the first thing said: a labelled line, a bare question or an answer."""
-        needed = _NEEDED.match(text)
+        needed = re.match(r"\W*(?:are follow[- ]?up questions needed(?: here)?:\W*)?(yes|no)\b[.,;:!*_]*", text, re.I)
         rest = text[needed.end() :] if needed else text
         mark = _MARK.search(rest)
         if mark and mark["final"]:
@@ -88,11 +88,6 @@ class Step(Form):
         return cls(kind="Final answer", text=_until_mark(rest)) if line else None
 
 
-_NEEDED = re.compile(
-    r"\W*(?:are follow[- ]?up questions needed(?: here)?:\W*)?(yes|no)\b(?: follow[- ]?up questions? .{0,20}needed(?: here)?)?"
-    r"[.,;:!*_]*",
-    re.I,
-)
 _FINAL = r"\b(?:so |therefore,? )?(?:the |my )?final answer(?: is\b:?|[*_ ]*:)"
 _MARK = re.compile(rf"(?P<follow_up>\bfollow[- ]?ups?(?: questions?)?(?: ?#?\d+)?[*_ ]*:)|(?P<final>{_FINAL})", re.I)
 _NEXT = re.compile(
