@@ -107,8 +107,7 @@ class AbstractKnowledgeBase(ABC):
         given = listed(paths)
         if not given or any(not str(one).strip() for one in given):
             raise UsageError("give at least one file or folder to index (. is this folder)")
-        own = self.path.resolve() if isinstance(self.path, Path) else None
-        return self._ingest(lambda one: one.paths(map(Path, given), own), progress)
+        return self._ingest(lambda one: one.paths(map(Path, given)), progress)
 
     def index_pages(self, urls: str | Iterable[str], progress: Progress | None = None) -> IndexReport:
         """Fetch web pages and index those that are new or changed; links are not followed.

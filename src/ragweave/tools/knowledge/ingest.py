@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.chunking import Tokens, passages_of
-from ragweave.tools.knowledge.loaders import MOST_BYTES, load
+from ragweave.tools.knowledge.loaders import EXTRAS, load
 from ragweave.tools.knowledge.passages import Loaded, Passage, UnreadableError
 from ragweave.tools.knowledge.settings import Notice, Progress, Settings
-from ragweave.tools.knowledge.store import Source
+from ragweave.tools.knowledge.store import FILE, Source
 
 if TYPE_CHECKING:
     from ragweave.tools.knowledge.servers import ServerWriter
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     AnyWriter: TypeAlias = "Writer | ServerWriter"
 
+_MOST_BYTES = 2**30
+"""Largest file that is read."""
 _CLOCK = 2_000_000_000
 """Nanoseconds within which two changes may leave a file with the same time, so that its bytes are read."""
 
@@ -40,8 +42,9 @@ class Ingest:
     counts: Counter[str] = field(default_factory=Counter)
     """Files by what became of them, as in an `IndexReport`."""
     notices: list[Notice] = field(default_factory=list)
+    extras: list[str] = field(default_factory=lambda: [one for one in EXTRAS if find_spec(one)])
 
-    def paths(self, paths: Iterable[Path], leave_out: Path | None) -> None:
+    def paths(self, paths: Iterable[Path]) -> None:
         """Take the files under some paths: read new and changed ones, remove missing ones.
 
         Raises:
@@ -53,7 +56,7 @@ class Ingest:
         for root in roots:
             if not os.path.lexists(root) and not any(_under(key, root) for key in known):
                 raise KnowledgeBaseError(f"no such file or folder: {root}")
-            files |= dict.fromkeys(self._walk(root, leave_out))
+            files |= dict.fromkeys(self._walk(root))
         denied = [one.path for one in self.notices]
         gone = {
             key: one
@@ -70,31 +73,8 @@ class Ingest:
             self.writer.remove(key)
             self.counts["removed"] += 1
 
-    def _file(self, key: str, before: Source | None, lost: dict[str, Source]) -> None:
-        """Take a file, unless its size and time, or its bytes, are as `before`.
-
-        One that was moved here is taken out of `lost`, the indexed files that no longer exist.
-        """
-        try:
-            source, data = _bytes_of(key, _to_read_again(before))
-        except (OSError, UnreadableError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            stays = "; what is indexed of it stays" if before else ""
-            self.notices.append(Notice(_shown(key), reason + stays))
-            return
-        moved = "" if before or not self.writer.moves else _same_file(source, lost)
-        if moved:
-            source = replace(source, notices=lost.pop(moved).notices)
-            self.writer.update(moved, source)
-            self.counts["moved"] += 1
-            self._repeat(source)
-        elif data is None:
-            self._unchanged(source)
-        else:
-            self._take(source, load(Path(key), data, self.settings), before)
-
-    def _walk(self, root: str, leave_out: Path | None) -> Iterator[str]:
-        """Yield the files of a folder, recursively and sorted, without hidden ones; or `root` if it is a file."""
+    def _walk(self, root: str) -> Iterator[str]:
+        """Yield the files of a folder, sorted, or `root` if it is a file; no hidden files, no knowledge bases."""
         if not Path(root).is_dir():
             yield from [root] * os.path.lexists(root)
             return
@@ -103,15 +83,39 @@ class Ingest:
             self.notices.append(Notice(error.filename, error.strerror or str(error)))
 
         for folder, names, files in os.walk(root, onerror=deny):
-            names[:] = sorted(one for one in names if one[0] != "." and Path(folder, one).resolve() != leave_out)
+            names[:] = sorted(one for one in names if one[0] != "." and not Path(folder, one, FILE).exists())
             yield from (f"{folder.rstrip(os.sep)}{os.sep}{one}" for one in sorted(files) if one[0] != ".")
+
+    def _file(self, key: str, before: Source | None, lost: dict[str, Source]) -> None:
+        """Take a file, unless its size and time, or its bytes, are as `before`.
+
+        One that was moved here is taken out of `lost`, the indexed files that no longer exist.
+        """
+        try:
+            source, data = _bytes_of(key, self._known(before))
+        except (OSError, UnreadableError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            stays = "; what is indexed of it stays" if before else ""
+            self.notices.append(Notice(_shown(key), reason + stays))
+            return
+        moved = "" if before or not self.writer.moves else _same_file(source, lost)
+        if moved:
+            was = lost.pop(moved)
+            source = replace(source, notices=was.notices, extras=was.extras)
+            self.writer.update(moved, source)
+            self.counts["moved"] += 1
+            self._repeat(source)
+        elif data is None:
+            self._unchanged(source)
+        else:
+            self._take(source, load(Path(key), data, self.settings), before)
 
     def pages(self, pages: Iterable[tuple[str, Path, bytes]], notices: Iterable[Notice]) -> None:
         """Take web pages, unless their bytes are as before; `notices` are of those that were not fetched."""
         self.notices += notices
         known = self.writer.sources("page")
         for url, name, data in pages:
-            source = Source(url, "page", hashlib.sha256(data).hexdigest(), len(data), 0, time.time_ns())
+            source = Source(url, "page", hashlib.sha256(data).hexdigest())
             self._take(source, load(name, data, self.settings), known.get(url))
 
     def documents(self, key: str, loaded: list[Loaded]) -> None:
@@ -119,55 +123,50 @@ class Ingest:
         source = Source(key, "added", hashlib.sha256(repr(loaded).encode()).hexdigest())
         self._take(source, loaded, self.writer.sources("added").get(key))
 
-    def _take(self, source: Source, texts: Iterable[Loaded | Notice], before: Source | None) -> None:
+    def _take(self, source: Source, texts: Iterable[Loaded | str], before: Source | None) -> None:
         """Read a source and stage its passages one by one, unless its bytes are as before.
 
         The hash is stored even if the source cannot be read: it is read again when it changes, or
-        when the package that it needs is installed.
+        when another extra is installed.
         """
-        again = _to_read_again(before)
-        if again and again.hash == source.hash:
-            same = replace(source, notices=again.notices)
-            self.writer.update(source.key, same)
-            self._unchanged(same)
+        known = self._known(before)
+        if known and known.hash == source.hash:
+            self.writer.update(source.key, replace(source, notices=known.notices, extras=known.extras))
+            self._unchanged(known)
             return
-        found: list[Notice] = []
-        needs = ""
+        source = replace(source, extras=self.extras)
 
         def passages() -> Iterator[Passage]:
             for one in texts:
-                if isinstance(one, Notice):
-                    found.append(one)
+                if isinstance(one, str):
+                    source.notices.append((one, True))
                 else:
                     yield from passages_of(one, self.settings, self.tokens)
 
         try:
             count = self.writer.put(source, passages())
-            reason = "" if count or found else "empty"
+            reason = "" if count or source.notices else "empty"
         except UnreadableError as error:
-            count, reason, needs = self.writer.put(source, ()), str(error), error.needs
+            count, reason = self.writer.put(source, ()), str(error)
         if reason:
-            found = [Notice(source.key, reason, needs=needs)]
-        source = replace(source, notices=[(one.reason, one.partly, one.needs) for one in found])
-        self.writer.set_notices(source.notices)
+            source.notices[:] = [(reason, False)]
         self._repeat(source)
         if count:
             self.counts["changed" if before else "added"] += 1
 
+    def _known(self, before: Source | None) -> Source | None:
+        """Return what is known of a source, without its hash if an extra may read more of it now."""
+        if before and before.notices and before.extras != self.extras:
+            return replace(before, hash="", checked=0)
+        return before
+
     def _unchanged(self, source: Source) -> None:
-        skipped = any(not partly for _, partly, _ in source.notices)
+        skipped = any(not partly for _, partly in source.notices)
         self.counts["unchanged"] += not skipped
         self._repeat(source)
 
     def _repeat(self, source: Source) -> None:
         self.notices += [Notice(source.key, *one) for one in source.notices]
-
-
-def _to_read_again(before: Source | None) -> Source | None:
-    """Return what is known of a source, without its hash if a package that it lacked is installed now."""
-    if before and any(needs and find_spec(needs) for _, _, needs in before.notices):
-        return replace(before, hash="", checked=0)
-    return before
 
 
 def _bytes_of(key: str, before: Source | None) -> tuple[Source, bytes | None]:
@@ -182,12 +181,11 @@ def _bytes_of(key: str, before: Source | None) -> tuple[Source, bytes | None]:
         return before, None
     if not path.is_file():
         raise UnreadableError("not a regular file")
-    if stat.st_size > MOST_BYTES:
-        raise UnreadableError(f"longer than {MOST_BYTES >> 20} MiB")
+    if stat.st_size > _MOST_BYTES:
+        raise UnreadableError(f"longer than {_MOST_BYTES >> 20} MiB")
     now = time.time_ns()
     data = path.read_bytes()
-    digest = hashlib.sha256(data).hexdigest()
-    return Source(key, "file", digest, *state, now), data
+    return Source(key, "file", hashlib.sha256(data).hexdigest(), *state, now), data
 
 
 def _shown(key: str) -> str:

@@ -19,11 +19,6 @@ LONGEST_FIELD = 1_000
 class UnreadableError(Exception):
     """A file cannot be read; the message is the reason, on one line."""
 
-    def __init__(self, reason: str, needs: str = "") -> None:
-        """Give the reason, and the package that would read the file if it were installed."""
-        super().__init__(reason)
-        self.needs = needs
-
 
 class Heading(NamedTuple):
     """A heading within a text."""

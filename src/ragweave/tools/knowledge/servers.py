@@ -15,7 +15,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -213,10 +213,6 @@ class ServerWriter:
         self._gone |= before - now
         self._sources.append(source)
         return len(now)
-
-    def set_notices(self, notices: list[tuple[str, bool, str]]) -> None:
-        """Set the notices of the source that was written last."""
-        self._sources[-1] = replace(self._sources[-1], notices=notices)
 
     def update(self, _key: str, source: Source) -> None:
         """Give a source another time or notices."""

@@ -83,8 +83,6 @@ class Notice:
     reason: str
     partly: bool = False
     """Whether the rest of the file was indexed."""
-    needs: str = ""
-    """The missing package; once it is installed, the file is read again."""
 
     def __str__(self) -> str:
         """Render as `path: reason`."""

@@ -87,8 +87,10 @@ class Source:
     """The file's time of modification, nanoseconds."""
     checked: int = 0
     """When its bytes were last read, nanoseconds."""
-    notices: list[tuple[str, bool, str]] = field(default_factory=list)
-    """What was not read of it: reason, partly, needed package."""
+    notices: list[tuple[str, bool]] = field(default_factory=list)
+    """What was not read of it: reason, and whether the rest was read."""
+    extras: list[str] = field(default_factory=list)
+    """The packages of `loaders.EXTRAS` that were installed then."""
 
 
 class Snapshot:

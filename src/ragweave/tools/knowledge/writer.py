@@ -8,7 +8,7 @@ import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +67,6 @@ class Writer:
         self._sources.append(source)
         self._changed = True
         return max(count, 0)
-
-    def set_notices(self, notices: list[tuple[str, bool, str]]) -> None:
-        """Set the notices of the source that was staged last."""
-        self._sources[-1] = replace(self._sources[-1], notices=notices)
 
     def remove(self, key: str) -> None:
         """Delete a source and its passages."""

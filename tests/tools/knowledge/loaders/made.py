@@ -7,14 +7,14 @@ from pathlib import Path
 from ragweave.tools.knowledge.chunking import passages_of
 from ragweave.tools.knowledge.loaders import load
 from ragweave.tools.knowledge.passages import Loaded
-from ragweave.tools.knowledge.settings import Notice, Settings
+from ragweave.tools.knowledge.settings import Settings
 
 
 def read(name, data, **settings):
     """Return the texts of a file, and its notices in one string."""
     raw = data if isinstance(data, bytes) else data.encode()
     found = list(load(Path(name), raw, Settings(**settings)))
-    notices = "; ".join(one.reason for one in found if isinstance(one, Notice))
+    notices = "; ".join(one for one in found if isinstance(one, str))
     return [one for one in found if isinstance(one, Loaded)], notices
 
 

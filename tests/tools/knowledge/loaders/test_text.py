@@ -49,9 +49,9 @@ def test_utf8_and_utf16_need_no_guess():
 
 def test_what_no_one_reads_is_left_out_and_offsets_follow():
     run = "iVBORw0KGgo" * 300
-    (one,), notices = read("a.md", f"# Pump\n\n![](data:image/png;base64,{run})\n\n## Stop\n\nRed.")
+    (one,), _ = read("a.md", f"# Pump\n\n![](data:image/png;base64,{run})\n\n## Stop\n\nRed.")
     assert one.text[one.headings[1].start :] == "## Stop\n\nRed." and "iVBOR" not in one.text
-    assert f"{len(run) + 27} characters" in notices
+    assert f"[{len(run) + 27} characters left out]" in one.text
     (one,), _ = read("key.txt", "Key follows.\n" + "a7" * 3000 + "\nIt expires in June.")
     assert [len(one.text) < 100 for one in passages(one)] == [True]
 

@@ -8,38 +8,24 @@ import gzip
 import io
 import json
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from html import unescape
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.loaders.html import html_markdown, load_html
-from ragweave.tools.knowledge.loaders.ocr import load_image
 from ragweave.tools.knowledge.loaders.office import load_docx, load_epub, load_pptx
-from ragweave.tools.knowledge.loaders.pdf import load_pdf
+from ragweave.tools.knowledge.loaders.pdf import load_image, load_pdf
 from ragweave.tools.knowledge.loaders.tables import load_csv, load_json, load_json_lines, load_workbook
-from ragweave.tools.knowledge.loaders.text import decode, markdown
-from ragweave.tools.knowledge.passages import LONGEST_TITLE, Heading, Loaded, Table, UnreadableError
-from ragweave.tools.knowledge.settings import Notice, Settings
+from ragweave.tools.knowledge.loaders.text import decode, markdown, readable
+from ragweave.tools.knowledge.passages import Loaded, UnreadableError
+from ragweave.tools.knowledge.settings import Settings
 
-MOST_BYTES = 2**30
-"""Largest file that is read, in bytes."""
-_UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
-"""Text that nobody reads: data URIs, and long runs without a blank, such as keys."""
-
-Loader = Callable[[str, Any, Settings], Iterator[Loaded | Notice | str]]
+Loader = Callable[[str, Any, Settings], Iterable[Loaded | str]]
 """Takes a file's name without suffix, its bytes or text, and the settings; yields texts, and lines
 about what it leaves out."""
-
-
-def load_markdown(name: str, text: str, _settings: Settings) -> Iterator[Loaded]:
-    """Load a Markdown file."""
-    yield markdown(text, name)
 
 
 def load_notebook(name: str, text: str, _settings: Settings) -> Iterator[Loaded]:
@@ -75,7 +61,7 @@ def load_mail(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | 
 
 
 TEXTS: dict[str, Loader] = {
-    **dict.fromkeys((".md", ".markdown"), load_markdown),
+    **dict.fromkeys((".md", ".markdown"), lambda name, text, _settings: [markdown(text, name)]),
     ".csv": load_csv,
     ".tsv": partial(load_csv, separator="\t"),
     ".json": load_json,
@@ -95,25 +81,24 @@ FILES: dict[str, Loader] = {
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
 }
 """Loaders of bytes by suffix."""
+EXTRAS = ("openpyxl", "rapidocr")
+"""Packages without which some files cannot be read, or not completely."""
 _NOT_TEXT = (b"{\\rtf", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b")
 """How binary files begin that may look like text."""
 
 
-def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice]:
-    """Yield the texts of a file, and a notice for each thing that was not read.
+def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | str]:
+    """Yield the texts of a file, and a line for each thing that was not read.
 
     Raises:
         UnreadableError: Nothing of it can be read.
     """
     try:
         for one in _loaded(path, data, settings):
-            if isinstance(one, Loaded):
-                cleaned, cut = clean(one)
-                if cleaned.text.strip():
-                    yield cleaned
-                one = f"{cut} characters without a blank are left out (base64 or the like)" if cut else ""
-            if one:
-                yield Notice(str(path), one, partly=True) if isinstance(one, str) else one
+            if isinstance(one, str):
+                yield from filter(None, [one])
+            elif one.text.strip():
+                yield replace(one, text=readable(one.text))
     except (UnreadableError, MemoryError):
         raise
     except Exception as error:  # whatever a library meets in a broken file; the others can be read
@@ -121,7 +106,7 @@ def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notic
         raise UnreadableError(f"cannot be read ({type(error).__name__}: {reason})") from error
 
 
-def _loaded(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | Notice | str]:
+def _loaded(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | str]:
     if path.suffix.lower() == ".gz":
         data, path = _unpacked(data), path.with_suffix("")
     suffix, name = path.suffix.lower(), path.stem
@@ -143,27 +128,3 @@ def _unpacked(data: bytes) -> bytes:
     if len(text) > most:
         raise UnreadableError("unpacks to more than 100 times its size")
     return text
-
-
-def clean(loaded: Loaded) -> tuple[Loaded, int]:
-    """Return a text without `_UNREAD` and lone surrogates, and how many characters were left out."""
-    text = encodable(loaded.text).replace("\0", "\ufffd")
-    runs = [one.span() for one in _UNREAD.finditer(text)]
-    if not runs:
-        return (loaded if text == loaded.text else replace(loaded, text=text)), 0
-    marks = [f"[{end - start} characters left out]" for start, end in runs]
-    ends = [end for _, end in runs]
-    grown = (len(mark) - end + start for mark, (start, end) in zip(marks, runs, strict=True))
-    shifts = [0, *accumulate(grown)]
-
-    def moved(offset: int) -> int:
-        return offset + shifts[bisect_right(ends, offset)]
-
-    marked = iter(marks)
-    return replace(
-        loaded,
-        text=_UNREAD.sub(lambda _: next(marked), text),
-        pages=tuple(map(moved, loaded.pages)),
-        headings=tuple(Heading(moved(one.start), one.level, one.text[:LONGEST_TITLE]) for one in loaded.headings),
-        tables=tuple(Table(*map(moved, one)) for one in loaded.tables),
-    ), sum(end - start for start, end in runs)

@@ -1,19 +1,26 @@
-"""PDF, page by page: text, form fields and notes. A line names the pages that cannot be read."""
+"""PDF, page by page: text, form fields and notes. A line names the pages that cannot be read.
+
+Text in scans and pictures is recognised by RapidOCR. Its wheel contains its models, so it needs no network.
+"""
 
 from __future__ import annotations
 
 import io
 import logging
 import re
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
+from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any
 
-from ragweave.tools.knowledge.loaders import ocr
+from ragweave.errors import MissingExtraError
+from ragweave.tools.knowledge.loaders.text import readable
 from ragweave.tools.knowledge.passages import Loaded, UnreadableError
-from ragweave.tools.knowledge.settings import Notice, Settings
+from ragweave.tools.knowledge.settings import Settings
 
 _FEW_LETTERS = 200
 """Letters on a page up to which they may be a stamp or header over a scan."""
@@ -30,10 +37,15 @@ _BLANK = 3
 _GAP = re.compile(r"(?<=\S)( {3,})(?=\S)")
 _PICTURE = "a picture that was not read"
 _UNMAPPED = "text that cannot be read, as its font maps no letters"
+_DPI = 150
+_LONGEST_SIDE = 4000
+"""Pixels of a rendered page."""
+_LOCK = threading.Lock()
+"""Neither RapidOCR nor PDFium is thread-safe."""
 _NEED_OCR = ' (to recognise it: pip install "ragweave[ocr]")'
 
 
-def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | Notice]:
+def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
     """Load the text of a PDF with the offset at which each page begins."""
     import pypdf
 
@@ -48,17 +60,12 @@ def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | N
             text, trouble = _page(reader.pages[number], data, number)
         except Exception as error:  # noqa: BLE001 - whatever pypdf meets; the other pages can be read
             text, trouble = "", f"damaged ({' '.join(str(error).split())[:100]})"
-        texts.append(text)
+        texts.append(readable(text))
         if trouble:
             troubles[trouble].append(number + 1)
-    notes = [
-        Notice(name, f"{_named(on)}: {what}", partly=True, needs=ocr.NEEDS if what.endswith(_NEED_OCR) else "")
-        for what, on in troubles.items()
-    ]
+    notes = [f"{_named(on)}: {what}" for what, on in troubles.items()]
     if not any(text.strip() for text in texts):
-        reasons = "; ".join(one.reason for one in notes)
-        needs = max((one.needs for one in notes), default="")
-        raise UnreadableError(": ".join(filter(None, ["PDF without text", reasons])), needs)
+        raise UnreadableError(": ".join(filter(None, ["PDF without text", "; ".join(notes)])))
     yield from notes
     starts = accumulate((len(text) + 1 for text in texts[:-1]), initial=0)
     with suppress(Exception):  # a broken title: the pages can be read
@@ -80,8 +87,8 @@ def _page(page: Any, data: bytes, index: int) -> tuple[str, str]:
         else not text.strip() and not more and len(getattr(page.get_contents(), "get_data", bytes)()) > 20
     ):
         trouble = _PICTURE
-    if trouble and ocr.available():
-        found = ocr.recognised_page(data, index)
+    if trouble and available():
+        found = recognised_page(data, index)
         text, trouble = found or text, "" if found else "nothing that can be recognised"
     elif trouble:
         trouble += _NEED_OCR
@@ -194,3 +201,58 @@ def _annotation(one: Any) -> Iterator[str]:
 def _named(pages: list[int]) -> str:
     more = f" and {len(pages) - 9} more" if len(pages) > 9 else ""
     return f"page{'s'[: len(pages) > 1]} {', '.join(map(str, pages[:9]))}{more}"
+
+
+def available() -> bool:
+    """Return whether the packages of the extra `ocr` are installed."""
+    return find_spec("rapidocr") is not None and find_spec("pypdfium2") is not None
+
+
+def load_image(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
+    """Load the text that a picture shows; each frame of a TIFF is a page."""
+    if not available():
+        raise UnreadableError(str(MissingExtraError("Reading pictures", "ocr")))
+    from PIL import Image, ImageSequence
+
+    pages: list[str] = []
+    with Image.open(io.BytesIO(data)) as image:
+        try:
+            pages.extend(recognised(frame) for frame in ImageSequence.Iterator(image))
+        except (OSError, ValueError, SyntaxError) as error:  # what Pillow raises on a broken frame
+            yield f"damaged from picture {len(pages) + 1} on ({error})"
+    if not any(pages):
+        raise UnreadableError("a picture without text")
+    starts = tuple(accumulate((len(page) + 1 for page in pages[:-1]), initial=0))
+    yield Loaded("\n".join(pages), name, pages=starts if pages[1:] else ())
+
+
+def recognised(image: Any) -> str:
+    """Return the lines of text that a PIL image shows."""
+    import numpy as np
+
+    pixels = np.asarray(image.convert("RGB"))[:, :, ::-1]  # OpenCV's order: blue, green, red
+    with _LOCK:
+        found = _engine()(pixels)
+    return "\n".join(found.txts or ())
+
+
+def recognised_page(data: bytes, index: int) -> str:
+    """Return the text that a page of a PDF shows, however it is drawn; `index` counts from 0."""
+    import pypdfium2
+
+    with _LOCK:
+        document = pypdfium2.PdfDocument(data)
+        try:
+            page = document[index]
+            scale = min(_DPI / 72, _LONGEST_SIDE / max(*page.get_size(), 1))
+            image = page.render(scale=scale).to_pil()
+        finally:
+            document.close()
+    return recognised(image)
+
+
+@cache
+def _engine() -> Any:
+    from rapidocr import RapidOCR
+
+    return RapidOCR(params={"Global.log_level": "error"})

@@ -15,7 +15,7 @@ from datetime import date, datetime, time
 from typing import Any, NamedTuple
 
 from ragweave.errors import MissingExtraError
-from ragweave.tools.knowledge.loaders.packages import open_package
+from ragweave.tools.knowledge.loaders.office import open_package
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.passages import Loaded, Table, UnreadableError
 from ragweave.tools.knowledge.settings import Settings
@@ -65,7 +65,7 @@ def _records(text: str, separator: str) -> Iterator[_Row]:
             yield _Row(made.line_num, [one.strip() for one in cells])
 
 
-def _table(name: str, rows: Iterator[_Row], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded]:
+def _table(name: str, rows: Iterator[_Row], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded | str]:
     """Yield the rows of a table, after one text of the lines above its header.
 
     The header is the first row with texts, not all equal, in more than half of the usual number of cells.
@@ -87,27 +87,25 @@ def _table(name: str, rows: Iterator[_Row], settings: Settings, place: dict[str,
     yield from _rows(header, body, settings, place)
 
 
-def _rows(header: list[str], rows: Iterable[_Row], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded]:
+def _rows(header: list[str], rows: Iterable[_Row], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded | str]:
     """Yield the rows below a header; fields beyond the header keep their number as a name."""
     names: list[str] = []
     for number, name in enumerate(header, 1):
         name = name or f"column {number}"
         names.append(name if name not in names else f"{name} {number}")
-    lacking = {one.strip() for one in settings.text_field.split(",")}.difference(names)
-    if names and lacking and settings.text_field != Settings.text_field:
-        known = ", ".join(names)[:200]
-        raise UnreadableError(f"no field {min(lacking)!r}; --text-field may be one of: {known}")
-    for row in rows:
-        more = (f"column {number}" for number in range(len(names) + 1, len(row.cells) + 1))
-        fields = {name: one for name, one in zip([*names, *more], row.cells, strict=False) if one}
-        yield from _object(fields, row.line, settings, place)
+
+    def fields(cells: Sequence[str]) -> dict[str, str]:
+        more = (f"column {number}" for number in itertools.count(len(names) + 1))
+        return {name: one for one, name in zip(cells, itertools.chain(names, more), strict=False) if one}
+
+    yield from _objects(((row.line, fields(row.cells)) for row in rows), settings, place)
 
 
 def load_json(name: str, text: str, settings: Settings) -> Iterator[Loaded | str]:
     """Load the objects of a JSON list, or of JSON lines, as rows; any other JSON as text."""
     value = _parsed(text)
     if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-        yield from _objects(enumerate(value, 1), settings)
+        yield from _objects(enumerate(value, 1), settings, {})
     elif value is None and "\n{" in text.strip():
         yield from load_json_lines(name, text, settings)
     else:
@@ -117,7 +115,7 @@ def load_json(name: str, text: str, settings: Settings) -> Iterator[Loaded | str
 def load_json_lines(_name: str, text: str, settings: Settings) -> Iterator[Loaded | str]:
     """Load the object of each line as a row."""
     lines = enumerate(io.StringIO(text), 1)
-    yield from _objects(((at, _parsed(line)) for at, line in lines if line.strip()), settings)
+    yield from _objects(((at, _parsed(line)) for at, line in lines if line.strip()), settings, {})
 
 
 def _parsed(text: str) -> Any:
@@ -127,22 +125,25 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _objects(rows: Iterable[tuple[int, Any]], settings: Settings) -> Iterator[Loaded | str]:
+def _objects(rows: Iterable[tuple[int, Any]], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded | str]:
+    """Yield the texts of rows: line and object; those without the text field are named together."""
     wanted = {one.strip() for one in settings.text_field.split(",")}
     either = settings.text_field == Settings.text_field
     bad: list[int] = []
     names: Iterable[str] = ()
-    for number, row in rows:
+    for line, row in rows:
         if isinstance(row, dict) and (either or not wanted.isdisjoint(row)):
-            yield from _object(row, number, settings, {})
+            yield from _object(row, line, settings, place)
         else:
-            bad.append(number)
+            bad.append(line)
             names = row if isinstance(row, dict) else names
     if bad:
-        which = ", ".join(map(str, bad[:5])) + ", …" * (len(bad) > 5)
-        reason = f"{len(bad)} lines are no JSON objects" + (f" with {settings.text_field}" * bool(names))
-        reason += f"; --text-field may be one of: {', '.join(names)[:200]}" if names else ""
-        yield f"{reason} (lines {which})"
+        lines = ", ".join(map(str, bad[:5])) + ", …" * (len(bad) > 5)
+        known = ", ".join(names)[:200]
+        lack = (
+            f"have no field {settings.text_field!r}; --text-field may be one of: {known}" if known else "are no objects"
+        )
+        yield f"{len(bad)} lines {lack} (lines {lines})"
 
 
 def _object(row: dict[str, Any], line: int, settings: Settings, place: dict[str, Any]) -> Iterator[Loaded]:
@@ -176,7 +177,7 @@ def load_workbook(name: str, data: bytes, settings: Settings) -> Iterator[Loaded
     try:
         import openpyxl
     except ImportError:
-        raise UnreadableError(str(MissingExtraError("Reading workbooks", "documents")), "openpyxl") from None
+        raise UnreadableError(str(MissingExtraError("Reading workbooks", "documents"))) from None
     package = open_package(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and the like, which are not read

@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
+from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.passages import Heading, Loaded, Table, UnreadableError
 
 RESERVED = frozenset(
@@ -21,6 +22,8 @@ _SAMPLE = 1_000_000
 _WITHIN_WORDS = re.compile(r"(?<=[^\W\d_])[^\w\s\x00-\x7f’‘–—…](?=[^\W\d_])")
 """A sign beyond ASCII between two letters: what letters look like in a wrong code page."""
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
+_UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
+"""Text that nobody reads: data URIs, and long runs without a blank, such as keys."""
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.{0,65536}?\r?\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 
 
@@ -69,13 +72,22 @@ def _guess(data: bytes) -> str:
     return best.encoding
 
 
+def readable(text: str) -> str:
+    """Return a text without `_UNREAD`, lone surrogates and NULs.
+
+    A loader that notes offsets in a text calls this before.
+    """
+    text = encodable(text).replace("\0", "\ufffd")
+    return _UNREAD.sub(lambda run: f"[{len(run.group())} characters left out]", text)
+
+
 def markdown(text: str, name: str, title: str = "") -> Loaded:
     """Read a Markdown text with its front matter, headings and tables.
 
     Blanks replace the front matter, so that offsets stay. The title is `title`, else that of the
     front matter, of a single top heading, or `name`.
     """
-    fields: dict[str, Any] = {}
+    text, fields = readable(text), {}
     if found := _FRONT_MATTER.match(text):
         fields = _yaml(found[1])
         text = " " * (found.end() - 1) + "\n" + text[found.end() :]
