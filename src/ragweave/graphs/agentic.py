@@ -286,7 +286,8 @@ def agentic(graph: Graph, components: Components) -> None:
     retriever = components.retriever
 
     def read_passages(state: Any) -> RAGState:
-        near = [one for doc in state["passages"] for one in toolkit.around(retriever, doc, state["sides"])]
+        sides = state["sides"]
+        near = [one for doc in state["passages"] for one in toolkit.around(retriever, str(doc.id), sides) or [doc]]
         return {"retrieved": {state["name"]: ranked(near, state["name"])}}
 
     graph.add_node("agent", agent_node(components))

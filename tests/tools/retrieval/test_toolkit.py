@@ -56,9 +56,9 @@ def test_an_agent_reads_what_it_found_with_its_neighbours_once(kb: KnowledgeBase
 
 def test_neighbours_end_with_the_document_and_pass_the_filter(kb: KnowledgeBase) -> None:
     (ferry,) = kb.as_retriever(k=1).invoke("ferry")
-    assert [one.id for one in kb.as_retriever().around(str(ferry.id), 5)] == [ferry.id]
-    assert kb.as_retriever(filter={"open": 1}).around(str(ferry.id), 5) == []
-    assert kb.as_retriever().around("zz") == []
+    assert [one.id for one in toolkit.around(kb.as_retriever(), str(ferry.id), 5)] == [ferry.id]
+    assert toolkit.around(kb.as_retriever(filter={"open": 1}), str(ferry.id), 5) == []
+    assert toolkit.around(kb.as_retriever(), "zz", 1) == []
 
 
 def test_the_best_sentence_ranks_a_passage() -> None:

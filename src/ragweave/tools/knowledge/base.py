@@ -1,12 +1,14 @@
-"""The knowledge base: a folder of passages that can be searched while it is being written."""
+"""The knowledge base: passages that can be searched while they are written, in a folder or on a server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -14,14 +16,185 @@ from langchain_core.tools import BaseTool
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
-from ragweave.tools.knowledge.abstract import AbstractKnowledgeBase, checked, embeddings_of
-from ragweave.tools.knowledge.search import Mode, Search
-from ragweave.tools.knowledge.settings import Settings
-from ragweave.tools.knowledge.store import FILE, Filter, Snapshot, Store
+from ragweave.state.passages import as_document, encodable
+from ragweave.tools.knowledge.chunking import CHUNKERS, passages_of, simple_tokens
+from ragweave.tools.knowledge.ingest import Ingest
+from ragweave.tools.knowledge.loaders.text import own_fields
+from ragweave.tools.knowledge.passages import Loaded, Passage, passage_of
+from ragweave.tools.knowledge.search import Search
+from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings, silent
+from ragweave.tools.knowledge.store import FILE, ITEMS, Filter, Snapshot, Source, Store
+from ragweave.tools.knowledge.web import fetched
 from ragweave.tools.knowledge.writer import Writer
-from ragweave.tools.retrieval.base import PassageRetriever, check_k
+from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
+from ragweave.tools.retrieval.embedding import OBJECT, name_of, named_embeddings
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
+
+if TYPE_CHECKING:
+    from ragweave.tools.knowledge.ingest import AnyWriter
+    from ragweave.tools.knowledge.servers import Records
+
+
+class AbstractKnowledgeBase(ABC):
+    """Passages with the sources that they come from, in a folder or on a server.
+
+    Errors of all methods that write: `KnowledgeBaseError` if another writer is active, the disk or
+    server cannot be written, or the embedding model fails.
+    """
+
+    path: Path | str
+    """The folder or address."""
+    settings: Settings
+    """How it chunks, analyses and embeds."""
+    _embeddings: Embeddings | None
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Snapshot | Records]:
+        """Read the current state."""
+
+    @abstractmethod
+    def _writing(self) -> AbstractContextManager[AnyWriter]:
+        """Begin a write."""
+
+    @abstractmethod
+    def as_retriever(
+        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
+    ) -> PassageRetriever:
+        """Return a retriever over the state that is current at each query."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close files and connections."""
+
+    def __len__(self) -> int:
+        """Return the number of passages."""
+        with self._reading() as now:
+            return now.count()
+
+    @property
+    def state(self) -> str:
+        """The name of the current state: each write that changes passages gives it a new one."""
+        with self._reading() as now:
+            return now.index
+
+    def sources(self) -> list[Source]:
+        """Return what was indexed: files, pages and names of added documents."""
+        with self._reading() as now:
+            return [*now.sources().values()]
+
+    def __bool__(self) -> bool:
+        """Return True: an empty knowledge base is still one."""
+        return True
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close files and connections."""
+        self.close()
+
+    def index_paths(self, paths: str | Path | Iterable[str | Path], progress: Progress | None = None) -> IndexReport:
+        """Bring the index up to date with files and folders.
+
+        New and changed files are read, files that are gone from `paths` leave the index, moved ones
+        are recognised by their bytes and name. A file that cannot be read is a line in the report.
+        Folders are read recursively, without hidden files (`.name`).
+
+        Raises:
+            UsageError: No path is given, or an empty one.
+            KnowledgeBaseError: A path does not exist, or the write fails.
+        """
+        given = listed(paths)
+        if not given or any(not str(one).strip() for one in given):
+            raise UsageError("give at least one file or folder to index (. is this folder)")
+        return self._ingest(lambda one: one.paths(map(Path, given)), progress)
+
+    def index_pages(self, urls: str | Iterable[str], progress: Progress | None = None) -> IndexReport:
+        """Fetch web pages and index those that are new or changed; links are not followed.
+
+        Raises:
+            UsageError: One is not a web address.
+        """
+        pages, notices = fetched(listed(urls))
+        return self._ingest(lambda one: one.pages(pages, notices), progress)
+
+    def index_documents(
+        self, documents: Iterable[Document], source: str, progress: Progress | None = None
+    ) -> IndexReport:
+        """Bring one source up to date with documents, such as a LangChain loader gives.
+
+        They replace all documents of the source, and are cited by its name. Those without text are
+        skipped. Indexing the same documents again changes nothing.
+        """
+        loaded = [_loaded_of(doc) for doc in map(as_document, documents) if doc.page_content.strip()]
+        return self._ingest(lambda one: one.documents(encodable(source), loaded), progress)
+
+    def _ingest(self, take: Callable[[Ingest], None], progress: Progress | None) -> IndexReport:
+        report = progress or silent
+        with self._writing() as writer:
+            ingest = Ingest(writer, self.settings, self._tokens, report)
+            take(ingest)
+            embedded = writer.commit(report)
+        return IndexReport(**ingest.counts, notices=tuple(ingest.notices), passages=len(self), embedded=embedded)
+
+    def add(
+        self, documents: Document | Iterable[Document], source: str | None = None, *, split: bool = True
+    ) -> list[str]:
+        """Add documents; return the ids of their passages, in order.
+
+        A document replaces the one with its id in the same source; adding it again changes nothing.
+
+        Args:
+            documents: `metadata` may hold `title` and `source`. Those without an id get a hash of
+                their content.
+            source: How passages cite them, instead of their `metadata["source"]`.
+            split: Cut them as the settings say; False takes each as one passage.
+
+        Raises:
+            UsageError: A document has no text.
+        """
+        names: list[str] = []
+        found: dict[tuple[str, str | None], list[Passage]] = {}
+        for doc in map(as_document, listed(documents)):
+            if not doc.page_content.strip():
+                raise UsageError(f"a document has no text (id {doc.id!r})")
+            said = repr((doc.page_content, doc.metadata)).encode("utf-8", "replace")
+            loaded = _loaded_of(doc.model_copy(update={"id": doc.id or hashlib.sha256(said).hexdigest()[:16]}))
+            whole = [passage_of(loaded, 0, len(loaded.text))]
+            made = passages_of(loaded, self.settings, self._tokens) if split else whole
+            names += [one.name for one in made]
+            key = encodable(source or str(doc.metadata.get("source") or "") or "added")
+            found[key, loaded.id] = made
+        with self._writing() as writer:
+            for (key, _), made in found.items():
+                writer.extend(Source(key, "added"), made)
+            writer.commit()
+        return names
+
+    def delete(self, ids: str | Iterable[str] = (), *, source: str | None = None) -> int:
+        """Delete passages by their ids or those of their documents, or all of a source.
+
+        Args:
+            ids: One id or several.
+            source: A file's path, a page's address, or the name documents were added under.
+
+        Returns:
+            How many passages were deleted.
+        """
+        with self._writing() as writer:
+            before = len(self)
+            writer.remove_passages(listed(ids))
+            if source is not None and source in {one.key for one in self.sources()}:
+                writer.remove(source)
+            writer.commit()
+            return before - len(self)
+
+    @property
+    def _tokens(self) -> Callable[[str], list[tuple[int, int]]]:
+        """The offsets of a text's tokens, by the embedding model where it gives them."""
+        return getattr(self._embeddings, "token_spans", simple_tokens)
 
 
 class KnowledgeBase(AbstractKnowledgeBase):
@@ -47,6 +220,15 @@ class KnowledgeBase(AbstractKnowledgeBase):
         self._search = Search(self._store, self._embeddings)
 
     @classmethod
+    def open(cls, path: str | Path, *, embeddings: Embeddings | None = None) -> Self:
+        """Open a knowledge base, with the embeddings object that it was created with, if any.
+
+        Raises:
+            KnowledgeBaseError: It is missing, damaged, or was made with another embedding model.
+        """
+        return cls(path, embeddings)
+
+    @classmethod
     def create(
         cls, path: str | Path, *, settings: Settings | None = None, embeddings: Embeddings | None = None
     ) -> Self:
@@ -66,19 +248,6 @@ class KnowledgeBase(AbstractKnowledgeBase):
         """
         made = checked((settings or Settings()).resolved(embeddings), embeddings)
         Store.create(_folder(path), made).close()
-        return cls(path, embeddings)
-
-    @classmethod
-    def open(cls, path: str | Path, *, embeddings: Embeddings | None = None) -> Self:
-        """Open a knowledge base.
-
-        Args:
-            path: The folder.
-            embeddings: The object that it was created with, or one that runs the model it names.
-
-        Raises:
-            KnowledgeBaseError: It is missing, damaged, or was made with another embedding model.
-        """
         return cls(path, embeddings)
 
     @staticmethod
@@ -106,28 +275,31 @@ class KnowledgeBase(AbstractKnowledgeBase):
             empty = now.count() == 0
         if empty and given != own:
             store.reset(checked(given, embeddings))
-        elif settings is not None and (different := settings.conflict(own, embeddings)):
-            raise KnowledgeBaseError(f"{path} was made with other settings: {different}")
+        elif settings is not None:
+            settings.check_same(own, path, embeddings)
         store.close()
         return cls(path, embeddings)
 
     def _reading(self) -> AbstractContextManager[Snapshot]:
         return self._store.snapshot()
 
-    def passages(self) -> list[Document]:
-        """Return every passage, in the order in which they were indexed."""
-        with self._store.snapshot() as now:
-            return [*now.documents([*now.rows()]).values()]
-
-    def values(self, name: str) -> list[Any]:
-        """Return the values that passages have under a name of their metadata, which a filter may ask for."""
-        with self._store.snapshot() as now:
-            return now.values(name)
-
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
         with self._store.writing() as db:
             yield Writer(db, self._search)
+
+    def passages(self) -> list[Document]:
+        """Return every passage, in the order in which they were indexed."""
+        with self._store.snapshot() as now:
+            return [*now.documents(now.rows()).values()]
+
+    def values(self, name: str) -> list[Any]:
+        """Return the values that passages have under a name of their metadata, which a filter may ask for."""
+        with self._store.snapshot() as now:
+            if name == "source":
+                return [*now.sources()]
+            sql = f"SELECT DISTINCT item.value FROM passages p, {ITEMS} WHERE field.key = ?"  # noqa: S608
+            return [value for (value,) in now.db.execute(sql, (name,))]
 
     def as_retriever(
         self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
@@ -147,16 +319,24 @@ class KnowledgeBase(AbstractKnowledgeBase):
             UsageError: `k` is below 1, or mode or reranker is unknown.
             KnowledgeBaseError: The mode needs embeddings, and there are none.
         """
-        wanted = check_k(k)
-        chosen = dict(filter or {})
-        words = partial(self._search.search, mode="bm25", chosen=chosen)
-        places = partial(self._search.around, chosen=chosen)
-        lexical = Bm25Retriever(search=words, k=wanted, places=places)
-        found: PassageRetriever = lexical
-        if (checked_mode := self._mode(mode)) != "bm25":
-            search = partial(self._search.search, mode=checked_mode, chosen=chosen)
-            found = SearchRetriever(search=search, k=wanted, words=lexical, embeddings=self._embeddings, places=places)
-        return found if rerank is None else RerankRetriever.over(found, rerank, k=wanted)
+        if mode not in (modes := get_args(RetrieverName)):
+            raise UsageError(f"unknown mode {mode!r}; choose one of: {', '.join(modes)}")
+        if self.settings.embedding is None and mode in ("dense", "hybrid"):
+            raise KnowledgeBaseError(
+                f"{self.path} has no embeddings: use mode 'bm25' or 'graph', or make another one with an embedding model"
+            )
+        if self.settings.embedding is not None and mode != "bm25":
+            self._search.model()
+        search = partial(self._search.search, chosen=dict(filter or {}))
+        places = partial(self._search.around, chosen=dict(filter or {}))
+        found: PassageRetriever = SearchRetriever(
+            search=partial(search, mode=mode),
+            k=check_k(k),
+            words=Bm25Retriever(search=partial(search, mode="bm25"), k=k),
+            embeddings=None if mode == "bm25" else self._embeddings,
+            places=places,
+        )
+        return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
 
     def as_tools(
         self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
@@ -169,17 +349,6 @@ class KnowledgeBase(AbstractKnowledgeBase):
         from ragweave.tools.retrieval.toolkit import search_tools
 
         return search_tools(self.as_retriever(k, mode, filter=filter, rerank=rerank), k)
-
-    def _mode(self, name: RetrieverName) -> Mode:
-        if name not in get_args(RetrieverName):
-            raise UsageError(f"unknown mode {name!r}; choose one of: {', '.join(get_args(RetrieverName))}")
-        if self.settings.embedding is None and name in ("dense", "hybrid"):
-            raise KnowledgeBaseError(
-                f"{self.path} has no embeddings: use mode 'bm25' or 'graph', or make another one with an embedding model"
-            )
-        if self.settings.embedding is not None and name != "bm25":
-            self._search.model()
-        return "graph" if name == "auto" else name
 
     def check(self) -> list[str]:
         """Return what is wrong, one line per fault; missing files are not faults of the index.
@@ -218,7 +387,37 @@ class KnowledgeBase(AbstractKnowledgeBase):
         self._search.open.cache_clear()
 
 
+def checked(settings: Settings, embeddings: Embeddings | None) -> Settings:
+    """Return settings whose chunker and embedding model exist; `UsageError` or `KnowledgeBaseError` if not."""
+    CHUNKERS.named(settings.chunker)
+    if settings.embedding is not None and embeddings is None:
+        named_embeddings(settings.embedding).warm_up()
+    return settings
+
+
+def embeddings_of(path: str | Path, name: str | None, given: Embeddings | None) -> Embeddings | None:
+    """Return the embeddings to use: the caller's object, the named model, or None."""
+    if given is None:
+        return None if name is None or name.startswith(OBJECT) else named_embeddings(name)
+    if name is None:
+        raise KnowledgeBaseError(f"{path} was created without embeddings; create a new one")
+    if name != name_of(given):
+        raise KnowledgeBaseError(
+            f"{path} was made with {name.removeprefix(OBJECT)}, whose vectors cannot be compared "
+            f"with those of {name_of(given).removeprefix(OBJECT)}"
+        )
+    return given
+
+
 def _folder(path: str | Path) -> Path:
     if not str(path).strip():
         raise UsageError("a knowledge base needs a folder or an address")
     return Path(path)
+
+
+def _loaded_of(document: Document) -> Loaded:
+    """Return a document as a loader gives it; its own page, line and headings stay."""
+    meta = {k: v for k, v in document.metadata.items() if k not in ("title", "source")}
+    place = {k: meta.pop(k) for k in ("page", "line", "heading_path") if k in meta}
+    title = str(document.metadata.get("title") or "")
+    return Loaded(document.page_content, title, document.id, own_fields(meta) | place)

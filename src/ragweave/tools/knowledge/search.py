@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
@@ -15,6 +15,7 @@ from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError, RagweaveError
+from ragweave.names import RetrieverName
 from ragweave.state.passages import heading_of, indexed_text
 from ragweave.tools.knowledge.store import Snapshot, Store
 from ragweave.tools.retrieval.analyzer import analyzer_for
@@ -23,8 +24,6 @@ from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.graph import SEEDS, NamePath, Scores, Seed, along_names
 from ragweave.tools.retrieval.retrievers import fused_scores, unit
 
-Mode = Literal["bm25", "dense", "hybrid", "graph"]
-T = TypeVar("T")
 _STATES = 2
 """States whose opened index is cached for the next query."""
 _FILTERS = 8
@@ -87,15 +86,14 @@ class Search:
         except OSError as error:  # of its server; the store's own would be of the disk
             raise KnowledgeBaseError(f"the embedding model failed: {error}") from error
         with self.store.snapshot() as now:
-            self._check_length(now, rows)
+            self._check_length(now.dimensions(), rows)
         return [row.tobytes() for row in rows]
 
-    def _check_length(self, now: Snapshot, rows: NDArray[np.float32]) -> None:
-        size, own = now.dimensions(), rows.shape[1]
-        if size not in (0, own):
+    def _check_length(self, size: int, rows: NDArray[np.float32]) -> None:
+        if size not in (0, rows.shape[1]):
             raise KnowledgeBaseError(
-                f"{self.store.folder} has vectors of {size} dimensions, but this embedding model gives {own}; "
-                f"open it with {self.store.settings.embedding}"
+                f"{self.store.folder} has vectors of {size} dimensions, but this embedding model gives "
+                f"{rows.shape[1]}; open it with {self.store.settings.embedding}"
             )
 
     def build(self, now: Snapshot, folder: Path, *, anew: bool = False) -> None:
@@ -107,7 +105,7 @@ class Search:
             before = self.open("" if anew else now.index)
         except OSError:  # damaged, or deleted: made anew
             before = self.open("")
-        rows = np.fromiter(now.rows(), dtype=np.int64)
+        rows = np.array(now.rows(), dtype=np.int64)
         keep = np.isin(before.rows, rows, assume_unique=True)
         last = int(before.rows[-1]) if len(before.rows) else 0
         texts = (self.terms(indexed_text(text, meta)) for _, text, meta in now.texts(last))
@@ -122,63 +120,19 @@ class Search:
         for at, vector in enumerate(now.vectors(last if len(old) else 0), len(old)):
             made[at] = np.frombuffer(vector, np.float32)
 
-    def search(self, query: str, k: int, mode: Mode, chosen: dict[str, Any]) -> list[Document]:
-        """Return up to k passages, best first; of equal texts one."""
+    def search(self, query: str, k: int, mode: RetrieverName, chosen: dict[str, Any]) -> list[Document]:
+        """Return up to k passages, best first; of equal texts one.
+
+        Where a writer deleted the index after a transaction began, the next state is taken.
+        """
         vector = None
         if mode != "bm25" and self.embeddings is not None:
             vector = unit([self.embeddings.embed_query(query)])
-
-        def search(now: Snapshot, index: _Index) -> list[Document]:
-            near = None if vector is None else self._cosines(now, index, vector)
-            if near is not None and mode == "dense":
-                return _distinct(now, index, index.only(near + 1, now, chosen), k, shift=-1)
-            scores = index.only(index.bm25.score(self.terms(query)), now, chosen)
-            if near is not None:
-                scores = index.only(fused_scores(scores, near), now, chosen)
-            if mode != "graph":
-                return _distinct(now, index, scores, k)
-            scores, paths = self._along_names(now, index, query, scores)
-            return _distinct(now, index, index.only(scores, now, chosen), k, paths)
-
-        return self._with_index(search)
-
-    def _cosines(self, now: Snapshot, index: _Index, vector: NDArray[np.float32]) -> Scores:
-        if not len(index.rows):
-            return np.zeros(0, np.float32)
-        if index.vectors is None:
-            raise OSError(f"{_VECTORS} is missing")
-        self._check_length(now, vector)
-        found: Scores = index.vectors @ vector[0]
-        return found
-
-    def _along_names(
-        self, now: Snapshot, index: _Index, query: str, scores: Scores
-    ) -> tuple[Scores, dict[int, NamePath]]:
-        """Return scores with those of the paths that lead from the first passages, and the paths by row id."""
-        scores = scores / max(float(scores.max(initial=0)), 1e-9)
-        best = {int(index.rows[at]): float(scores[at]) for at in top_k(scores, SEEDS)}
-        stored = now.documents([*best])
-        seeds = [Seed(row, score, stored[row]) for row, score in best.items()]
-        return along_names(now.db, query, seeds, scores, index.rows, index.bm25.score, self.terms)
-
-    def around(self, name: str, sides: int, chosen: dict[str, Any]) -> list[Document]:
-        """Return the passage of an id with up to `sides` neighbours on each side, in order."""
-        with self.store.snapshot() as now:
-            rows = now.around(name, sides)
-            if chosen:
-                rows = sorted(now.matching(chosen).intersection(rows))
-            return [*now.documents(rows).values()]
-
-    def _with_index(self, work: Callable[[Snapshot, _Index], T]) -> T:
-        """Do something with the current state and its index.
-
-        Where a writer deleted the index after this transaction began, the next state is taken.
-        """
         failure: Exception | None = None
         for _ in range(3):
             with self.store.snapshot() as now:
                 try:
-                    return work(now, self.open(now.index))
+                    return self._found(now, self.open(now.index), query, vector, k, mode, chosen)
                 except RagweaveError:
                     raise
                 except (OSError, IndexError, KeyError, ValueError) as error:  # gone, or damaged
@@ -187,6 +141,52 @@ class Search:
             f"{self.store.folder}: its index cannot be read ({failure}); make it again with "
             f"ragweave doctor --repair --kb {self.store.folder}"
         ) from failure
+
+    def _found(
+        self,
+        now: Snapshot,
+        index: _Index,
+        query: str,
+        vector: NDArray[np.float32] | None,
+        k: int,
+        mode: RetrieverName,
+        chosen: dict[str, Any],
+    ) -> list[Document]:
+        near = None
+        if vector is not None and len(index.rows):
+            if index.vectors is None:
+                raise OSError(f"{_VECTORS} is missing")
+            self._check_length(index.vectors.shape[1], vector)
+            near = index.vectors @ vector[0]
+        if near is not None and mode == "dense":
+            return _distinct(now, index, index.only(near + 1, now, chosen), k, {}, shift=-1)
+        scores = index.only(index.bm25.score(self.terms(query)), now, chosen)
+        if near is not None:
+            scores = index.only(fused_scores(scores, near), now, chosen)
+        paths: Mapping[int, NamePath] = {}
+        if mode in ("auto", "graph"):
+            scores = scores / max(float(scores.max(initial=0)), 1e-9)
+            best = {int(index.rows[at]): float(scores[at]) for at in top_k(scores, SEEDS)}
+            stored = now.documents([*best])
+            seeds = [Seed(row, score, stored[row]) for row, score in best.items()]
+            scores, paths = along_names(now.db, query, seeds, scores, index.rows, index.bm25.score, self.terms)
+            scores = index.only(scores, now, chosen)
+        return _distinct(now, index, scores, k, paths)
+
+    def around(self, name: str, sides: int, chosen: dict[str, Any]) -> list[Document]:
+        """Return the passage of an id with up to `sides` neighbours on each side in its document, in order."""
+        with self.store.snapshot() as now:
+            found = now.db.execute(
+                "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - ?1 AND own.id + ?1 "
+                "AND other.source = own.source AND other.document IS own.document "
+                "AND json_extract(other.metadata, '$.title') IS json_extract(own.metadata, '$.title') "
+                "WHERE own.id = (SELECT min(id) FROM passages WHERE name = ?2) ORDER BY other.id",
+                (sides, name),
+            )
+            rows = [row for (row,) in found]
+            if chosen:
+                rows = sorted(now.matching(chosen).intersection(rows))
+            return [*now.documents(rows).values()]
 
     def _open(self, name: str) -> _Index:
         """Open the index of a state; "" is an empty one.
@@ -211,13 +211,7 @@ class Search:
 
 
 def _distinct(
-    now: Snapshot,
-    index: _Index,
-    scores: Scores,
-    k: int,
-    paths: Mapping[int, NamePath] | None = None,
-    *,
-    shift: float = 0,
+    now: Snapshot, index: _Index, scores: Scores, k: int, paths: Mapping[int, NamePath], *, shift: float = 0
 ) -> list[Document]:
     """Return the k best passages, best first; of equal texts the best one.
 
@@ -231,7 +225,7 @@ def _distinct(
         for score, (row, doc) in zip(scores[best].tolist(), now.documents(rows).items(), strict=True):
             if doc.page_content not in found:
                 doc.metadata["score"] = score + shift
-                path = (paths or {}).get(row)
+                path = paths.get(row)
                 if path is not None and path.seed is not None and 2 * path.strength > score:
                     seed = path.seed.passage
                     doc.metadata["via"] = {"name": path.name, "passage": seed.id, "heading": heading_of(seed.metadata)}

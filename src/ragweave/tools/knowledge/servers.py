@@ -13,11 +13,11 @@ import json
 import sqlite3
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -27,17 +27,15 @@ from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import indexed_text
 from ragweave.tools.files import state_folder
-from ragweave.tools.knowledge.abstract import AbstractKnowledgeBase, checked, embeddings_of
-from ragweave.tools.knowledge.base import KnowledgeBase
+from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, checked, embeddings_of
 from ragweave.tools.knowledge.passages import Passage
-from ragweave.tools.knowledge.records import Records
 from ragweave.tools.knowledge.settings import Progress, Settings, silent
 from ragweave.tools.knowledge.store import Filter, Source
 from ragweave.tools.knowledge.vector_servers import SERVERS, Collection
 from ragweave.tools.retrieval.base import PassageRetriever, check_k
 from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
-from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
+from ragweave.tools.retrieval.retrievers import SearchRetriever
 from ragweave.tools.text.secrets import without_secrets
 
 _BATCH = 256
@@ -137,32 +135,85 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
     def as_retriever(
         self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
     ) -> PassageRetriever:
-        """Return a retriever by the server's search, hybrid where it has one; arguments as a folder's.
+        """Return a retriever by the server's own search, hybrid where it has one; arguments as a folder's.
 
-        The mode is `auto`; on PostgreSQL also `bm25` (words), `dense` and `hybrid`.
+        Raises:
+            UsageError: A mode is named.
         """
-        modes = self._collection.modes
-        if mode not in modes:
-            raise UsageError(f"{self.path} is searched by {', '.join(modes)}, not {mode}")
-
+        if mode != "auto":
+            raise UsageError(f"{self.path} has a search of its own: the mode is auto, not {mode}")
         chosen = {
             name: [*value] if isinstance(value, list | tuple | set) else [value]
             for name, value in (filter or {}).items()
         }
 
-        def search(query: str, k: int, mode: str) -> list[Document]:
-            found = self._collection.search(query, k, mode, chosen)
-            return [_shown(doc) for doc in found]
+        def search(query: str, k: int) -> list[Document]:
+            return [_shown(doc) for doc in self._collection.search(query, k, chosen)]
 
-        words = None
-        if "bm25" in modes:
-            words = Bm25Retriever(search=partial(search, mode="bm25"), k=check_k(k))
-        found = SearchRetriever(search=partial(search, mode=mode), k=check_k(k), words=words)
+        found = SearchRetriever(search=search, k=check_k(k), embeddings=self._embeddings)
         return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
 
     def close(self) -> None:
         """Close the connection to the records."""
         self._records.close()
+
+
+class Records:
+    """Notes about one collection: JSON values by kind (`settings`, `source`, `passage`) and key."""
+
+    def __init__(self, collection: str, db: Any, mark: str = "?") -> None:
+        """Take a connection (DB-API 2.0), and how its database marks parameters."""
+        self._collection, self._db, self._mark = collection, db, mark
+        db.cursor().execute(
+            "CREATE TABLE IF NOT EXISTS ragweave_records (collection TEXT, kind TEXT, key TEXT, value TEXT, "
+            "PRIMARY KEY (collection, kind, key))"
+        )
+        db.commit()
+
+    def noted(self, kind: str) -> dict[str, Any]:
+        """Return what is noted of a kind, by key in alphabetical order."""
+        cursor = self._db.cursor()
+        sql = "SELECT key, value FROM ragweave_records WHERE collection = ? AND kind = ? ORDER BY key"
+        cursor.execute(sql.replace("?", self._mark), (self._collection, kind))
+        rows = cursor.fetchall()
+        self._db.commit()
+        return {key: json.loads(value) for key, value in rows}
+
+    def note(self, kind: str, values: Mapping[str, Any]) -> None:
+        """Note values, instead of those of the same keys."""
+        rows = [(self._collection, kind, key, json.dumps(value)) for key, value in values.items()]
+        self._write(
+            "INSERT INTO ragweave_records VALUES (?, ?, ?, ?) ON CONFLICT (collection, kind, key) "
+            "DO UPDATE SET value = excluded.value",
+            rows,
+        )
+
+    def forget(self, kind: str, keys: Iterable[str]) -> None:
+        """Forget what is noted under some keys."""
+        rows = [(self._collection, kind, key) for key in keys]
+        self._write("DELETE FROM ragweave_records WHERE collection = ? AND kind = ? AND key = ?", rows)
+
+    def _write(self, sql: str, rows: list[Any]) -> None:
+        self._db.cursor().executemany(sql.replace("?", self._mark), rows)
+        self._db.commit()
+
+    def count(self) -> int:
+        """Return the number of passages."""
+        return len(self.noted("passage"))
+
+    @property
+    def index(self) -> str:
+        """The name of the current state: a hash of the ids of all passages."""
+        return hashlib.sha256(" ".join(self.noted("passage")).encode()).hexdigest()[:16]
+
+    def sources(self, kind: str | None = None) -> dict[str, Source]:
+        """Return the sources by key."""
+        found = {key: Source(**value) for key, value in self.noted("source").items()}
+        return {key: one for key, one in found.items() if kind in (None, one.kind)}
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
 
 
 class ServerWriter:
@@ -266,8 +317,8 @@ def _settings(records: Records, path: str, given: Settings | None, embeddings: E
     """Return the settings that are noted, or note those given."""
     if noted := records.noted("settings"):
         own = Settings(**noted[""])
-        if given is not None and (different := given.conflict(own, embeddings)):
-            raise KnowledgeBaseError(f"{path} was made with other settings: {different}")
+        if given is not None:
+            given.check_same(own, path, embeddings)
         return own
     made = checked((given or Settings()).resolved(embeddings), embeddings)
     if made.embedding is None:

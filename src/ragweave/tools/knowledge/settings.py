@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
 
-from ragweave.errors import UsageError
+from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.embedding import PACKAGED, name_of
 from ragweave.tools.retrieval.onnx_embedding import onnx_available
@@ -65,14 +66,16 @@ class Settings:
             return replace(self, embedding=PACKAGED if onnx_available() else None)
         return self
 
-    def conflict(self, own: Settings, embeddings: Embeddings | None) -> str:
-        """Return how these settings differ from a knowledge base's own; "" if they do not.
+    def check_same(self, own: Settings, path: str | Path, embeddings: Embeddings | None) -> None:
+        """Raise `KnowledgeBaseError` if these settings differ from those of the knowledge base at `path`.
 
         An embeddings object is not compared here, and `auto` is any model.
         """
         free = embeddings is not None or self.embedding == "auto"
         ours, theirs = asdict(replace(self, embedding=own.embedding) if free else self), asdict(own)
-        return ", ".join(f"{name} = {theirs[name]!r}, not {one!r}" for name, one in ours.items() if one != theirs[name])
+        differ = [f"{name} = {theirs[name]!r}, not {one!r}" for name, one in ours.items() if one != theirs[name]]
+        if differ:
+            raise KnowledgeBaseError(f"{path} was made with other settings: {', '.join(differ)}")
 
 
 @dataclass(frozen=True)

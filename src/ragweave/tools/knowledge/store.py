@@ -35,7 +35,6 @@ from filelock import FileLock, Timeout
 from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError
-from ragweave.tools.knowledge.passages import Passage
 from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.retrieval.graph import TABLES
 
@@ -48,7 +47,7 @@ _UNFINISHED = f"{FILE}.new-"
 _VERSION = "2"
 _BUSY = 60.0
 """Seconds to wait for another connection's commit."""
-_ITEMS = (
+ITEMS = (
     "json_each(p.metadata) field, json_each(CASE WHEN field.type IN ('array', 'object') THEN field.value "
     "ELSE json_array(field.value) END) item"
 )
@@ -132,9 +131,9 @@ class Snapshot:
         }
         return {row: found[row] for row in rowids}
 
-    def rows(self) -> Iterator[int]:
-        """Yield the row ids of the passages, ascending, which is the order of the index."""
-        return (row for (row,) in self.db.execute("SELECT id FROM passages ORDER BY id"))
+    def rows(self) -> list[int]:
+        """Return the row ids of the passages, ascending, which is the order of the index."""
+        return [row for (row,) in self.db.execute("SELECT id FROM passages ORDER BY id")]
 
     def texts(self, after: int = 0) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """Yield row id, text and metadata of the passages with row ids above `after`, in order."""
@@ -151,13 +150,6 @@ class Snapshot:
         row = self.db.execute("SELECT length(vector) / 4 FROM vectors LIMIT 1").fetchone()
         return int(row[0]) if row else 0
 
-    def values(self, name: str) -> list[Any]:
-        """Return the values that passages have under a name of their metadata; of a list, its items."""
-        if name == "source":
-            return [*self.sources()]
-        rows = self.db.execute(f"SELECT DISTINCT item.value FROM passages p, {_ITEMS} WHERE field.key = ?", (name,))  # noqa: S608
-        return [value for (value,) in rows]
-
     def matching(self, wanted: Mapping[str, Any]) -> set[int]:
         """Return the row ids of passages whose metadata has all the given values.
 
@@ -169,30 +161,10 @@ class Snapshot:
             if name == "source":
                 sql = "SELECT p.id FROM passages p JOIN sources s ON s.id = p.source WHERE ?2 = 'source' AND s.key"
             else:
-                sql = f"SELECT p.id FROM passages p, {_ITEMS} WHERE field.key = ?2 AND item.value"  # noqa: S608
+                sql = f"SELECT p.id FROM passages p, {ITEMS} WHERE field.key = ?2 AND item.value"  # noqa: S608
             rows = self.db.execute(sql + " IN (SELECT value FROM json_each(?1))", (any_of, name))  # noqa: S608
             found.append({row for (row,) in rows})
         return set.intersection(*found)
-
-    def around(self, name: str, sides: int) -> list[int]:
-        """Return the row ids of the passage `name` and up to `sides` neighbours on each side in its document."""
-        rows = self.db.execute(
-            "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - ?1 AND own.id + ?1 "
-            "AND other.source = own.source AND other.document IS own.document "
-            "AND json_extract(other.metadata, '$.title') IS json_extract(own.metadata, '$.title') "
-            "WHERE own.id = (SELECT min(id) FROM passages WHERE name = ?2) ORDER BY other.id",
-            (sides, name),
-        )
-        return [row for (row,) in rows]
-
-    def has_document(self, key: str, passages: Sequence[Passage]) -> bool:
-        """Return whether the source `key` has a document of just these passages."""
-        rows = self.db.execute(
-            "SELECT p.name, p.content, p.metadata FROM passages p JOIN sources s ON s.id = p.source "
-            "WHERE p.document = ? AND s.key = ? ORDER BY p.id",
-            (passages[0].document, key),
-        )
-        return rows.fetchall() == [(one.name, one.content, json.dumps(one.metadata, default=str)) for one in passages]
 
 
 class Store:

@@ -27,8 +27,8 @@ from ragweave.tools.retrieval.retrievers import DEPTH, fused, unit
 
 Filter = Mapping[str, list[Any]]
 """Metadata names to values of which any will do."""
-Search = Callable[[str, int, str, Filter], list[Document]]
-"""Query, k, mode and filter to documents with `metadata["score"]`, best first."""
+Search = Callable[[str, int, Filter], list[Document]]
+"""Query, k and filter to documents with `metadata["score"]`, best first."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,12 @@ class Collection:
 
     store: VectorStore
     search: Search
-    modes: tuple[str, ...] = ("auto",)
-    """How it can be searched."""
 
 
 def _by_store(store: VectorStore, native: Callable[[Filter], Any], *, distances: bool = False) -> Collection:
     """Return a collection that its store searches; `native` translates filters, `distances` are 1 - cosine."""
 
-    def search(query: str, k: int, _mode: str, chosen: Filter) -> list[Document]:
+    def search(query: str, k: int, chosen: Filter) -> list[Document]:
         more = {"filter": native(chosen)} if chosen else {}
         found = store.similarity_search_with_score(query, k=k, **more)
         return [with_score(doc, 1 - float(score) if distances else float(score)) for doc, score in found]
@@ -79,30 +77,28 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings) ->
     columns = "langchain_id::text, content, langchain_metadata"
     order = "ORDER BY score DESC, langchain_id LIMIT %(k)s"
     query_words = "replace(plainto_tsquery(%(language)s::regconfig, %(query)s)::text, '&', '|')::tsquery"
-    parts = {
-        "bm25": (f"ts_rank_cd(content_tsv, {query_words})", f"content_tsv @@ {query_words}"),
-        "dense": ("1 - (embedding <=> %(vector)s::vector)", "true"),
-    }
+    parts = (
+        (f"ts_rank_cd(content_tsv, {query_words})", f"content_tsv @@ {query_words}"),
+        ("1 - (embedding <=> %(vector)s::vector)", "true"),
+    )
 
-    def search(query: str, k: int, mode: str, chosen: Filter) -> list[Document]:
-        modes = ("bm25", "dense") if mode in ("auto", "hybrid") else (mode,)
+    def search(query: str, k: int, chosen: Filter) -> list[Document]:
+        (row,) = unit([embeddings.embed_query(query)])
         values: dict[str, Any] = {"query": query, "language": language, "k": max(k, DEPTH)}
-        if "dense" in modes:
-            (row,) = unit([embeddings.embed_query(query)])
-            values["vector"] = json.dumps(row.tolist())
+        values["vector"] = json.dumps(row.tolist())
         more = ""
         for number, (field, value) in enumerate(chosen.items()):
             more += f" AND langchain_metadata::jsonb -> %(f{number})s::text <@ %(v{number})s::jsonb"
             values |= {f"f{number}": field, f"v{number}": json.dumps(value)}
         rankings = []
         with psycopg.connect(url) as db:
-            for score, where in (parts[one] for one in modes):
+            for score, where in parts:
                 sql = f"SELECT {columns}, {score} AS score FROM {table} WHERE {where}{more} {order}"  # noqa: S608
                 rows = db.execute(sql, values)
                 rankings.append([with_score(Document(text, id=one, metadata=m), float(n)) for one, text, m, n in rows])
-        return rankings[0][:k] if len(modes) == 1 else fused(rankings, k)
+        return fused(rankings, k)
 
-    return Collection(store, search, ("auto", "bm25", "dense", "hybrid"))
+    return Collection(store, search)
 
 
 def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings) -> Collection:

@@ -51,16 +51,16 @@ class Writer:
         return self._stage(source, passages)
 
     def extend(self, source: Source, passages: Sequence[Passage]) -> None:
-        """Stage the passages of one document of a source, instead of those that it has now."""
-        if not Snapshot(self._db).has_document(source.key, passages):
-            self._change(
-                "DELETE FROM passages WHERE document = ? AND source = (SELECT id FROM sources WHERE key = ?)",
-                (passages[0].document, source.key),
-            )
+        """Stage the passages of one document of a source, instead of those that it has now, unless they are the same."""
+        document = passages[0].document, source.key
+        where = "document = ? AND source = (SELECT id FROM sources WHERE key = ?)"
+        rows = self._db.execute(f"SELECT {_COLUMNS} FROM passages WHERE {where} ORDER BY id", document)  # noqa: S608
+        if rows.fetchall() != [*map(_columns, passages)]:
+            self._change(f"DELETE FROM passages WHERE {where}", document)  # noqa: S608
             self._stage(source, passages)
 
     def _stage(self, source: Source, passages: Iterable[Passage]) -> int:
-        rows = ((source.key, *p[:4], json.dumps(p.metadata, default=str)) for p in passages)
+        rows = ((source.key, *_columns(one)) for one in passages)
         self._db.execute("BEGIN")
         with self._db:
             count = self._db.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?, ?)", rows).rowcount
@@ -151,6 +151,10 @@ class Writer:
         self._search.build(now, folder, anew=self._anew)
         _sync(folder)
         db.execute("INSERT OR REPLACE INTO meta VALUES ('index', ?)", (folder.name,))
+
+
+def _columns(passage: Passage) -> tuple[str | None, ...]:
+    return *passage[:4], json.dumps(passage.metadata, default=str)
 
 
 def _sync(folder: Path) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import run_in_executor
 from langchain_core.vectorstores import VectorStoreRetriever
@@ -48,28 +47,16 @@ class PassageRetriever(BaseRetriever):
     """Passages a query, where the call gives no `k`."""
     base: BaseRetriever | None = None
     """The retriever whose passages this one gives, if it has one below it."""
+    words: BaseRetriever | None = None
+    """What searches the same passages by words alone."""
+    embeddings: Any = None
+    """What embeds the passages."""
+    places: Callable[[str, int], list[Document]] | None = None
+    """An id and a number of neighbours to the passage among them, in order; nothing if it is unknown."""
 
     @abstractmethod
     def _find(self, query: str, k: int) -> list[Document]:
         """Return up to `k` documents for a query that is not blank, best first."""
-
-    def lexical(self) -> PassageRetriever | None:
-        """Return what searches the same passages by their words alone; None: nothing does."""
-        own = ours(self.base)
-        return own.lexical() if own else None
-
-    def embedder(self) -> Embeddings | None:
-        """Return what embeds the passages; None: nothing does."""
-        own = ours(self.base)
-        return own.embedder() if own else None
-
-    def around(self, name: str, sides: int = 1) -> list[Document]:
-        """Return the passage of an id with up to `sides` neighbours before and behind it in the same document.
-
-        Nothing, where there is no such passage or passages cannot be found by id.
-        """
-        own = ours(self.base)
-        return own.around(name, sides) if own else []
 
     def find(self, query: str, k: int | None = None) -> list[Document]:
         """Return up to `k` ranked documents with ids, without LangChain's callbacks."""
@@ -99,10 +86,14 @@ def takes_k(retriever: object, method: str = "_get_relevant_documents") -> bool:
     return by_signature or isinstance(own, VectorStoreRetriever)
 
 
-def ours(retriever: object) -> PassageRetriever | None:
-    """Return the retriever of ragweave inside bindings; None where it is another's."""
+def known_of(retriever: object, name: str) -> Any:
+    """Return `words`, `embeddings` or `places` of a retriever, bound or not, or of the one below it."""
     own = unbound(retriever)
-    return own if isinstance(own, PassageRetriever) else None
+    while isinstance(own, PassageRetriever):
+        if (found := getattr(own, name)) is not None:
+            return found
+        own = unbound(own.base)
+    return None
 
 
 def find_with(retriever: BaseRetriever, query: str, k: int) -> list[Document]:

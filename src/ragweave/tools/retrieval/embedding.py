@@ -42,23 +42,9 @@ def name_of(embeddings: Embeddings) -> str:
     """Return what an embeddings object is known by: its class, and its model where it names one."""
     while isinstance(inner := getattr(embeddings, "underlying_embeddings", None), Embeddings):
         embeddings = inner  # LangChain's cache around them
-    return f"{OBJECT}{type(embeddings).__qualname__}:{_model_of(embeddings)}".rstrip(":")
-
-
-def is_model(name: str, embeddings: Embeddings) -> bool:
-    """Return whether an embeddings object runs the model that a knowledge base names."""
-    if name.startswith(OBJECT):
-        return name == name_of(embeddings)
-    return _short(name) == _short(_model_of(embeddings))
-
-
-def _model_of(embeddings: Embeddings) -> str:
     names = (getattr(embeddings, field, None) for field in ("model_name", "model", "repo_id"))
-    return next((one for one in names if isinstance(one, str) and one), "")
-
-
-def _short(name: str) -> str:
-    return name.removeprefix("sentence-transformers/")
+    model = next((one for one in names if isinstance(one, str) and one), "")
+    return f"{OBJECT}{type(embeddings).__qualname__}:{model}".rstrip(":")
 
 
 class SentenceTransformerEmbeddings(Embeddings):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from langchain_core.documents import Document
@@ -14,7 +14,7 @@ from pydantic import Field
 
 from ragweave.state.passages import as_document, indexed_text, with_id
 from ragweave.tools.retrieval.analyzer import analyzer_for
-from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, listed, ours, with_score
+from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, listed, with_score
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
 
 DEPTH = 100
@@ -78,25 +78,6 @@ class SearchRetriever(PassageRetriever):
     """A retriever by a function from query and k to scored documents."""
 
     search: Search
-    words: PassageRetriever | None = None
-    """What searches the same passages by words alone."""
-    embeddings: Any = None
-    """What embeds the passages."""
-    places: Callable[[str, int], list[Document]] | None = None
-    """An id and a number of neighbours to the passage among them."""
-
-    def lexical(self) -> PassageRetriever | None:
-        """Return `words`."""
-        return self.words
-
-    def embedder(self) -> Embeddings | None:
-        """Return `embeddings`."""
-        own: Embeddings | None = self.embeddings
-        return own
-
-    def around(self, name: str, sides: int = 1) -> list[Document]:
-        """Return a passage with its neighbours."""
-        return self.places(name, sides) if self.places else []
 
     def _find(self, query: str, k: int) -> list[Document]:
         return self.search(query, k)
@@ -110,10 +91,6 @@ class Bm25Retriever(SearchRetriever):
         >>> [doc.page_content for doc in retriever.invoke("Where is Paris?")]
         ['Paris is in France.']
     """
-
-    def lexical(self) -> PassageRetriever:
-        """Return this retriever."""
-        return self
 
     @classmethod
     def from_documents(
@@ -166,11 +143,6 @@ class HybridRetriever(PassageRetriever):
     """Passages asked of each, at least `k`."""
     rrf_k: int = Field(default=60, ge=0)
     """The constant of reciprocal rank fusion."""
-
-    def lexical(self) -> PassageRetriever | None:
-        """Return the first of the retrievers that searches by words alone."""
-        found = (own.lexical() for one in self.retrievers if (own := ours(one)))
-        return next(filter(None, found), None)
 
     def _find(self, query: str, k: int) -> list[Document]:
         depth = max(self.depth, k)

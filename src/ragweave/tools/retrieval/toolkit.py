@@ -24,7 +24,7 @@ from langgraph.prebuilt import InjectedState
 
 from ragweave.state.passages import as_document, heading_of, indexed_text, with_id
 from ragweave.tools.models.roles import unbound
-from ragweave.tools.retrieval.base import PassageRetriever, ours, takes_k
+from ragweave.tools.retrieval.base import PassageRetriever, known_of, takes_k
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.untrusted import one_line, render_passage
 from ragweave.tools.text.words import terms
@@ -106,21 +106,20 @@ def _with_snippet(passage: Document, sentences: Sequence[str], weights: Sequence
 
 def keyword_search(retriever: Any) -> SnippetRetriever:
     """Return a search by exact words over the passages of any retriever."""
-    own = ours(retriever)
-    return SnippetRetriever(base=(own and own.lexical()) or retriever, by="words")
+    return SnippetRetriever(base=known_of(retriever, "words") or retriever, by="words")
 
 
 def semantic_search(retriever: Any) -> SnippetRetriever:
     """Return a search by meaning over the passages of any retriever."""
-    own, store = ours(retriever), getattr(unbound(retriever), "vectorstore", None)
-    embeddings = own.embedder() if own else getattr(store, "embeddings", None)
+    store = getattr(unbound(retriever), "vectorstore", None)
+    embeddings = known_of(retriever, "embeddings") or getattr(store, "embeddings", None)
     return SnippetRetriever(base=retriever, by="meaning", embeddings=embeddings)
 
 
-def around(retriever: object, passage: Document, sides: int) -> list[Document]:
-    """Return a passage and its neighbours in their document, in order; itself where none are known."""
-    own = ours(retriever)
-    return (own.around(str(passage.id), sides) if own and sides else []) or [passage]
+def around(retriever: object, name: str, sides: int) -> list[Document]:
+    """Return the passage of an id and its neighbours in its document, in order; nothing where none is known."""
+    places = known_of(retriever, "places")
+    return places(name, sides) if places else []
 
 
 def snippet_line(passage: Document, name: str) -> str:
@@ -168,7 +167,7 @@ def search_tools(retriever: PassageRetriever, k: int = 5, sides: int = 1) -> lis
         known = {one.id for said in messages if said.type == "tool" and said.name == "read" for one in said.artifact}
         lines, new = list[str](), list[Document]()
         for name in dict.fromkeys(ids):
-            found = retriever.around(name, sides)
+            found = around(retriever, name, sides)
             lines += _read_lines(name, found, known)
             new += [one for one in found if one.id not in known]
             known.update(one.id for one in found)
