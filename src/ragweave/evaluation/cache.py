@@ -34,7 +34,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from ragweave.tools.models.decisions import LogprobDecisions
 from ragweave.tools.models.extractive import ExtractiveChat
-from ragweave.tools.trained.chat import TrainedChat
+from ragweave.tools.trained.models import TrainedChat
 
 _TABLE = """CREATE TABLE IF NOT EXISTS replies (key BLOB, number INTEGER, run TEXT, model TEXT,
     input INTEGER, output INTEGER, reply TEXT, PRIMARY KEY (key, number))"""

@@ -17,7 +17,8 @@ from datasets import Dataset
 from ragweave.errors import UsageError
 from ragweave.tools.models.weights import model_folder
 from ragweave.tools.trained.card import Role
-from ragweave.tools.trained.cross_encoder import CrossEncoderScorer, sentence_pairs
+from ragweave.tools.trained.cross_encoder import CrossEncoderScorer
+from ragweave.tools.trained.forms import sentence_pairs
 from ragweave.training.job import Job, NeuralSettings, Trained
 from ragweave.training.measures import best_balanced, filtered, judged, recall_threshold
 from ragweave.training.rows import FilterRow, JudgeRow, Row, sentences_of, unit_of

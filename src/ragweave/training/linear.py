@@ -16,9 +16,9 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.state import ROUTES
 from ragweave.tools.trained.card import Role
-from ragweave.tools.trained.decisions import dearest
 from ragweave.tools.trained.features import WORDS, HashedWords
 from ragweave.tools.trained.linear import Array, Linear, Rows, read_rows, write_linear
+from ragweave.tools.trained.models import dearest
 from ragweave.training.job import Job, Settings, Trained
 from ragweave.training.measures import Flags, auc, best_balanced, judged
 from ragweave.training.rows import JudgeRow, RouterRow, Row, question_key

@@ -51,7 +51,7 @@ class ModelProvider:
 
 def _ours() -> Iterable[ModelProvider]:
     # By name: this package builds on this module.
-    return (*_PROVIDERS, import_module("ragweave.tools.trained.chat").PROVIDER)
+    return (*_PROVIDERS, import_module("ragweave.tools.trained.models").PROVIDER)
 
 
 MODELS: Registry[ModelProvider] = Registry("ragweave.models", ModelProvider, "model provider", _ours)

@@ -1,21 +1,18 @@
 """The card of a trained component: what its folder holds, how it was trained and how good it is.
 
 The folder holds weights (safetensors), a tokenizer where there is one, and `card.json`, which training writes last:
-a folder without a card is not finished. Loading it runs no code that came with it. Before any library reads the
-folder, `safe_folder` refuses everything but safetensors, JSON and plain text, and configurations that name code.
+a folder without a card is not finished. No code in the folder is run.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ragweave.errors import ModelError, UsageError
+from ragweave.errors import UsageError
 
 CARD = "card.json"
 
@@ -35,6 +32,9 @@ ROLES: Mapping[Kind, tuple[Role, ...]] = {
     "causal-lora": _WRITTEN,
 }
 """The roles that each kind can play."""
+
+WRITERS: tuple[Kind, ...] = ("seq2seq", "causal-lora")
+"""The kinds that write texts."""
 
 
 class Card(BaseModel):
@@ -105,69 +105,3 @@ def write_card(folder: Path, card: Card) -> None:
     draft = folder / f"{CARD}.new"
     draft.write_text(card.model_dump_json(indent=2) + "\n", "utf-8")
     draft.replace(folder / CARD)
-
-
-_SAFE = {".json", ".safetensors", ".txt", ".model", ".md", ".jinja"}
-_ONLY_DATA = ("tokenizer.json", "vocab.json")
-"""Long files that the tokenizers library alone reads."""
-_CODE = ("auto_map", "auto_mapping", "megatron_config", "custom_pipelines")
-"""Entries of configurations that name Python to import."""
-
-
-def safe_folder(folder: str | Path) -> Path:
-    """Return a component's folder, resolved, if nothing in it could run when it is loaded.
-
-    Raises:
-        UsageError: It holds code or a pickle, or a configuration names code; the text names the file.
-    """
-    root = Path(folder).expanduser().resolve()
-    for path in (one for one in root.rglob("*") if one.is_file() and not one.name.startswith(".")):
-        name = path.relative_to(root)
-        if path.suffix.lower() not in _SAFE:
-            raise UsageError(
-                f"{root}: {name} may hold code or a pickle; a trained component holds safetensors and JSON"
-            )
-        if path.suffix.lower() == ".json" and path.name not in _ONLY_DATA and _names_code(_json(path)):
-            raise UsageError(f"{root}: {name} names code to run, which a trained component must not")
-    return root
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: is no valid JSON ({error})") from error
-
-
-def _names_code(value: Any) -> bool:
-    if isinstance(value, dict):
-        kernel = any("attn_implementation" in name and "/" in str(one) for name, one in value.items())
-        return kernel or any(value.get(name) for name in _CODE) or any(map(_names_code, value.values()))
-    return isinstance(value, list) and any(map(_names_code, value))
-
-
-LoadedT = TypeVar("LoadedT")
-
-
-def loaded_once(load: Callable[[Path], LoadedT]) -> Callable[[str | Path], LoadedT]:
-    """Make a loader check its folder first, and load a component once for all graphs of the process.
-
-    What libraries raise over damaged weights becomes a `ModelError` that names the folder.
-    """
-    from safetensors import SafetensorError
-
-    @lru_cache(maxsize=8)
-    def stamped(path: Path, _: int) -> LoadedT:
-        try:
-            return load(safe_folder(path))
-        except UsageError:
-            raise
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise ModelError(f"{path}: can't be read ({reason})") from error
-
-    def loaded(folder: str | Path) -> LoadedT:
-        path = Path(folder).expanduser().resolve()
-        return stamped(path, (path / CARD).stat().st_mtime_ns)
-
-    return loaded

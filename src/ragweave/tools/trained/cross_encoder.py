@@ -1,7 +1,4 @@
-"""Trained cross-encoders: a pair of texts in, a probability out. Importing it imports torch.
-
-Ours: a judge reads question and draft answer, a filter the question and a sentence between its neighbours.
-"""
+"""Trained cross-encoders, ours: a pair of texts in, a probability out. Importing it imports torch."""
 
 from __future__ import annotations
 
@@ -13,24 +10,9 @@ from typing import Any
 import torch
 
 from ragweave.tools.models.weights import device, model_of, tokenizer_of
-from ragweave.tools.trained.card import loaded_once, read_card
-from ragweave.tools.trained.forms import Passage
+from ragweave.tools.trained.card import Card
 
 _BATCH = 32
-_ROUND = str.maketrans("[]", "()")
-
-
-def sentence_pairs(question: str, passages: Sequence[Passage]) -> list[tuple[str, str]]:
-    """Return a pair for each sentence: the question, and `title | [ sentence ] before after`, which is cut at its end."""
-    return [
-        (question, f"{title} | [ {one.translate(_ROUND)} ] {around.translate(_ROUND)}".strip())
-        for title, sentences in passages
-        for one, around in zip(sentences, _neighbours(sentences), strict=True)
-    ]
-
-
-def _neighbours(sentences: Sequence[str]) -> list[str]:
-    return [" ".join([*sentences[max(at - 1, 0) : at], *sentences[at + 1 : at + 2]]) for at in range(len(sentences))]
 
 
 class CrossEncoderScorer:
@@ -46,6 +28,10 @@ class CrossEncoderScorer:
             self._model.eval()
             return [one for at in range(0, len(pairs), _BATCH) for one in self._some(list(pairs[at : at + _BATCH]))]
 
+    def chances(self, question: str, draft: str) -> list[float]:
+        """Return the probability that a draft is known, alone in a list."""
+        return self.probabilities([(question, draft)])
+
     def _some(self, pairs: list[tuple[str, str]]) -> list[float]:
         inputs = self._tokenizer(pairs, padding=True, truncation=True, max_length=self._limit, return_tensors="pt")
         logits = self._model(**inputs.to(self._model.device)).logits[:, 0].float()
@@ -53,8 +39,7 @@ class CrossEncoderScorer:
         return found
 
 
-@loaded_once
-def load_cross_encoder(folder: Path) -> CrossEncoderScorer:
-    """Load a trained cross-encoder (errors as `loaded_once`)."""
+def load_cross_encoder(folder: Path, card: Card) -> CrossEncoderScorer:
+    """Load a trained cross-encoder."""
     model = model_of(folder, "AutoModelForSequenceClassification", dtype=torch.float32)
-    return CrossEncoderScorer(tokenizer_of(folder), model.to(device()), read_card(folder).max_input)
+    return CrossEncoderScorer(tokenizer_of(folder), model.to(device()), card.max_input)

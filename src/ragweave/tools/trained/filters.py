@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 from langchain_core.documents import Document
@@ -12,9 +11,9 @@ from langchain_core.documents import Document
 from ragweave.errors import UsageError
 from ragweave.tools.filters import FilterKind, quoted
 from ragweave.tools.models.specs import trained_spec
-from ragweave.tools.models.weights import need
-from ragweave.tools.trained.card import Card, Kind, read_card
-from ragweave.tools.trained.forms import Passage, by_passage, filter_input
+from ragweave.tools.trained.card import WRITERS, Card, read_card
+from ragweave.tools.trained.forms import Passage, by_passage, filter_input, sentence_pairs
+from ragweave.tools.trained.loading import load
 
 _LOGGER = logging.getLogger("ragweave")
 
@@ -40,48 +39,36 @@ def trained_filter(spec: str) -> FilterKind:
     if named is None or named.query:
         raise UsageError(f"{spec!r} must be the folder of a trained filter; top and threshold are options of the graph")
     folder, card = named.folder, read_card(named.folder, "filter")
-    scores = partial(_SCORES[card.kind], folder, card)
     return FilterKind(
         name="trained",
         summary=f"Sentences that the filter in {folder} finds helpful.",
-        scores=lambda question, segments, _answers, _settings: scores(question, segments),
+        scores=lambda question, segments, _answers, _settings: _scores(folder, card, question, segments),
         threshold=(card.threshold or 0.0) * (1 - 1e-9),  # a share at the threshold stays, whatever its last bits
-        top=1 if card.kind in ("span-encoder", "cross-encoder") else None,
+        top=None if card.kind in WRITERS else 1,
         granularity=card.unit,
         reads_answers=False,
     )
 
 
-def _passages(segments: Sequence[Document]) -> list[Passage]:
-    return [
+def _scores(folder: Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
+    if card.kind in WRITERS:
+        return _by_quotes(folder, card, question, segments)
+    passages = [
         Passage(str(group[0].metadata.get("title") or ""), [one.page_content for one in group])
         for group in by_passage(segments)
     ]
-
-
-def _by_spans(folder: Path, _card: Card, question: str, segments: Sequence[Document]) -> list[float]:
-    need("A trained span encoder", "hf", "torch", "transformers")
-    from ragweave.tools.trained.span_encoder import load_span_scorer
-
-    return load_span_scorer(folder).shares(question, _passages(segments))
-
-
-def _by_pairs(folder: Path, _card: Card, question: str, segments: Sequence[Document]) -> list[float]:
-    need("A trained cross-encoder", "hf", "torch", "transformers")
-    from ragweave.tools.trained.cross_encoder import load_cross_encoder, sentence_pairs
-
-    return load_cross_encoder(folder).probabilities(sentence_pairs(question, _passages(segments)))
+    scorer, is_span = load(folder), card.kind == "span-encoder"
+    pairs = sentence_pairs(question, passages)
+    scores: list[float] = scorer.shares(question, passages) if is_span else scorer.probabilities(pairs)
+    return scores
 
 
 def _by_quotes(folder: Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
     """Score what the filter quotes; it reads the passages as in training, all in one input or each alone."""
-    need("A trained writer", "hf", "torch", "transformers")
-    from ragweave.tools.trained.writer import load_writer
-
     texts = [" ".join(one.page_content for one in group) for group in by_passage(segments)]
     groups = by_passage(segments) if card.alone else [list(segments)]
     inputs = [filter_input(question, [text]) for text in texts] if card.alone else [filter_input(question, texts)]
-    written = load_writer(folder).write(question, inputs)
+    written = load(folder).write(question, inputs)
     if any(one.cut for one in written):
         _LOGGER.warning("%s: the passages did not fit the filter's input, and were cut", folder)
     return [
@@ -89,11 +76,3 @@ def _by_quotes(folder: Path, card: Card, question: str, segments: Sequence[Docum
         for group, one in zip(groups, written, strict=True)
         for score in quoted(one.text, [segment.page_content for segment in group])
     ]
-
-
-_SCORES: dict[Kind, Callable[[Path, Card, str, Sequence[Document]], list[float]]] = {
-    "span-encoder": _by_spans,
-    "cross-encoder": _by_pairs,
-    "seq2seq": _by_quotes,
-    "causal-lora": _by_quotes,
-}

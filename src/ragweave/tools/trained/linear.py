@@ -7,16 +7,16 @@ place of SlimPLM's fine-tuned judge), a router one for each route.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragweave.errors import MissingExtraError, ModelError
+from ragweave.errors import ModelError
 from ragweave.tools.retrieval.embedding import named_embeddings
-from ragweave.tools.trained.card import loaded_once, read_card
+from ragweave.tools.trained.card import Card
 from ragweave.tools.trained.features import FEATURES, HashedWords, draft_features, first_sentence, hashed_words
 
 Array = NDArray[np.float64]
@@ -81,26 +81,24 @@ def read_linear(folder: Path) -> Linear:
     """Read weights.
 
     Raises:
-        MissingExtraError: safetensors is not installed.
         ModelError: They were learnt from other features than this version computes.
     """
-    try:
-        from safetensors import safe_open
-    except ImportError as error:
-        raise MissingExtraError("A trained judge or router", "offline") from error
+    from safetensors import safe_open
+
     with safe_open(folder / _WEIGHTS, framework="numpy") as file:
         if (file.metadata() or {}).get("features", "").split() != list(FEATURES):
             raise ModelError(f"{folder}: was trained on other features than this ragweave computes: train it again")
         return Linear(**{name: file.get_tensor(name) for name in Linear.__annotations__})
 
 
-@loaded_once
-def load_linear(folder: Path) -> Callable[[str, str], list[float]]:
-    """Load a linear judge or router (errors as `read_linear`): from question and draft to probabilities, in [0, 1]."""
-    weights, encoder = read_linear(folder), read_card(folder).base
+class LinearScorer:
+    """A linear judge or router."""
 
-    def probabilities(question: str, draft: str) -> list[float]:
-        found: list[float] = weights.probabilities(read_rows([(question, draft)], encoder))[0].tolist()
+    def __init__(self, folder: Path, card: Card) -> None:
+        """Read its weights."""
+        self._weights, self._encoder = read_linear(folder), card.base
+
+    def chances(self, question: str, draft: str) -> list[float]:
+        """Return the probability that a draft is known, or that each route's answer is right."""
+        found: list[float] = self._weights.probabilities(read_rows([(question, draft)], self._encoder))[0].tolist()
         return found
-
-    return probabilities

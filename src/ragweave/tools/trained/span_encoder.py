@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ragweave.errors import UsageError
 from ragweave.tools.models.weights import SAFELY, device, tokenizer_of
-from ragweave.tools.trained.card import loaded_once, read_card
+from ragweave.tools.trained.card import Card
 from ragweave.tools.trained.forms import Passage
 
 WEIGHTS = "model.safetensors"
@@ -245,8 +245,7 @@ def read_span_encoder(folder: Path, dropout: float = 0.0) -> SpanEncoder:
     return model.float().eval()
 
 
-@loaded_once
-def load_span_scorer(folder: Path) -> SpanScorer:
-    """Load a trained span encoder (errors as `loaded_once`)."""
+def load_span_scorer(folder: Path, card: Card) -> SpanScorer:
+    """Load a trained span encoder."""
     model = read_span_encoder(folder).to(device())
-    return SpanScorer(tokenizer_of(folder), model, read_card(folder, "filter").max_input)
+    return SpanScorer(tokenizer_of(folder), model, card.max_input)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ragweave.tools.models.weights import device, model_folder, model_of, need, tokenizer_of
-from ragweave.tools.trained.card import Role, loaded_once, read_card
+from ragweave.tools.trained.card import Card, Role
 from ragweave.tools.trained.forms import Input, fitted, lead
 
 
@@ -37,12 +37,12 @@ class Writer:
         self._model, self._tokenizer, self._role = model, tokenizer, role
         self._max_input, self._max_output, self._lock = max_input, max_output, threading.Lock()
 
-    def write(self, question: str, inputs: Sequence[Input], limit: int | None = None) -> list[Written]:
-        """Return what the model writes for each input of a question, in at most `limit` tokens (None: as in training)."""
+    def write(self, question: str, inputs: Sequence[Input]) -> list[Written]:
+        """Return what the model writes for each input of a question."""
         with self._lock:
-            return [self._written(question, one, limit or self._max_output) for one in inputs]
+            return [self._written(question, one) for one in inputs]
 
-    def _written(self, question: str, given: Input, limit: int) -> Written:
+    def _written(self, question: str, given: Input) -> Written:
         causal = not self._model.config.is_encoder_decoder
         if causal:
             given = given._replace(tail=given.tail + lead(self._role, question))
@@ -51,7 +51,7 @@ class Writer:
         with torch.inference_mode():
             (made,) = self._model.eval().generate(
                 **inputs,
-                max_new_tokens=limit,
+                max_new_tokens=self._max_output,
                 do_sample=False,
                 num_beams=1,
                 eos_token_id=self._tokenizer.eos_token_id,
@@ -63,10 +63,8 @@ class Writer:
         return Written(self._tokenizer.decode(new, skip_special_tokens=True).strip(), read, len(new), finished, cut)
 
 
-@loaded_once
-def load_writer(folder: Path) -> Writer:
-    """Load a component that writes; the base of its adapters must be on this machine (errors as `loaded_once`)."""
-    card = read_card(folder)
+def load_writer(folder: Path, card: Card) -> Writer:
+    """Load a component that writes; the base of its adapters must be on this machine."""
     where = device()
     dtype = torch.bfloat16 if where == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
     if card.kind == "seq2seq":
