@@ -73,3 +73,18 @@ def test_slimplms_values() -> None:
     options = SkrKnnOptions(profile="paper")
     assert (options.neighbours, options.embedding) == (8, "princeton-nlp/unsup-simcse-bert-base-uncased")
     assert SkrKnnOptions(profile="paper", neighbours=3).neighbours == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "has no rows"),
+        ("{", "line 1: Invalid JSON"),
+        ('\n{"question": "?", "needed": 1}', "line 2: needed: Input should be a valid boolean"),
+    ],
+)
+def test_a_file_that_cannot_be_read(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(text, "utf-8")
+    with pytest.raises(UsageError, match=says):
+        run("?", str(path))

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 from functools import cache
 from threading import Lock
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langgraph.runtime import Runtime
-from pydantic import Field
+from pydantic import Field, StrictBool, TypeAdapter
+from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import DecisionOptions, DecisionState, add_decision, to_decision
 from ragweave.nodes.ask import Components, StateNode
 from ragweave.state import RAGState, note
-from ragweave.tools.neighbours import TrainingIndex, read_training
+from ragweave.tools.files import read_jsonl
+from ragweave.tools.retrieval import DenseRetriever
 from ragweave.tools.retrieval.embedding import named_embeddings
 
 
@@ -45,13 +48,35 @@ class SkrKnnOptions(DecisionOptions):
     )
 
 
+class TrainingQuestion(TypedDict):
+    """A row of the training file."""
+
+    question: str
+    needed: StrictBool
+
+
+class Training(NamedTuple):
+    """Training questions, embedded; the metadata of each says whether it `needed` retrieval."""
+
+    questions: DenseRetriever
+    share_needed: float
+
+
+def read_training(path: str, embeddings: Embeddings) -> Training:
+    """Read and embed the training questions of a file."""
+    rows = read_jsonl(path, TypeAdapter(TrainingQuestion))
+    questions = [Document(row["question"], metadata={"needed": row["needed"]}) for row in rows]
+    share = sum(row["needed"] for row in rows) / len(rows)
+    return Training(DenseRetriever.from_documents(questions, embeddings), share)
+
+
 def neighbours_node(embeddings: Embeddings | None) -> StateNode:
     """Return the node `neighbours`, which decides by the nearest training questions, without a model."""
     lock = Lock()
 
     @cache
-    def loaded(training: str, embedding: str) -> TrainingIndex:
-        return TrainingIndex(read_training(training), embeddings or named_embeddings(embedding))
+    def loaded(training: str, embedding: str) -> Training:
+        return read_training(training, embeddings or named_embeddings(embedding))
 
     def neighbours(state: RAGState, runtime: Runtime[SkrKnnOptions]) -> DecisionState:
         o = runtime.context
@@ -60,10 +85,11 @@ def neighbours_node(embeddings: Embeddings | None) -> StateNode:
                 'skr_knn needs training questions: training=PATH of a JSONL file with rows {"question": …, "needed": true}'
             )
         with lock:
-            index = loaded(o.training, o.embedding)
-        found = index.nearest(state["question"], o.neighbours)
-        share, prior = sum(one.needed for one in found) / len(found), index.share_needed if o.prior is None else o.prior
-        seen = note("neighbours", share=share, prior=prior, questions=[one.question for one in found])
+            training = loaded(o.training, o.embedding)
+        found = training.questions.search(state["question"], o.neighbours)
+        share = sum(one.metadata["needed"] for one in found) / len(found)
+        prior = training.share_needed if o.prior is None else o.prior
+        seen = note("neighbours", share=share, prior=prior, questions=[one.page_content for one in found])
         return {"known": share < prior, "notes": [seen]}
 
     return neighbours

@@ -5,17 +5,17 @@ Fields that training does not need are ignored, so that rows from elsewhere work
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from ragweave.datasets.recorded import Recording, read_recordings
 from ragweave.errors import UsageError
 from ragweave.state import RouteName
+from ragweave.tools.files import read_jsonl
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.trained.card import Role
@@ -123,25 +123,9 @@ def read_rows(path: str | Path, role: Role) -> list[Row]:
     Raises:
         UsageError: The file is missing or empty, or a row is not one for this role; the text names file and line.
     """
-    file = Path(path)
-    if not file.is_file():
-        raise UsageError(f"{file}: there is no such file")
-    with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
-        texts = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    if not texts:
-        raise UsageError(f"{file}: has no rows")
-    if role == "router" and '"no_retrieval"' in texts[0][1]:
-        return [_recorded(one) for one in read_recordings(file)]
-    return [_row(line, ROWS[role], role, f"{file}, line {number}") for number, line in texts]
-
-
-def _row(line: str, kind: type[Row], role: Role, where: str) -> Row:
-    try:
-        return kind.model_validate_json(line)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{where}: is no row for a {role} ({name}: {first['msg']})") from error
+    if role == "router" and "no_retrieval" in read_jsonl(path, TypeAdapter(dict[str, Any]))[0]:
+        return [_recorded(one) for one in read_recordings(Path(path))]
+    return read_jsonl(path, TypeAdapter(ROWS[role]))
 
 
 def _recorded(one: Recording) -> Row:
