@@ -173,7 +173,7 @@ class Setup:
         """
         from ragweave.graphs import METHODS
         from ragweave.graphs.specs import read_pairs
-        from ragweave.tools.knowledge import retriever_named
+        from ragweave.tools.knowledge import retriever_of
         from ragweave.tools.models import chat_model
 
         listed = [METHODS.named(one) for one in methods]
@@ -193,7 +193,7 @@ class Setup:
             kb=kb,
             models=models,
             retriever=open_retriever(kb, retriever, rerank, k, filters),
-            second=retriever_named(second_retriever, kb) if second_retriever else None,
+            second=retriever_of(second_retriever, kb) if second_retriever else None,
             options={**defaults, **given},
         )
 

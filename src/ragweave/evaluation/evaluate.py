@@ -34,7 +34,7 @@ from ragweave.evaluation.systems import (
 from ragweave.graphs.build import MODEL_ARGUMENTS
 from ragweave.graphs.specs import read_system
 from ragweave.tools.knowledge import KnowledgeBase
-from ragweave.tools.knowledge.retrievers import retriever_named
+from ragweave.tools.knowledge.retrievers import retriever_of
 from ragweave.tools.models.scoring import scorer_of
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.retrieval import Bm25Retriever, RerankRetriever
@@ -208,7 +208,7 @@ class _Opener:
         retriever = self.given.get("retriever") or self.retriever()
         more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}
         if settings.second_retriever:
-            more["second_retriever"] = retriever_named(settings.second_retriever, settings.kb)
+            more["second_retriever"] = retriever_of(settings.second_retriever, settings.kb)
         return [
             graph_system(
                 spec,
@@ -248,12 +248,12 @@ class _Opener:
         """Return the retriever over the knowledge base, or over all passages of the data set."""
         settings = self.settings
         if where == "kb":
-            return retriever_named(settings.retriever, settings.kb)
+            return retriever_of(settings.retriever, settings.kb)
         if settings.retriever in ("auto", "bm25"):
             return Bm25Retriever.from_documents(list(self.data.corpus()))
         path = self.run.folder / "kb"
         KnowledgeBase.open_or_create(path).add(self.data.corpus(), source=settings.data, split=False)
-        return retriever_named(settings.retriever, path)
+        return retriever_of(settings.retriever, path)
 
 
 def open_priced(settings: Settings, role: str, spec: Any, run: Run, stack: AsyncExitStack, budget: Budget) -> Any:

@@ -172,7 +172,7 @@ def retriever(settings: LabelSettings) -> Any:
         return OwnPassages()
     from ragweave.tools.knowledge import retrievers
 
-    return retrievers.retriever_named(settings.retriever, settings.kb)
+    return retrievers.retriever_of(settings.retriever, settings.kb)
 
 
 def context_filter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:

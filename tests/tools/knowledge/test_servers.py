@@ -23,7 +23,6 @@ from ragweave.tools.knowledge import (
     Settings,
     needs_kb,
     open_knowledge_base,
-    retriever_named,
     retriever_of,
 )
 
@@ -125,11 +124,11 @@ def test_retrievers_by_name_and_by_path(kb: KnowledgeBase) -> None:
 def test_a_users_text_names_a_retriever_and_what_it_searches(kb: KnowledgeBase) -> None:
     place = str(kb.path)
     for text in ("bm25", f"bm25:{place}", place, NEWEST):
-        assert retriever_named(text, place).invoke("salt")
-    assert retriever_named(f"{__name__}:Newest?base=x", "no/such/folder").invoke("salt")
+        assert retriever_of(text, place).invoke("salt")
+    assert retriever_of(f"{__name__}:Newest?base=x", "no/such/folder").invoke("salt")
     for wrong in ("no/such/folder", "bm25"):
         with pytest.raises(UsageError, match=r"no such knowledge base|name one with --kb"):
-            retriever_named(wrong)
+            retriever_of(wrong)
 
 
 def test_retrievers_and_loaders_of_langchain_community(kb: KnowledgeBase, tmp_path: Path) -> None:

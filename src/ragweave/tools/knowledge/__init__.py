@@ -2,7 +2,7 @@
 
 from ragweave.state.passages import place_at
 from ragweave.tools.knowledge.base import KnowledgeBase
-from ragweave.tools.knowledge.retrievers import needs_kb, retriever_named, retriever_of
+from ragweave.tools.knowledge.retrievers import needs_kb, retriever_of
 from ragweave.tools.knowledge.servers import ServedKnowledgeBase, open_knowledge_base
 from ragweave.tools.knowledge.settings import IndexReport, Notice, Settings
 from ragweave.tools.knowledge.store import Source
@@ -17,6 +17,5 @@ __all__ = [
     "needs_kb",
     "open_knowledge_base",
     "place_at",
-    "retriever_named",
     "retriever_of",
 ]

@@ -17,7 +17,7 @@ from langchain_core.tools import BaseTool
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, encodable
-from ragweave.tools.knowledge.chunking import CHUNKERS, passages_of, simple_tokens
+from ragweave.tools.knowledge.chunking import CHUNKERS, passages_of
 from ragweave.tools.knowledge.ingest import Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.passages import Loaded, Passage, passage_of
@@ -134,7 +134,7 @@ class AbstractKnowledgeBase(ABC):
     def _ingest(self, take: Callable[[Ingest], None], progress: Progress | None) -> IndexReport:
         report = progress or silent
         with self._writing() as writer:
-            ingest = Ingest(writer, self.settings, self._tokens, report)
+            ingest = Ingest(writer, self.settings, self._embeddings, report)
             take(ingest)
             embedded = writer.commit(report)
         return IndexReport(**ingest.counts, notices=tuple(ingest.notices), passages=len(self), embedded=embedded)
@@ -163,7 +163,7 @@ class AbstractKnowledgeBase(ABC):
             said = repr((doc.page_content, doc.metadata)).encode("utf-8", "replace")
             loaded = _loaded_of(doc.model_copy(update={"id": doc.id or hashlib.sha256(said).hexdigest()[:16]}))
             whole = [passage_of(loaded, 0, len(loaded.text))]
-            made = passages_of(loaded, self.settings, self._tokens) if split else whole
+            made = passages_of(loaded, self.settings, self._embeddings) if split else whole
             names += [one.name for one in made]
             key = encodable(source or str(doc.metadata.get("source") or "") or "added")
             found[key, loaded.id] = made
@@ -190,11 +190,6 @@ class AbstractKnowledgeBase(ABC):
                 writer.remove(source)
             writer.commit()
             return before - len(self)
-
-    @property
-    def _tokens(self) -> Callable[[str], list[tuple[int, int]]]:
-        """The offsets of a text's tokens, by the embedding model where it gives them."""
-        return getattr(self._embeddings, "token_spans", simple_tokens)
 
 
 class KnowledgeBase(AbstractKnowledgeBase):

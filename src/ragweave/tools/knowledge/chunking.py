@@ -5,7 +5,7 @@ declared by one value, ours or a package's, which names it as an entry point of 
 `ragweave.chunkers`:
 
     CHUNKER = ChunkerKind(name="lines", summary="One passage per line.",
-                          cut=lambda loaded, settings, tokens: lines_of(loaded.text))
+                          cut=lambda loaded, measure: lines_of(loaded.text))
 
 Long tables are cut between rows before any chunker sees them, and each passage of one repeats the
 table's header.
@@ -17,25 +17,21 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import Any
+
+from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.registry import Registry
 from ragweave.tools.knowledge.passages import Loaded, Passage, Table, passage_of
 from ragweave.tools.knowledge.settings import Settings
-from ragweave.tools.retrieval import embedding
 from ragweave.tools.text.letters import WORD, apart
 from ragweave.tools.text.sentences import split_sentences
 
 Span = tuple[int, int]
 """Start and end in characters: `text[start:end]`."""
-Tokens = Callable[[str], list[Span]]
-"""The offsets of a text's tokens."""
-Chunker = Callable[[Loaded, Settings, Tokens], Iterable[Span]]
-"""Takes a text with its headings; gives the spans of its passages, in order. `size`, `overlap` and
-`unit` are in the settings."""
 
 _WORD = re.compile(r"\S+")
 _TOKEN = re.compile(rf"{WORD}|[^\w\s]")
@@ -59,10 +55,6 @@ _CODES = dict(
 )
 
 
-Chunk = tuple[int, int, str]
-"""The span of a passage, and what is repeated before it: the header of its table."""
-
-
 def _each(pattern: re.Pattern[str], text: str) -> list[Span]:
     """Return the spans that a pattern finds; each letter of a script without spaces is a span."""
     found = [match.span() for match in pattern.finditer(text)]
@@ -71,21 +63,31 @@ def _each(pattern: re.Pattern[str], text: str) -> list[Span]:
     return [(at, min(at + _LONGEST_WORD, end)) for start, end in found for at in range(start, end, _LONGEST_WORD)]
 
 
-def simple_tokens(text: str) -> list[Span]:
-    """Return runs of word characters and single other characters: tokens without a model."""
-    return _each(_TOKEN, text)
+@dataclass(frozen=True)
+class Measure:
+    """Counts what the settings say: words, sentences, or tokens of the embedding model."""
+
+    settings: Settings
+    """With `size` and `overlap`."""
+    embeddings: Embeddings | None = None
+
+    def units(self, text: str) -> list[Span]:
+        """Return the spans of what `size` counts; tokens by rule, unless the model gives them."""
+        if self.settings.unit == "words":
+            return _each(_WORD, text)
+        if self.settings.unit == "sentences":
+            return self.sentences(text)
+        spans: list[Span] = getattr(self.embeddings, "token_spans", partial(_each, _TOKEN))(text)
+        return spans
+
+    def sentences(self, text: str) -> list[Span]:
+        """Return the spans of sentences."""
+        code = _CODES.get(self.settings.language, "en")
+        return [(one.start, one.end) for one in split_sentences(text, code)]
 
 
-def _sentences(text: str, settings: Settings) -> list[Span]:
-    code = _CODES.get(settings.language, "en")
-    return [(one.start, one.end) for one in split_sentences(text, code)]
-
-
-def units(text: str, settings: Settings, tokens: Tokens) -> list[Span]:
-    """Return the spans of what `settings.unit` counts: words, sentences or tokens."""
-    if settings.unit == "words":
-        return _each(_WORD, text)
-    return _sentences(text, settings) if settings.unit == "sentences" else tokens(text)
+Chunker = Callable[[Loaded, Measure], Iterable[Span]]
+"""Takes a text with its headings; gives the spans of its passages, in order."""
 
 
 def windows(spans: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span]:
@@ -123,35 +125,32 @@ def pack(pieces: Sequence[Span], counted: Sequence[Span], size: int, overlap: in
         yield pieces[first][0], pieces[-1][1]
 
 
-def _fixed(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterable[Span]:
-    return windows(units(loaded.text, settings, tokens), settings.size, settings.overlap)
+def _fixed(loaded: Loaded, measure: Measure) -> Iterable[Span]:
+    return windows(measure.units(loaded.text), measure.settings.size, measure.settings.overlap)
 
 
-def _packed(pieces: Sequence[Span], loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterator[Span]:
-    return pack(pieces, units(loaded.text, settings, tokens), settings.size, settings.overlap)
+def _model_tokens(loaded: Loaded, measure: Measure) -> Iterable[Span]:
+    return _fixed(loaded, replace(measure, settings=replace(measure.settings, unit="tokens")))
 
 
-def _whole_sentences(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterable[Span]:
-    return _packed(_sentences(loaded.text, settings), loaded, settings, tokens)
+def _packed(pieces: Sequence[Span], loaded: Loaded, measure: Measure) -> Iterator[Span]:
+    return pack(pieces, measure.units(loaded.text), measure.settings.size, measure.settings.overlap)
 
 
-def _sections(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterable[Span]:
+def _whole_sentences(loaded: Loaded, measure: Measure) -> Iterable[Span]:
+    return _packed(measure.sentences(loaded.text), loaded, measure)
+
+
+def _sections(loaded: Loaded, measure: Measure) -> Iterable[Span]:
     starts = [(0, 99), *((one.start, one.level) for one in loaded.headings)]
     for (start, level), (end, below) in pairwise([*starts, (len(loaded.text), 0)]):
         section = Loaded(loaded.text[start:end])
         # A heading without text is in the path of those under it.
         if below <= level or section.text.partition("\n")[2].strip("\n=- "):
-            yield from ((start + a, start + b) for a, b in _whole_sentences(section, settings, tokens))
+            yield from ((start + a, start + b) for a, b in _whole_sentences(section, measure))
 
 
-@lru_cache(maxsize=2)
-def _embeddings(name: str | None) -> Any:
-    if not name or name.startswith(embedding.OBJECT):
-        raise UsageError("the chunker 'semantic' needs a named embedding model (--embedding minilm)")
-    return embedding.named_embeddings(name)
-
-
-def _semantic(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterable[Span]:
+def _semantic(loaded: Loaded, measure: Measure) -> Iterable[Span]:
     """Cut where the two sentences before and the two after are furthest apart.
 
     Source: Hearst 1997, "TextTiling", with embeddings for words; the percentile is that of Kamradt
@@ -159,21 +158,23 @@ def _semantic(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterable[Sp
     """
     import numpy as np
 
-    sentences = _sentences(loaded.text, settings)
+    if measure.embeddings is None:
+        raise UsageError("the chunker 'semantic' needs an embedding model (--embedding minilm)")
+    sentences = measure.sentences(loaded.text)
     edges = [0, len(sentences)]
-    model = _embeddings(settings.embedding)
     if len(sentences) > 2:
         # Before the first boundary stands one sentence, as behind the last.
         pairs = pairwise([sentences[0], *sentences, sentences[-1]])
-        rows = np.array(model.embed_documents([loaded.text[a[0] : b[1]] for a, b in pairs]))
+        rows = np.array(measure.embeddings.embed_documents([loaded.text[a[0] : b[1]] for a, b in pairs]))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         distances = 1 - (rows[:-2] * rows[2:]).sum(axis=1)
         edges[1:1] = (np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1).tolist()
     for first, end in pairwise(edges):
-        yield from _packed(sentences[first:end], loaded, settings, tokens)
+        yield from _packed(sentences[first:end], loaded, measure)
 
 
-def _recursive(loaded: Loaded, settings: Settings, tokens: Tokens, coarse: Sequence[str] = ()) -> Iterable[Span]:
+def _recursive(loaded: Loaded, measure: Measure, coarse: Sequence[str] = ()) -> Iterable[Span]:
+    settings = measure.settings
     try:
         from langchain_text_splitters import RecursiveCharacterTextSplitter
     except ImportError:
@@ -183,19 +184,15 @@ def _recursive(loaded: Loaded, settings: Settings, tokens: Tokens, coarse: Seque
         is_separator_regex=True,
         chunk_size=settings.size,
         chunk_overlap=settings.overlap,
-        length_function=lambda text: len(units(text, settings, tokens)),
+        length_function=lambda text: len(measure.units(text)),
     )
     at = 0
     for text in splitter.split_text(loaded.text):
         # LangChain's own offsets mix characters with the unit of `overlap`.
         start = loaded.text.index(text, at)
         yield start, start + len(text)
-        shared = units(text, settings, tokens)[-settings.overlap :] if settings.overlap else []
+        shared = measure.units(text)[-settings.overlap :] if settings.overlap else []
         at = start + (max(1, shared[0][0]) if shared else len(text))
-
-
-def _model_tokens(loaded: Loaded, settings: Settings, tokens: Tokens) -> Iterable[Span]:
-    return _fixed(loaded, replace(settings, unit="tokens"), tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,46 +224,45 @@ CHUNKERS: Registry[ChunkerKind] = Registry(
 """Every chunker by name: ours, then those of other packages (entry points `ragweave.chunkers`)."""
 
 
-def passages_of(loaded: Loaded, settings: Settings, tokens: Tokens = simple_tokens) -> list[Passage]:
+def passages_of(loaded: Loaded, settings: Settings, embeddings: Embeddings | None = None) -> list[Passage]:
     """Return the passages of a text, in order; white space alone gives none.
-
-    `tokens` gives the offsets of tokens where they are the unit.
 
     Raises:
         UsageError: There is no such chunker, or it needs an embedding model.
         MissingExtraError: It needs a package that is not installed.
     """
-    found: list[Chunk] = []
+    measure = Measure(settings, embeddings)
+    found: list[tuple[int, int, str]] = []  # its span, and what is repeated before it: the header of its table
     done = 0
     for table in loaded.tables:
         if table.start < done:
             continue
         rows = loaded.text[table.start : table.end]
-        if len(units(rows, settings, tokens)) > settings.size:
-            found += _prose(loaded, done, table.start, settings, tokens)
-            found += _rows(loaded.text, table, settings, tokens)
+        if len(measure.units(rows)) > settings.size:
+            found += _prose(loaded, done, table.start, measure)
+            found += _rows(loaded.text, table, measure)
             done = table.end
         elif len(rows) == len(loaded.text):  # a row of a table is a passage
             return [passage_of(loaded, 0, len(rows))]
-    found += _prose(loaded, done, len(loaded.text), settings, tokens)
+    found += _prose(loaded, done, len(loaded.text), measure)
     return [passage_of(loaded, *one, f"#{number}" * (len(found) > 1)) for number, one in enumerate(found)]
 
 
-def _prose(loaded: Loaded, start: int, end: int, settings: Settings, tokens: Tokens) -> Iterator[Chunk]:
+def _prose(loaded: Loaded, start: int, end: int, measure: Measure) -> Iterator[tuple[int, int, str]]:
     """Yield the passages between two offsets, without the white space around them."""
     heads = (one._replace(start=one.start - start) for one in loaded.headings if start <= one.start < end)
     between = Loaded(loaded.text[start:end], loaded.title, headings=tuple(heads))
-    for a, b in CHUNKERS.named(settings.chunker).cut(between, settings, tokens):
+    for a, b in CHUNKERS.named(measure.settings.chunker).cut(between, measure):
         text = between.text[a:b]
         if text.strip():
             first = start + a + len(text) - len(text.lstrip())
             yield first, first + len(text.strip()), ""
 
 
-def _rows(text: str, table: Table, settings: Settings, tokens: Tokens) -> Iterator[Chunk]:
+def _rows(text: str, table: Table, measure: Measure) -> Iterator[tuple[int, int, str]]:
     """Yield passages of whole rows; the header counts, up to half of a passage."""
-    lead, body = text[table.start : table.body], text[table.body : table.end]
-    room = settings.size - min(len(units(lead, settings, tokens)), settings.size // 2)
+    lead, body, size = text[table.start : table.body], text[table.body : table.end], measure.settings.size
+    free = size - min(len(measure.units(lead)), size // 2)
     lines = [one.span() for one in _LINE.finditer(body)]
-    for a, b in pack(lines, units(body, settings, tokens), max(room, 1), 0):
+    for a, b in pack(lines, measure.units(body), max(free, 1), 0):
         yield table.body + a, table.body + b, lead

@@ -12,8 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from langchain_core.embeddings import Embeddings
+
 from ragweave.errors import KnowledgeBaseError
-from ragweave.tools.knowledge.chunking import Tokens, passages_of
+from ragweave.tools.knowledge.chunking import passages_of
 from ragweave.tools.knowledge.loaders import EXTRAS, load
 from ragweave.tools.knowledge.passages import Loaded, Passage, UnreadableError
 from ragweave.tools.knowledge.settings import Notice, Progress, Settings
@@ -37,7 +39,7 @@ class Ingest:
 
     writer: AnyWriter
     settings: Settings
-    tokens: Tokens
+    embeddings: Embeddings | None
     progress: Progress
     counts: Counter[str] = field(default_factory=Counter)
     """Files by what became of them, as in an `IndexReport`."""
@@ -141,7 +143,7 @@ class Ingest:
                 if isinstance(one, str):
                     source.notices.append((one, True))
                 else:
-                    yield from passages_of(one, self.settings, self.tokens)
+                    yield from passages_of(one, self.settings, self.embeddings)
 
         try:
             count = self.writer.put(source, passages())

@@ -1,16 +1,11 @@
-"""Retrievers by name: a mode of a knowledge base, or any LangChain retriever by its import path.
-
-A name is a line of text, so that commands take it and a run's settings can store it: `bm25` (a mode
-of the knowledge base that is searched anyway), `KB` or `bm25:KB` (another one), or
-`langchain_community.retrievers:WikipediaRetriever?top_k_results=3`.
-"""
+"""Retrievers by name: a mode of a knowledge base, or any LangChain retriever by its import path."""
 
 from __future__ import annotations
 
 import inspect
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, get_args
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
@@ -43,29 +38,44 @@ class AnyRetriever(PassageRetriever):
 
 
 def retriever_of(
-    spec: str, kb: AnyKnowledgeBase | None, k: int = 5, *, filter: Filter = None, rerank: Reranker | None = None
+    spec: str,
+    kb: AnyKnowledgeBase | str | Path | None = None,
+    k: int = 5,
+    *,
+    filter: Filter = None,
+    rerank: Reranker | None = None,
 ) -> PassageRetriever:
-    """Return the retriever that a spec names.
+    """Return the retriever that a line of text names, which commands take and a run's settings can store.
 
     Args:
-        spec: A mode of `MODES`, or the import path of a LangChain retriever, or of a function or
-            class that makes one; what takes an argument `kb` gets the knowledge base.
-        kb: The knowledge base to search; None where the retriever needs none.
+        spec: A mode of `MODES` (`bm25`), another knowledge base (`KB`) or a mode of it (`bm25:KB`), or
+            the import path of a LangChain retriever, or of a function or class that makes one:
+            `langchain_community.retrievers:WikipediaRetriever?top_k_results=3`. What takes an
+            argument `kb` gets the knowledge base.
+        kb: The knowledge base to search, or its place; None where the retriever needs none.
         k: Passages a query; a call may ask for another number.
         filter: As `KnowledgeBase.as_retriever`, for its modes alone.
         rerank: As `KnowledgeBase.as_retriever`.
 
     Raises:
         UsageError: There is no such retriever, or it needs a knowledge base and there is none.
+        KnowledgeBaseError: The knowledge base cannot be opened.
     """
+    spec = spec.strip()
+    name, _, place = spec.partition(":")
+    if spec not in MODES and (is_address(spec) or Path(spec).is_dir()):
+        spec, kb = "auto", spec
+    elif name in MODES and place:
+        spec, kb = name, place
     takes_kb = needs_kb(spec)
-    if takes_kb and kb is None:
+    if takes_kb and not kb:
         raise UsageError(f"the retriever {spec!r} searches a knowledge base: name one with --kb")
-    if spec in MODES and kb is not None:
-        return kb.as_retriever(k, cast("RetrieverName", spec), filter=filter, rerank=rerank)
+    base = open_knowledge_base(kb) if takes_kb and isinstance(kb, str | Path) else kb
+    if spec in MODES:
+        return base.as_retriever(k, spec, filter=filter, rerank=rerank)  # type: ignore[union-attr, arg-type]
     if filter:
         raise UsageError("a filter is for a knowledge base's own modes: leave it out")
-    made = imported(spec, *([kb] if takes_kb else []))
+    made = imported(spec, *([base] if takes_kb else []))
     if not isinstance(made, BaseRetriever):
         raise UsageError(f"{spec} is no LangChain retriever, but {type(made).__name__}")
     found = AnyRetriever(base=made, k=k)
@@ -89,24 +99,3 @@ def needs_kb(spec: str) -> bool:
     with suppress(ValueError):  # a class without a signature
         return callable(made) and next(iter(inspect.signature(made).parameters), "") == "kb"
     return False
-
-
-def retriever_named(text: str, kb: str | Path | None = None) -> PassageRetriever:
-    """Return the retriever that a user's text names.
-
-    Args:
-        text: A retriever's name, a knowledge base, or both with a colon between.
-        kb: The knowledge base that a name alone searches.
-
-    Raises:
-        UsageError: It names neither a retriever nor a knowledge base, or a retriever that
-            searches a knowledge base while there is none.
-        KnowledgeBaseError: The knowledge base cannot be opened.
-    """
-    text = text.strip()
-    name, _, place = text.partition(":")
-    if is_address(text) or Path(text).is_dir():
-        name, place = "auto", text
-    elif not (name in MODES and place):
-        name, place = text, str(kb or "") if needs_kb(text) else ""
-    return retriever_of(name, open_knowledge_base(place) if place else None)

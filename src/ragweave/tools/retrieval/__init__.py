@@ -1,8 +1,7 @@
 """Retrievers: BM25, dense, hybrid and reranked, all LangChain retrievers with `k` per call."""
 
 from ragweave.tools.retrieval.base import PassageRetriever
-from ragweave.tools.retrieval.listwise import ListwiseReranker
-from ragweave.tools.retrieval.reranking import PairScorer, RerankRetriever
+from ragweave.tools.retrieval.reranking import ListwiseReranker, PairScorer, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, DenseRetriever, HybridRetriever, reciprocal_rank_fusion
 
 __all__ = [

@@ -126,16 +126,12 @@ def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = Path(spec).expanduser()
     try:
-        return make(str(folder) if folder.is_dir() else spec, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        if folder.is_dir() or spec.startswith((".", "~", "/")):
-            raise _unreadable(spec, kind, error) from error
-    try:
-        return make(spec)
+        try:
+            return make(str(folder) if folder.is_dir() else spec, local_files_only=True)
+        except (OSError, ValueError, KeyError):
+            if folder.is_dir() or spec.startswith((".", "~", "/")):
+                raise
+            return make(spec)
     except Exception as error:  # the hub's clients have many
-        raise _unreadable(spec, kind, error) from error
-
-
-def _unreadable(spec: str, kind: str, error: Exception) -> KnowledgeBaseError:
-    said = " ".join(str(error).split())[:200]
-    return KnowledgeBaseError(f"no {kind} {spec!r}: no such folder, and not from the hub ({said})")
+        said = " ".join(str(error).split())[:200]
+        raise KnowledgeBaseError(f"no {kind} {spec!r}: no such folder, and not from the hub ({said})") from error

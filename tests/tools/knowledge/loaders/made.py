@@ -18,9 +18,9 @@ def read(name, data, **settings):
     return [one for one in found if isinstance(one, Loaded)], notices
 
 
-def passages(loaded, **settings):
+def passages(loaded, embeddings=None, **settings):
     """Cut a text into passages."""
-    return passages_of(loaded, Settings(**settings))
+    return passages_of(loaded, Settings(**settings), embeddings)
 
 
 def zipped(**parts):

@@ -1,5 +1,6 @@
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from tests.tools.knowledge.loaders.made import passages, read
 
 from ragweave.errors import UsageError
@@ -10,22 +11,23 @@ from ragweave.tools.knowledge.passages import Loaded
 TEXT = "# A\n\nOne two three. Four five six.\n\n## B\n\n" + "Seven eight nine ten. " * 30
 
 
-@pytest.fixture
-def embedded(monkeypatch):
-    class Embeddings:
-        def embed_documents(self, texts):
-            return [[one.count("cat") + 1e-9, one.count("dog") + 1e-9] for one in texts]
+class CatsAndDogs(Embeddings):
+    """Counts cats and dogs."""
 
-    monkeypatch.setattr("ragweave.tools.retrieval.embedding.named_embeddings", lambda _name: Embeddings())
+    def embed_documents(self, texts):
+        return [self.embed_query(one) for one in texts]
+
+    def embed_query(self, text):
+        return [text.count("cat") + 1e-9, text.count("dog") + 1e-9]
 
 
 @pytest.mark.parametrize("name", ["fixed", "sentences", "headings", "recursive", "markdown", "token", "semantic"])
 @pytest.mark.parametrize("overlap", [0, 6])
-def test_every_chunker_is_verbatim_and_complete(name, overlap, embedded):
+def test_every_chunker_is_verbatim_and_complete(name, overlap):
     if name in ("recursive", "markdown"):
         pytest.importorskip("langchain_text_splitters")
     (one,), _ = read("a.md", TEXT)
-    cut = passages(one, chunker=name, size=20, overlap=overlap, embedding=f"fake-{name}")
+    cut = passages(one, CatsAndDogs(), chunker=name, size=20, overlap=overlap)
     assert len(cut) > 3 and name in CHUNKERS
     covered = set()
     for each in cut:
@@ -37,12 +39,12 @@ def test_every_chunker_is_verbatim_and_complete(name, overlap, embedded):
     assert starts == sorted(set(starts))
 
 
-def test_semantic_cuts_where_the_subject_changes(embedded):
+def test_semantic_cuts_where_the_subject_changes():
     text = "A cat sat. The cat ate. A cat slept. A dog ran. The dog dug. A dog barked."
-    first, second = passages(Loaded(text), chunker="semantic", embedding="fake")
+    first, second = passages(Loaded(text), CatsAndDogs(), chunker="semantic")
     assert first.text.endswith("slept.") and second.text.startswith("A dog ran.")
     with pytest.raises(UsageError, match="embedding model"):
-        passages(Loaded(text), chunker="semantic", embedding=None)
+        passages(Loaded(text), chunker="semantic")
 
 
 def test_sections_and_headings_without_text():
