@@ -12,6 +12,8 @@ from ragweave.errors import MissingExtraError, UsageError
 from ragweave.tools.models.roles import ChatModel
 from ragweave.tools.models.weights import SAFELY, device, model_folder, model_of, need, tokenizer_of
 
+_UNSCORED = -100
+"""Label of a token that transformers' models are not scored on."""
 _GENERATION = ("temperature", "top_p", "top_k", "repetition_penalty")
 
 
@@ -86,7 +88,9 @@ class HuggingFaceScorer:
         seq2seq = AutoConfig.from_pretrained(str(self._folder), **SAFELY).is_encoder_decoder
         auto = "AutoModelForSeq2SeqLM" if seq2seq else "AutoModelForCausalLM"
         model = model_of(self._folder, auto, dtype=self._dtype).to(self._device or device()).eval()
-        return model, tokenizer_of(self._folder)
+        tokenizer = tokenizer_of(self._folder)
+        tokenizer.truncation_side = "left"
+        return model, tokenizer
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the natural-log probability of each continuation and the end token, in nats."""
@@ -104,49 +108,34 @@ class HuggingFaceScorer:
 def _encoded(model: Any, tokenizer: Any, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
     """Return the ids of prompt and continuation; a prompt that is too long loses its beginning."""
     eos, causal = tokenizer.eos_token_id, not model.config.is_encoder_decoder
-    head = list(tokenizer(prompt, verbose=False)["input_ids"])
     tail = list(tokenizer(continuation, add_special_tokens=False, verbose=False)["input_ids"])
     tail += [eos] if eos is not None else []
-    while causal and len(head) > 1 and head[-1] == eos:
-        head.pop()  # behind an end token the continuation would be a new text
-    head = head or [one for one in (tokenizer.bos_token_id, eos) if one is not None][:1]
-    limit = getattr(model.config, "max_position_embeddings", None) or len(head) + len(tail)
+    limit = getattr(model.config, "max_position_embeddings", None) or 1 << 30
     room = limit - (len(tail) if causal else 0)
     if len(tail) > limit or room < 1:
         raise UsageError(f"the text to score has {len(tail)} tokens, but the model takes {limit}: shorten it")
-    if len(head) > room:
-        first = [head[0]] if head[0] == tokenizer.bos_token_id else []
-        head = [*first, *head[len(head) - room + len(first) :]]
+    head = list(tokenizer(prompt, truncation=True, max_length=room, verbose=False)["input_ids"])
+    while causal and len(head) > 1 and head[-1] == eos:
+        head.pop()  # behind an end token the continuation would be a new text
     return head, tail
 
 
 def _batch_scores(model: Any, rows: Sequence[tuple[list[int], list[int]]]) -> list[float]:
     import torch
+    from torch.nn.functional import cross_entropy
+    from torch.nn.utils.rnn import pad_sequence
 
-    more = {}
-    if model.config.is_encoder_decoder:
-        ids, mask = _padded(model, [head for head, _ in rows])
-        more["decoder_input_ids"], _ = _padded(
-            model, [[model.config.decoder_start_token_id, *tail[:-1]] for _, tail in rows]
-        )
-    else:
-        ids, mask = _padded(model, [head + tail for head, tail in rows])
+    def padded(rows: list[list[int]], filler: int = 0) -> Any:
+        # On the right, where no token sees the padding.
+        return pad_sequence([torch.tensor(one) for one in rows], True, filler).to(model.device)
+
+    causal = not model.config.is_encoder_decoder
+    read = [head + tail if causal else head for head, tail in rows]
+    labels = padded([[_UNSCORED] * len(head) + tail if causal else tail for head, tail in rows], _UNSCORED)
+    inputs = {"input_ids": padded(read), "attention_mask": padded([[1] * len(one) for one in read])}
     with torch.inference_mode():
-        logits = model(input_ids=ids, attention_mask=mask, **more).logits
-    found = []
-    for row, (head, tail) in zip(logits, rows, strict=True):
-        start = 0 if more else len(head) - 1
-        likely = row[start : start + len(tail)].float().log_softmax(dim=1)
-        chosen = likely.gather(1, torch.tensor(tail, device=likely.device)[:, None])
-        found.append(min(0.0, float(chosen.double().sum())))
-    return found
-
-
-def _padded(model: Any, rows: Sequence[Sequence[int]]) -> tuple[Any, Any]:
-    """Return ids and mask, (rows, longest), padded on the right, where no token sees the padding."""
-    import torch
-
-    width = max(map(len, rows))
-    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows])
-    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
-    return ids.to(model.device), mask.to(model.device)
+        logits = model(**inputs, **({} if causal else {"labels": labels})).logits
+    if causal:
+        logits, labels = logits[:, :-1], labels[:, 1:]
+    lost = cross_entropy(logits.float().transpose(1, 2), labels, reduction="none", ignore_index=_UNSCORED)
+    return [-max(0.0, one) for one in lost.double().sum(dim=1).tolist()]
