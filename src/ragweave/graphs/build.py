@@ -20,7 +20,7 @@ from ragweave.nodes.options import with_defaults
 from ragweave.nodes.prompts import Prompts, template_of
 from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, ContextFilter, FilterKind, FilterName, filter_of
-from ragweave.tools.models.errors import is_retryable
+from ragweave.tools.models.errors import is_transient
 from ragweave.tools.models.roles import ChatModel, Models, trained_role, unbound
 from ragweave.tools.models.scoring import LogprobScorer
 from ragweave.tools.models.specs import chat_model, trained_spec
@@ -39,7 +39,7 @@ MAX_CONCURRENCY = 1024
 """Branches at once, unless the caller's config says less; LangGraph alone runs 6 on two cores."""
 
 
-RETRY = RetryPolicy(max_attempts=3, retry_on=is_retryable)
+RETRY = RetryPolicy(max_attempts=3, retry_on=is_transient)
 
 
 def build_graph(

@@ -27,7 +27,7 @@ from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.read import bare, choice, cut, is_unknown
 from ragweave.nodes.retrieve import Route
 from ragweave.state import RouteName, merge, note
-from ragweave.tools.models.errors import is_retryable
+from ragweave.tools.models.errors import is_transient
 from ragweave.tools.models.roles import Role, trained_role
 from ragweave.tools.models.uncertainty import Gate
 from ragweave.tools.text.normalize import normalize_answer
@@ -325,7 +325,7 @@ def proxy_failed(state: ProxyState, error: NodeError) -> Command[str]:
     """
     del state
     cause = error.error
-    if not (isinstance(cause, Exception) and is_retryable(cause)):
+    if not (isinstance(cause, Exception) and is_transient(cause)):
         raise cause  # a mistake in code or settings is no outage
     update: ProxyState = {"notes": [note("proxy_failed", fault=type(cause).__name__)]}
     return Command(update=update, goto="plan")

@@ -21,10 +21,13 @@ def is_transient(error: BaseException) -> bool:
 
     Transient: HTTP 408, 409, 425, 429 and 5xx, timeouts, and dropped or refused connections, of
     any client library (recognised by status code and class name, so that none is imported).
-    Never: other 4xx such as 400 and 401, and every error that ragweave itself raises.
+    Never: other 4xx such as 400 and 401, and every error that ragweave itself raises. LangChain's own
+    errors say it themselves.
     """
     if isinstance(error, RagweaveError):
         return False
+    if isinstance(error, ModelError):
+        return error.is_retryable
     status = status_of(error)
     if status is not None:
         return status in TRANSIENT_STATUS or status >= 500
@@ -33,11 +36,6 @@ def is_transient(error: BaseException) -> bool:
         or any(kind.__name__ in _TRANSIENT_NAMES for kind in type(link).__mro__)
         for link in _chain(error)
     )
-
-
-def is_retryable(error: Exception) -> bool:
-    """Return whether trying again may help: what LangChain's error says, or else `is_transient`."""
-    return error.is_retryable if isinstance(error, ModelError) else is_transient(error)
 
 
 def status_of(error: BaseException) -> int | None:
@@ -72,24 +70,10 @@ def _http_status(error: BaseException) -> int | None:
 def _reported(error: BaseException) -> Mapping[str, Any]:
     """Return the error object that a server sent as JSON; empty if it sent none.
 
-    LangChain's OpenAI client raises it unchanged; the openai client stores it, or fails on it and stores the reply.
+    The openai client stores it; LangChain's raises it unchanged where the reply's status was 200.
     """
-    given = error.args[0] if isinstance(error, ValueError) and error.args else None
-    for one in (given, getattr(error, "body", None), _body(error).get("error")):
-        if isinstance(one, Mapping):
-            return one
-    return {}
-
-
-def _body(error: BaseException) -> Mapping[str, Any]:
-    response: Any = getattr(error, "response", None)
-    if not isinstance(getattr(response, "status_code", None), int):
-        return {}
-    try:
-        body = response.json()
-    except (AttributeError, ValueError, RuntimeError, RecursionError):  # no JSON, or not read
-        return {}
-    return body if isinstance(body, Mapping) else {}
+    given = error.args[0] if isinstance(error, ValueError) and error.args else getattr(error, "body", None)
+    return given if isinstance(given, Mapping) else {}
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -22,8 +22,6 @@ _BLOCKS = (
     r"\U00011700-\U0001174f\U0001aff0-\U0001b16f\U00020000-\U0003fffd"
 )
 """Blocks of such scripts: from Thai to Myanmar, Khmer, Tai, Balinese, kana, Han, Yi, Javanese."""
-_STACKERS = r"\u1039\u17d2\u1a60\u1b44\ua9c0"
-"""Signs that set the letter behind them below the one before it."""
 _SELECTORS = range(0xFE00, 0xFE10)
 """Variation selectors, which choose how a sign looks: `1️⃣` begins with the 1 of any other text."""
 
@@ -47,9 +45,6 @@ WORD = rf"\w+(?:{_MARKS}\w*)*"
 LETTERS = rf"[^\W_]+(?:{_MARKS}[^\W_]*)*"
 """Pattern of the same without underscores."""
 
-_WORD = re.compile(WORD)
-
-
 _UNSPACED_MARKS = _marks(
     (*range(0xE00, 0x3100), *range(0xA900, 0xAB00), *range(0x11700, 0x11750)), re.compile(f"[{_BLOCKS}]").match
 )
@@ -60,19 +55,13 @@ UNSPACED_MARK = rf"[{_UNSPACED_MARKS}\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 """Pattern of a mark that belongs to the letter before it."""
 
 _LETTER = re.compile(UNSPACED_LETTER)
-_OPENERS = r"(\[{‘“〈《「『【〔〖〘〚（［｛｟｢"
-_PARTS = re.compile(
-    rf"[{_OPENERS}]{{0,3}}{UNSPACED_LETTER}"
-    rf"(?:{UNSPACED_MARK}|(?<=[{_STACKERS}]){UNSPACED_LETTER})*[^\w\s{_OPENERS}]*"
-    rf"|(?:(?![{_OPENERS}]{{0,3}}{UNSPACED_LETTER})\S)+"
-)
+_PARTS = re.compile(rf"{UNSPACED_LETTER}{UNSPACED_MARK}*[^\w\s]*|(?:(?!{UNSPACED_LETTER})\S)+")
 
 
 def apart(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the span of a word, `text[start:end]`; of each of its letters where a script has no spaces between words.
 
-    Such a letter keeps its marks and the punctuation around it, and what stands between such
-    letters in another script stays whole. A word without them is yielded as it is.
+    Such a letter keeps its marks and the punctuation behind it. A word without them is yielded as it is.
     """
     if _LETTER.search(text, start, end) is None:
         yield start, end
@@ -80,21 +69,9 @@ def apart(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield from (part.span() for part in _PARTS.finditer(text, start, end))
 
 
-def _is_raised(sign: str) -> bool:
-    """Say whether a sign is a digit above or below the line, as in m² and H₂O."""
-    return sign.isdigit() and unicodedata.decomposition(sign).startswith(("<super>", "<sub>"))
-
-
 def folded(word: str) -> str:
     """Return a word in lower case and Unicode's form NFKC: composed accents, no ligatures.
 
-    It stays in NFC where NFKC would make it several words (½, ﷺ) or another number (10⁵). The
-    capital İ becomes an i without the second dot that Python gives it.
+    The capital İ becomes an i without the second dot that Python gives it.
     """
-    if word.isascii():
-        return word.lower()
-    compatible = unicodedata.normalize("NFKC", word)
-    parted = compatible != word and _WORD.sub("", compatible) != _WORD.sub("", word)
-    if parted or any(map(_is_raised, word)):
-        compatible = unicodedata.normalize("NFC", word)
-    return compatible.lower().replace("i\u0307", "i")
+    return unicodedata.normalize("NFKC", word).lower().replace("i\u0307", "i")
