@@ -33,13 +33,6 @@ class Scorer:
         return [-1.0 if output in prompt else -5.0 for prompt, output in pairs]
 
 
-class Last:
-    """Keeps the last segment."""
-
-    def scores(self, question: str, segments: Sequence[Document], answers: Sequence[str]) -> list[float]:
-        return [float(at == len(segments) - 1) for at in range(len(segments))]
-
-
 def run(given: dict[str, Any] = ASK, reply: str = "Ada", **options: Any) -> tuple[list[str], list[str], ScriptedModel]:
     """Return the texts kept, the events noted and the model."""
     model = ScriptedModel(script=[reply])
@@ -107,7 +100,9 @@ def test_a_model_names_the_sentences() -> None:
 
 
 def test_filters_of_a_callers_and_of_a_package() -> None:
-    assert run(filter=Last())[0] == ["Ada Brenner lived there."]
+    assert run(filter=FilterKind(name="last", summary="", scores=lambda _q, segments, *_: range(len(segments))))[0] == [
+        "Ada Brenner lived there."
+    ]
     with pytest.raises(UsageError, match="gave 1 scores for 5 segments"):
         run(filter=FilterKind(name="one", summary="", scores=lambda *_: [1.0]))
     with pytest.raises(UsageError, match="did you mean 'lexical'"):

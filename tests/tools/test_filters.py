@@ -7,21 +7,17 @@ from collections.abc import Sequence
 import pytest
 from langchain_core.documents import Document
 
-from ragweave.errors import UsageError
 from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import (
     FILTERS,
     FilterSettings,
     best_share,
-    cxmi,
-    filter_of,
     filter_task,
     generator_task,
     lexical,
     only_verdicts,
     quoted,
     span_of,
-    strinc,
 )
 
 CLAIM = "Is this claim true? Ada Brenner built the bridge."
@@ -46,11 +42,6 @@ def kept(name: str, question: str, answers: list[str], **settings: object) -> li
     return [SEGMENTS[at].page_content for at in kind.best(scores, top=kind.top, answers=bool(answers))]
 
 
-def test_strinc_is_a_substring_whatever_the_case() -> None:
-    assert strinc("Built by ADA BRENNER.", ["ada brenner"]) == 1.0
-    assert strinc("Built by Ada.", ["Ada Brenner", " "]) == 0.0
-
-
 def test_lexical_is_unigram_f1_over_words_or_characters() -> None:
     assert lexical("Ada built it", "ada built that") == pytest.approx(2 / 3)
     assert lexical("the cat", "a cat", "characters") == 1.0
@@ -59,7 +50,8 @@ def test_lexical_is_unigram_f1_over_words_or_characters() -> None:
 
 def test_cxmi_is_the_gain_in_log_probability_and_one_call() -> None:
     scorer = Scorer()
-    gains = cxmi(["short", "much longer text"], "Who?", "Ada", scorer)
+    segments = [Document("short"), Document("much longer text")]
+    gains = FILTERS["cxmi"].scores("Who?", segments, ["Ada"], FilterSettings(scorer=scorer))
     asked = "question: Given the ['context', 'question'], predict the answer to the question:Who?"
     assert scorer.pairs == [
         (asked, "Ada"),
@@ -79,7 +71,8 @@ def test_cxmi_scores_the_label_of_a_claim_and_leads_a_causal_scorer_to_it() -> N
 
 def test_what_each_filter_keeps() -> None:
     built = "Ada Brenner built it."
-    assert kept("strinc", "Who?", ["Ada Brenner"]) == [built]
+    assert kept("strinc", "Who?", ["ADA brenner"]) == [built]
+    assert kept("strinc", "Who?", ["Ada Oster", " "]) == []
     assert kept("lexical", "Who built it?", ["Ada Brenner built it"]) == [built]
     assert kept("lexical", "Who?", ["Ada Brenner and Karl Oster"]) == []
     assert kept("lexical", "Is it long?", []) == ["It is long."]
@@ -99,18 +92,6 @@ def test_what_a_model_wrote_is_found_in_the_segments() -> None:
     assert quoted("It opened early, Ada Brenner built it.", texts) == [1.0, 1.0, 0.0]
     assert quoted("Ada once built it.", texts)[1] == pytest.approx(0.75)
     assert quoted("Mars has two moons.", texts) == quoted("", texts) == [0.0] * 3
-
-
-def test_any_object_with_scores_is_a_filter() -> None:
-    class Longest:
-        def scores(self, question: str, segments: Sequence[Document], answers: Sequence[str]) -> list[float]:
-            return [len(one.page_content) - 15.0 for one in segments]
-
-    kind = filter_of(Longest())
-    scores = kind.scores("q", SEGMENTS, [], FilterSettings())
-    assert kind.best(scores, top=kind.top) == [1, 0]
-    with pytest.raises(UsageError, match="needs a method scores"):
-        filter_of(object())  # type: ignore[arg-type]
 
 
 def test_lines_and_spans() -> None:

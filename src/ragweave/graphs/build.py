@@ -19,7 +19,7 @@ from ragweave.nodes.ask import Components, Retriever, Templates
 from ragweave.nodes.options import with_defaults
 from ragweave.nodes.prompts import Prompts, template_of
 from ragweave.state import RAGInput, RAGOutput
-from ragweave.tools.filters import FILTERS, ContextFilter, FilterKind, FilterName, filter_of
+from ragweave.tools.filters import FILTERS, FilterKind, FilterName
 from ragweave.tools.models.errors import is_transient
 from ragweave.tools.models.roles import ChatModel, Models, trained_role, unbound
 from ragweave.tools.models.scoring import LogprobScorer
@@ -52,7 +52,7 @@ def build_graph(
     rewriter: str | ChatModel | None = None,
     filter_model: str | ChatModel | BaseDecisionModel | None = None,
     router: str | ChatModel | BaseDecisionModel | None = None,
-    filter: str | FilterKind | ContextFilter | None = None,
+    filter: str | FilterKind | None = None,
     scorer: LogprobScorer | None = None,
     embeddings: Embeddings | None = None,
     second_retriever: Retriever | None = None,
@@ -80,7 +80,7 @@ def build_graph(
         router: The model that says how many searches a question takes: a chat model, a decision model, or a trained
             router's folder; None: `proxy`.
         filter: The context filter of `filco` and `adaptive`: a name (`FILTERS`, or llm), a trained filter's
-            folder, or an object with `scores` (`ContextFilter`).
+            folder, or your own.
         scorer: What scores outputs for `filter="cxmi"`; None: the answering model, if it can.
         embeddings: What finds the nearest training questions of `skr_knn`.
         second_retriever: Where `crag` searches again, such as a web search; None: `retriever`.
@@ -159,9 +159,9 @@ _TRAINED_ROLES = {"answer": "generator", "judge": "judge", "rewrite": "rewriter"
 """What a trained component must have been trained as, by the role that it is given for."""
 
 
-def _own_filter(given: str | FilterKind | ContextFilter) -> FilterKind:
+def _own_filter(given: str | FilterKind) -> FilterKind:
     if not isinstance(given, str):
-        return filter_of(given)
+        return given
     return trained_filter(given) if trained_spec(given) else FILTERS.named(given)
 
 

@@ -5,8 +5,7 @@ A filter is declared by one value, whether ours, a trained one's or a package's:
     FILTER = FilterKind(name="first", summary="The first sentence of each passage.", scores=first)
 
 with a function `first(question, segments, answers, settings)` that returns a score for each segment; the best above a
-threshold stay. A package lists it as an entry point of the group `ragweave.filters`. Any object with a method
-`scores(question, segments, answers)` is a filter, too (`ContextFilter`).
+threshold stay. A package lists it as an entry point of the group `ragweave.filters`.
 
 Sources: Wang et al. 2023 (Learning to Filter Context for Retrieval-Augmented Generation), section 2.2: STRINC, LEXICAL,
 CXMI, and its released code for the lines that its models read and write: `question: …`, `context: …`, `answer: …`; in
@@ -25,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, TypeAlias
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
@@ -111,11 +110,6 @@ def generator_task(question: str, *, context: bool = True) -> str:
     return f"Given the [{given}], predict the {task.wanted}.{task.rule}"
 
 
-def strinc(text: str, answers: Iterable[str]) -> float:
-    """Return 1.0 if a text contains one of the answers, whatever the case, else 0.0 (STRINC)."""
-    return float(any(one.strip() and one.lower() in text.lower() for one in answers))
-
-
 def lexical(text: str, target: str, unit: Unit = "words") -> float:
     """Return the unigram F1 of a text with a target, in [0, 1] (LEXICAL).
 
@@ -126,24 +120,6 @@ def lexical(text: str, target: str, unit: Unit = "words") -> float:
     said, wanted = Counter(cut(text)), Counter(cut(target))
     same = (said & wanted).total()
     return 2 * same / (said.total() + wanted.total()) if same else 0.0
-
-
-def cxmi(
-    texts: Sequence[str], question: str, output: str, scorer: LogprobScorer, lead: str | None = None
-) -> list[float]:
-    """Return log M(o | t ⊕ q) − log M(o | q) for each text t; a text above 0 helps (CXMI).
-
-    The scorer M, the paper's being Flan-T5-XL, untrained, is called once. The output o is the right answer, or the label
-    of a claim. `lead` stands between question and output; None: nothing, as in the released code, or a line that leads
-    to the answer for a scorer that is `causal`.
-    """
-    task = filco_task(question)
-    if lead is None:
-        lead = f"\n{answer_line(question, '')}" if getattr(scorer, "causal", False) else ""
-    asked = f"question: Given the ['context', '{task.kind}'], predict the {task.wanted}:{task.asked}{lead}"
-    prompts = [asked, *(f"{context_line(one)}\n{asked}" for one in texts)]
-    base, *scores = scorer.score([(prompt, output) for prompt in prompts])
-    return [score - base for score in scores]
 
 
 def quoted(written: str, texts: Sequence[str]) -> list[float]:
@@ -194,22 +170,6 @@ def span_of(segment: Document, score: float = 0.0) -> Span:
     return {"passage_id": str(segment.id), "start": start, "end": start + len(text), "text": text, "score": score}
 
 
-@runtime_checkable
-class ContextFilter(Protocol):
-    """Says how much each segment of the passages helps."""
-
-    def scores(self, question: str, segments: Sequence[Document], answers: Sequence[str]) -> Sequence[float]:
-        """Return a score for each segment; what is not above the option `threshold`, or 0, is dropped.
-
-        Args:
-            question: The question.
-            segments: Sentences or passages, each with its passage's id and metadata; `metadata["start"]`
-                is where it begins in its passage.
-            answers: Right answers, if the input brought some: the filter is then FILCO's oracle.
-        """
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class FilterSettings:
     """The settings of a filter; each uses those that apply to it."""
@@ -221,7 +181,8 @@ class FilterSettings:
     encoder: str = ""
     """The bi-encoder of `recomp`; empty: the packaged MiniLM."""
     lead: str | None = None
-    """Text between question and output for `cxmi`; None: as the scorer needs it."""
+    """Text between question and output for `cxmi`; None: nothing, as in the released code, or a line that leads to the
+    answer for a scorer that is `causal`."""
 
 
 Scores: TypeAlias = Callable[[str, Sequence[Document], Sequence[str], FilterSettings], Sequence[float]]
@@ -274,21 +235,9 @@ def best_share(segments: Sequence[Document], best: Sequence[int], characters: fl
     return taken
 
 
-def filter_of(own: FilterKind | ContextFilter) -> FilterKind:
-    """Return a caller's filter as a `FilterKind`; of an object's segments all above the threshold stay."""
-    if isinstance(own, FilterKind):
-        return own
-    if not isinstance(own, ContextFilter):
-        raise UsageError(
-            f"a context filter needs a method scores(question, segments, answers), which {type(own).__name__} lacks"
-        )
-    name = type(own).__name__
-    return FilterKind(name=name, summary="", scores=lambda q, segments, a, _: own.scores(q, segments, a), top=None)
-
-
 def _strinc(question: str, segments: Sequence[Document], answers: Sequence[str], _: FilterSettings) -> list[float]:
-    outputs = outputs_of(question, answers)
-    return [strinc(one.page_content, outputs) for one in segments]
+    outputs = [one.lower() for one in outputs_of(question, answers) if one.strip()]
+    return [float(any(output in one.page_content.lower() for output in outputs)) for one in segments]
 
 
 def _lexical(
@@ -299,10 +248,21 @@ def _lexical(
 
 
 def _cxmi(question: str, segments: Sequence[Document], answers: Sequence[str], settings: FilterSettings) -> list[float]:
-    if settings.scorer is None:
+    """Return log M(o | t ⊕ q) − log M(o | q) for each segment t.
+
+    The scorer M, the paper's being Flan-T5-XL, untrained, is called once. The output o is the right answer, or the label
+    of a claim.
+    """
+    scorer, lead = settings.scorer, settings.lead
+    if scorer is None:
         raise UsageError("the cxmi filter needs a scorer: build_graph(…, scorer=scorer_of('llamacpp:model.gguf'))")
-    texts, output = [one.page_content for one in segments], outputs_of(question, answers)[0]
-    return cxmi(texts, question, output, settings.scorer, settings.lead)
+    if lead is None:
+        lead = f"\n{answer_line(question, '')}" if getattr(scorer, "causal", False) else ""
+    task, output = filco_task(question), outputs_of(question, answers)[0]
+    asked = f"question: Given the ['context', '{task.kind}'], predict the {task.wanted}:{task.asked}{lead}"
+    prompts = [asked, *(f"{context_line(one.page_content)}\n{asked}" for one in segments)]
+    base, *scores = scorer.score([(prompt, output) for prompt in prompts])
+    return [score - base for score in scores]
 
 
 _ENCODING = threading.Lock()
