@@ -33,6 +33,14 @@ def test_extras_that_are_missing_are_one_line(ragweave: Run, monkeypatch: pytest
     assert 'not installed: documents, ocr. To add one: pip install "ragweave[NAME]"' in done.stdout
 
 
+@pytest.mark.parametrize("place", ["pg:postgresql://me:secret@host/db#n", "postgresql://me:secret@host/db"])
+def test_a_servers_password_is_not_printed(ragweave: Run, tmp_path: Path, place: str) -> None:
+    for command in (("doctor",), ("ask", "Who?"), ("ask", "Who?", "-c"), ("index", str(tmp_path))):
+        done = ragweave(*command, "--kb", place, cwd=tmp_path)
+        assert done.returncode == 2 and "secret" not in done.stdout + done.stderr, done
+    assert not [*tmp_path.iterdir()]
+
+
 @needs_model
 def test_a_model_file_is_described_and_measured(ragweave: Run) -> None:
     done = ragweave("doctor", "--model", "smollm2?n_ctx=1024&n_threads=1")

@@ -217,7 +217,8 @@ def test_shards_are_one_run(spec: str, questions: Callable[[int], str], tmp_path
 
 
 def test_keys_are_not_written_down(spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
-    run = settings(f"{spec}&api_key=sekret", questions(2))
+    address = "pg:postgresql://me:sekret@host/db#n"
+    run = settings(f"{spec}&api_key=sekret", questions(2), corpus="own", kb=address)
     assert evaluate(run, tmp_path / "run", quiet=True).answered == 2
     assert evaluate(run, tmp_path / "run", quiet=True).skipped == 2
     assert not any(b"sekret" in one.read_bytes() for one in (tmp_path / "run").iterdir())

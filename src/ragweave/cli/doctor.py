@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 import typer
 
-from ragweave.errors import MissingExtraError, ModelError
+from ragweave.errors import MissingExtraError, ModelError, UsageError
 
 if TYPE_CHECKING:
     from ragweave.tools.models.llamacpp import LlamaCppChat
@@ -151,7 +151,10 @@ def _knowledge_base(kb: str, *, repair: bool) -> list[Finding]:
     """Return what is wrong with a knowledge base; first rebuild its index if anything is, and that is wanted."""
     from ragweave.cli.screen import progress_bar
     from ragweave.tools.knowledge import KnowledgeBase
+    from ragweave.tools.knowledge.servers import is_address
 
+    if is_address(kb):
+        raise UsageError("--kb: doctor checks a folder, not a server")
     with KnowledgeBase.open(kb) as base:
         if repair and base.check():
             with progress_bar():

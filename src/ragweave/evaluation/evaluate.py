@@ -85,9 +85,8 @@ class Settings:
     """US dollars a million tokens read and written, by role; `*`: all others."""
 
     def plain(self) -> dict[str, Any]:
-        """Return the settings as `run.json` has them: without unset ones, keys and passwords."""
-        values = {**asdict(self), "models": {role: redacted(spec) for role, spec in self.models.items()}}
-        found = {name: value for name, value in values.items() if value or value == 0}
+        """Return the settings that are set; `run.json` has them without keys and passwords."""
+        found = {name: value for name, value in asdict(self).items() if value or value == 0}
         listed = {name: list(one) if isinstance(one, tuple) else one for name, one in found.items()}
         return {**listed, "version": __version__}
 

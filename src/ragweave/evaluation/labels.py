@@ -37,7 +37,6 @@ from ragweave.evaluation.folder import Record, read_results, read_settings, shar
 from ragweave.evaluation.labellers import Label, LabelSettings
 from ragweave.evaluation.run import Run, Summary, run_async
 from ragweave.evaluation.systems import open_model
-from ragweave.tools.text.secrets import redacted
 
 __all__ = ["KINDS", "LabelSettings", "make_labels", "write_labels"]
 
@@ -81,8 +80,7 @@ def make_labels(
     form = None if open_dataset(settings.data).name else Format("rows", "Rows of any data set.", _read_any)
     data = open_dataset(settings.data, form=form, keeps_fields=True)
     questions = select(data, limit=settings.limit, shard=shard)
-    all_of = {**asdict(settings), "models": {role: redacted(spec) for role, spec in settings.models.items()}}
-    plain = {name: value for name, value in all_of.items() if value not in ("", None, {})}
+    plain = {name: value for name, value in asdict(settings).items() if value not in ("", None, {})}
 
     async def work(run: Run) -> Summary:
         async with AsyncExitStack() as stack:

@@ -36,6 +36,7 @@ from ragweave.evaluation.folder import Record, open_results, read_results, write
 from ragweave.evaluation.metrics.metric import finite
 from ragweave.tools.models.errors import is_transient, server_text, status_of
 from ragweave.tools.prices import Price
+from ragweave.tools.text.secrets import redacted
 
 _REFUSED = {401: "the key was refused", 402: "the account has no credit"}
 INTERRUPTED = "interrupted: the same command resumes"
@@ -43,6 +44,15 @@ _FIRST = 4
 """Questions asked before any has been answered; if all of them are refused in the same words, the run ends."""
 _IN_A_ROW = 20
 """Failures in a row, of any kind, after which a run ends."""
+
+
+def _redacted(value: Any) -> Any:
+    """Return settings without keys and passwords."""
+    if isinstance(value, dict):
+        return {name: _redacted(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [*map(_redacted, value)]
+    return redacted(value) if isinstance(value, str) else value
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
@@ -123,7 +133,7 @@ class Run:
             UsageError: It holds a run with other settings, or another process writes to it.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.settings = folder, json.loads(json.dumps(settings))
+        self.folder, self.settings = folder, _redacted(json.loads(json.dumps(settings)))
         self._file = open_results(folder / "results.jsonl")
         try:
             write_settings(folder / "run.json", self.settings)

@@ -36,7 +36,6 @@ from ragweave.evaluation.run import Budget, Run, Summary, run_async
 from ragweave.nodes.forms import Form, limited
 from ragweave.tools.models import ChatModel
 from ragweave.tools.retrieval.names import names_in, sentences, subjects
-from ragweave.tools.text.secrets import redacted
 from ragweave.tools.text.untrusted import render_passages, untrusted
 
 FILE = "questions.jsonl"
@@ -150,7 +149,7 @@ def write_questions(
             "the embedded extractive model only quotes: name a chat model that writes the questions, "
             "--model openai:NAME, or --model evaluator=openai:NAME to answer with extractive"
         )
-    plain = {"kb": settings.kb, "count": count, "model": redacted(name), "seed": settings.seed}
+    plain = {"kb": settings.kb, "count": count, "model": name, "seed": settings.seed}
     spec = (given or {}).get(role, name)
     todo = islice(candidates(_passages(settings.kb), random.Random(settings.seed)), _MOST * count)
     budget = Budget(calls, dollars)

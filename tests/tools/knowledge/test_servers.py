@@ -28,9 +28,10 @@ from ragweave.tools.knowledge import (
 
 
 def test_an_address_is_checked(tmp_path: Path) -> None:
-    for address in ("pg:nothing", "pg:#papers", "mongo:x#y"):
-        with pytest.raises(UsageError, match="looks like"):
+    for address in ("pg:nothing", "pg:#papers", "mongo:x#y", "postgresql://me:secret@host/db"):
+        with pytest.raises(UsageError, match=r"pg:postgresql://host.*; kinds: pg, qdrant, es, chroma") as e:
             ServedKnowledgeBase(address, WordEmbeddings())
+        assert "secret" not in str(e.value)
     pytest.importorskip("psycopg")
     with pytest.raises(KnowledgeBaseError, match=r"9/db#papers cannot be opened") as e:
         ServedKnowledgeBase("pg:postgresql://me:secret@127.0.0.1:9/db#papers", WordEmbeddings())

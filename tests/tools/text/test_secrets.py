@@ -10,6 +10,7 @@ from ragweave.tools.text.secrets import redacted, without_secrets
     [
         ("openai:m?api_key=abc/+=&max_tokens=5", "openai:m?api_key=***&max_tokens=5"),
         ("openai:m?base_url=http://ada:pw@host/v1", "openai:m?base_url=http://***@host/v1"),
+        ("pg:postgresql://ada:p@w@host/db#n", "pg:postgresql://***@host/db#n"),
         ("llamacpp:a/key.gguf?n_ctx=4096", "llamacpp:a/key.gguf?n_ctx=4096"),
         ("GET https://host/v1?x=1&hf_token=abc: 401", "GET https://host/v1?x=1&hf_token=***"),
         ("Authorization: Bearer abcdef123", "Authorization: Bearer ***"),

@@ -407,6 +407,8 @@ def embeddings_of(path: str | Path, name: str | None, given: Embeddings | None) 
 def _folder(path: str | Path) -> Path:
     if not str(path).strip():
         raise UsageError("a knowledge base needs a folder or an address")
+    if "://" in str(path):
+        raise UsageError("an address is no folder: open it with open_knowledge_base")
     return Path(path)
 
 

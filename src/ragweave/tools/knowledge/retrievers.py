@@ -63,10 +63,10 @@ def retriever_of(
     """
     spec = spec.strip()
     name, _, place = spec.partition(":")
-    if spec not in MODES and (is_address(spec) or Path(spec).is_dir()):
-        spec, kb = "auto", spec
-    elif name in MODES and place:
+    if name in MODES and place:
         spec, kb = name, place
+    elif spec not in MODES and (is_address(spec) or Path(spec).is_dir()):
+        spec, kb = "auto", spec
     takes_kb = needs_kb(spec)
     if takes_kb and not kb:
         raise UsageError(f"the retriever {spec!r} searches a knowledge base: name one with --kb")

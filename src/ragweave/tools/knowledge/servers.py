@@ -51,7 +51,7 @@ _NAME = "passage_id"
 def is_address(place: str | Path) -> bool:
     """Return whether a place is a server's address, not a folder."""
     kind, colon, _ = str(place).partition(":")
-    return bool(colon) and kind in SERVERS
+    return (bool(colon) and kind in SERVERS) or "://" in str(place).partition("?")[0]
 
 
 def open_knowledge_base(
@@ -95,7 +95,10 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         kind, _, rest = address.partition(":")
         url, _, name = rest.partition("#")
         if kind not in SERVERS or not url or not name:
-            raise UsageError(f"{kind}: an address looks like pg:postgresql://host/db#papers")
+            raise UsageError(
+                f"{kind}: an address is KIND:URL#NAME, such as pg:postgresql://host/db#papers or "
+                f"chroma:folder#papers; kinds: {', '.join(SERVERS)}"
+            )
         self.path = without_secrets(address)
         try:
             self._records = _records(kind, url, name, records)

@@ -15,7 +15,7 @@ _NAME = "(?:keys?|token|secrets?|passwords?|passwd|credentials?|authorization)"
 """How the names of secrets end; `max_tokens` is none."""
 _SECRET = re.compile(f"{_NAME}$", re.IGNORECASE)
 _IN_TEXT = re.compile(
-    r"(?P<before>://)[^\s/@]{1,300}@"
+    r"(?P<before>://)[^\s/]{1,300}@"
     rf"|(?P<name>[?&;][\w.-]{{0,40}}{_NAME}=)[^\s&<>]+"
     r"|(?P<kind>\b(?:Bearer|Basic) )[\w.~+/=-]{6,}"
     r"|\bsk-[\w-]{8,}",
