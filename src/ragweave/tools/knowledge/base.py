@@ -242,7 +242,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
             MissingExtraError: What runs the embedding model is not installed.
         """
         made = checked((settings or Settings()).resolved(embeddings), embeddings)
-        Store.create(_folder(path), made).close()
+        Store.create(_folder(path), made)
         return cls(path, embeddings)
 
     @staticmethod

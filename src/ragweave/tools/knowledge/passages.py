@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -56,33 +56,29 @@ class Loaded:
 
     def place(self, offset: int) -> dict[str, Any]:
         """Return `page` and `heading_path` of the character at `offset`, where it has them."""
-        found: dict[str, Any] = {}
-        if self.pages:
-            found["page"] = max(bisect_right(self.pages, offset), 1)
-        at = bisect_right(self._starts, offset) - 1
-        if at >= 0 and self._paths[at]:
-            found["heading_path"] = list(self._paths[at])
-        return found
+        return self._places[bisect_right(self._changes, offset) - 1]
 
     def breaks(self, start: int, end: int) -> list[int]:
         """Return the offsets between `start` and `end` at which page or headings change."""
-        pages = self.pages[bisect_right(self.pages, start) : bisect_right(self.pages, end - 1)]
-        heads = self._starts[bisect_right(self._starts, start) : bisect_right(self._starts, end - 1)]
-        return sorted({*pages, *heads})
+        return self._changes[bisect_right(self._changes, start) : bisect_left(self._changes, end)]
 
     @cached_property
-    def _starts(self) -> list[int]:
-        return [one.start for one in self.headings]
+    def _changes(self) -> list[int]:
+        return sorted({0, *self.pages, *(one.start for one in self.headings)})
 
     @cached_property
-    def _paths(self) -> list[tuple[str, ...]]:
-        paths: list[tuple[str, ...]] = []
+    def _places(self) -> list[dict[str, Any]]:
+        places: list[dict[str, Any]] = []
         above: list[Heading] = []
-        for one in self.headings:
-            above = [*(each for each in above if each.level < one.level), one]
-            path = tuple(each.text[:LONGEST_TITLE] for each in above)
-            paths.append(path[1:] if path[0] == self.title else path)
-        return paths
+        heads = {one.start: one for one in self.headings}
+        for at in self._changes:
+            if head := heads.get(at):
+                above = [*(one for one in above if one.level < head.level), head]
+            path = [one.text[:LONGEST_TITLE] for one in above]
+            path = path[1:] if path[:1] == [self.title] else path
+            page = {"page": max(bisect_right(self.pages, at), 1)} if self.pages else {}
+            places.append(page | ({"heading_path": path} if path else {}))
+        return places
 
 
 class Passage(NamedTuple):
@@ -109,8 +105,6 @@ def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str
     own = {k: v for k, v in loaded.metadata.items() if len(str(v)) <= LONGEST_FIELD}
     meta = {**own, "title": loaded.title[:LONGEST_TITLE], "start": start, "end": end}
     meta |= loaded.place(start)
-    if lead:
-        meta["lead"] = len(lead)
     breaks = [[at - start + len(lead), loaded.place(at)] for at in loaded.breaks(start, end)]
     if breaks:
         meta["breaks"] = breaks

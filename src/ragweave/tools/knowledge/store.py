@@ -8,13 +8,12 @@
     index-<name>/       BM25 arrays and vectors in passage order: derived, never changed once named
     writer.lock         locked by the one writer
 
-**Reading** is one SQLite transaction: what it sees of the tables and `meta.index` belongs together,
-whatever a writer commits meanwhile. **Writing** goes in three steps. New passages are staged in a
-temporary table, which locks nothing. Vectors that are missing are committed batch by batch, so that
-a kill loses one batch of a slow or paid model. Then one transaction replaces rows, writes the new
-index folder and names it in `meta`: readers see the old state or the new one. Each writer deletes
-the folders that `meta` does not name (the one before, or a killed writer's); a reader that was
-about to open one takes the next state.
+**Reading** is one SQLite transaction: the tables and `meta.index` belong together, whatever a writer
+commits meanwhile. **Writing** goes in three steps. New passages are staged in a temporary table,
+which locks nothing. Missing vectors are committed batch by batch, so that a kill loses one batch of a
+slow or paid model. Then one transaction replaces rows, writes the new index folder and names it in
+`meta`. Each writer deletes the folders that `meta` does not name (the one before, or a killed
+writer's); a reader that was about to open one takes the next state.
 """
 
 from __future__ import annotations
@@ -96,7 +95,6 @@ class Snapshot:
     """The state of the store in one transaction."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
-        """Wrap a connection on which a transaction has begun."""
         self.db = db
         self.index = self.meta("index") or ""
         """Name of the index folder, a new one for each write; "" where nothing was written yet."""
@@ -190,19 +188,26 @@ class Store:
         self.settings = Settings(**json.loads(text or "{}"))
 
     @classmethod
-    def create(cls, folder: Path, settings: Settings) -> Store:
-        """Make an empty store.
+    def create(cls, folder: Path, settings: Settings) -> None:
+        """Make an empty store, under a temporary name first: a kill leaves no unfinished one.
 
         Raises:
             KnowledgeBaseError: The folder is not empty, or cannot be written.
         """
+        made = folder / f"{_UNFINISHED}{secrets.token_hex(4)}"
         with _locked(folder):
             if (folder / FILE).exists():
                 raise KnowledgeBaseError(f"{folder} is already a knowledge base: open it")
             if any(one.name != _LOCK for one in folder.iterdir()):
                 raise KnowledgeBaseError(f"{folder} is not empty")
-            _create(folder, settings)
-        return cls(folder)
+            with closing(sqlite3.connect(made, isolation_level=None)) as db:  # closing ends the write-ahead log
+                if db.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+                    raise KnowledgeBaseError(f"{folder}: SQLite's WAL does not work on this file system")
+                db.executescript(f"BEGIN; {_SCHEMA}")
+                rows = {"version": _VERSION, "settings": json.dumps(asdict(settings))}
+                db.executemany("INSERT INTO meta VALUES (?, ?)", rows.items())
+                db.execute("COMMIT")
+            made.replace(folder / FILE)
 
     def connect(self) -> sqlite3.Connection:
         """Return a new connection; transactions begin and end where the code says so."""
@@ -283,17 +288,3 @@ def _locked(folder: Path) -> Iterator[None]:
         ) from None
     except (OSError, sqlite3.Error) as error:
         raise KnowledgeBaseError(f"{folder} cannot be written ({error})") from error
-
-
-def _create(folder: Path, settings: Settings) -> None:
-    """Write an empty store under a temporary name first: a kill leaves no unfinished one."""
-    made = folder / f"{_UNFINISHED}{secrets.token_hex(4)}"
-    with closing(sqlite3.connect(made, isolation_level=None)) as db:  # closing folds the write-ahead log into the file
-        (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":
-            raise KnowledgeBaseError(f"{folder}: SQLite's WAL does not work on this file system")
-        db.executescript(f"BEGIN; {_SCHEMA}")
-        rows = {"version": _VERSION, "settings": json.dumps(asdict(settings))}
-        db.executemany("INSERT INTO meta VALUES (?, ?)", rows.items())
-        db.execute("COMMIT")
-    made.replace(folder / FILE)

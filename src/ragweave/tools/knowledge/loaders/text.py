@@ -13,9 +13,7 @@ from typing import Any
 from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.passages import Heading, Loaded, Table, UnreadableError
 
-RESERVED = frozenset(
-    re.findall(r"\w+", "source title start end page line heading_path rank score via breaks lead query")
-)
+RESERVED = frozenset(re.findall(r"\w+", "source title start end page line heading_path rank score via breaks query"))
 """Metadata that the knowledge base itself sets."""
 _SAMPLE = 1_000_000
 """Bytes from which the encoding is guessed."""
