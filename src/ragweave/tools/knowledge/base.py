@@ -58,10 +58,8 @@ class AbstractKnowledgeBase(ABC):
         """Begin a write."""
 
     @abstractmethod
-    def as_retriever(
-        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
-    ) -> PassageRetriever:
-        """Return a retriever over the state that is current at each query."""
+    def _retriever(self, k: int, mode: RetrieverName, chosen: dict[str, Any]) -> PassageRetriever:
+        """Search passages whose metadata has the values chosen."""
 
     @abstractmethod
     def close(self) -> None:
@@ -84,16 +82,47 @@ class AbstractKnowledgeBase(ABC):
             return [*now.sources().values()]
 
     def __bool__(self) -> bool:
-        """Return True: an empty knowledge base is still one."""
-        return True
+        return True  # if empty, too
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close files and connections."""
         self.close()
+
+    def as_retriever(
+        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
+    ) -> PassageRetriever:
+        """Return a retriever over the state that is current at each query.
+
+        Args:
+            k: Passages per query; a call may ask for another number.
+            mode: `bm25`, `dense`, `hybrid` (both scores, fused), or `graph`, which `auto` is: hybrid, or
+                bm25 without embeddings, and one hop over the names that passages share. A server has
+                one search of its own, `auto`.
+            filter: Values that the passages' metadata must have: `{"source": "a.md"}`; of a list
+                any one.
+            rerank: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, an object with
+                `predict`, or a LangChain document compressor.
+
+        Raises:
+            UsageError: `k` is below 1, or mode or reranker is unknown.
+            KnowledgeBaseError: The mode needs embeddings, and there are none.
+        """
+        found = self._retriever(check_k(k), mode, dict(filter or {}))
+        return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
+
+    def as_tools(
+        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
+    ) -> list[BaseTool]:
+        """Return `keyword_search`, `semantic_search` and `read`, for an agent such as `create_agent`'s.
+
+        Searches give `k` snippets, `read` gives whole passages and their neighbours, each once a
+        conversation. The method `agentic` is the same as a graph. Arguments are those of `as_retriever`.
+        """
+        from ragweave.tools.retrieval.toolkit import search_tools
+
+        return search_tools(self.as_retriever(k, mode, filter=filter, rerank=rerank), k)
 
     def index_paths(self, paths: str | Path | Iterable[str | Path], progress: Progress | None = None) -> IndexReport:
         """Bring the index up to date with files and folders.
@@ -207,7 +236,6 @@ class KnowledgeBase(AbstractKnowledgeBase):
     path: Path
 
     def __init__(self, path: str | Path, embeddings: Embeddings | None = None) -> None:
-        """Open a knowledge base; see `open`."""
         self.path = _folder(path)
         self._store = Store(self.path)
         self.settings = self._store.settings
@@ -296,24 +324,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
             sql = f"SELECT DISTINCT item.value FROM passages p, {ITEMS} WHERE field.key = ?"  # noqa: S608
             return [value for (value,) in now.db.execute(sql, (name,))]
 
-    def as_retriever(
-        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
-    ) -> PassageRetriever:
-        """Return a retriever over the state that is current at each query.
-
-        Args:
-            k: Passages per query; a call may ask for another number.
-            mode: `bm25`, `dense`, `hybrid` (both scores, fused), or `graph`, which `auto` is: hybrid, or
-                bm25 without embeddings, and one hop over the names that passages share.
-            filter: Values that the passages' metadata must have: `{"source": "a.md"}`; of a list
-                any one.
-            rerank: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, an object with
-                `predict`, or a LangChain document compressor.
-
-        Raises:
-            UsageError: `k` is below 1, or mode or reranker is unknown.
-            KnowledgeBaseError: The mode needs embeddings, and there are none.
-        """
+    def _retriever(self, k: int, mode: RetrieverName, chosen: dict[str, Any]) -> PassageRetriever:
         if mode not in (modes := get_args(RetrieverName)):
             raise UsageError(f"unknown mode {mode!r}; choose one of: {', '.join(modes)}")
         if self.settings.embedding is None and mode in ("dense", "hybrid"):
@@ -322,28 +333,14 @@ class KnowledgeBase(AbstractKnowledgeBase):
             )
         if self.settings.embedding is not None and mode != "bm25":
             self._search.model()
-        search = partial(self._search.search, chosen=dict(filter or {}))
-        places = partial(self._search.around, chosen=dict(filter or {}))
-        found: PassageRetriever = SearchRetriever(
+        search = partial(self._search.search, chosen=chosen)
+        return SearchRetriever(
             search=partial(search, mode=mode),
-            k=check_k(k),
+            k=k,
             words=Bm25Retriever(search=partial(search, mode="bm25"), k=k),
             embeddings=None if mode == "bm25" else self._embeddings,
-            places=places,
+            places=partial(self._search.around, chosen=chosen),
         )
-        return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
-
-    def as_tools(
-        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
-    ) -> list[BaseTool]:
-        """Return `keyword_search`, `semantic_search` and `read`, for an agent such as `create_agent`'s.
-
-        Searches give `k` snippets, `read` gives whole passages and their neighbours, each once a
-        conversation. The method `agentic` is the same as a graph. Arguments are those of `as_retriever`.
-        """
-        from ragweave.tools.retrieval.toolkit import search_tools
-
-        return search_tools(self.as_retriever(k, mode, filter=filter, rerank=rerank), k)
 
     def check(self) -> list[str]:
         """Return what is wrong, one line per fault; missing files are not faults of the index.

@@ -30,11 +30,10 @@ from ragweave.tools.files import state_folder
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, checked, embeddings_of
 from ragweave.tools.knowledge.passages import Passage
 from ragweave.tools.knowledge.settings import Progress, Settings, silent
-from ragweave.tools.knowledge.store import Filter, Source
+from ragweave.tools.knowledge.store import Source
 from ragweave.tools.knowledge.vector_servers import SERVERS, Collection
-from ragweave.tools.retrieval.base import PassageRetriever, check_k
+from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.embedding import OBJECT
-from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import SearchRetriever
 from ragweave.tools.text.secrets import without_secrets
 
@@ -135,26 +134,15 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         self._records.forget("settings", [""])
         return count
 
-    def as_retriever(
-        self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
-    ) -> PassageRetriever:
-        """Return a retriever by the server's own search, hybrid where it has one; arguments as a folder's.
-
-        Raises:
-            UsageError: A mode is named.
-        """
+    def _retriever(self, k: int, mode: RetrieverName, chosen: dict[str, Any]) -> PassageRetriever:
         if mode != "auto":
             raise UsageError(f"{self.path} has a search of its own: the mode is auto, not {mode}")
-        chosen = {
-            name: [*value] if isinstance(value, list | tuple | set) else [value]
-            for name, value in (filter or {}).items()
-        }
+        wanted = {name: [*one] if isinstance(one, list | tuple | set) else [one] for name, one in chosen.items()}
 
         def search(query: str, k: int) -> list[Document]:
-            return [_shown(doc) for doc in self._collection.search(query, k, chosen)]
+            return [_shown(doc) for doc in self._collection.search(query, k, wanted)]
 
-        found = SearchRetriever(search=search, k=check_k(k), embeddings=self._embeddings)
-        return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
+        return SearchRetriever(search=search, k=k, embeddings=self._embeddings)
 
     def close(self) -> None:
         """Close the connection to the records."""
@@ -162,10 +150,12 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
 
 
 class Records:
-    """Notes about one collection: JSON values by kind (`settings`, `source`, `passage`) and key."""
+    """Notes about one collection: JSON values by kind (`settings`, `source`, `passage`) and key.
+
+    `db` is a connection (DB-API 2.0), and `mark` how its database marks parameters.
+    """
 
     def __init__(self, collection: str, db: Any, mark: str = "?") -> None:
-        """Take a connection (DB-API 2.0), and how its database marks parameters."""
         self._collection, self._db, self._mark = collection, db, mark
         db.cursor().execute(
             "CREATE TABLE IF NOT EXISTS ragweave_records (collection TEXT, kind TEXT, key TEXT, value TEXT, "
@@ -226,7 +216,6 @@ class ServerWriter:
     """A passage's id depends on its source."""
 
     def __init__(self, records: Records, store: VectorStore) -> None:
-        """Begin a write."""
         self._records, self._store = records, store
         self._noted: dict[str, list[str]] = records.noted("passage")
         """Source, document and name of each passage that the server has, by id."""
