@@ -86,10 +86,6 @@ class NamePath(NamedTuple):
     seed: Seed | None
     """The passage that has it; None: the question has it."""
 
-    def times(self, share: float) -> NamePath:
-        """Return the path at a share of its strength."""
-        return self._replace(strength=self.strength * share)
-
 
 def add_names(db: sqlite3.Connection, passages: Iterable[tuple[int, str, Mapping[str, Any]]]) -> None:
     """Add the names of passages: row, text and metadata; the rows must be new."""
@@ -143,7 +139,10 @@ def along_names(
     }
     rest = words(sorted(wanted - answered))
     share = 1 + rest[places] / max(float(rest.max(initial=0)), 1e-9)
-    paths = {row: path.times(float(one)) for (row, path), one in zip(best.items(), share, strict=True)}
+    paths = {
+        row: path._replace(strength=path.strength * float(one))
+        for (row, path), one in zip(best.items(), share, strict=True)
+    }
     raised = scores.copy()
     own = np.searchsorted(rows, [seed.row for seed in seeds])
     raised[own] += OWN * scores[own] ** 2
@@ -199,7 +198,7 @@ def _followed(db: sqlite3.Connection, starts: Mapping[str, list[NamePath]], pass
     for text, (name, count) in _known(db, starts).items():
         if count <= MOST:
             rarity = min(math.log(1 + passages / count) / most, 1.0)
-            worth[name], counts[name] = [path.times(rarity) for path in starts[text]], count
+            worth[name], counts[name] = [path._replace(strength=path.strength * rarity) for path in starts[text]], count
     about = defaultdict(list)
     for name, row in _rows(db, worth, about=True):
         about[name].append(row)

@@ -76,7 +76,10 @@ def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | s
 def _page(page: Any, data: bytes, index: int) -> tuple[str, str]:
     """Return the text of a page, with fields and notes at the end, and what could not be read."""
     text, covered = _drawn(page)
-    more = [*_annotations(page)]
+    more: list[str] = []
+    for one in page.get("/Annots") or ():
+        with suppress(Exception):  # the others can be read
+            more += _annotation(one.get_object())
     lines = [] if _all_unmapped(page) else [one for one in text.split("\n") if not _is_garbage(one)]
     trouble = ""
     if text.strip() and len(lines) < text.count("\n") + 1:
@@ -172,14 +175,8 @@ def _all_unmapped(page: Any) -> bool:
     return bool(fonts) and all(map(unmapped, fonts))
 
 
-def _annotations(page: Any) -> Iterator[str]:
-    """Yield the notes written on a page, and the values of its form fields, as `name: value`."""
-    for one in page.get("/Annots") or ():
-        with suppress(Exception):  # the others can be read
-            yield from _annotation(one.get_object())
-
-
 def _annotation(one: Any) -> Iterator[str]:
+    """Yield a note written on a page, or the value of a form field, as `name: value`."""
     if one.get("/Subtype") == "/FreeText" and one.get("/Contents"):
         yield str(one["/Contents"])
     if one.get("/Subtype") != "/Widget":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -112,20 +112,12 @@ def _yaml(block: str) -> dict[str, Any]:
     return {name: value.strip().strip("\"'") for name, value in pairs}
 
 
-def _plain(value: Any) -> Any:
-    """Return a JSON value: dates, infinities and the like become text."""
-    if isinstance(value, dict):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple, set)):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # JSON has no NaN, and SQLite would read none of the metadata
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
-
-
 def own_fields(fields: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a file's own fields as metadata: `page_` for `page`, and so on for all `RESERVED`."""
-    return {f"{name}_" if name in RESERVED else str(name): _plain(value) for name, value in fields.items()}
+    """Return a file's own fields as JSON values: `page_` for `page`, and so on for all `RESERVED`."""
+    named = {f"{name}_" if name in RESERVED else str(name): value for name, value in fields.items()}
+    # JSON has no NaN, and SQLite would read none of the metadata.
+    plain: dict[str, Any] = json.loads(json.dumps(named, default=str, skipkeys=True), parse_constant=str)
+    return plain
 
 
 @cache
