@@ -22,7 +22,7 @@ from ragweave.tools.knowledge.ingest import Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.passages import Loaded, Passage, passage_of
 from ragweave.tools.knowledge.search import Search
-from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings, silent
+from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings
 from ragweave.tools.knowledge.store import FILE, ITEMS, Filter, Snapshot, Source, Store
 from ragweave.tools.knowledge.web import fetched
 from ragweave.tools.knowledge.writer import Writer
@@ -161,11 +161,10 @@ class AbstractKnowledgeBase(ABC):
         return self._ingest(lambda one: one.documents(encodable(source), loaded), progress)
 
     def _ingest(self, take: Callable[[Ingest], None], progress: Progress | None) -> IndexReport:
-        report = progress or silent
         with self._writing() as writer:
-            ingest = Ingest(writer, self.settings, self._embeddings, report)
+            ingest = Ingest(writer, self.settings, self._embeddings, progress)
             take(ingest)
-            embedded = writer.commit(report)
+            embedded = writer.commit(progress)
         return IndexReport(**ingest.counts, notices=tuple(ingest.notices), passages=len(self), embedded=embedded)
 
     def add(

@@ -40,7 +40,7 @@ class Ingest:
     writer: AnyWriter
     settings: Settings
     embeddings: Embeddings | None
-    progress: Progress
+    progress: Progress | None
     counts: Counter[str] = field(default_factory=Counter)
     """Files by what became of them, as in an `IndexReport`."""
     notices: list[Notice] = field(default_factory=list)
@@ -70,7 +70,8 @@ class Ingest:
         lost = {key: one for key, one in known.items() if not os.path.lexists(key)} | gone
         for number, key in enumerate(files, 1):
             self._file(key, known.get(key), lost)
-            self.progress("read", number, len(files))
+            if self.progress:
+                self.progress("read", number, len(files))
         for key in gone.keys() & lost.keys():
             self.writer.remove(key)
             self.counts["removed"] += 1

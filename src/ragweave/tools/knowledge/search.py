@@ -61,10 +61,12 @@ class _Index:
 
 
 class Search:
-    """Builds the index of a state, and searches it; safe to use from threads."""
+    """Builds the index of a state, and searches it; safe to use from threads.
+
+    `embeddings` are those that the store's vectors are of.
+    """
 
     def __init__(self, store: Store, embeddings: Embeddings | None) -> None:
-        """Search a store, with the embeddings that its vectors are of."""
         self.store, self.embeddings = store, embeddings
         self.terms = analyzer_for(store.settings.language).terms
         self.open = lru_cache(maxsize=_STATES)(self._open)
@@ -117,7 +119,8 @@ class Search:
         made = np.lib.format.open_memmap(folder / _VECTORS, "w+", np.float32, shape)
         old = np.empty((0, shape[1]), np.float32) if before.vectors is None else before.vectors[keep]
         made[: len(old)] = old
-        for at, vector in enumerate(now.vectors(last if len(old) else 0), len(old)):
+        sql = "SELECT v.vector FROM passages p JOIN vectors v ON v.content = p.content WHERE p.id > ? ORDER BY p.id"
+        for at, (vector,) in enumerate(now.db.execute(sql, (last if len(old) else 0,)), len(old)):
             made[at] = np.frombuffer(vector, np.float32)
 
     def search(self, query: str, k: int, mode: RetrieverName, chosen: dict[str, Any]) -> list[Document]:

@@ -29,9 +29,9 @@ from ragweave.state.passages import indexed_text
 from ragweave.tools.files import state_folder
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, checked, embeddings_of
 from ragweave.tools.knowledge.passages import Passage
-from ragweave.tools.knowledge.settings import Progress, Settings, silent
+from ragweave.tools.knowledge.settings import Progress, Settings
 from ragweave.tools.knowledge.store import Source
-from ragweave.tools.knowledge.vector_servers import SERVERS, Collection
+from ragweave.tools.knowledge.vector_servers import SERVERS
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.retrievers import SearchRetriever
@@ -107,7 +107,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
                 named = str(self.settings.embedding).removeprefix(OBJECT)
                 raise KnowledgeBaseError(f"{self.path} was made with {named}: pass that object")
             self._embeddings = model
-            self._collection: Collection = SERVERS[kind][0](url, name, model, self.settings)
+            self._collection, self._search = SERVERS[kind][0](url, name, model, self.settings)
         except RagweaveError:
             raise
         except ImportError as error:
@@ -122,7 +122,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
 
     @contextmanager
     def _writing(self) -> Iterator[ServerWriter]:
-        yield ServerWriter(self._records, self._collection.store)
+        yield ServerWriter(self._records, self._collection)
 
     def drop(self) -> int:
         """Delete all passages and what is noted of them; return how many passages there were."""
@@ -140,7 +140,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         wanted = {name: [*one] if isinstance(one, list | tuple | set) else [one] for name, one in chosen.items()}
 
         def search(query: str, k: int) -> list[Document]:
-            return [_shown(doc) for doc in self._collection.search(query, k, wanted)]
+            return [_shown(doc) for doc in self._search(query, k, wanted)]
 
         return SearchRetriever(search=search, k=k, embeddings=self._embeddings)
 
@@ -271,7 +271,7 @@ class ServerWriter:
         wanted = set(names)
         self._gone |= {one for one, (_, *own) in self._noted.items() if not wanted.isdisjoint(own)}
 
-    def commit(self, _progress: Progress = silent) -> int:
+    def commit(self, _progress: Progress | None = None) -> int:
         """Finish the write; return how many passages were embedded."""
         self._send()
         filled = {source for source, _, _ in self._records.noted("passage").values()}

@@ -17,10 +17,6 @@ Progress = Callable[[str, int, int], None]
 """Called with a stage (`read` or `embed`), how much of it is done, and its total."""
 
 
-def silent(_stage: str, _done: int, _total: int) -> None:
-    """Report no progress."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Settings of a knowledge base, fixed when it is created."""

@@ -138,11 +138,6 @@ class Snapshot:
         sql = "SELECT id, text, metadata FROM passages WHERE id > ? ORDER BY id"
         return ((row, text, json.loads(meta)) for row, text, meta in self.db.execute(sql, (after,)))
 
-    def vectors(self, after: int = 0) -> Iterator[bytes]:
-        """Yield the vectors of the passages with row ids above `after`, in order."""
-        sql = "SELECT v.vector FROM passages p JOIN vectors v ON v.content = p.content WHERE p.id > ? ORDER BY p.id"
-        return (vector for (vector,) in self.db.execute(sql, (after,)))
-
     def dimensions(self) -> int:
         """Return the length of the vectors; 0 where there are none."""
         row = self.db.execute("SELECT length(vector) / 4 FROM vectors LIMIT 1").fetchone()

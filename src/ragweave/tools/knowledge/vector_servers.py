@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,14 +28,8 @@ Filter = Mapping[str, list[Any]]
 """Metadata names to values of which any will do."""
 Search = Callable[[str, int, Filter], list[Document]]
 """Query, k and filter to documents with `metadata["score"]`, best first."""
-
-
-@dataclass(frozen=True)
-class Collection:
-    """A collection of a server."""
-
-    store: VectorStore
-    search: Search
+Collection = tuple[VectorStore, Search]
+"""A collection of a server, and how it is searched."""
 
 
 def _by_store(store: VectorStore, native: Callable[[Filter], Any], *, distances: bool = False) -> Collection:
@@ -47,7 +40,7 @@ def _by_store(store: VectorStore, native: Callable[[Filter], Any], *, distances:
         found = store.similarity_search_with_score(query, k=k, **more)
         return [with_score(doc, 1 - float(score) if distances else float(score)) for doc, score in found]
 
-    return Collection(store, search)
+    return store, search
 
 
 def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings) -> Collection:
@@ -98,7 +91,7 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings) ->
                 rankings.append([with_score(Document(text, id=one, metadata=m), float(n)) for one, text, m, n in rows])
         return fused(rankings, k)
 
-    return Collection(store, search)
+    return store, search
 
 
 def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings) -> Collection:

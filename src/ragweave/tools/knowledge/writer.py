@@ -15,7 +15,7 @@ from typing import Any
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.passages import Passage
 from ragweave.tools.knowledge.search import Search
-from ragweave.tools.knowledge.settings import Progress, silent
+from ragweave.tools.knowledge.settings import Progress
 from ragweave.tools.knowledge.store import Snapshot, Source
 from ragweave.tools.retrieval.graph import add_names
 
@@ -95,7 +95,7 @@ class Writer:
         self._changes.append((sql, values))
         self._changed = self._changed or passages
 
-    def commit(self, progress: Progress = silent) -> int:
+    def commit(self, progress: Progress | None = None) -> int:
         """Make the write the current state, all or nothing; return how many passages were embedded."""
         embedded = 0 if self._search.store.settings.embedding is None else self._embed(progress)
         if not self._changes and not self._changed:
@@ -117,7 +117,7 @@ class Writer:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return embedded
 
-    def _embed(self, progress: Progress) -> int:
+    def _embed(self, progress: Progress | None) -> int:
         """Embed what has no vector yet, each batch committed by itself; return their number."""
         db = self._db
         db.execute(
@@ -135,7 +135,8 @@ class Writer:
             with db:
                 db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", pairs)
             done += len(batch)
-            progress("embed", done, total)
+            if progress:
+                progress("embed", done, total)
         return done
 
     def _build(self) -> None:
