@@ -84,18 +84,7 @@ def test_a_table_of_one_s_own_comes_first(table: Path) -> None:
     assert price_of(chat_model("openai:gpt-4o?api_key=k")) == Price(1.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[]",
-        "{",
-        '{"a": 1}',
-        '{"a": "15"}',
-        '{"a": {"1": 2, "3": 4}}',
-        '{"a": [1]}',
-        '{"a": [-1, 2]}',
-    ],
-)
+@pytest.mark.parametrize("text", ["{", '{"a": [1]}', '{"a": [-1, 2]}'])
 def test_a_damaged_table_is_one_clear_line(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "prices.json"
     path.write_text(text, "utf-8")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from ragweave.errors import UsageError
@@ -28,14 +28,10 @@ def object_at(path: str) -> Any:
     """
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)  # only now that a module is named: the folder may hold untrusted documents
-    module, _, name = path.partition(":")
     try:
-        found: Any = import_module(module)
-        for attribute in name.split("."):
-            found = getattr(found, attribute)
+        return resolve_name(path)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"{path}: cannot be imported ({error})") from error
-    return found
 
 
 def imported(path: str, *arguments: Any) -> Any:

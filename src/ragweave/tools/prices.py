@@ -83,12 +83,8 @@ def _named(name: str, table: Mapping[str, Price]) -> Price | None:
 
 
 def _is_openai(target: object) -> bool:
-    # Not `BaseChatOpenAI`: Azure's class, among others, is one too, and has an address of its own.
-    if not any(kind.__name__ == "ChatOpenAI" for kind in type(target).__mro__):
-        return False
-    base = getattr(target, "openai_api_base", None) or os.environ.get("OPENAI_BASE_URL") or ""
-    parts = urlsplit(base)
-    return not base or (parts.scheme, parts.hostname) == ("https", "api.openai.com")
+    base = getattr(target, "openai_api_base", None) or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com"
+    return type(target).__name__ == "ChatOpenAI" and urlsplit(base).hostname == "api.openai.com"
 
 
 @lru_cache(maxsize=4)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -71,21 +70,13 @@ class TrainedSpec(NamedTuple):
 def trained_spec(text: str) -> TrainedSpec | None:
     """Read a text that names the folder of a trained component; None: it names something else.
 
-    `trained:FOLDER` does, and so does a text that looks like a path (`judge/`, `./judge`, `~/judge`, `C:/judge`) or is
-    the name of a folder that exists. `kind:NAME` of a model does not, with a `/` in NAME or without.
+    `trained:FOLDER` does, and so does a text without a colon that looks like a path (`judge/`, `./judge`, `~/judge`) or
+    is the name of a folder that exists.
     """
     marked = text.strip().startswith(f"{_TRAINED}:")
     head, _, query = text.strip().removeprefix(f"{_TRAINED}:").partition("?")
-    return TrainedSpec(Path(head).expanduser(), query) if marked or _is_path(head) else None
-
-
-def _is_path(head: str) -> bool:
-    if re.match(r"[A-Za-z]:[\\/]", head):  # Windows
-        return True
-    first = head.replace("\\", "/").partition("/")[0]
-    if not head or ":" in first or head in MODELS:
-        return False
-    return first != head or head.startswith(("~", ".")) or Path(head).is_dir()
+    names = head not in MODELS and ":" not in head and ("/" in head or "\\" in head or Path(head).is_dir())
+    return TrainedSpec(Path(head).expanduser(), query) if marked or names else None
 
 
 def chat_model(spec: str | ChatModel | BaseDecisionModel) -> ChatModel:
@@ -203,7 +194,7 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
             )
         settings = {"api_key": "none", **settings}
     own = not url or (urlsplit(url).hostname or "").endswith("openai.com")
-    return checked(f"model 'openai:{name}'", {"model": name, **settings}, ChatOpenAI if own else CompatibleChatOpenAI)
+    return (ChatOpenAI if own else CompatibleChatOpenAI)(model=name, **settings)
 
 
 _TEMPLATE = "chat_template_kwargs"

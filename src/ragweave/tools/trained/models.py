@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UsageError
 from ragweave.state import ROUTES
-from ragweave.tools.models.specs import ModelProvider, check_settings, checked
+from ragweave.tools.models.specs import ModelProvider, check_settings
 from ragweave.tools.models.tasks import task_of
 from ragweave.tools.trained.card import Card, Role, read_card
 from ragweave.tools.trained.forms import TASKS, task_input
@@ -158,7 +158,7 @@ def _trained(folder: str, settings: Mapping[str, Any]) -> Any:
         raise UsageError(f"{folder}: was trained as a filter, which is no chat model: use filter={folder}")
     kind = TrainedDecisions if card.threshold is not None else TrainedChat
     check_settings(f"trained {card.role}", settings, kind)
-    return checked(f"trained:{folder}", {"folder": folder, **settings}, kind)
+    return kind(folder=folder, **settings)
 
 
 PROVIDER = ModelProvider(
