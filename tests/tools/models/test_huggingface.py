@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.tiny_models import make_tiny_llama
 
+from ragweave import build_graph
 from ragweave.errors import ModelError, UsageError
 from ragweave.tools.models.specs import chat_model
 
@@ -23,6 +24,8 @@ def test_a_folder_is_a_chat_model_that_knows_its_context(tmp_path: Path) -> None
     assert first.text == second.text
     assert "Who?" not in first.text
     assert getattr(model, "profile", {})["max_input_tokens"] == 1024
+    given = {"question": "Who?", "passages": ["Ada."]}
+    assert build_graph("concat", model=model).invoke(given)["usage"]["calls"] == 1
 
 
 def test_a_mistake_is_named(tmp_path: Path) -> None:

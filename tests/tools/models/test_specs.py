@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -150,36 +149,3 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         chat_model("openai:gpt-4o-mini")
     with pytest.raises(MissingExtraError, match=r"ragweave\[hf\]"):
         chat_model("hf:model")
-
-
-@pytest.mark.filterwarnings("ignore:.*langchain-community.*:DeprecationWarning")  # langchain-huggingface imports it
-def test_a_hugging_face_model_on_this_machine(tmp_path: Path) -> None:
-    transformers: Any = pytest.importorskip("transformers")
-    pytest.importorskip("langchain_huggingface")
-    torch: Any = pytest.importorskip("torch")
-    from tests.tiny_models import byte_tokenizer
-
-    torch.manual_seed(5)
-    tokenizer: Any = byte_tokenizer(ends=False)
-    tokenizer.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
-    config = transformers.LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=2048,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    model: Any = chat_model(f"hf:{tmp_path}?device=cpu&max_tokens=12")
-    said = model.invoke("Hello")
-    assert said.text == model.invoke("Hello").text, "it decodes greedily"
-    assert model.profile["max_input_tokens"] == 2048
-    given: Any = {"question": "Who?", "passages": ["Ada built it."]}
-    assert build_graph("concat", model=model).invoke(given)["usage"]["calls"] == 1
-    with pytest.raises(UsageError, match="'hf' has no setting 'colour'"):
-        chat_model(f"hf:{tmp_path}?colour=blue")

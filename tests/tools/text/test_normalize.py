@@ -1,12 +1,13 @@
-"""Normalisation by the SQuAD rule, and word tokens."""
+"""Normalisation by the SQuAD rule, words, and estimated token counts."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage, SystemMessage
 
-from ragweave.tools.text.normalize import normalize_answer, words
+from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens, normalize_answer, words
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,14 @@ def test_words_keep_their_marks() -> None:
     assert words("यह किताब, cafe\u0301") == ["यह", "किताब", "cafe\u0301"]
 
 
-@given(st.text(max_size=60))
-def test_words_are_in_the_text(text: str) -> None:
-    assert all(word in text.lower() for word in words(text))
+def test_estimates() -> None:
+    assert estimate_tokens("") == 0
+    assert estimate_tokens("a") == 1
+    assert estimate_tokens("abcd" * 10) == 10
+    assert estimate_tokens("日本語の") == 2
+
+
+def test_every_message_costs_something() -> None:
+    one = [HumanMessage("abcd")]
+    two = [SystemMessage(""), HumanMessage("abcd")]
+    assert estimate_tokens("abcd") < estimate_message_tokens(one) < estimate_message_tokens(two)

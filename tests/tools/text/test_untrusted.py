@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from ragweave.tools.text.untrusted import _drop_invisible, one_line, render_passages, untrusted
+from ragweave.tools.text.untrusted import one_line, render_passages, untrusted
 
 OPENING = re.compile(r"<\s*passage\b", re.IGNORECASE)
 CLOSING = re.compile(r"<\s*/\s*passage\b", re.IGNORECASE)
@@ -100,35 +99,6 @@ def test_nothing_is_left_that_could_act(text: str) -> None:
     assert not OPENING.search(seen)
     assert not CLOSING.search(seen)
     assert not any(ROLE.match(line) for line in safe.splitlines())
-
-
-SHAPING = {*"\u034f\u200c\u200d", *map(chr, range(0xFE00, 0xFE10))}
-
-
-def stays(char: str, before: str) -> bool:
-    """Is `char` visible, or does it shape the visible letter beyond ASCII before it?"""
-    unseen = [unicodedata.category(one) in ("Cc", "Cf", "Co", "Cs") for one in (char, before or " ")]
-    if char in SHAPING:
-        return not (before.isascii() or before in SHAPING or unseen[1])
-    return char in "\n\t" or not unseen[0]
-
-
-def visible(text: str) -> str:
-    """What of a text may stay, character by character."""
-    return "".join(one for at, one in enumerate(text) if stays(one, text[max(at - 1, 0) : at]))
-
-
-@given(st.text() | st.text(alphabet="a<é \n\t\u200b\u200c\u200d\u034f\ufe0f\ue000\U0001f600\x00\x85\U000f0001"))
-def test_what_cannot_be_seen_is_dropped(text: str) -> None:
-    assert _drop_invisible(text) == visible(text)
-
-
-def test_every_character_of_unicode_stays_or_goes_by_its_category() -> None:
-    every = [chr(code) for code in range(0x110000)]
-    unseen = {one for one in every if unicodedata.category(one) in ("Cc", "Cf", "Co", "Cs")}
-    stay = {*every} - unseen | {*"\n\t"}
-    assert {*_drop_invisible("a".join(every))} == stay - SHAPING
-    assert {*_drop_invisible("é".join(["", *every]))} == stay | SHAPING
 
 
 @given(texts | st.text(max_size=40))

@@ -14,10 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragweave.errors import ModelError
 from ragweave.tools.retrieval.embedding import named_embeddings
 from ragweave.tools.trained.card import Card
-from ragweave.tools.trained.features import FEATURES, HashedWords, draft_features, first_sentence, hashed_words
+from ragweave.tools.trained.features import HashedWords, draft_features, first_sentence, hashed_words
 
 Array = NDArray[np.float64]
 _WEIGHTS = "linear.safetensors"
@@ -71,24 +70,17 @@ class Linear:
 
 
 def write_linear(folder: Path, weights: Linear) -> None:
-    """Write weights, and the names of the features that they apply to."""
+    """Write weights."""
     from safetensors.numpy import save_file
 
-    save_file(vars(weights), folder / _WEIGHTS, {"features": " ".join(FEATURES)})
+    save_file(vars(weights), folder / _WEIGHTS)
 
 
 def read_linear(folder: Path) -> Linear:
-    """Read weights.
+    """Read weights."""
+    from safetensors.numpy import load_file
 
-    Raises:
-        ModelError: They were learnt from other features than this version computes.
-    """
-    from safetensors import safe_open
-
-    with safe_open(folder / _WEIGHTS, framework="numpy") as file:
-        if (file.metadata() or {}).get("features", "").split() != list(FEATURES):
-            raise ModelError(f"{folder}: was trained on other features than this ragweave computes: train it again")
-        return Linear(**{name: file.get_tensor(name) for name in Linear.__annotations__})
+    return Linear(**load_file(folder / _WEIGHTS))
 
 
 class LinearScorer:
