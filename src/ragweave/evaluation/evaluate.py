@@ -35,7 +35,7 @@ from ragweave.graphs.build import MODEL_ARGUMENTS
 from ragweave.graphs.specs import read_system
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.knowledge.retrievers import retriever_of
-from ragweave.tools.models.scoring import scorer_of
+from ragweave.tools.models.specs import scorer_of
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.retrieval import Bm25Retriever, RerankRetriever
 from ragweave.tools.text.secrets import redacted

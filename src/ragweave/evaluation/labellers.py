@@ -27,7 +27,8 @@ from ragweave.nodes.proxy import PROMPTS, Rewrite, Searched
 from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FILTERS, FilterKind, FilterSettings, Span, filco_task, span_of
 from ragweave.tools.models import ChatModel
-from ragweave.tools.models.scoring import LogprobScorer, scorer_of
+from ragweave.tools.models.roles import LogprobScorer
+from ragweave.tools.models.specs import scorer_of
 from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import untrusted
 

@@ -21,8 +21,7 @@ from ragweave.nodes.prompts import Prompts, template_of
 from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, FilterKind, FilterName
 from ragweave.tools.models.errors import is_transient
-from ragweave.tools.models.roles import ChatModel, Models, trained_role, unbound
-from ragweave.tools.models.scoring import LogprobScorer
+from ragweave.tools.models.roles import ChatModel, LogprobScorer, Models, trained_role, unbound
 from ragweave.tools.models.specs import chat_model, trained_spec
 from ragweave.tools.trained.filters import trained_filter
 

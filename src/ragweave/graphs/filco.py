@@ -34,8 +34,7 @@ from ragweave.nodes.segments import recompose, reranked, split_passages, tokens_
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import Note, RAGState, add_usage, no_usage, note
 from ragweave.tools import filters
-from ragweave.tools.models.roles import unbound
-from ragweave.tools.models.scoring import LogprobScorer, Pairs
+from ragweave.tools.models.roles import LogprobScorer, Pairs, unbound
 from ragweave.tools.text.normalize import estimate_tokens
 from ragweave.tools.text.untrusted import numbered
 

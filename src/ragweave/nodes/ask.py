@@ -49,8 +49,7 @@ from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, lowest_rank
 from ragweave.tools.filters import FilterKind
 from ragweave.tools.models import calls, replies
 from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
-from ragweave.tools.models.roles import Models, Role, unbound
-from ragweave.tools.models.scoring import LogprobScorer
+from ragweave.tools.models.roles import LogprobScorer, Models, Role, unbound
 from ragweave.tools.models.tasks import KEY, TaskName, task_passages
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens

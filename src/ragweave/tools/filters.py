@@ -31,7 +31,7 @@ from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
 from ragweave.registry import Registry
-from ragweave.tools.models.scoring import LogprobScorer
+from ragweave.tools.models.roles import LogprobScorer
 from ragweave.tools.retrieval.reranking import BiEncoderScorer
 from ragweave.tools.text.normalize import words
 from ragweave.tools.text.sentences import split_sentences

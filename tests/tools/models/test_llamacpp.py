@@ -27,7 +27,7 @@ import tiny_gguf
 from ragweave.errors import MissingExtraError, PromptTooLongError, UnusableModelError, UsageError
 from ragweave.tools.models import chat_model
 from ragweave.tools.models.llamacpp import LlamaCppChat, smollm2_file
-from ragweave.tools.models.scoring import scorer_of
+from ragweave.tools.models.specs import scorer_of
 
 try:
     FILE = smollm2_file()

@@ -9,7 +9,8 @@ import pytest
 from tests.tiny_models import make_tiny_llama, make_tiny_t5
 
 from ragweave.errors import ModelError, UsageError
-from ragweave.tools.models.scoring import LogprobScorer, scorer_of
+from ragweave.tools.models.roles import LogprobScorer
+from ragweave.tools.models.specs import scorer_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -54,7 +54,7 @@ def huggingface_chat(name: str, settings: Mapping[str, Any]) -> ChatModel:
 
 
 class HuggingFaceScorer:
-    """Scores continuations with a transformers model, causal or sequence-to-sequence (`scoring.LogprobScorer`).
+    """Scores continuations with a transformers model, causal or sequence-to-sequence (`roles.LogprobScorer`).
 
     Prompt and continuation are tokenised apart and joined as ids. Batching changes a score by floating-point noise only
     (below 1e-4 in float32). Threads take turns.

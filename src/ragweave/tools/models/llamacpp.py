@@ -158,7 +158,7 @@ class LlamaCppChat(BaseChatModel):
 
     @property
     def weights(self) -> Weights:
-        """The weights."""
+        """The weights, shared with copies of the model and with models that load the file in the same way."""
         fields = {name: getattr(self, name) for name in Loading._fields}
         loading = Loading(**{**fields, "n_ctx": self.context})
         if self._weights is None or self._weights.loading != loading:
@@ -292,7 +292,7 @@ class LlamaCppChat(BaseChatModel):
     causal: ClassVar[bool] = True
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return the log-probability of each continuation behind its prompt, as `scoring.LogprobScorer` says.
+        """Return the log-probability of each continuation behind its prompt, as `roles.LogprobScorer` says.
 
         Prompts are plain text, without the chat template.
         """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from langchain_core.decisions import BaseDecisionModel
 from langchain_core.language_models import BaseLLM, LanguageModelInput
@@ -49,6 +49,25 @@ class Models:
     def decides(self, role: Role) -> bool:
         """Say whether a decision model plays `role`."""
         return isinstance(unbound(self.for_role(role)), BaseDecisionModel)
+
+
+Pairs: TypeAlias = Sequence[tuple[str, str]]
+"""Prompts and their continuations."""
+
+
+@runtime_checkable
+class LogprobScorer(Protocol):
+    """Scores texts behind a prompt by their log-probabilities, as CXMI needs (FILCO, section 2.2). Safe under threads.
+
+    If its model is causal, it may say so by an attribute `causal` that is True: CXMI then leads over to the answer.
+    """
+
+    def score(self, pairs: Pairs) -> list[float]:
+        """Return the natural-log probability of each continuation given its prompt, at most 0, in nats.
+
+        Each is a sum over the continuation's tokens and the end token, as in FILCO's code; other pairs do not change it.
+        """
+        ...
 
 
 def unbound(target: object) -> Any:

@@ -28,7 +28,7 @@ from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 from ragweave.registry import Registry
-from ragweave.tools.models.roles import ChatModel, checked_chat
+from ragweave.tools.models.roles import ChatModel, LogprobScorer, checked_chat, unbound
 from ragweave.tools.text.secrets import redacted, spec_settings, without_secrets
 
 MadeT = TypeVar("MadeT")
@@ -114,6 +114,31 @@ def _named(head: str, settings: dict[str, Any]) -> ChatModel:
         raise UsageError(f"model {head!r}: write {provider.spec}, and settings behind '?'")
     model = checked(f"model {head!r}", {}, partial(provider.make, name, settings))
     return checked_chat(model, f"the model {head!r} of {MODELS.package(kind)}")
+
+
+def scorer_of(spec: Any) -> LogprobScorer:
+    """Return a scorer: the object itself, or for a spec a model that scores; it loads at the first call.
+
+    * `llamacpp:FILE` or `smollm2`: a GGUF file, with the settings that it has as a chat model.
+    * `hf:NAME`: a transformers model on this machine, causal or sequence-to-sequence, by folder or hub name
+      (`?batch_size=16&device=cuda&dtype=float32`).
+
+    Raises:
+        UsageError: The spec names no such scorer, or a setting is not understood.
+        MissingExtraError: Its packages are not installed.
+        ModelError: The model is not on this machine, or damaged.
+    """
+    if isinstance(spec, str) and spec.startswith("hf:"):
+        from ragweave.tools.models.huggingface import HuggingFaceScorer
+
+        name, _, query = spec.removeprefix("hf:").partition("?")
+        return checked(f"scorer 'hf:{name}'", {"model": name, **read_settings(query)}, HuggingFaceScorer)
+    made = unbound(chat_model(spec) if isinstance(spec, str) else spec)
+    if not isinstance(made, LogprobScorer):
+        raise UsageError(
+            f"{type(made).__name__} can't score texts: use llamacpp:FILE, smollm2 or hf:NAME as the scorer"
+        )
+    return made
 
 
 def read_settings(query: str) -> dict[str, Any]:
