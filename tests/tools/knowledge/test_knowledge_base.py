@@ -195,12 +195,12 @@ def test_vectors_of_another_length_are_refused(tmp_path: Path) -> None:
 
 def test_settings_are_fixed_once_there_are_passages(tmp_path: Path, docs: Path) -> None:
     KnowledgeBase.create(tmp_path / "kb")
-    first = Settings(embedding=None, text_field="content")
+    first = Settings(embedding=None, size=50)
     kb = KnowledgeBase.open_or_create(tmp_path / "kb", settings=first)
     kb.index_paths([docs])
-    with pytest.raises(KnowledgeBaseError, match="text_field = 'content', not 'text'"):
+    with pytest.raises(KnowledgeBaseError, match="size = 50, not 100"):
         KnowledgeBase.open_or_create(tmp_path / "kb", settings=PLAIN)
-    auto = Settings(text_field="content")
+    auto = Settings(size=50)
     assert KnowledgeBase.open_or_create(tmp_path / "kb", settings=auto).settings == first
     for wrong in ({"size": 0}, {"overlap": 100}, {"unit": "pages"}, {"language": "klingon"}):
         with pytest.raises(UsageError, match=f"{next(iter(wrong))}"):
@@ -213,11 +213,13 @@ def test_settings_are_fixed_once_there_are_passages(tmp_path: Path, docs: Path) 
         kb.as_retriever(mode="words")
 
 
-def test_an_empty_base_takes_other_settings_and_reads_its_files_again(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"body": "A lost key costs forty euro."}\n')
-    for field, added in (("plot", 0), ("body", 1)):
+def test_rows_are_read_again_by_other_fields(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"body": "A lost key.", "cost": "Forty euro."}\n')
+    for field, text in (("plot", []), ("body", ["A lost key."]), ("cost", ["Forty euro."])):
         kb = KnowledgeBase.open_or_create(tmp_path / "kb", settings=Settings(embedding=None, text_field=field))
-        assert kb.index_paths(tmp_path / "rows.jsonl").added == added
+        kb.index_paths(tmp_path / "rows.jsonl")
+        assert [one.page_content for one in kb.passages()] == text
+        assert kb.index_paths(tmp_path / "rows.jsonl").changed == 0
 
 
 def test_a_loaders_documents_take_the_place_of_a_source(kb: KnowledgeBase) -> None:

@@ -6,6 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
@@ -258,7 +259,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
 
         Args:
             path: The folder.
-            settings: How to chunk, analyse and embed; they cannot be changed later.
+            settings: How to chunk, analyse and embed; only the fields of rows can be changed later.
             embeddings: A LangChain embeddings object instead of `settings.embedding`; `open` then
                 needs it too.
 
@@ -283,7 +284,8 @@ class KnowledgeBase(AbstractKnowledgeBase):
     ) -> Self:
         """Open a knowledge base, or create it if there is none.
 
-        An empty one takes the given settings and embeddings instead of its own.
+        It takes the given fields of rows, and an empty one all settings and embeddings, instead of its own.
+        What it has is read again when it is next indexed.
 
         Raises:
             KnowledgeBaseError: As `open` and `create`; or `settings` differ from its own.
@@ -295,7 +297,8 @@ class KnowledgeBase(AbstractKnowledgeBase):
         given = (settings or own).resolved(embeddings)
         with store.snapshot() as now:
             empty = now.count() == 0
-        if empty and given != own:
+        same = replace(given, text_field=own.text_field, id_field=own.id_field, title_field=own.title_field) == own
+        if given != own and (empty or same):
             store.reset(checked(given, embeddings))
         elif settings is not None:
             settings.check_same(own, path, embeddings)

@@ -248,9 +248,9 @@ class Store:
             self._sweep(Snapshot(db).index)
 
     def reset(self, settings: Settings) -> None:
-        """Change the settings of a store without passages; its sources are to be read again."""
+        """Change the settings of a store; its sources are to be read again."""
         with self.writing() as db:
-            db.execute("DELETE FROM sources")
+            db.execute("UPDATE sources SET value = json_set(value, '$.hash', '', '$.checked', 0)")
             db.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (json.dumps(asdict(settings)),))
 
     def _sweep(self, named: str) -> None:

@@ -42,6 +42,28 @@ def test_text_beside_elements_is_read_once():
     assert words == ["One.", "Two.", "Three.", "Four.", "Five."]
 
 
+def test_blocks_stand_apart():
+    for tag in ("aside", "details", "summary", "figure", "address", "header", "form", "label", "fieldset", "main"):
+        (one,), _ = read("a.html", f"<body><p>First.</p><{tag}>alpha</{tag}><{tag}>beta</{tag}>gamma</body>")
+        assert one.text.split() == ["First.", "alpha", "beta", "gamma"]
+
+
+def test_tables_with_captions_spans_and_two_header_rows():
+    head = "<tr><th rowspan=2>Hall</th><th colspan=2>2025</th></tr><tr><th>Day</th><th>Hours</th></tr>"
+    body = "<tr><td rowspan=2>North</td><td>Mon</td><td>9 to 17</td></tr><tr><td>Tue</td><td>10 to 14</td></tr>"
+    (one,), _ = read("a.html", f"<table><caption>Opening</caption><col><thead>{head}</thead><tr>{body}</table>")
+    lines = one.text.splitlines()
+    assert lines[:3] == ["Opening", "", "| Hall | 2025 Day | 2025 Hours |"]
+    assert lines[-2:] == ["| North | Mon | 9 to 17 |", "| North | Tue | 10 to 14 |"]
+    (one,), _ = read("a.html", f"<table><caption>Opening</caption><tr><td>Hall<td>Day<td>Hours</tr>{body}</table>")
+    assert one.text[one.tables[0].body :].startswith("| North")
+
+
+def test_formulas():
+    half, square = "<mfrac><mn>1</mn><mn>2</mn></mfrac>", "<msup><mi>c</mi><mrow><mn>2</mn></mrow></msup>"
+    assert read("a.html", f"<p><math>{half}<mi>m</mi>{square}</math></p>")[0][0].text == "1/2mc^2"
+
+
 def test_encodings_of_pages():
     for head, encoding in [
         ('<meta charset="iso-8859-1">', "cp1252"),

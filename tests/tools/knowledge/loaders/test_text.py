@@ -67,8 +67,9 @@ def test_notebooks_mail_and_source_code():
     mail = "From: a@b.c\nSubject: =?utf-8?q?B=C3=A5t?=\nContent-Type: text/html\n\n<p>Booked.</p>"
     (one,), _ = read("m.eml", mail)
     assert (one.title, one.text) == ("Båt", "From: a@b.c\nSubject: Båt\n\nBooked.")
-    for name in ("tool.py", "2026.03.01 minutes", "README"):
-        assert read(name, "Plain text.")[0][0].text == "Plain text."
+    for name, title in [("tool.py", "tool"), ("2026.03.01 minutes",) * 2, ("README",) * 2]:
+        (one,), _ = read(name, "Plain text.")
+        assert (one.text, one.title) == ("Plain text.", title)
 
 
 def test_subtitles_are_what_is_said():
@@ -76,6 +77,11 @@ def test_subtitles_are_what_is_said():
     vtt = "WEBVTT\n\nNOTE by hand\n\nintro\n00:01.000 --> 00:04.000 align:start\n<v Ada>Bread &amp; <i>milk</i>.\n"
     assert read("a.srt", srt)[0][0].text == "The tour takes\n40 minutes,\nand ends."
     assert read("a.vtt", vtt)[0][0].text == "Bread & milk."
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.docx", "a.csv"])
+def test_an_empty_file_has_no_text(name):
+    assert read(name, " \n") == ([], "")
 
 
 def test_what_is_no_text():
@@ -105,6 +111,7 @@ def test_gzip_within_bounds():
         ("bomb.md", "---\na: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n---\nhi"),
         ("open.md", "---\n" + "a\n" * 100_000),
         ("deep.html", "<main>" * 2_000 + "x"),
+        ("wide.html", "<table>" + ("<tr><td colspan=999 rowspan=999>x" + "<tr>" * 99) * 50),
         ("deep.json", "[" * 100_000),
         ("uris.md", ("data:image/png;base64," + "A" * 70 + "\n\n# H\n\n") * 4_000),
     ],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 from ragweave.tools.knowledge.loaders.text import decode, markdown
@@ -19,6 +20,13 @@ from ragweave.tools.knowledge.settings import Settings
 _DROP = re.findall(
     r"\w+", "title nav footer script style noscript template svg button select iframe object canvas audio video dialog"
 )
+_BLOCKS = re.findall(
+    r"\w+", "address aside details fieldset figure form header hgroup label legend main menu search summary textarea"
+)
+"""Blocks that markdownify takes for words of the line around them."""
+_MATH = {"msup": "^", "msub": "_", "mfrac": "/"}
+_MOST_SPANNED = 100_000
+"""Cells of a page, with those that they span, up to which spanned cells are repeated."""
 _AROUND = re.compile(
     r"(?:^|[-_ ])(?:cookies?|consent|breadcrumbs?|sidebar|navbar|site-header|skip-link|headerlink"
     r"|advert|newsletter|share|social)(?:$|[-_ ])",
@@ -67,6 +75,8 @@ def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
     body = page.find("body") if page.find("body") is not None else page
     if whole or 2 * sum(len(one.text_content()) for one in mains) < len(body.text_content()):
         mains = [body]
+    for one in page.iter(*_BLOCKS):
+        one.tag = "div"
     text = re.sub(r"\n{3,}", "\n\n", "\n\n".join(map(_converted, mains))).strip()
     if not whole and not text:  # a page of links alone
         return title, html_markdown(source, whole=True)[1]
@@ -91,7 +101,13 @@ def _prune(page: Any) -> None:
 
 
 def _spell_out(page: Any) -> None:
-    """Write out what only markup says: raised digits, letters of lists, alternative texts."""
+    """Write out what only markup says: raised digits, fractions, letters of lists, spanned cells, alternative texts."""
+    for one in page.iter(*_MATH):
+        for second in one[1:2]:
+            second.text = f"{_MATH[one.tag]}{second.text or ''}"
+    spanned = sum(_span(one, "colspan") * _span(one, "rowspan") for one in page.iter("td", "th"))
+    for one in page.xpath("//table"):
+        _arrange(one, fill=spanned <= _MOST_SPANNED)
     for one in page.iter("sup"):
         if not _ORDINAL.fullmatch(one.text_content()):
             one.text = f"^{one.text or ''}"
@@ -103,6 +119,36 @@ def _spell_out(page: Any) -> None:
     for one in page.xpath("//img[@alt]"):
         one.tag = "span"
         one.text = alternative(one.get("alt"))
+
+
+def _arrange(table: Any, *, fill: bool) -> None:
+    """Give a table one row as its header; `fill`: repeat cells that span rows, and headers that span columns."""
+    from lxml import etree
+
+    etree.strip_elements(table, "colgroup", "col", with_tail=False)
+    for one in table.xpath("./caption"):
+        table.addprevious(one)
+    rows = table.xpath("./tr|./*/tr")
+    for at, row in enumerate(rows if fill else ()):
+        for column, cell in enumerate(row):
+            wide, high = _span(cell, "colspan"), _span(cell, "rowspan")
+            cell.set("colspan", "1")
+            for _ in range(1, wide):
+                cell.addnext(deepcopy(cell) if cell.tag == "th" else etree.Element("td", cell.attrib))
+            cell.set("rowspan", "1")
+            for below in rows[at + 1 : at + high]:
+                below.insert(column, deepcopy(cell))
+    head = table.xpath("./thead[following-sibling::*]/tr")
+    for upper in head[-2::-1]:
+        for above, below in zip(upper, head[-1], strict=False):
+            if (name := above.text_content()) != below.text_content():
+                below.text = f"{name} {below.text or ''}"
+        upper.getparent().remove(upper)
+
+
+def _span(cell: Any, name: str) -> int:
+    number = cell.get(name, "")
+    return max(1, int(number)) if re.fullmatch("[0-9]{1,4}", number) else 1
 
 
 def alternative(text: str | None) -> str:

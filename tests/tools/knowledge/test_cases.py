@@ -1,0 +1,108 @@
+"""Documents that were once read wrongly: what their passages must hold, and what they must not.
+
+The cases under `serve` are among the tests of the server and of the knowledge base.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+
+from ragweave.state.passages import place_at
+from ragweave.tools.knowledge import KnowledgeBase, Settings
+
+CASES = Path(__file__).parents[4] / "shared" / "cases" / "documents"
+
+pytestmark = pytest.mark.skipif(not CASES.exists(), reason="the cases do not stand beside the checkout")
+
+LIFT = ["Page 1 of the lift manual", "Page 3 of the lift manual", "in part: page 2: damaged"]
+if find_spec("rapidocr"):
+    SCAN, GLYPHS = ["yearly rent is 840 crowns"], ["<glyph-names p1 "]
+else:
+    SCAN = ["in part: pages 1, 2: a picture that was not read .*pip install"]
+    GLYPHS = [r"skipped: .*page 1: text that cannot be read.*pip install"]
+
+# File or folder, question ("": all passages), patterns that must be found, patterns that must not.
+# A passage begins with `<title page headings>`, and so does each place within it.
+TABLE: list[tuple[str, str, list[str], list[str]]] = [
+    ("pdf/form-filled.pdf", "", ["Mirjam Oduya", "KX-7741-B", "14 March 2027", "Tromso depot", "insured: yes"], []),
+    ("pdf/scan-with-stamp.pdf", "", SCAN, []),
+    ("pdf/glyph-names.pdf", "", GLYPHS, ["/G0"]),
+    ("pdf/badpage-ops.pdf", "", LIFT, []),
+    ("pdf/badpage-a85.pdf", "", LIFT, []),
+    ("pdf/hyphenated.pdf", "database", ["depart"], []),
+    ("pdf/hyphenated.pdf", "department", ["depart"], []),
+    ("pdf/hyphenated.pdf", "transactions", ["depart"], []),
+    ("pdf/hyphenated.pdf", "separately", ["depart"], []),
+    ("pdf/hyphenated.pdf", "well-known", ["depart"], []),
+    ("pdf/owner-AES-128.pdf", "", ["keeps its records"], ["skipped", "in part"]),
+    ("pdf/three-pages.pdf", "What is the fine for an open fire?", ["three-pages p3 >[^<]*fine for an open fire"], []),
+    ("pdf/three-pages.pdf", "Where are fires forbidden?", ["three-pages p2 >[^<]*Fires are forbidden"], []),
+    ("office/shape-unrecognised.pptx", "", ["slipway is closed", "Call the ice office first", "crane is tested"], []),
+    ("office/image-external-embed.docx", "", ["open until nine", "bell rings at ten"], []),
+    ("office/footnote-missing.docx", "", ["Fees rise in May"], []),
+    ("office/merged-table.docx", "", [r"\| (North)? *\| Tuesday \| 10 to 14"], [r"\n\| Tuesday"]),
+    ("office/numbered-clauses.docx", "What does clause 2.2 say?", ["2.2 Late rent bears four per cent"], []),
+    ("office/number-formats.xlsx", "", ["rate: 7.50%", "share: 33%", "code: 00007", r"price: \$1,234.50"], []),
+    ("office/formulas-no-cache.xlsx", "", ["formulas of sheet 'Totals' have no saved value"], []),
+    ("office/two-row-header.xlsx", "", ["North\n2025 Q1: 11\n2025 Q2: 12\n2026 Q1: 13\n2026 Q2: 14"], []),
+    ("text/cp1252.csv", "", ["Köln", "Müller’s", "€"], []),
+    ("text/sjis.csv", "", ["名前: 佐藤太郎"], ["after line 0"]),
+    ("text/latin1.md", "", ["Grüße aus Münster"], []),
+    ("text/preamble.csv", "", ["Date: 2026-01-04\nPayee: Water board\nAmount: -88,10", "Payee: Ferry line"], []),
+    ("text/base64-image.md", "", ["green button", "red button"], ["iVBOR", "[^\n<]{1000}"]),
+    ("text/hex.txt", "", ["The key expires in June"], ["[^<]{3000}"]),
+    ("text/fm-colon.md", "", ["<(fm-colon|Guide: how to sail) >"], ["<tags"]),
+    ("text/long-table.md", "salinity of station S045", [r"\A<Stations [^<]*>\| Code \|[^<]*\| S045 \|"], []),
+    ("text/headings-cited.md", "What does a lost key cost?", ["<Handbook Keys>[^<]*A lost key costs"], []),
+    ("text/chinese.md", "年假", ["带薪年假"], []),
+    ("text/sjis.csv", "大阪に住む", ["三木英子"], []),
+    ("text/nb.ipynb", "", ["High water", r"print\('mean range'", "mean range 1.3 m"], []),
+    ("text/tool.py", "", ["def winch_speed"], []),
+    ("text/content-field.jsonl", "", ["The spare key is under the blue pot"], []),
+    ("text/2026.03.01 minutes", "", ["<2026.03.01 minutes >.*under the blue pot"], []),
+    ("text/crowd", "How do I get a refund?", ["The refund office is at Pier 3", "<newsletter"], ["<news.*<news"]),
+    ("html/starlight.html", "", ["Never stand inside the rope loop"], []),
+    ("html/figure-plain.html", "", ["Maximum load is 12 tonnes"], []),
+    ("html/time-price.html", "", ["Starts 3 May at 19:30"], []),
+    ("html/table-links.html", "", [r"Release 1 \| harbour-1.zip \| sha 7919", r"Release 6 \| .* sha 47514"], []),
+    ("html/two-articles.html", "", ["<two-articles New ferry>[^<]*The new ferry sails"], []),
+    ("html/text-in-div.html", "", ["at nine", "No dogs", "No bicycles", "at eight"], ["(nine|five|dogs|eight).*\\1"]),
+    ("html/math.html", "", [r"E ?= ?m ?c ?\^ ?2"], []),
+    ("html/ol-start.html", "", ["4. Open the seacock", "5. Prime", "a. Check oil", "b. Check belt"], []),
+]  # fmt: skip
+
+
+def shown(passage: Document) -> str:
+    """Return a passage with its title, page and headings wherever these change."""
+    text, cuts = passage.page_content, [0, *(at for at, _ in passage.metadata.get("breaks", ()))]
+    said = ""
+    for start, end in zip(cuts, [*cuts[1:], len(text)], strict=True):
+        place = place_at(passage, start)
+        page = f"p{place['page']} " if "page" in place else ""
+        said += f"<{passage.metadata['title']} {page}{' › '.join(place.get('heading_path', ()))}>{text[start:end]}"
+    return said
+
+
+@pytest.mark.parametrize(("file", "question", "must", "must_not"), TABLE)
+def test_cases(file: str, question: str, must: list[str], must_not: list[str], tmp_path: Path) -> None:
+    if file.endswith(".xlsx"):
+        pytest.importorskip("openpyxl")
+    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as kb:
+        report = kb.index_paths(CASES / file)
+        found = kb.as_retriever(5).invoke(question) if question else kb.passages()
+    lines = [f"{'in part' if one.partly else 'skipped'}: {one.reason}" for one in report.notices]
+    text = "\n".join([*map(shown, found), *lines])
+    assert [one for one in must if not re.search(one, text, re.DOTALL)] == [], text
+    assert [one for one in must_not if re.search(one, text, re.DOTALL)] == [], text
+
+
+def test_another_text_field_on_the_same_folder(tmp_path: Path) -> None:
+    for field, said in (("text", "content: The spare key"), ("content", "The spare key")):
+        with KnowledgeBase.open_or_create(tmp_path, settings=Settings(embedding=None, text_field=field)) as kb:
+            kb.index_paths(CASES / "text/content-field.jsonl")
+            assert kb.passages()[0].page_content.startswith(said)
