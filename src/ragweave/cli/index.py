@@ -53,7 +53,7 @@ def index(
     id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
 ) -> None:
-    """Index files; run it again to index only what changed. Settings are fixed at the first run."""
+    """Index files; run it again to index only what changed. Only the fields of rows can be changed after the first run."""
     given = {"chunker": chunker, "unit": unit, "size": size, "overlap": overlap, "language": language}
     given |= {"embedding": embedding, "text_field": text_field, "id_field": id_field, "title_field": title_field}
     settings = {key: value for key, value in given.items() if value is not None}
