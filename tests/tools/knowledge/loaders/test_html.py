@@ -74,5 +74,7 @@ def test_encodings_of_pages():
         assert one.text == "Zürich – Köln"
 
 
-def test_a_page_of_links_alone():
+def test_pages_of_links_alone_and_without_text():
+    for page in ("", " \n", "<!-- Draft -->"):
+        assert read("a.html", page) == ([], "")
     assert read("a.html", "<body><nav><a href='x'>Rules</a></nav></body>")[0][0].text == "Rules"

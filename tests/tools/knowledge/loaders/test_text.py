@@ -79,11 +79,6 @@ def test_subtitles_are_what_is_said():
     assert read("a.vtt", vtt)[0][0].text == "Bread & milk."
 
 
-@pytest.mark.parametrize("name", ["a.html", "a.docx", "a.csv"])
-def test_an_empty_file_has_no_text(name):
-    assert read(name, " \n") == ([], "")
-
-
 def test_what_is_no_text():
     for name, data in [
         ("a.bin", b"\x00\x01"),

@@ -109,8 +109,6 @@ def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | str]:
 def _loaded(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | str]:
     if path.suffix.lower() == ".gz":
         data, path = _unpacked(data), path.with_suffix("")
-    if not data.strip():
-        return
     suffix, name = path.suffix.lower(), re.sub(r"\.[A-Za-z]\w*$", "", path.name)
     if suffix in FILES:
         yield from FILES[suffix](name, data, settings)

@@ -63,7 +63,7 @@ def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
     from lxml import etree, html
 
     parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
-    page = html.document_fromstring(source.encode("utf-8", "replace"), parser)
+    page = html.document_fromstring(f"{source}<p></p>".encode("utf-8", "replace"), parser)  # lxml refuses an empty page
     title = " ".join((page.findtext(".//title") or "").split())
     etree.strip_elements(page, "title" if whole else "script", with_tail=False)
     if not whole:
@@ -101,7 +101,7 @@ def _prune(page: Any) -> None:
 
 
 def _spell_out(page: Any) -> None:
-    """Write out what only markup says: raised digits, fractions, letters of lists, spanned cells, alternative texts."""
+    """Write out what only markup says: formulas, raised digits, letters of lists, spanned cells, alternative texts."""
     for one in page.iter(*_MATH):
         for second in one[1:2]:
             second.text = f"{_MATH[one.tag]}{second.text or ''}"
@@ -128,8 +128,20 @@ def _arrange(table: Any, *, fill: bool) -> None:
     etree.strip_elements(table, "colgroup", "col", with_tail=False)
     for one in table.xpath("./caption"):
         table.addprevious(one)
-    rows = table.xpath("./tr|./*/tr")
-    for at, row in enumerate(rows if fill else ()):
+    if fill:
+        _fill(table.xpath("./tr|./*/tr"))
+    head = table.xpath("./thead[following-sibling::*]/tr")
+    for upper in head[-2::-1]:
+        for above, below in zip(upper, head[-1], strict=False):
+            if (name := above.text_content()) != below.text_content():
+                below.text = f"{name} {below.text or ''}"
+        upper.getparent().remove(upper)
+
+
+def _fill(rows: list[Any]) -> None:
+    from lxml import etree
+
+    for at, row in enumerate(rows):
         for column, cell in enumerate(row):
             wide, high = _span(cell, "colspan"), _span(cell, "rowspan")
             cell.set("colspan", "1")
@@ -138,12 +150,6 @@ def _arrange(table: Any, *, fill: bool) -> None:
             cell.set("rowspan", "1")
             for below in rows[at + 1 : at + high]:
                 below.insert(column, deepcopy(cell))
-    head = table.xpath("./thead[following-sibling::*]/tr")
-    for upper in head[-2::-1]:
-        for above, below in zip(upper, head[-1], strict=False):
-            if (name := above.text_content()) != below.text_content():
-                below.text = f"{name} {below.text or ''}"
-        upper.getparent().remove(upper)
 
 
 def _span(cell: Any, name: str) -> int:
