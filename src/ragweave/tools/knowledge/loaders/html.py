@@ -102,9 +102,8 @@ def _prune(page: Any) -> None:
 
 def _spell_out(page: Any) -> None:
     """Write out what only markup says: formulas, raised digits, letters of lists, spanned cells, alternative texts."""
-    for one in page.iter(*_MATH):
-        for second in one[1:2]:
-            second.text = f"{_MATH[one.tag]}{second.text or ''}"
+    for one in page.xpath("//msup/*[2]|//msub/*[2]|//mfrac/*[2]"):
+        one.text = f"{_MATH[one.getparent().tag]}{one.text or ''}"
     spanned = sum(_span(one, "colspan") * _span(one, "rowspan") for one in page.iter("td", "th"))
     for one in page.xpath("//table"):
         _arrange(one, fill=spanned <= _MOST_SPANNED)
