@@ -147,9 +147,18 @@ class KnowledgeStoreTests:
                 ({"kind": "a", "year": [1, 3]}, {1}),
                 ({"source": "years", "kind": "b"}, {3, 4}),
                 ({"kind": "c"}, set()),
+                ({"year": [2, "2", 2.5]}, {2}),
             ):
                 found = kb.as_retriever(9, filter=chosen).invoke("salt of")
                 assert {doc.metadata["year"] for doc in found} == years, chosen
+
+    def test_copies_fill_one_place(self) -> None:
+        """Of equal texts, whatever their titles, a query finds one."""
+        with self.filled() as kb:
+            for number in range(4):
+                kb.add(Document("honey is gold", metadata={"title": f"N{number}"}), f"n{number}")
+            found = [doc.page_content for doc in kb.as_retriever(3).invoke("gold honey is")]
+            assert found.count("honey is gold") == 1 and len(found) == 3
 
     def test_texts_come_back_as_they_were(self) -> None:
         """Odd characters, metadata, titles and headings survive; a quote has its own place."""

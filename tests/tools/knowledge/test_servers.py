@@ -61,6 +61,41 @@ def test_settings_are_noted_and_forgotten(tmp_path: Path) -> None:
         assert (len(fresh), fresh.settings.size) == (0, 100)
 
 
+def test_a_collection_that_is_lost_is_filled_again(tmp_path: Path) -> None:
+    pytest.importorskip("langchain_qdrant")
+    (tmp_path / "a.txt").write_text("salt is white")
+    for _ in range(2):  # each time a server without a disk
+        with ServedKnowledgeBase("qdrant::memory:#p", WordEmbeddings(), records=tmp_path / "r.sqlite3") as kb:
+            assert kb.index_paths(tmp_path / "a.txt").added == 1
+            assert kb.as_retriever(1).invoke("salt")
+
+
+def test_only_indexing_makes_a_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("langchain_chroma")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    model = WordEmbeddings()
+    for project in ("one", "two"):
+        (tmp_path / project).mkdir()
+        monkeypatch.chdir(tmp_path / project)
+        with pytest.raises(KnowledgeBaseError, match=r"no such folder.*ragweave index FILES --kb chroma:c#notes"):
+            open_knowledge_base("chroma:c#notes", embeddings=model)
+        with ServedKnowledgeBase("chroma:c#notes", model) as kb:
+            assert len(kb) == 0
+            kb.add(Document("salt is white"))
+        with pytest.raises(KnowledgeBaseError, match=r"exist.*ragweave index FILES"):
+            open_knowledge_base("chroma:c#note", embeddings=model)
+        with open_knowledge_base("chroma:c#notes", embeddings=model) as kb:
+            assert kb.as_retriever(1).invoke("salt")
+
+
+@pytest.mark.loopback
+def test_settings_are_not_noted_where_no_server_answers(tmp_path: Path) -> None:
+    pytest.importorskip("langchain_chroma")
+    for size in (50, 60):
+        with pytest.raises(KnowledgeBaseError, match="cannot be opened"):
+            ServedKnowledgeBase("chroma:http://127.0.0.1:9#y", WordEmbeddings(), Settings(size=size), tmp_path / "r")
+
+
 def test_the_next_run_finishes_one_that_failed(tmp_path: Path) -> None:
     pytest.importorskip("langchain_qdrant")
     for number in range(3):

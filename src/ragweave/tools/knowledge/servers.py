@@ -62,7 +62,7 @@ def open_knowledge_base(
         KnowledgeBaseError: It is missing or damaged, or the server does not answer.
     """
     if is_address(place):
-        return ServedKnowledgeBase(str(place), embeddings)
+        return ServedKnowledgeBase(str(place), embeddings, create=False)
     return KnowledgeBase.open(place, embeddings=embeddings)
 
 
@@ -75,6 +75,8 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         embeddings: Embeddings | None = None,
         settings: Settings | None = None,
         records: str | Path | None = None,
+        *,
+        create: bool = True,
     ) -> None:
         """Open a collection, or make it.
 
@@ -85,10 +87,12 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             settings: How to cut and embed; noted at the first use, and then the same each time.
             records: The SQLite file of what was indexed; None: one in the user's state folder.
                 Not for PostgreSQL, which has it.
+            create: Whether a missing collection is made.
 
         Raises:
             UsageError: It is no address.
-            KnowledgeBaseError: The server does not answer, or the settings are not those noted.
+            KnowledgeBaseError: The server does not answer, there is no such collection, or the settings are
+                not those noted.
             MissingExtraError: The server's client is not installed.
         """
         kind, _, rest = address.partition(":")
@@ -99,6 +103,8 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
                 f"chroma:folder#papers; kinds: {', '.join(SERVERS)}"
             )
         self.path = without_secrets(address)
+        if kind == "chroma" and "://" not in url:
+            url = str(Path(url).resolve())
         try:
             self._records = _records(kind, url, name, records)
             self.settings = _settings(self._records, self.path, settings, embeddings)
@@ -107,14 +113,17 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
                 named = str(self.settings.embedding).removeprefix(OBJECT)
                 raise KnowledgeBaseError(f"{self.path} was made with {named}: pass that object")
             self._embeddings = model
-            self._collection, self._search = SERVERS[kind][0](url, name, model, self.settings)
+            self._collection, self._search = SERVERS[kind][0](url, name, model, self.settings, create)
+            if create:
+                self._records.note("settings", {"": asdict(self.settings)})
         except RagweaveError:
             raise
         except ImportError as error:
             raise MissingExtraError(f"A knowledge base at {kind}:", SERVERS[kind][1]) from error
         except Exception as error:  # each client has its own
             said = without_secrets(" ".join(str(error).split()))[:300]
-            raise KnowledgeBaseError(f"{self.path} cannot be opened ({said})") from error
+            hint = "" if create else f"; if it is missing, make it with `ragweave index FILES --kb {self.path}`"
+            raise KnowledgeBaseError(f"{self.path} cannot be opened ({said}){hint}") from error
 
     @contextmanager
     def _reading(self) -> Iterator[Records]:
@@ -122,6 +131,9 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
 
     @contextmanager
     def _writing(self) -> Iterator[ServerWriter]:
+        if len(self) and not self._search("any", 1, {}):  # the server has lost its passages
+            for kind in ("passage", "source"):
+                self._records.forget(kind, self._records.noted(kind))
         yield ServerWriter(self._records, self._collection)
 
     def drop(self) -> int:
@@ -140,7 +152,10 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         wanted = {name: [*one] if isinstance(one, list | tuple | set) else [one] for name, one in chosen.items()}
 
         def search(query: str, k: int) -> list[Document]:
-            return [_shown(doc) for doc in self._search(query, k, wanted)]
+            first: dict[str, Document] = {}
+            for doc in map(_shown, self._search(query, 2 * k, wanted)):
+                first.setdefault(doc.page_content, doc)  # copies of a text fill one place
+            return [*first.values()]
 
         return SearchRetriever(search=search, k=k, embeddings=self._embeddings)
 
@@ -306,7 +321,7 @@ def _records(kind: str, url: str, name: str, given: str | Path | None) -> Record
 
 
 def _settings(records: Records, path: str, given: Settings | None, embeddings: Embeddings | None) -> Settings:
-    """Return the settings that are noted, or note those given."""
+    """Return the settings that are noted, else those given."""
     if noted := records.noted("settings"):
         own = Settings(**noted[""])
         if given is not None:
@@ -315,7 +330,6 @@ def _settings(records: Records, path: str, given: Settings | None, embeddings: E
     made = checked((given or Settings()).resolved(embeddings), embeddings)
     if made.embedding is None:
         raise UsageError(f"{path}: a server's knowledge base needs an embedding model")
-    records.note("settings", {"": asdict(made)})
     return made
 
 

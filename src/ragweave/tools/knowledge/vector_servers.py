@@ -1,4 +1,4 @@
-"""Vector servers behind LangChain's stores: each opens a collection and searches it.
+"""Vector servers behind LangChain's stores: each opens a collection, or makes it if `create`, and searches it.
 
 pg:postgresql://user@host/db#papers      langchain-postgres: vectors and words, fused
 qdrant:http://host:6333#papers           langchain-qdrant: hybrid by sparse vectors
@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -43,8 +44,8 @@ def _by_store(store: VectorStore, native: Callable[[Filter], Any], *, distances:
     return store, search
 
 
-def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings) -> Collection:
-    """Open a table of PostgreSQL with pgvector, or make it."""
+def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings, create: bool) -> Collection:
+    """Open a table of PostgreSQL with pgvector."""
     import psycopg
     from langchain_postgres import PGEngine, PGVectorStore
     from langchain_postgres.v2.hybrid_search_config import HybridSearchConfig
@@ -58,8 +59,9 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings) ->
     language = f"pg_catalog.{settings.language}"
     words = HybridSearchConfig(tsv_column="content_tsv", tsv_lang=language)
     try:
-        size = len(embeddings.embed_query("size"))
-        engine.init_vectorstore_table(name, size, hybrid_search_config=words)
+        if create:
+            size = len(embeddings.embed_query("size"))
+            engine.init_vectorstore_table(name, size, hybrid_search_config=words)
     except ProgrammingError as error:
         if "already exists" not in str(error):
             raise
@@ -94,8 +96,8 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings) ->
     return store, search
 
 
-def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings) -> Collection:
-    """Open a collection of Qdrant, or make it; `:memory:` is one in this process."""
+def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings, create: bool) -> Collection:
+    """Open a collection of Qdrant; `:memory:` is one in this process."""
     from langchain_qdrant import QdrantVectorStore, RetrievalMode, SparseEmbeddings, SparseVector
     from qdrant_client import QdrantClient, models
 
@@ -117,7 +119,7 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings) -> C
             return SparseVector(indices=[number for number, _ in counts], values=weights)
 
     client = QdrantClient(":memory:") if url == ":memory:" else QdrantClient(url)
-    if not client.collection_exists(name):
+    if create and not client.collection_exists(name):
         size = len(embeddings.embed_query("size"))
         client.create_collection(
             name,
@@ -129,8 +131,13 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings) -> C
     )
 
     def any_of(field: str, values: list[Any]) -> models.Filter:
-        matches = (models.MatchValue(value=one) for one in values)
-        return models.Filter(should=[models.FieldCondition(key=f"metadata.{field}", match=one) for one in matches])
+        wanted = (
+            {"range": models.Range(gte=one, lte=one)}
+            if isinstance(one, float)
+            else {"match": models.MatchValue(value=one)}
+            for one in values
+        )
+        return models.Filter(should=[models.FieldCondition(key=f"metadata.{field}", **one) for one in wanted])
 
     def native(chosen: Filter) -> models.Filter:
         return models.Filter(must=[any_of(*pair) for pair in chosen.items()])
@@ -138,8 +145,8 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings) -> C
     return _by_store(store, native)
 
 
-def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: Settings) -> Collection:
-    """Open an index of Elasticsearch, or make it."""
+def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: Settings, _create: bool) -> Collection:
+    """Open an index of Elasticsearch, which the first write makes."""
     from langchain_elasticsearch import DenseVectorStrategy, ElasticsearchStore
 
     # Elastic's own rank fusion needs a paid licence; without it the scores are added.
@@ -153,8 +160,8 @@ def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: Settin
     return _by_store(store, native)
 
 
-def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings) -> Collection:
-    """Open a collection of a Chroma server, or of a folder, or make it."""
+def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings, create: bool) -> Collection:
+    """Open a collection of a Chroma server, or of a folder."""
     from langchain_chroma import Chroma
 
     where = urlsplit(url)
@@ -162,17 +169,22 @@ def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings) -> 
         secure = where.scheme == "https"
         place: dict[str, Any] = {"host": where.hostname, "port": where.port or (443 if secure else 8000), "ssl": secure}
     else:
+        if not create and not Path(url).is_dir():
+            raise FileNotFoundError(f"no such folder: {url}")
         place = {"persist_directory": url}
-    store = Chroma(name, embeddings, collection_configuration={"hnsw": {"space": "cosine"}}, **place)
+    place |= {"collection_configuration": {"hnsw": {"space": "cosine"}}, "create_collection_if_not_exists": create}
+    store = Chroma(name, embeddings, **place)
 
-    def native(chosen: Filter) -> dict[str, Any]:
-        clauses = [{name: {"$in": values}} for name, values in chosen.items()]
-        return clauses[0] if len(clauses) == 1 else {"$and": clauses}  # which takes at least two
+    def joined(word: str, clauses: list[Any]) -> Any:
+        return clauses[0] if len(clauses) == 1 else {word: clauses}  # which takes at least two
+
+    def native(chosen: Filter) -> Any:
+        return joined("$and", [joined("$or", [{name: one} for one in values]) for name, values in chosen.items()])
 
     return _by_store(store, native, distances=True)
 
 
-SERVERS: dict[str, tuple[Callable[[str, str, Embeddings, Settings], Collection], str]] = {
+SERVERS: dict[str, tuple[Callable[[str, str, Embeddings, Settings, bool], Collection], str]] = {
     "pg": (postgres, "postgres"),
     "qdrant": (qdrant, "qdrant"),
     "es": (elasticsearch, "elasticsearch"),
