@@ -24,4 +24,4 @@ def test_what_names_a_secret_loses_its_value(text: str, shown: str) -> None:
 def test_keys_of_the_environment_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACME_API_KEY", "opensesame")
     monkeypatch.setenv("ACME_MAX_TOKENS", "12345678")
-    assert without_secrets("opensesame 12345678 mine", ["mine"]) == "*** 12345678 ***"
+    assert without_secrets("opensesame 12345678") == "*** 12345678"

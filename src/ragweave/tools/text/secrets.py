@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection
 from urllib.parse import parse_qsl
 
 _NAME = "(?:keys?|token|secrets?|passwords?|passwd|credentials?|authorization)"
@@ -39,11 +38,11 @@ def redacted(text: str) -> str:
     return _IN_TEXT.sub(_hidden, text)
 
 
-def without_secrets(text: str, known: Collection[str] = ()) -> str:
-    """Return a text as `redacted`, and without the values of the environment's keys and of those that are `known`."""
-    named = (value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= _SHORTEST)
-    for value in (*known, *named):
-        text = text.replace(value, "***")
+def without_secrets(text: str) -> str:
+    """Return a text as `redacted`, and without the values of the environment's keys."""
+    for name, value in os.environ.items():
+        if _SECRET.search(name) and len(value) >= _SHORTEST:
+            text = text.replace(value, "***")
     return redacted(text)
 
 

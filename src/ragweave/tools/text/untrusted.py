@@ -68,12 +68,8 @@ LONGEST_TITLE = 400
 
 def title_of(doc: Document) -> str:
     """Return a passage's title as prompts show it: one line, not longer than a title is."""
-    return one_line(short_title(str(doc.metadata.get("title") or "")))
-
-
-def short_title(title: str) -> str:
-    """Return a title, cut where it is longer than a title is."""
-    return title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 1] + "…"
+    title = str(doc.metadata.get("title") or "")
+    return one_line(title if len(title) <= LONGEST_TITLE else title[: LONGEST_TITLE - 1] + "…")
 
 
 def render_passages(passages: Sequence[Document]) -> str:
