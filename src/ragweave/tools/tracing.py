@@ -22,9 +22,6 @@ from ragweave.errors import MissingExtraError, UsageError
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-_PATIENCE = 5_000
-"""Milliseconds that spans may take to leave at the end."""
-
 _provider: TracerProvider | None = None
 
 
@@ -74,6 +71,5 @@ def shutdown() -> None:
     from openinference.instrumentation.langchain import LangChainInstrumentor
 
     LangChainInstrumentor().uninstrument()
-    _provider.force_flush(_PATIENCE)
     _provider.shutdown()
     _provider = None
