@@ -8,10 +8,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,6 +39,23 @@ def test_everything_of_the_package_is_in_it_and_nothing_else(wheel: Path) -> Non
     }
     assert "ragweave/py.typed" in names
     assert names == package
+
+
+def test_vectors_need_no_torch() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    todo, seen = [*project["dependencies"], *extras["chroma"], *extras["offline"]], set[str]()
+    while todo:
+        one = Requirement(todo.pop())
+        if str(one) not in seen:
+            seen.add(str(one))
+            with suppress(metadata.PackageNotFoundError):  # for another system, or not installed
+                needs = [Requirement(line) for line in metadata.requires(one.name) or ()]
+                wanted = ({"extra": extra} for extra in (*one.extras, ""))
+                found = [(need, given) for given in wanted for need in needs]
+                todo += [str(need) for need, given in found if not need.marker or need.marker.evaluate(given)]
+    names = {Requirement(one).name for one in seen}
+    assert "langgraph" in names and "torch" not in names
 
 
 def test_it_works_where_nothing_else_of_ours_is(wheel: Path, tmp_path: Path) -> None:

@@ -151,6 +151,23 @@ def test_a_damaged_index_is_repaired(ragweave: Run, tmp_path: Path) -> None:
     assert "no problems found" in ragweave("doctor", "--kb", "kb", cwd=tmp_path).stdout
 
 
+def test_loaders_and_retrievers_of_langchain_community(ragweave: Run, tmp_path: Path) -> None:
+    pytest.importorskip("langchain_community.document_loaders")
+    (tmp_path / "a.txt").write_text("The harbour of Varn freezes in January.", "utf-8")
+    loader = ("--loader", "langchain_community.document_loaders:TextLoader", "--kb", "kb", *BM25)
+    missing = ragweave("index", "missing.txt", *loader, cwd=tmp_path)
+    assert missing.returncode == 2 and "missing.txt cannot be read with langchain_community" in missing.stderr
+    ask = ("ask", "When does the harbour of Varn freeze?", "-m", "concat", "--model", "extractive?similarity=lexical")
+    empty = ragweave(*ask, "--kb", "kb", cwd=tmp_path)
+    assert empty.returncode == 2 and "kb is empty: fill it with `ragweave index" in empty.stderr
+    done = ragweave("index", "a.txt", *loader, cwd=tmp_path)
+    assert "1 passage; files: 1 added" in done.stdout, done.stderr
+    tfidf = 'langchain_community.retrievers:TFIDFRetriever.from_texts?texts=["The harbour of Varn freezes in January."]'
+    for place in (("--kb", "kb"), ("--retriever", tfidf)):
+        asked = ragweave(*ask, *place, cwd=tmp_path)
+        assert "January" in asked.stdout, asked.stderr
+
+
 def test_a_langchain_loader_by_its_path(ragweave: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from langchain_core.documents import Document\n"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
+import httpx
 import pytest
 from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langgraph.types import TracePolicy, omit_payload
@@ -59,6 +61,19 @@ def test_mistakes_are_explained() -> None:
         graph.invoke(ASK)
     with pytest.raises(UsageError, match="a passage must be a LangChain Document"):
         graph.invoke({**ASK, "passages": [3]})
+
+
+def test_a_refused_connection_is_not_tried_again() -> None:
+    calls: list[None] = []
+
+    class Dead(FakeListChatModel):
+        def _call(self, *_: Any, **__: Any) -> str:
+            calls.append(None)
+            raise httpx.ConnectError("refused")
+
+    with pytest.raises(httpx.ConnectError):
+        build_graph("concat", model=Dead(responses=[])).invoke({**ASK, "passages": ["a bridge"]})
+    assert len(calls) == 1
 
 
 def test_a_callers_prompt_replaces_the_papers_too() -> None:

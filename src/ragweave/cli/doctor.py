@@ -160,6 +160,9 @@ def _knowledge_base(kb: str, *, repair: bool) -> list[Finding]:
             with progress_bar():
                 base.rebuild()
         found = [Finding("knowledge base", "problem", line) for line in base.check()]
-        gone = [f"{path}: the file is gone; its passages are still here" for path in base.missing_files()]
+        gone = [
+            f"{path}: the file is gone; its passages stay until its folder is indexed again"
+            for path in base.missing_files()
+        ]
         sound = [] if found else [Finding("knowledge base", "ok", f"{kb}: {len(base)} passages, no problems found")]
         return [*found, *sound, *(Finding("knowledge base", "note", line) for line in gone)]

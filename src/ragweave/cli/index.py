@@ -123,8 +123,11 @@ def _loaded(loader: str, argument: str) -> Iterator[Document]:
     made = imported(loader, argument)
     if not hasattr(made, "lazy_load"):
         raise UsageError(f"{loader} is no LangChain document loader, but {type(made).__name__}")
-    found: Iterator[Document] = made.lazy_load()
-    return found
+    try:
+        yield from made.lazy_load()
+    except Exception as error:  # each loader has its own
+        said = " ".join(str(error).split())
+        raise UsageError(f"{argument} cannot be read with {loader} ({type(error).__name__}: {said})") from error
 
 
 def _stages(bar: Any) -> Progress:
@@ -148,7 +151,7 @@ def _show(base: KnowledgeBase | ServedKnowledgeBase, report: IndexReport) -> Non
     more = len(report.notices) - _SHOWN
     if more > 0:
         screen.print(f"… and {more} more")
-    kind = f"BM25 + {base.settings.embedding} vectors" if base.settings.embedding else "BM25 only"
+    kind = f"vectors by {base.settings.embedding}" if base.settings.embedding else "no vectors"
     typer.echo(f"{base.path}: {report} ({kind})")
 
 

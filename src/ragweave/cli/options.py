@@ -136,6 +136,8 @@ def open_retriever(kb: str, spec: str, rerank: str, k: int | None, filters: Iter
             return None
         base = open_knowledge_base(kb)
         if isinstance(base, KnowledgeBase):
+            if not len(base):
+                raise UsageError(f"{kb} is empty: fill it with `ragweave index FILES --kb {kb}`")
             _check_values(base, chosen)
     return retriever_of(spec, base, 5 if k is None else k, filter=chosen, rerank=rerank or None)
 

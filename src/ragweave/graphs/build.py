@@ -20,7 +20,7 @@ from ragweave.nodes.options import with_defaults
 from ragweave.nodes.prompts import Prompts, template_of
 from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, FilterKind, FilterName
-from ragweave.tools.models.errors import is_transient
+from ragweave.tools.models.errors import is_refused, is_transient
 from ragweave.tools.models.roles import ChatModel, LogprobScorer, Models, trained_role, unbound
 from ragweave.tools.models.specs import chat_model, trained_spec
 from ragweave.tools.trained.filters import trained_filter
@@ -38,7 +38,11 @@ MAX_CONCURRENCY = 1024
 """Branches at once, unless the caller's config says less; LangGraph alone runs 6 on two cores."""
 
 
-RETRY = RetryPolicy(max_attempts=3, retry_on=is_transient)
+def _worth_trying_again(error: Exception) -> bool:
+    return is_transient(error) and not is_refused(error)
+
+
+RETRY = RetryPolicy(max_attempts=3, retry_on=_worth_trying_again)
 
 
 def build_graph(

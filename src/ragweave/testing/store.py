@@ -123,6 +123,8 @@ class KnowledgeStoreTests:
                 assert best.page_content == "salt is grey"
                 assert best.metadata["source"].endswith("0.txt")
                 assert "pepper is black" not in _texts(kb, "black pepper")
+                assert kb.delete(str(best.id)) == 1
+                assert kb.index_paths([folder]).passages == 4, "a file whose passage was deleted is read again"
 
     def test_a_source_takes_other_documents(self) -> None:
         """What a loader reads takes the place of what it read before."""

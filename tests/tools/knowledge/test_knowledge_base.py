@@ -42,6 +42,12 @@ def test_files_are_indexed_once(kb: KnowledgeBase, docs: Path) -> None:
     assert found(kb, "ferry") == ["The ferry sails at ten."]
 
 
+def test_a_file_is_deleted_by_a_relative_path(kb: KnowledgeBase, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(docs.parent)
+    kb.index_paths([docs])
+    assert kb.delete(source="docs/ferry.txt") == 1 and found(kb, "ferry") == []
+
+
 @pytest.mark.parametrize("target", ["docs/old", "elsewhere"])
 def test_a_moved_file_keeps_its_vectors(tmp_path: Path, docs: Path, target: str) -> None:
     model = WordEmbeddings()
@@ -83,6 +89,7 @@ def test_odd_files_are_lines(kb: KnowledgeBase, docs: Path) -> None:
     (docs / "self").symlink_to(".")
     (docs / ".hidden").mkdir()
     (docs / ".hidden" / "file.txt").write_text("x")
+    KnowledgeBase.create(docs / "another", settings=PLAIN)
     os.mkfifo(docs / "pipe")
     Path(os.fsdecode(os.fsencode(docs) + b"/\xff.txt")).write_text("x")
     report = kb.index_paths([docs])

@@ -167,20 +167,6 @@ def test_a_users_text_names_a_retriever_and_what_it_searches(kb: KnowledgeBase) 
             retriever_of(wrong)
 
 
-def test_retrievers_and_loaders_of_langchain_community(kb: KnowledgeBase, tmp_path: Path) -> None:
-    retrievers = pytest.importorskip("langchain_community.retrievers")
-    loaders = pytest.importorskip("langchain_community.document_loaders")
-    made = retrievers.TFIDFRetriever.from_texts(["salt is white", "pepper is black"])
-    found = retriever_of("bm25", kb, rerank=None).model_copy()
-    assert found.invoke("salt")
-    from ragweave.tools.knowledge.retrievers import AnyRetriever
-
-    assert AnyRetriever(base=made, k=1).invoke("black pepper")[0].page_content == "pepper is black"
-    (tmp_path / "rows.csv").write_text("name,colour\nhoney,gold\n")
-    kb.index_documents(loaders.CSVLoader(str(tmp_path / "rows.csv")).lazy_load(), "rows.csv")
-    assert kb.as_retriever(1).invoke("honey")[0].metadata["source"] == "rows.csv"
-
-
 @pytest.fixture(scope="module")
 def chroma(tmp_path_factory: pytest.TempPathFactory, socket_enabled_for_module: None) -> Iterator[str]:
     pytest.importorskip("langchain_chroma")

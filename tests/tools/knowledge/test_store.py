@@ -229,6 +229,7 @@ def test_other_files_in_the_folder_stay(tmp_path: Path) -> None:
     (tmp_path / "mine" / "file").write_text("mine")
     with pytest.raises(KnowledgeBaseError, match="not empty"):
         KnowledgeBase.create(tmp_path / "mine")
+    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["file"]
 
 
 def test_damage_is_named_and_a_rebuild_repairs_the_index(tmp_path: Path, docs: Path) -> None:

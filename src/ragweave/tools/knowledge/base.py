@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -207,7 +208,8 @@ class AbstractKnowledgeBase(ABC):
 
         Args:
             ids: One id or several.
-            source: A file's path, a page's address, or the name documents were added under.
+            source: A file's path, a page's address, or the name documents were added under. A file whose
+                passages are deleted by ids alone is read again at the next indexing.
 
         Returns:
             How many passages were deleted.
@@ -215,8 +217,9 @@ class AbstractKnowledgeBase(ABC):
         with self._writing() as writer:
             before = len(self)
             writer.remove_passages(listed(ids))
-            if source is not None and source in {one.key for one in self.sources()}:
-                writer.remove(source)
+            if source is not None:
+                known = {one.key for one in self.sources()}
+                writer.remove(source if source in known else os.path.abspath(source))  # noqa: PTH100 - as indexed
             writer.commit()
             return before - len(self)
 

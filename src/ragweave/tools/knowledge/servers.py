@@ -15,7 +15,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -284,7 +284,10 @@ class ServerWriter:
     def remove_passages(self, names: Sequence[str]) -> None:
         """Delete the passages with these ids, or of documents with them."""
         wanted = set(names)
-        self._gone |= {one for one, (_, *own) in self._noted.items() if not wanted.isdisjoint(own)}
+        gone = {one: source for one, (source, *own) in self._noted.items() if not wanted.isdisjoint(own)}
+        self._gone |= gone.keys()
+        known = self._records.sources()  # they are read again
+        self._sources += [replace(known[key], hash="", checked=0) for key in set(gone.values()) & known.keys()]
 
     def commit(self, _progress: Progress | None = None) -> int:
         """Finish the write; return how many passages were embedded."""

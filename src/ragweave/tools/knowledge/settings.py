@@ -71,7 +71,10 @@ class Settings:
         ours, theirs = asdict(replace(self, embedding=own.embedding) if free else self), asdict(own)
         differ = [f"{name} = {theirs[name]!r}, not {one!r}" for name, one in ours.items() if one != theirs[name]]
         if differ:
-            raise KnowledgeBaseError(f"{path} was made with other settings: {', '.join(differ)}")
+            raise KnowledgeBaseError(
+                f"{path} was made with other settings: {', '.join(differ)}; "
+                "leave them out, or make another knowledge base"
+            )
 
 
 @dataclass(frozen=True)

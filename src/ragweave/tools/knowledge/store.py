@@ -51,6 +51,8 @@ ITEMS = (
     "ELSE json_array(field.value) END) item"
 )
 """SQL: the values of a passage's metadata, one by one."""
+AGAIN = "UPDATE sources SET value = json_set(value, '$.hash', '', '$.checked', 0)"
+"""SQL: sources are to be read again."""
 _SCHEMA = (
     """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -190,11 +192,12 @@ class Store:
             KnowledgeBaseError: The folder is not empty, or cannot be written.
         """
         made = folder / f"{_UNFINISHED}{secrets.token_hex(4)}"
+        others = (one for one in folder.glob("*") if not one.name.startswith((FILE, _LOCK)))
+        if not (folder / FILE).exists() and any(others):
+            raise KnowledgeBaseError(f"{folder} is not empty: a knowledge base needs a folder of its own")
         with _locked(folder):
             if (folder / FILE).exists():
                 raise KnowledgeBaseError(f"{folder} is already a knowledge base: open it")
-            if any(one.name != _LOCK for one in folder.iterdir()):
-                raise KnowledgeBaseError(f"{folder} is not empty")
             with closing(sqlite3.connect(made, isolation_level=None)) as db:  # closing ends the write-ahead log
                 if db.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
                     raise KnowledgeBaseError(f"{folder}: SQLite's WAL does not work on this file system")
@@ -250,7 +253,7 @@ class Store:
     def reset(self, settings: Settings) -> None:
         """Change the settings of a store; its sources are to be read again."""
         with self.writing() as db:
-            db.execute("UPDATE sources SET value = json_set(value, '$.hash', '', '$.checked', 0)")
+            db.execute(AGAIN)
             db.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (json.dumps(asdict(settings)),))
 
     def _sweep(self, named: str) -> None:

@@ -16,7 +16,7 @@ from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.passages import Passage
 from ragweave.tools.knowledge.search import Search
 from ragweave.tools.knowledge.settings import Progress
-from ragweave.tools.knowledge.store import Snapshot, Source
+from ragweave.tools.knowledge.store import AGAIN, Snapshot, Source
 from ragweave.tools.retrieval.graph import add_names
 
 _BATCH = 256
@@ -78,6 +78,8 @@ class Writer:
         where = "name IN (SELECT value FROM json_each(?1)) OR document IN (SELECT value FROM json_each(?1))"
         values = (json.dumps([*names]),)
         if self._db.execute(f"SELECT 1 FROM passages WHERE {where}", values).fetchone():  # noqa: S608
+            again = f"{AGAIN} WHERE id IN (SELECT source FROM passages WHERE {where})"  # noqa: S608
+            self._change(again, values)
             self._change(f"DELETE FROM passages WHERE {where}", values)  # noqa: S608
 
     def rebuild(self) -> None:

@@ -38,6 +38,12 @@ def is_transient(error: BaseException) -> bool:
     )
 
 
+def is_refused(error: BaseException) -> bool:
+    """Return whether there was no server at the address; clients have tried again, and it stays so."""
+    names = ("ConnectError", "ConnectionRefusedError")  # httpx's and Python's
+    return any(type(link).__name__ in names for link in _chain(error))
+
+
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status that `error` or its cause carries, if any.
 

@@ -52,7 +52,9 @@ class Analyzer:
         """Take a Snowball language name; `UsageError` if no stemmer has it."""
         if language not in Stemmer.algorithms():
             known = ", ".join(sorted(Stemmer.algorithms()))
-            raise UsageError(f"unknown language {language!r}; choose one of: {known}")
+            raise UsageError(
+                f"unknown language {language!r}; choose one of: {known} (Chinese, Japanese, Thai need none)"
+            )
         self.language = language
         self._stop = stop_words(language)
         self._local = threading.local()

@@ -114,7 +114,7 @@ def _loaded(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | st
         yield from FILES[suffix](name, data, settings)
         return
     if suffix not in TEXTS and data.startswith(_NOT_TEXT):
-        raise UnreadableError(f"no loader for {path.suffix or 'such'} files")
+        raise UnreadableError(f"no loader for {path.suffix or 'such'} files: save it as .docx, .xlsx, .pdf or text")
     text, note = decode(data)
     yield note
     yield from TEXTS[suffix](name, text, settings) if suffix in TEXTS else [Loaded(text, name)]
