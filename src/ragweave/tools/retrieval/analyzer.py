@@ -20,7 +20,8 @@ from ragweave.tools.text.letters import UNSPACED_LETTER, UNSPACED_MARK, WORD, fo
 _ASCII_WORD = re.compile(r"\w+")
 _WORD = re.compile(WORD)
 _LETTER = rf"(?:{UNSPACED_LETTER}|[\uac00-\ud7a3])"
-_RUN = re.compile(rf"(?:{_LETTER}{UNSPACED_MARK}*)+")
+_RUN = re.compile(rf"([\u0e00-\U0003fffd](?<={_LETTER})(?:{_LETTER}|{UNSPACED_MARK})*)")
+"""The range stands first as it is the quickest to rule out."""
 _ONE = re.compile(rf"{_LETTER}{UNSPACED_MARK}*")
 _BROKEN = re.compile(r"\b(\w+)[-\u00ad\u2010]\n[ \t]*([a-z\u00df-\u024f]\w*)")
 _ENGLISH = """
@@ -73,21 +74,12 @@ class Analyzer:
 def _words(text: str) -> list[str]:
     """Return the words of a text beyond ASCII, runs of unspaced letters as pairs."""
     words: list[str] = []
-    for word in _WORD.findall(text.lower()):
-        if word.isascii():
-            words.append(word)
-        elif not _RUN.search(word):
-            words.append(folded(word))
+    for at, part in enumerate(_RUN.split(text.lower())):
+        if at % 2:  # a run
+            letters = _ONE.findall(folded(part))
+            words += ["".join(pair) for pair in pairwise(letters)] or letters
         else:
-            done = 0
-            whole = folded(word)
-            for run in _RUN.finditer(whole):
-                words += [whole[done : run.start()]] * (run.start() > done)
-                letters = _ONE.findall(run.group())
-                pairs = pairwise(letters)
-                words += ["".join(pair) for pair in pairs] or letters
-                done = run.end()
-            words += [whole[done:]] * (len(whole) > done)
+            words += [word if word.isascii() else folded(word) for word in _WORD.findall(part)]
     return words
 
 
