@@ -1,4 +1,5 @@
 import io
+import zipfile
 
 import pytest
 from tests.tools.knowledge.loaders.made import docx, paragraph, passages, pptx, read, zipped
@@ -143,11 +144,21 @@ def sheet(rows, formats=(), merged=()):
 
 
 def test_cells_as_the_sheet_shows_them():
-    rows = [("Code", "Rate", "Price", "Share"), (7, 0.075, 1234.5, 1 / 3)]
-    formats = [("A2", "00000"), ("B2", "0.00%"), ("C2", "$#,##0.00"), ("D2", "0%")]
-    (one,), notices = read("a.xlsx", sheet(rows, formats))
-    assert one.text == "Code: 00007\nRate: 7.50%\nPrice: $1,234.50\nShare: 33%"
-    assert one.metadata["heading_path"] == ["Sheet"] and "Secret" in notices
+    shown = [
+        (7, "00000", "00007"),
+        (0.075, "0.00%", "7.50%"),
+        (1234.5, "$#,##0.00", "$1,234.50"),
+        (1 / 3, "0%", "33%"),
+        (1234.5, '#,##0.00 "kr"', "1,234.50 kr"),
+        (-1.5, "[$€-407] 0.0_);[Red](0.0)", "-€ 1.5"),
+        (-1234.5, "_($* #,##0.00_)", "-$1,234.50"),
+        (7.25, "General", "7.25"),
+        (1e-7, "0.00E+00", "1e-07"),
+    ]
+    rows = [("name", "value"), *(("x", value) for value, *_ in shown)]
+    found, notices = read("a.xlsx", sheet(rows, [(f"B{at}", form) for at, (_, form, _) in enumerate(shown, 2)]))
+    assert [one.text for one in found] == [f"name: x\nvalue: {text}" for *_, text in shown]
+    assert found[0].metadata["heading_path"] == ["Sheet"] and "Secret" in notices
 
 
 def test_headers_of_two_rows_titles_and_second_tables():
@@ -177,6 +188,13 @@ def test_packages_that_are_no_documents(name):
         read(name, b"no zip")
     with pytest.raises(UnreadableError, match="encrypted"):
         read(name, b"\xd0\xcf\x11\xe0" + bytes(600))
+
+
+def test_broken_properties_lose_only_the_title():
+    with zipfile.ZipFile(io.BytesIO(docx(paragraph("Fees.")))) as package:
+        parts = {name: package.read(name) for name in package.namelist()}
+    (one,), _ = read("a.docx", zipped(**parts, **{"docProps/core.xml": "<broken"}))
+    assert (one.title, one.text) == ("a", "Fees.")
 
 
 def test_entities_are_not_expanded():

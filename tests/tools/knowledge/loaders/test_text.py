@@ -30,6 +30,9 @@ def test_a_single_top_heading_is_the_title():
     [
         ("Größe: 3 m – für Gäste aus Köln, 5 €", "cp1252"),
         ("Räksmörgås på ön, åtta fåglar", "latin-1"),
+        ("Café", "latin-1"),
+        ("Köln liegt am Rhein.", "latin-1"),
+        ("5 € each", "cp1252"),
         ("Zażółć gęślą jaźń, łódź płynie", "cp1250"),
         ("Съешь же ещё этих мягких французских булок", "cp1251"),
         ("佐藤太郎は東京に住んでいます。", "cp932"),
@@ -72,6 +75,21 @@ def test_notebooks_mail_and_source_code():
         assert (one.text, one.title) == ("Plain text.", title)
 
 
+def test_mail_with_broken_heads_and_charsets_and_two_texts():
+    parts = "".join(
+        f"--X\nContent-Type: {kind}\n\n{said}\n"
+        for kind, said in [
+            ("text/plain; charset=iso-8859-8-i", "Booked."),
+            ("text/plain", "Pay in May."),
+            ("image/png; name=map.png", "x"),
+        ]
+    )
+    mail = f"From: <broken@\nSubject: Boat\nContent-Type: multipart/mixed; boundary=X\n\n{parts}--X--\n"
+    (one,), notices = read("m.eml", mail)
+    assert (one.title, one.text) == ("Boat", "Subject: Boat\n\nBooked.\nPay in May.")
+    assert notices == "attachments are not read: map.png"
+
+
 def test_subtitles_are_what_is_said():
     srt = "1\r\n00:00:01,000 --> 00:00:04,000\r\nThe tour takes\r\n40 minutes,\r\n\r\n2\r\n00:00:04,500 --> 00:00:09,000\r\nand ends.\r\n"
     vtt = "WEBVTT\n\nNOTE by hand\n\nintro\n00:01.000 --> 00:04.000 align:start\n<v Ada>Bread &amp; <i>milk</i>.\n"
@@ -82,10 +100,10 @@ def test_subtitles_are_what_is_said():
 def test_what_is_no_text():
     for name, data in [
         ("a.bin", b"\x00\x01"),
-        ("a.xyz", b"PK\x03\x04"),
+        ("a.doc", b"\xd0\xcf\x11\xe0"),
         ("a.txt", bytes(range(1, 30))),
     ]:
-        with pytest.raises(UnreadableError, match=r"binary|no loader"):
+        with pytest.raises(UnreadableError, match=r"binary|save it as .docx"):
             read(name, data)
 
 

@@ -9,6 +9,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from html import unescape
@@ -50,14 +51,24 @@ def load_subtitles(name: str, text: str, _settings: Settings) -> Iterator[Loaded
 def load_mail(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
     """Load subject, sender, date and body of an e-mail; attachments are named, not read."""
     mail = email.message_from_bytes(data, policy=email.policy.default)
-    heads = [f"{head}: {mail[head]}" for head in ("From", "To", "Date", "Subject") if mail[head]]
-    body = mail.get_body(("plain", "html"))
-    text = body.get_content() if body is not None else ""
-    if body is not None and body.get_content_type() == "text/html":
-        text = html_markdown(text)[1]
-    if files := [part.get_filename() or "unnamed" for part in mail.iter_attachments()]:
+    heads = {}
+    for head in ("From", "To", "Date", "Subject"):
+        with suppress(Exception):  # one that the library cannot parse
+            heads |= {head: str(mail[head])} if mail[head] else {}
+    body, others = mail.get_body(("plain", "html")), [*mail.iter_attachments()]
+    inline = [part for part in others if part.get_content_maintype() == "text" and not part.get_filename()]
+    if files := [part.get_filename() or "unnamed" for part in others if part not in inline]:
         yield f"attachments are not read: {', '.join(files)[:200]}"
-    yield Loaded("\n".join([*heads, "", text]), str(mail["Subject"] or name))
+    texts = [_text_of(part) for part in (body, *inline) if part is not None]
+    yield Loaded("\n".join([*map(": ".join, heads.items()), "", *texts]), heads.get("Subject", name))
+
+
+def _text_of(part: Any) -> str:
+    try:
+        text = part.get_content()
+    except LookupError:  # a charset that Python does not know
+        text = decode(part.get_payload(decode=True))[0]
+    return html_markdown(text)[1] if part.get_content_type() == "text/html" else text
 
 
 TEXTS: dict[str, Loader] = {

@@ -273,10 +273,10 @@ def _main(package: zipfile.ZipFile, usual: str) -> str:
 
 
 def _title(package: zipfile.ZipFile) -> str:
-    """Return the title in a file's properties."""
-    name = "docProps/core.xml"
-    texts = _texts(read_xml(package, name), "title") if name in package.NameToInfo else []
-    found = " ".join(" ".join(texts).split())
+    """Return the title in a file's properties; "" if these are missing or broken."""
+    found = ""
+    with suppress(Exception):
+        found = " ".join(" ".join(_texts(read_xml(package, "docProps/core.xml"), "title")).split())
     return "" if found in ("PowerPoint Presentation", "Word Document") else found
 
 

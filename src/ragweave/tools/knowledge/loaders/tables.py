@@ -241,14 +241,12 @@ def _cell(cell: Any) -> str:
         return value.isoformat()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value).strip() if "\n" in str(value) else " ".join(str(value).split())
-    form = re.sub(r"\[[^\[\]]*\]|\\", "", form.split(";")[0][:100])
-    decimals = len(found[1]) if (found := re.search(r"\.([0#?]+)", form)) else 0
-    if "%" in form:
-        return f"{value * 100:.{decimals}f}%"
-    if re.fullmatch(r"0{2,}", form) and float(value).is_integer():
-        return f"{int(value):0{len(form)}d}"
-    sign = re.search(r'^"?([$€£¥]|[A-Z]{3})"?|"?([$€£¥])"?$', form.replace("_", "").strip(" *()-"))
-    if "," in form or sign or ("0.0" in form and "E" not in form):
-        text = f"{value:,.{decimals}f}" if "," in form else f"{value:.{decimals}f}"
-        return f"{sign[1] or ''}{text}{sign[2] or ''}" if sign else text
+    form = re.sub(r"\[\$([^-\]]*)[^\]]*\]", r"\1", form.split(";")[0][:100])
+    found = re.fullmatch(r"([^#0?]*)([#0?][#0?,.]*)([^#0?]*)", re.sub(r'\[[^\]]*\]|[_*].|["\\]', "", form))
+    if found is not None:
+        before, digits, after = found.groups()
+        whole, _, decimals = digits.partition(".")
+        width = whole.count("0") + bool(decimals) + len(decimals)
+        number = f"{abs(value) * (100 if '%' in after else 1):0{width}{',' * (',' in whole)}.{len(decimals)}f}"
+        return f"{'-' * (value < 0)}{before}{number}{after}".strip()
     return str(int(value)) if float(value).is_integer() else f"{value:.12g}"

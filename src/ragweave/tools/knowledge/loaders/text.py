@@ -62,7 +62,8 @@ def _guess(data: bytes) -> str:
     western = ""
     with suppress(UnicodeDecodeError):
         western = data.decode("cp1252")
-    latin = all(unicodedata.name(one, "").startswith("LATIN") for one in letters)
+    apart = not re.search(rb"[\x80-\xff]{2}", data)  # as in Latin scripts, where most letters are ASCII
+    latin = apart or all(unicodedata.name(one, "").startswith("LATIN") for one in letters)
     if western and latin and (best is None or not _WITHIN_WORDS.search(western)):
         return "cp1252"
     if best is None:
