@@ -51,7 +51,7 @@ def load_subtitles(name: str, text: str, _settings: Settings) -> Iterator[Loaded
 def load_mail(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
     """Load subject, sender, date and body of an e-mail; attachments are named, not read."""
     mail = email.message_from_bytes(data, policy=email.policy.default)
-    heads = {}
+    heads: dict[str, str] = {}
     for head in ("From", "To", "Date", "Subject"):
         with suppress(Exception):  # one that the library cannot parse
             heads |= {head: str(mail[head])} if mail[head] else {}
