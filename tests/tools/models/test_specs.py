@@ -65,7 +65,7 @@ def test_settings_are_typed() -> None:
         ("gpt-4o-mini", "openai:gpt-4o-mini"),
         ("gtp", "unknown model 'gtp'"),
         ("./no-such-folder", "no-such-folder: is no folder"),
-        ("llamacpp:no-such.gguf", "no-such.gguf"),
+        *((spec, "/no-such.gguf") for spec in ("llamacpp:no-such.gguf", "no-such.gguf", "./no-such.gguf")),
     ],
 )
 def test_a_wrong_spec_is_one_line(spec: str, words: str) -> None:

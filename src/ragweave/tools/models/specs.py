@@ -75,7 +75,8 @@ def trained_spec(text: str) -> TrainedSpec | None:
     """
     marked = text.strip().startswith(f"{_TRAINED}:")
     head, _, query = text.strip().removeprefix(f"{_TRAINED}:").partition("?")
-    names = head not in MODELS and ":" not in head and ("/" in head or "\\" in head or Path(head).is_dir())
+    other = head in MODELS or ":" in head or head.endswith(".gguf")
+    names = not other and ("/" in head or "\\" in head or Path(head).is_dir())
     return TrainedSpec(Path(head).expanduser(), query) if marked or names else None
 
 
@@ -83,8 +84,8 @@ def chat_model(spec: str | ChatModel | BaseDecisionModel) -> ChatModel:
     """Return a chat model for a spec string, or the model itself where an object is given.
 
     A spec begins with the name of a provider: `extractive`, `openai:NAME` (also any OpenAI-compatible server, by
-    `?base_url=http://host/v1`), `llamacpp:PATH`, `hf:FOLDER`, `smollm2`, `logprobs:SPEC` (a decision model by the
-    log-probabilities of a chat model), `FOLDER/` or `trained:FOLDER` (a trained component), and what packages bring by
+    `?base_url=http://host/v1`), `llamacpp:PATH` (or just `PATH.gguf`), `hf:FOLDER`, `smollm2`, `logprobs:SPEC` (a
+    decision model by the log-probabilities of a chat model), `FOLDER/` or `trained:FOLDER` (a trained component), and what packages bring by
     an entry point of the group `ragweave.models`. Any other is one of LangChain's `init_chat_model`, where `langchain`
     and the provider's package are installed.
 
@@ -105,7 +106,9 @@ def chat_model(spec: str | ChatModel | BaseDecisionModel) -> ChatModel:
 
 def _named(head: str, settings: dict[str, Any]) -> ChatModel:
     kind, _, name = head.partition(":")
-    if kind not in MODELS and trained_spec(head):
+    if head.endswith(".gguf") and not name:
+        kind, name = "llamacpp", head
+    elif kind not in MODELS and trained_spec(head):
         kind, name = _TRAINED, head
     if kind not in MODELS:
         return _other(kind, name, settings)
@@ -291,7 +294,8 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
         raise
     except Exception as error:  # each provider's client has errors of its own: no package, no key, no region
         reason = without_secrets(" ".join(str(error).split()))
-        raise ModelError(f"model '{kind}:{name}' can't be made: {reason}") from error
+        hint = f"; pip install langchain-{kind}" if isinstance(error, AttributeError) else ""  # LangChain's for ollama
+        raise ModelError(f"model '{kind}:{name}' can't be made: {reason}{hint}") from error
     return model
 
 
