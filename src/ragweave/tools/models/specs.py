@@ -75,7 +75,7 @@ def trained_spec(text: str) -> TrainedSpec | None:
     """
     marked = text.strip().startswith(f"{_TRAINED}:")
     head, _, query = text.strip().removeprefix(f"{_TRAINED}:").partition("?")
-    other = head in MODELS or ":" in head or head.endswith(".gguf")
+    other = head in ("", *MODELS) or ":" in head or head.endswith(".gguf")
     names = not other and ("/" in head or "\\" in head or Path(head).is_dir())
     return TrainedSpec(Path(head).expanduser(), query) if marked or names else None
 
