@@ -224,8 +224,9 @@ def test_rows_are_read_again_by_other_fields(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"body": "A lost key.", "cost": "Forty euro."}\n')
     for field, text in (("plot", []), ("body", ["A lost key."]), ("cost", ["Forty euro."])):
         kb = KnowledgeBase.open_or_create(tmp_path / "kb", settings=Settings(embedding=None, text_field=field))
-        kb.index_paths(tmp_path / "rows.jsonl")
+        report = kb.index_paths(tmp_path / "rows.jsonl")
         assert [one.page_content for one in kb.passages()] == text
+        assert [one.partly for one in report.notices] == [False] * (not text)
         assert kb.index_paths(tmp_path / "rows.jsonl").changed == 0
 
 

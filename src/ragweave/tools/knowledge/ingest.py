@@ -148,11 +148,11 @@ class Ingest:
 
         try:
             count = self.writer.put(source, passages())
-            reason = "" if count or source.notices else "empty"
         except UnreadableError as error:
-            count, reason = self.writer.put(source, ()), str(error)
-        if reason:
-            source.notices[:] = [(reason, False)]
+            count = self.writer.put(source, ())
+            source.notices[:] = [(str(error), False)]
+        if not count:
+            source.notices[:] = [(said, False) for said, _ in source.notices] or [("empty", False)]
         self._repeat(source)
         if count:
             self.counts["changed" if before else "added"] += 1
