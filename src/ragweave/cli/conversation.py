@@ -24,11 +24,10 @@ VARIABLE = "RAGWEAVE_HISTORY"
 def conversation_file(kb: str) -> Path | None:
     """Return the file of the last conversation about a knowledge base; None if none is stored."""
     from ragweave.tools.files import state_folder
-    from ragweave.tools.knowledge.servers import is_address
 
     if named := os.environ.get(VARIABLE):
         return None if named == "off" else Path(named)
-    place = kb if is_address(kb) else str(Path(kb).resolve())
+    place = kb if "://" in kb else str(Path(kb).resolve())
     name = hashlib.sha256(place.encode("utf-8", "replace")).hexdigest()[:16]
     folder = state_folder()
     return folder and folder / f"conversation-{name}.json"
