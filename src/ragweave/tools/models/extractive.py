@@ -1,14 +1,14 @@
 """The embedded default model: a LangChain chat model that quotes the passages it is given.
 
 It is no language model. A linear ranker picks the sentence of each passage that likely answers the
-question. A logistic model says how far it can be trusted: by how near the passage comes to the question,
-by the names and numbers of the question that it lacks, and by negation. The best sentence is the answer,
-whole; where none reaches the threshold, the answer is `Unknown`.
+question, and a logistic model says how far it can be trusted. The best sentence is the answer, whole; where
+none reaches the threshold, the answer is `Unknown`.
 
-Both models compare words, and, where the `offline` extra is installed, the tokens of the packaged
-MiniLM: the mean over a question's tokens of the largest cosine with a token of the sentence, as in
-ColBERT (Khattab and Zaharia 2020, section 3.3). `benchmarks/extractive_nq.py --fit` fits the weights on the
-first halves of NQ-open and SQuAD 2.0; without `--fit` it measures them on the others.
+By default both go by words alone. Where the `offline` extra is installed, the packaged MiniLM also reads the
+question together with the passages nearest to it, as BERT reads SQuAD 2.0 (Devlin et al. 2019, section 4.3): the
+answer may begin and end at each token of a sentence, or at `[CLS]`, which is no answer.
+`benchmarks/extractive_train.py` trains the adapter for that, `benchmarks/extractive_nq.py --fit` fits the weights.
+Without `--fit` it measures how often the model is right, on questions that neither has seen.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -32,7 +32,7 @@ from pydantic import Field
 from ragweave.errors import MissingExtraError
 from ragweave.state import UNKNOWN
 from ragweave.tools.models.tasks import Task, TaskName, TaskPassage, task_of
-from ragweave.tools.retrieval.onnx_embedding import onnx_available, token_vectors
+from ragweave.tools.retrieval.onnx_embedding import CLS, SEP, onnx_available, token_states, tokens
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.words import STOP_WORDS, terms
 
@@ -59,6 +59,8 @@ class Weights(NamedTuple):
     """Support below which the answer is Unknown."""
 
 
+ADAPTER = Path(__file__).with_suffix(".npz")
+"""What makes MiniLM a reader: changes to its weights, and the head that finds begin and end of an answer."""
 _FITTED = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 LEXICAL, MINILM = (Weights(**_FITTED[name]) for name in ("lexical", "minilm"))
 
@@ -78,12 +80,13 @@ def best_evidence(question: str, passages: Sequence[TaskPassage], *, encoder: bo
 
     Args:
         question: The question.
-        passages: The passages; one without a sentence has no quote.
-        encoder: Whether MiniLM compares tokens, beside words.
+        passages: The passages; one without a sentence has no quote, with `encoder` all but the nearest two.
+        encoder: Whether MiniLM reads them too. It was trained on English, and knows few letters but Latin ones:
+            to questions in other scripts words alone are compared.
     """
+    encoder = encoder and 2 * len(re.findall("[A-Za-z]", question)) > sum(one.isalpha() for one in question)
     weights, asked, found = MINILM if encoder else LEXICAL, asked_of(question), []
-    for place, passage in enumerate(passages):
-        rows = features_of(asked, passage, most=_ENCODED if encoder else None)
+    for place, rows in enumerate(features_of(asked, passages, encoder=encoder)):
         if rows:
             text, best = max(rows, key=lambda row: weighted(weights.rank, row[1]))
             found.append(Evidence(text, place, 1 / (1 + math.exp(-weighted(weights.support, best)))))
@@ -95,8 +98,10 @@ def weighted(weights: Mapping[str, float], features: Features) -> float:
     return math.fsum(weight * features.get(name, 0.0) for name, weight in weights.items())
 
 
-_ENCODED = 4
-"""Sentences of a passage that MiniLM reads: those that share most with the question."""
+_READ = 2
+"""Passages that MiniLM reads, those nearest to the question."""
+_SKIMMED = 64
+"""Tokens of a passage that tell how near it is."""
 
 _MONTH = "January|February|March|April|May|June|July|August|September|October|November|December"
 _NUMBER_WORDS = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundred|thousand|million|half"
@@ -141,26 +146,39 @@ _HOW = frozenset(terms("name called many much kind type mean"))
 """Words of questions that say how to answer, not what about."""
 
 
-def features_of(asked: Asked, passage: TaskPassage, most: int | None = None) -> list[tuple[str, Features]]:
-    """Return a passage's sentences and their features; questions, headings and numbers alone are left out.
+def features_of(
+    asked: Asked, passages: Sequence[TaskPassage], *, encoder: bool
+) -> Iterator[list[tuple[str, Features]]]:
+    """Yield the sentences of each passage and their features; with `encoder`, of the passages that MiniLM reads."""
+    near = _cosines(asked.text, passages) if encoder else []
+    least = sorted(near)[-_READ:][0] if near else 0.0
+    for place, passage in enumerate(passages):
+        texts = sentences_of(asked, passage)
+        rows = list(_lexical(asked, passage["title"], texts))
+        if encoder and near[place] < least:
+            rows, texts = [], []
+        elif encoder:
+            for row, odds in zip(rows, read(asked.text, passage["title"], texts), strict=True):
+                row |= {"words": weighted(LEXICAL.rank, row), "read": odds, "near": near[place]}
+        yield list(zip(texts, rows, strict=True))
 
-    Args:
-        asked: The question.
-        passage: The passage.
-        most: How many sentences MiniLM reads, those that rank best by words; the others are left out.
-            None: MiniLM reads none, and all are returned.
-    """
+
+def _cosines(question: str, passages: Sequence[TaskPassage]) -> list[float]:
+    """Return the cosine of each passage's first tokens with the question; all of them tell no more."""
+    import numpy as np
+
+    texts = [question, *(f"{one['title']} {one['text']}" for one in passages)]
+    rows = np.array([token_states([CLS, *tokens(text, _SKIMMED), SEP]).mean(axis=0) for text in texts])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    found: list[float] = (rows[1:] @ rows[0]).tolist()
+    return found
+
+
+def sentences_of(asked: Asked, passage: TaskPassage) -> list[str]:
+    """Return the sentences that may be quoted: no questions, headings or numbers alone."""
     known = asked.terms.union(terms(passage["title"]))
-    told = (one.text for one in split_sentences(passage["text"]) if not _is_heading(one.text, known))
-    texts = [" ".join(one.split()) for one in told if not one.endswith("?") and re.search(r"[^\W\d_]", one)]
-    rows = list(zip(texts, _lexical(asked, passage["title"], texts), strict=True))
-    if most is None:
-        return rows
-    rows = sorted(rows, key=lambda row: -weighted(LEXICAL.rank, row[1]))[:most]
-    for text, found in rows:
-        found.update(_token_features(asked, passage["title"], text))
-    nearest = max((found["cosine"] for _, found in rows), default=0.0)
-    return [(text, {**found, "nearest": nearest}) for text, found in rows]
+    found = (one.text for one in split_sentences(passage["text"]) if not _is_heading(one.text, known))
+    return [" ".join(one.split()) for one in found if not one.endswith("?") and re.search(r"[^\W\d_]", one)]
 
 
 def _is_heading(text: str, known: frozenset[str]) -> bool:
@@ -227,25 +245,58 @@ def _typed(asked: Asked, titled: frozenset[str], text: str) -> Features:
     }
 
 
-def _token_features(asked: Asked, title: str, text: str) -> Features:
-    """Return what MiniLM's tokens say: cosine of the means, and of each question token's best match."""
-    tokens, states, mean = _encoded(asked.text)
-    _, others, other = _encoded(f"{title}. {text}" if title else text)
-    best = (states @ others.T).max(axis=1)
-    content = [at for at, token in enumerate(tokens) if token not in STOP_WORDS and token[0].isalnum()]
-    new = [at for at in content if tokens[at] not in title.lower()]
-    return {"cosine": float(mean @ other), "match": float(best[new or content].mean()) if content else 0.0}
+_LONGEST, _LONGEST_QUESTION, _LONGEST_TITLE = 256, 48, 16
+"""Most tokens that MiniLM reads at once, and most of them for the question and the title."""
 
 
-@lru_cache(maxsize=512)
-def _encoded(text: str) -> tuple[list[str], NDArray[np.float32], NDArray[np.float32]]:
-    """Return a text's tokens without the special ones, their unit vectors (n, 384), and their unit mean."""
+class Window(NamedTuple):
+    """Sentences of a passage as MiniLM reads them, behind the question."""
+
+    ids: list[int]
+    passage: int
+    """Where the passage begins: with its title."""
+    sentences: list[tuple[int, int]]
+    """Where each sentence begins and ends."""
+
+
+def windows(question: str, title: str, sentences: Sequence[str]) -> Iterator[Window]:
+    """Yield the tokens of a passage and its question, as many whole sentences as fit at a time."""
+    asked = [CLS, *tokens(question, _LONGEST_QUESTION), SEP]
+    lead = asked + tokens(title.replace('"', ""), _LONGEST_TITLE) + tokens(".", 1)
+    window = Window([*lead], len(asked), [])
+    for sentence in sentences:
+        more = tokens(sentence, _LONGEST - len(lead) - 1)
+        if len(window.ids) + len(more) >= _LONGEST:
+            yield window._replace(ids=[*window.ids, SEP])
+            window = Window([*lead], len(asked), [])
+        window.sentences.append((len(window.ids), len(window.ids) + len(more)))
+        window.ids.extend(more)
+    if window.sentences:
+        yield window._replace(ids=[*window.ids, SEP])
+
+
+def read(question: str, title: str, sentences: Sequence[str]) -> list[float]:
+    """Return for each sentence of a passage the log-odds that the answer is in it, against there being none.
+
+    They are those of the token where the answer begins plus those of the token where it ends.
+    """
     import numpy as np
 
-    ((tokens, states),) = token_vectors([text])
-    mean = states.mean(axis=0)
-    inner = states[1:-1]
-    return tokens[1:-1], inner / np.linalg.norm(inner, axis=1, keepdims=True), mean / np.linalg.norm(mean)
+    head, odds = _head(), []
+    for window in windows(question, title, sentences):
+        scores = token_states(window.ids, window.passage, ADAPTER) @ head
+        for start, end in window.sentences:
+            odds.append(float((np.logaddexp.reduce(scores[start:end]) - scores[0]).sum()))
+    return odds
+
+
+@cache
+def _head() -> NDArray[np.float32]:
+    import numpy as np
+
+    with np.load(ADAPTER) as stored:
+        head: NDArray[np.float32] = stored["head"].astype(np.float32)
+    return head
 
 
 class ExtractiveChat(BaseChatModel):

