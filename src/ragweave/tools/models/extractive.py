@@ -4,11 +4,11 @@ It is no language model. A linear ranker picks the sentence of each passage that
 question, and a logistic model says how far it can be trusted. The best sentence is the answer, whole; where
 none reaches the threshold, the answer is `Unknown`.
 
-By default both go by words alone. Where the `offline` extra is installed, the packaged MiniLM also reads the
-question together with the passages nearest to it, as BERT reads SQuAD 2.0 (Devlin et al. 2019, section 4.3): the
-answer may begin and end at each token of a sentence, or at `[CLS]`, which is no answer.
-`benchmarks/extractive_train.py` trains the adapter for that, `benchmarks/extractive_nq.py --fit` fits the weights.
-Without `--fit` it measures how often the model is right, on questions that neither has seen.
+Both go by words. Where the `offline` extra is installed, the packaged MiniLM also reads the question together
+with each of the two nearest passages, as BERT reads SQuAD 2.0 (Devlin et al. 2019, section 4.3): the answer may
+begin and end at any token of a sentence, or at `[CLS]`, which means no answer.
+`benchmarks/extractive_train.py` trains the adapter for that, and `benchmarks/extractive_nq.py --fit` fits the
+weights; without `--fit` it measures how often the model is right, on questions used for neither.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
+from heapq import nlargest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, ModelProfile
@@ -36,10 +37,6 @@ from ragweave.tools.retrieval.onnx_embedding import CLS, SEP, onnx_available, to
 from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.words import STOP_WORDS, terms
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 NOTICE = (
     "extractive quotes a sentence of your passages; no language model wrote this. "
     "Name one with --model, such as openai:gpt-4o-mini."
@@ -48,21 +45,13 @@ NOTICE = (
 Features = dict[str, float]
 
 
-class Weights(NamedTuple):
-    """The fitted weights of the two linear models, by the name of the feature."""
-
-    rank: Mapping[str, float]
-    """Which sentence of a passage answers best."""
-    support: Mapping[str, float]
-    """Whether the best sentence answers: log-odds, with the constant `one`."""
-    threshold: float
-    """Support below which the answer is Unknown."""
-
-
 ADAPTER = Path(__file__).with_suffix(".npz")
-"""What makes MiniLM a reader: changes to its weights, and the head that finds begin and end of an answer."""
+"""What makes MiniLM a reader: low-rank changes to its weights, and the head that scores begin and end of an answer."""
 _FITTED = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
-LEXICAL, MINILM = (Weights(**_FITTED[name]) for name in ("lexical", "minilm"))
+RANK: Features = _FITTED["rank"]
+"""Fitted weights of features: which sentence of a passage answers best."""
+SUPPORT: dict[str, Features] = _FITTED["support"]
+"""Whether the best sentence answers, by words (`lexical`) or also by reading (`minilm`): log-odds, constant `one`."""
 
 
 class Evidence(NamedTuple):
@@ -80,16 +69,15 @@ def best_evidence(question: str, passages: Sequence[TaskPassage], *, encoder: bo
 
     Args:
         question: The question.
-        passages: The passages; one without a sentence has no quote, with `encoder` all but the nearest two.
-        encoder: Whether MiniLM reads them too. It was trained on English, and knows few letters but Latin ones:
-            to questions in other scripts words alone are compared.
+        passages: Those without a sentence to quote give no evidence; with `encoder`, only the nearest two do.
+        encoder: Whether MiniLM reads too. It was trained on English: a question mostly in another script is
+            compared by words alone.
     """
     encoder = encoder and 2 * len(re.findall("[A-Za-z]", question)) > sum(one.isalpha() for one in question)
-    weights, asked, found = MINILM if encoder else LEXICAL, asked_of(question), []
-    for place, rows in enumerate(features_of(asked, passages, encoder=encoder)):
-        if rows:
-            text, best = max(rows, key=lambda row: weighted(weights.rank, row[1]))
-            found.append(Evidence(text, place, 1 / (1 + math.exp(-weighted(weights.support, best)))))
+    weights, found = SUPPORT["minilm" if encoder else "lexical"], []
+    for place, rows in features_of(asked_of(question), passages, encoder=encoder):
+        text, best = max(rows, key=lambda row: weighted(RANK, row[1]))
+        found.append(Evidence(text, place, 1 / (1 + math.exp(-weighted(weights, best)))))
     return sorted(found, key=lambda one: -one.support)
 
 
@@ -98,8 +86,10 @@ def weighted(weights: Mapping[str, float], features: Features) -> float:
     return math.fsum(weight * features.get(name, 0.0) for name, weight in weights.items())
 
 
-_READ = 2
-"""Passages that MiniLM reads, those nearest to the question."""
+_NEAREST = 2
+"""Passages that MiniLM reads."""
+_LONGEST_READ = 48
+"""Sentences of a passage that it reads: those that rank best by words."""
 _SKIMMED = 64
 """Tokens of a passage that tell how near it is."""
 
@@ -148,27 +138,33 @@ _HOW = frozenset(terms("name called many much kind type mean"))
 
 def features_of(
     asked: Asked, passages: Sequence[TaskPassage], *, encoder: bool
-) -> Iterator[list[tuple[str, Features]]]:
-    """Yield the sentences of each passage and their features; with `encoder`, of the passages that MiniLM reads."""
-    near = _cosines(asked.text, passages) if encoder else []
-    least = sorted(near)[-_READ:][0] if near else 0.0
-    for place, passage in enumerate(passages):
-        texts = sentences_of(asked, passage)
-        rows = list(_lexical(asked, passage["title"], texts))
-        if encoder and near[place] < least:
-            rows, texts = [], []
-        elif encoder:
-            for row, odds in zip(rows, read(asked.text, passage["title"], texts), strict=True):
-                row |= {"words": weighted(LEXICAL.rank, row), "read": odds, "near": near[place]}
-        yield list(zip(texts, rows, strict=True))
+) -> Iterator[tuple[int, list[tuple[str, Features]]]]:
+    """Yield the place of each passage that has a sentence to quote, its sentences and their features.
+
+    With `encoder`, only the passages that MiniLM reads.
+    """
+    found = {at: texts for at, one in enumerate(passages) if (texts := sentences_of(asked, one))}
+    near: dict[int, float] = {}
+    if encoder and found:
+        near = dict(zip(found, _cosines(asked.text, [passages[at] for at in found]), strict=True))
+    for at in nlargest(_NEAREST, near, key=near.__getitem__) if encoder else found:
+        rows = list(zip(found[at], _lexical(asked, passages[at]["title"], found[at]), strict=True))
+        if encoder:
+            best = nlargest(_LONGEST_READ, range(len(rows)), key=lambda one: weighted(RANK, rows[one][1]))
+            rows = [rows[one] for one in sorted(best)]
+            odds = answer_odds(asked.text, passages[at]["title"], [text for text, _ in rows])
+            for (_, row), one in zip(rows, odds, strict=True):
+                row |= {"read": one, "cosine": near[at]}
+        yield at, rows
 
 
 def _cosines(question: str, passages: Sequence[TaskPassage]) -> list[float]:
-    """Return the cosine of each passage's first tokens with the question; all of them tell no more."""
+    """Return the cosine of each passage's first tokens with the question; longer excerpts score no better."""
     import numpy as np
 
     texts = [question, *(f"{one['title']} {one['text']}" for one in passages)]
-    rows = np.array([token_states([CLS, *tokens(text, _SKIMMED), SEP]).mean(axis=0) for text in texts])
+    skimmed = [([CLS, *tokens(text, _SKIMMED), SEP], None) for text in texts]
+    rows = np.array([states.mean(axis=0) for states in token_states(skimmed)])
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     found: list[float] = (rows[1:] @ rows[0]).tolist()
     return found
@@ -260,43 +256,39 @@ class Window(NamedTuple):
 
 
 def windows(question: str, title: str, sentences: Sequence[str]) -> Iterator[Window]:
-    """Yield the tokens of a passage and its question, as many whole sentences as fit at a time."""
+    """Yield the question with as many sentences as fit at a time; a sentence longer than that is cut."""
     asked = [CLS, *tokens(question, _LONGEST_QUESTION), SEP]
     lead = asked + tokens(title.replace('"', ""), _LONGEST_TITLE) + tokens(".", 1)
     window = Window([*lead], len(asked), [])
     for sentence in sentences:
         more = tokens(sentence, _LONGEST - len(lead) - 1)
         if len(window.ids) + len(more) >= _LONGEST:
-            yield window._replace(ids=[*window.ids, SEP])
+            window.ids.append(SEP)
+            yield window
             window = Window([*lead], len(asked), [])
         window.sentences.append((len(window.ids), len(window.ids) + len(more)))
         window.ids.extend(more)
     if window.sentences:
-        yield window._replace(ids=[*window.ids, SEP])
+        window.ids.append(SEP)
+        yield window
 
 
-def read(question: str, title: str, sentences: Sequence[str]) -> list[float]:
+def answer_odds(question: str, title: str, sentences: Sequence[str]) -> list[float]:
     """Return for each sentence of a passage the log-odds that the answer is in it, against there being none.
 
     They are those of the token where the answer begins plus those of the token where it ends.
     """
     import numpy as np
 
-    head, odds = _head(), []
-    for window in windows(question, title, sentences):
-        scores = token_states(window.ids, window.passage, ADAPTER) @ head
+    with np.load(ADAPTER) as stored:
+        head = stored["head"].astype(np.float32)
+    found = list(windows(question, title, sentences))
+    odds = []
+    for window, states in zip(found, token_states([one[:2] for one in found], ADAPTER), strict=True):
+        scores = states @ head
         for start, end in window.sentences:
             odds.append(float((np.logaddexp.reduce(scores[start:end]) - scores[0]).sum()))
     return odds
-
-
-@cache
-def _head() -> NDArray[np.float32]:
-    import numpy as np
-
-    with np.load(ADAPTER) as stored:
-        head: NDArray[np.float32] = stored["head"].astype(np.float32)
-    return head
 
 
 class ExtractiveChat(BaseChatModel):
@@ -318,9 +310,9 @@ class ExtractiveChat(BaseChatModel):
     notice: ClassVar[str] = NOTICE
     """What a reader of an answer must know; every reply has it in `response_metadata`."""
     similarity: Literal["auto", "lexical", "minilm"] = "auto"
-    """How sentences are compared: by words, with MiniLM, or with MiniLM where it is installed."""
-    threshold: float | None = Field(default=None, ge=0.0, le=1.0)
-    """The support that an answer needs; None: 0.45 with MiniLM, 0.5 by words (`Weights.threshold`)."""
+    """`lexical` compares words, `minilm` also reads, `auto` is `minilm` where it is installed."""
+    threshold: float = Field(default=0.5, ge=0.0, le=1.0)
+    """The support that an answer needs."""
     profile: ModelProfile | None = Field(
         default_factory=lambda: ModelProfile(structured_output=False, tool_calling=False), exclude=True
     )
@@ -330,7 +322,7 @@ class ExtractiveChat(BaseChatModel):
         """The name that traces show."""
         return "extractive"
 
-    def _encoder(self) -> bool:
+    def _reads(self) -> bool:
         if self.similarity == "minilm" and not onnx_available():
             raise MissingExtraError("The MiniLM similarity of the extractive model", "offline")
         return self.similarity != "lexical" and onnx_available()
@@ -351,21 +343,19 @@ class ExtractiveChat(BaseChatModel):
         **kwargs: Any,  # noqa: ARG002 - settings of language models, without effect here
     ) -> ChatResult:
         task = task_of(messages)
-        text = self._reply(task if task and task["task"] in _REPLIES else _read(messages, task))
+        text = self._reply(task if task and task["task"] in _REPLIES else _parsed(messages, task))
         text = text[: min((at for word in stop or () if word and (at := text.find(word)) >= 0), default=None)]
-        read, written = sum(len(str(one.text).split()) for one in messages), len(text.split())
+        heard, written = sum(len(str(one.text).split()) for one in messages), len(text.split())
         message = AIMessage(
             content=text,
-            usage_metadata=UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written),
+            usage_metadata=UsageMetadata(input_tokens=heard, output_tokens=written, total_tokens=heard + written),
             response_metadata={"model_name": "extractive", "finish_reason": "stop", "notice": NOTICE},
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _reply(self, task: Task) -> str:
-        encoder = self._encoder()
-        least = (MINILM if encoder else LEXICAL).threshold if self.threshold is None else self.threshold
-        found = best_evidence(task["question"], task.get("passages", []), encoder=encoder)
-        return _REPLIES[task["task"]](task, [one for one in found if one.support >= least])
+        found = best_evidence(task["question"], task.get("passages", []), encoder=self._reads())
+        return _REPLIES[task["task"]](task, [one for one in found if one.support >= self.threshold])
 
 
 def _answer(task: Task, found: Sequence[Evidence]) -> str:
@@ -404,7 +394,7 @@ _BLOCK = re.compile(r"<passage\b[^<>]*>([^<]*(?:<(?!/?passage\b)[^<]*)*)</passag
 _TITLE = re.compile(r'<passage\b[^<>]*\btitle="([^"<>]*)"')
 
 
-def _read(messages: Sequence[BaseMessage], task: Task | None) -> Task:
+def _parsed(messages: Sequence[BaseMessage], task: Task | None) -> Task:
     """Return the question and the passages of a plain prompt; what a task has of them comes first."""
     asked = next((str(one.text) for one in reversed(messages) if one.type == "human"), "")
     whole = "\n\n".join([*(str(one.text) for one in messages if one.type == "system"), asked])

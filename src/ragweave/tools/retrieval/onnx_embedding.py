@@ -56,8 +56,9 @@ class OnnxEmbeddings(Embeddings):
         """Return one vector (384) a text."""
         import numpy as np
 
-        cut = (tokens(text, _LONGEST - 2) for text in texts)
-        means = [token_states([CLS, *ids, SEP]).mean(axis=0) for ids in cut]  # on a CPU batches are no faster
+        cut = ([CLS, *tokens(text, _LONGEST - 2), SEP] for text in texts)
+        # One by one: on a CPU batches are no faster, and a query need not wait for them.
+        means = [token_states([(ids, None)])[0].mean(axis=0) for ids in cut]
         rows: list[list[float]] = [(one / np.linalg.norm(one)).tolist() for one in means]
         return rows
 
@@ -75,17 +76,17 @@ class OnnxEmbeddings(Embeddings):
         self.embed_query("")
 
 
-def token_states(ids: Sequence[int], second: int | None = None, adapter: Path | None = None) -> Vectors:
-    """Return the states of tokens after the last layer (tokens, 384).
+def token_states(texts: Sequence[tuple[Sequence[int], int | None]], adapter: Path | None = None) -> list[Vectors]:
+    """Return the states of the tokens of each text after the last layer (tokens, 384).
 
     Args:
-        ids: Tokens of one text, or of two, `[CLS]` and `[SEP]` included; at most 512.
-        second: Where the second text begins.
+        texts: Tokens of one text, or of a pair of texts, `[CLS]` and `[SEP]` included, at most 512; and where the
+            second text of a pair begins.
         adapter: An `.npz` file with low-rank changes to the weights: for a weight W (n, m) of the graph the
             arrays `W.a` (n, r) and `W.b` (r, m), whose product is added (Hu et al. 2022, LoRA, section 4.1).
     """
     with _LOCK:
-        return _encoder().run(ids, len(ids) if second is None else second, adapter)
+        return [_encoder().run(ids, len(ids) if second is None else second, adapter) for ids, second in texts]
 
 
 def weight_names() -> list[str]:
@@ -122,7 +123,7 @@ def _encoder() -> _Encoder:
 
 
 class _Encoder:
-    """The encoder in ONNX Runtime; its float32 weights are those of the last adapter that was used."""
+    """The encoder in ONNX Runtime; its float32 weights include the changes of the last adapter used."""
 
     def __init__(self) -> None:
         import numpy as np
@@ -144,8 +145,11 @@ class _Encoder:
     def _load(self, adapter: Path | None) -> None:
         import numpy as np
 
-        self._adapter: Path | None = Path()  # neither, if this is interrupted
-        changes = dict(np.load(adapter)) if adapter else {}
+        self._adapter: Path | None = Path()  # matches no adapter, so that an interrupted load is repeated
+        changes: dict[str, Any] = {}
+        if adapter:
+            with np.load(adapter) as stored:
+                changes = dict(stored)
         for name, (one, scale) in self._stored.items():
             np.multiply(one, scale, out=self._weights[name])
             if f"{name}.a" in changes:
