@@ -159,13 +159,12 @@ def features_of(
 
 
 def _cosines(question: str, passages: Sequence[TaskPassage]) -> list[float]:
-    """Return the cosine of each passage's first tokens with the question; longer excerpts score no better."""
-    import numpy as np
+    """Return the cosine of each passage's first tokens with the question."""
+    from ragweave.tools.retrieval.retrievers import unit
 
     texts = [question, *(f"{one['title']} {one['text']}" for one in passages)]
     skimmed = [([CLS, *tokens(text, _SKIMMED), SEP], None) for text in texts]
-    rows = np.array([states.mean(axis=0) for states in token_states(skimmed)])
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = unit([states.mean(axis=0) for states in token_states(skimmed)])
     found: list[float] = (rows[1:] @ rows[0]).tolist()
     return found
 
