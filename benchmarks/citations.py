@@ -34,7 +34,7 @@ from rich.table import Table
 
 from ragweave.state import AnswerType, Citation
 from ragweave.tools.citations import cite
-from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.words import split_sentences
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data" / "filter"

@@ -30,7 +30,7 @@ from scipy.optimize import minimize
 
 from ragweave.tools.models.extractive import Features, asked_of, best_evidence, features_of, sentences_of, weighted
 from ragweave.tools.models.tasks import TaskPassage
-from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.words import normalize_answer
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"

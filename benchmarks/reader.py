@@ -27,7 +27,7 @@ from ragweave.graphs import chain_of_note, crag, ircot, react, self_ask, self_ev
 from ragweave.nodes import proxy, read, route
 from ragweave.state import UNKNOWN
 from ragweave.tools.models.replies import without_thoughts
-from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.words import normalize_answer
 
 HERE = Path(__file__).parent
 DATA = HERE.parents[1] / "shared" / "data"

@@ -29,7 +29,7 @@ from ragweave import build_graph, chat_model
 from ragweave.corpus import corpus_documents
 from ragweave.graphs.specs import read_system
 from ragweave.tools.retrieval import Bm25Retriever
-from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.words import split_sentences
 
 HERE = Path(__file__).parent
 NUGGETS = HERE / "research_nuggets.json"

@@ -6,7 +6,7 @@ import zlib
 
 from langchain_core.embeddings import Embeddings
 
-from ragweave.tools.text.normalize import words
+from ragweave.tools.text.words import words
 
 
 class HashEmbeddings(Embeddings):

@@ -12,8 +12,7 @@ import pytest
 import Stemmer
 
 from ragweave.corpus import corpus_path
-from ragweave.tools.text.normalize import normalize_answer, words
-from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.words import normalize_answer, split_sentences, words
 
 TOP = 5
 LONGEST_LINE = 260

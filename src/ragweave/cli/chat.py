@@ -91,7 +91,7 @@ class Talk:
         """Read lines until the user leaves; a mistake or a failed call is one line, and the talk goes on."""
         from ragweave.cli.screen import explain
         from ragweave.state.passages import encodable
-        from ragweave.tools.text.plain import plain
+        from ragweave.tools.text.untrusted import plain
 
         while True:
             try:

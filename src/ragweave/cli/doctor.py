@@ -47,7 +47,7 @@ def doctor(
 
     Exits with code 1 if it finds a problem.
     """
-    from ragweave.tools.text.plain import plain
+    from ragweave.tools.text.untrusted import plain
 
     findings = [*_installed(), *_llama_cpp_build()]
     if model is not None:

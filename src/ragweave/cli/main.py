@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 import ragweave
 from ragweave.errors import MissingExtraError, UsageError
-from ragweave.tools.text.plain import plain
+from ragweave.tools.text.untrusted import plain
 
 _COMMANDS = {
     "Ask your documents": {
@@ -113,7 +113,7 @@ class _PlainFormatter(logging.Formatter):
     """Log lines without secrets and control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
-        from ragweave.tools.text.secrets import without_secrets
+        from ragweave.tools.text.untrusted import without_secrets
 
         return plain(without_secrets(super().format(record)))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ragweave.errors import RagweaveError
-from ragweave.tools.text.plain import plain
+from ragweave.tools.text.untrusted import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,7 @@ _BY_STATUS = {
 def explain(error: BaseException) -> str | None:
     """Return one line about an error of ours, of a model server or of a disk; None for any other error."""
     from ragweave.tools.models.errors import is_transient, server_text, status_of
-    from ragweave.tools.text.secrets import without_secrets
+    from ragweave.tools.text.untrusted import without_secrets
 
     if isinstance(error, RagweaveError):
         return without_secrets(str(error))

@@ -19,8 +19,8 @@ from ragweave.cli.watch import Step, Watch
 from ragweave.state import Citation
 from ragweave.state.passages import heading_of
 from ragweave.tools.footnotes import described, footnotes, path_of, with_marks
-from ragweave.tools.text.normalize import normalize_answer
-from ragweave.tools.text.plain import plain
+from ragweave.tools.text.untrusted import plain
+from ragweave.tools.text.words import normalize_answer
 
 _MESSAGES = {
     "passages_dropped": "Some passages did not fit the model's context and were left out.",

@@ -20,7 +20,7 @@ from ragweave.state import Citation
 from ragweave.tools.drawing import draw_svg, edges_of
 from ragweave.tools.footnotes import Footnote, footnotes, label_of, path_of
 from ragweave.tools.report import cited_html, html_page
-from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.words import normalize_answer
 
 _STYLE = """\
 :root{--good:light-dark(#eef6ea,#1d2a1c);--good-line:light-dark(#6f8a5a,#7f9f68);--bad:light-dark(#fbeaea,#331d1f);

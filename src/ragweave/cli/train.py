@@ -10,7 +10,7 @@ import typer
 
 from ragweave.cli import options, runs
 from ragweave.errors import UsageError
-from ragweave.tools.text.plain import plain
+from ragweave.tools.text.untrusted import plain
 
 _ROLES = ("proxy", "teacher", "answer", "scorer")
 

@@ -22,8 +22,7 @@ from langgraph.types import Overwrite, StreamMode
 from ragweave.cli.screen import counted
 from ragweave.state import Note
 from ragweave.tools.drawing import END, START, Edge, Taken
-from ragweave.tools.text.plain import plain
-from ragweave.tools.text.secrets import without_secrets
+from ragweave.tools.text.untrusted import plain, without_secrets
 
 if TYPE_CHECKING:
     from rich.status import Status

@@ -17,7 +17,7 @@ from pathlib import Path
 from ragweave.datasets.question import answered, id_of
 from ragweave.datasets.rows import Row, read_rows
 from ragweave.state.records import RouteName
-from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.words import normalize_answer
 
 _FIELDS: Mapping[RouteName, str] = {"none": "no_retrieval", "one": "one_round", "many": "ircot"}
 

@@ -38,7 +38,7 @@ from ragweave.tools.knowledge.retrievers import retriever_of
 from ragweave.tools.models.specs import scorer_of
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.retrieval import Bm25Retriever, RerankRetriever
-from ragweave.tools.text.secrets import redacted
+from ragweave.tools.text.untrusted import redacted
 
 EVALUATOR, SCORER = "evaluator", "scorer"
 ROLES = (*MODEL_ARGUMENTS, EVALUATOR, SCORER)

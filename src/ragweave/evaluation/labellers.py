@@ -29,8 +29,8 @@ from ragweave.tools.filters import FILTERS, FilterKind, FilterSettings, Span, fi
 from ragweave.tools.models import ChatModel
 from ragweave.tools.models.roles import LogprobScorer
 from ragweave.tools.models.specs import scorer_of
-from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import untrusted
+from ragweave.tools.text.words import normalize_answer
 
 
 @dataclass(frozen=True, kw_only=True)

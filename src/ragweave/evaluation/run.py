@@ -36,7 +36,7 @@ from ragweave.evaluation.folder import Record, open_results, read_results, write
 from ragweave.evaluation.metrics.metric import finite
 from ragweave.tools.models.errors import is_transient, server_text, status_of
 from ragweave.tools.prices import Price
-from ragweave.tools.text.secrets import redacted
+from ragweave.tools.text.untrusted import redacted
 
 _REFUSED = {401: "the key was refused", 402: "the account has no credit"}
 INTERRUPTED = "interrupted: the same command resumes"

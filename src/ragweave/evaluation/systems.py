@@ -26,7 +26,7 @@ from ragweave.nodes.prompts import template_of
 from ragweave.tools.models import Role, chat_model
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
-from ragweave.tools.text.secrets import redacted
+from ragweave.tools.text.untrusted import redacted
 
 Gold = Literal["as_found", "with", "without"]
 """What becomes of gold passages: nothing, one is put in if none was found, or all are taken out."""

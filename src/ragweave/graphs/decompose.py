@@ -40,8 +40,8 @@ from ragweave.tools.models.replies import counted_calls
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval.reranking import RerankRetriever
 from ragweave.tools.retrieval.retrievers import fused
-from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import one_line
+from ragweave.tools.text.words import normalize_answer
 
 MOST = 5
 """Sub-questions (Ammann et al. 2025, section 5.3)."""

@@ -27,7 +27,7 @@ from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, note
-from ragweave.tools.text.normalize import estimate_tokens
+from ragweave.tools.text.words import estimate_tokens
 
 TOKENS_PER_PASSAGE = 50
 """Tokens of the budget for which a passage is retrieved (released code)."""

@@ -35,8 +35,8 @@ from ragweave.nodes.vote import end_by_vote
 from ragweave.state import Note, RAGState, add_usage, no_usage, note
 from ragweave.tools import filters
 from ragweave.tools.models.roles import LogprobScorer, Pairs, unbound
-from ragweave.tools.text.normalize import estimate_tokens
 from ragweave.tools.text.untrusted import numbered
+from ragweave.tools.text.words import estimate_tokens
 
 HALF = 0.5
 """The share of the text that an untrained filter keeps by default."""

@@ -34,8 +34,8 @@ from ragweave.nodes.retrieve import add_search, retrieve_node
 from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
 from ragweave.tools.models.uncertainty import Token, tokens_of
-from ragweave.tools.text.sentences import Sentence, split_sentences
 from ragweave.tools.text.untrusted import render_passages, untrusted
+from ragweave.tools.text.words import Sentence, split_sentences
 
 
 class FlareOptions(Options):

@@ -36,9 +36,8 @@ from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import candidate, end_by_vote
 from ragweave.state import UNKNOWN, AnswerType, RAGState, by_query
-from ragweave.tools.text.normalize import normalize_answer
-from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.untrusted import one_line
+from ragweave.tools.text.words import normalize_answer, split_sentences
 
 
 class IrcotOptions(Options):

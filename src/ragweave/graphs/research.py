@@ -34,8 +34,8 @@ from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, Route, add_search, retr
 from ragweave.nodes.vote import candidate, passages_read
 from ragweave.state import UNKNOWN, Citation, RAGState, note, ranked
 from ragweave.tools.citations import cite
-from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import one_line
+from ragweave.tools.text.words import normalize_answer
 
 
 class ResearchOptions(ChainOptions):

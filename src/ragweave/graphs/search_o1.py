@@ -32,8 +32,8 @@ from ragweave.nodes.retrieve import retrieve_node
 from ragweave.nodes.turns import Tags, Turn, TurnsState
 from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, note
-from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import untrusted
+from ragweave.tools.text.words import normalize_answer
 
 
 class SearchO1Options(ChainOptions):

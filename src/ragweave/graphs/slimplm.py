@@ -36,7 +36,7 @@ from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Route, add_search, retrieve_node, to_queries
 from ragweave.nodes.vote import is_answered, vote_node
 from ragweave.state import RAGState, lowest_ranked
-from ragweave.tools.text.normalize import estimate_tokens
+from ragweave.tools.text.words import estimate_tokens
 
 
 class BudgetOptions(proxy.ProxyOptions):

@@ -35,8 +35,8 @@ from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route, join
 from ragweave.nodes.vote import candidate, final_update
 from ragweave.state import UNKNOWN, AnswerType, RAGState, merge
-from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import one_line, untrusted
+from ragweave.tools.text.words import normalize_answer
 
 
 class SureOptions(SearchOptions):

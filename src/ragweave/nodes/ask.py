@@ -52,8 +52,8 @@ from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
 from ragweave.tools.models.roles import LogprobScorer, Models, Role, unbound
 from ragweave.tools.models.tasks import KEY, TaskName, task_passages
 from ragweave.tools.prices import price_of
-from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
 from ragweave.tools.text.untrusted import render_passages
+from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens
 
 SHORT_TOKENS, VERDICT_TOKENS, QUERY_TOKENS, PASSAGE_TOKENS, REASONING_TOKENS = 64, 32, 128, 256, 384
 """Reply limits in tokens. Small models tend to run on, which only costs time."""

@@ -17,7 +17,7 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
 from ragweave.nodes.vote import end_by_vote, final_update
 from ragweave.state import Candidate, RAGState
-from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.words import normalize_answer
 
 LAST_STEPS = 7
 """The most supersteps that one more round and the end of the run take."""

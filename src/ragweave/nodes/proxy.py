@@ -30,8 +30,8 @@ from ragweave.state import RouteName, merge, note
 from ragweave.tools.models.errors import is_transient
 from ragweave.tools.models.roles import Role, trained_role
 from ragweave.tools.models.uncertainty import Gate
-from ragweave.tools.text.normalize import normalize_answer
 from ragweave.tools.text.untrusted import untrusted
+from ragweave.tools.text.words import normalize_answer
 
 
 class ProxyOptions(GateOptions):

@@ -13,7 +13,7 @@ import re
 
 from ragweave.state import UNKNOWN, AnswerType
 from ragweave.tools.models.replies import without_thoughts
-from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.words import split_sentences
 
 MOST = 20_000
 """Characters of a reply that are read: half from its start, half from its end."""

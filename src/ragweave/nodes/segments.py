@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from langchain_core.documents import Document
 
 from ragweave.state import Usage, no_usage
-from ragweave.tools.text.normalize import estimate_tokens
-from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.words import estimate_tokens, split_sentences
 
 
 def split_passages(passages: Sequence[Document], size: int = 1) -> list[Document]:

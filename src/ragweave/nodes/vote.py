@@ -14,7 +14,7 @@ from ragweave.nodes.options import Options
 from ragweave.state import UNKNOWN, Candidate, RAGState
 from ragweave.state.passages import QUESTION
 from ragweave.tools.citations import cite
-from ragweave.tools.text.normalize import normalize_answer
+from ragweave.tools.text.words import normalize_answer
 
 
 def vote_node(

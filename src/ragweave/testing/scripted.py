@@ -21,7 +21,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import override
 
-from ragweave.tools.text.normalize import words
+from ragweave.tools.text.words import words
 
 CARDS = tuple(
     Document(page_content=text, id=f"doc{number}", metadata={"title": f"Card {number}"})

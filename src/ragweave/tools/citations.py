@@ -18,9 +18,7 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.state import UNKNOWN, AnswerType, Citation, Quote
-from ragweave.tools.text.normalize import normalize_answer
-from ragweave.tools.text.sentences import Sentence, split_sentences
-from ragweave.tools.text.words import terms
+from ragweave.tools.text.words import Sentence, normalize_answer, split_sentences, terms
 
 _SUPPORT = 0.6
 """Least share of a claim's weighted words that its quotes hold together; tuned, as the next two, on half of the data."""

@@ -33,8 +33,7 @@ from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.tools.models.roles import LogprobScorer
 from ragweave.tools.retrieval.reranking import BiEncoderScorer
-from ragweave.tools.text.normalize import words
-from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.words import split_sentences, words
 
 Unit = Literal["words", "characters"]
 """What LEXICAL counts: words (the paper), or characters (the released code)."""

@@ -16,8 +16,7 @@ from ragweave.datasets.recorded import Recording, read_recordings
 from ragweave.errors import UsageError
 from ragweave.state import RouteName
 from ragweave.tools.files import read_jsonl
-from ragweave.tools.text.normalize import normalize_answer
-from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.words import normalize_answer, split_sentences
 from ragweave.tools.trained.card import Role
 from ragweave.tools.trained.forms import Passage
 

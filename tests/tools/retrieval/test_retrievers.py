@@ -27,7 +27,7 @@ from ragweave.tools.retrieval import (
 from ragweave.tools.retrieval.base import find_with, takes_k
 from ragweave.tools.retrieval.embedding import load_sentence_transformer, named_embeddings
 from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings, onnx_available
-from ragweave.tools.text.normalize import words
+from ragweave.tools.text.words import words
 
 CITIES = [
     Document("Paris is the capital of France.", id="paris"),

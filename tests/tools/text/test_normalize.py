@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens, normalize_answer, words
+from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens, normalize_answer, words
 
 
 @pytest.mark.parametrize(

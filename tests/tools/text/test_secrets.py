@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragweave.tools.text.secrets import redacted, without_secrets
+from ragweave.tools.text.untrusted import redacted, without_secrets
 
 
 @pytest.mark.parametrize(

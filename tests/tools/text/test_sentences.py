@@ -9,7 +9,7 @@ import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.words import split_sentences
 
 BLANKS = [one for one in map(chr, range(sys.maxunicode + 1)) if one.isspace() and not one.isascii()]
 

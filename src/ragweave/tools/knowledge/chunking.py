@@ -27,8 +27,7 @@ from ragweave.errors import MissingExtraError, UsageError
 from ragweave.registry import Registry
 from ragweave.tools.knowledge.passages import Loaded, Passage, Table, passage_of
 from ragweave.tools.knowledge.settings import Settings
-from ragweave.tools.text.letters import WORD, apart
-from ragweave.tools.text.sentences import split_sentences
+from ragweave.tools.text.words import WORD, apart, split_sentences
 
 Span = tuple[int, int]
 """Start and end in characters: `text[start:end]`."""

@@ -35,7 +35,7 @@ from ragweave.tools.knowledge.vector_servers import SERVERS
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.retrievers import SearchRetriever
-from ragweave.tools.text.secrets import without_secrets
+from ragweave.tools.text.untrusted import without_secrets
 
 _BATCH = 256
 """Passages that are sent to a server at once."""

@@ -34,8 +34,7 @@ from ragweave.errors import MissingExtraError
 from ragweave.state import UNKNOWN
 from ragweave.tools.models.tasks import Task, TaskName, TaskPassage, task_of
 from ragweave.tools.retrieval.onnx_embedding import CLS, SEP, onnx_available, token_states, tokens
-from ragweave.tools.text.sentences import split_sentences
-from ragweave.tools.text.words import STOP_WORDS, terms
+from ragweave.tools.text.words import STOP_WORDS, split_sentences, terms
 
 NOTICE = (
     "extractive quotes a sentence of your passages; no language model wrote this. "

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
-from ragweave.tools.text.normalize import estimate_message_tokens, estimate_tokens
+from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens
 
 _THOUGHTS = re.compile(
     r"<(?P<tag>(?:\w+[:_])?think(?:ing)?|thoughts?|reasoning)>.*?(?:</(?P=tag)>|\Z)"

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ValidationError
 from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
 from ragweave.registry import Registry
 from ragweave.tools.models.roles import ChatModel, LogprobScorer, checked_chat, unbound
-from ragweave.tools.text.secrets import redacted, spec_settings, without_secrets
+from ragweave.tools.text.untrusted import redacted, spec_settings, without_secrets
 
 MadeT = TypeVar("MadeT")
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 from langchain_core.messages import BaseMessage
 
 from ragweave.errors import UsageError
-from ragweave.tools.text.normalize import words
+from ragweave.tools.text.words import words
 
 Gate = Literal["mean", "least", "entropy", "margin", "variance", "dissimilarity"]
 """What is measured; each measure rises with uncertainty.

@@ -15,7 +15,7 @@ from itertools import pairwise
 import Stemmer
 
 from ragweave.errors import UsageError
-from ragweave.tools.text.letters import UNSPACED_LETTER, UNSPACED_MARK, WORD, folded
+from ragweave.tools.text.words import UNSPACED_LETTER, UNSPACED_MARK, WORD, folded
 
 _ASCII_WORD = re.compile(r"\w+")
 _WORD = re.compile(WORD)

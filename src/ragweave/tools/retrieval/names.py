@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ragweave.tools.text.letters import UNSPACED_LETTER
+from ragweave.tools.text.words import UNSPACED_LETTER
 
 _WORD = re.compile(rf"{UNSPACED_LETTER}|(?:(?!{UNSPACED_LETTER})[^\W_])+")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")

@@ -25,9 +25,8 @@ from langgraph.prebuilt import InjectedState
 from ragweave.state.passages import as_document, heading_of, indexed_text, with_id
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval.base import PassageRetriever, known_of, takes_k
-from ragweave.tools.text.sentences import split_sentences
 from ragweave.tools.text.untrusted import one_line, render_passage
-from ragweave.tools.text.words import terms
+from ragweave.tools.text.words import split_sentences, terms
 
 SNIPPET = "snippet"
 """Metadata: the sentences of a passage that match a search."""

@@ -1,1 +1,1 @@
-"""Text utilities: normalisation, sentences, unknown answers, untrusted text."""
+"""Words and sentences, untrusted text."""

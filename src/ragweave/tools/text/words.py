@@ -1,14 +1,131 @@
-"""The content words of a text, as stems: what questions, sentences and answers are compared by."""
+r"""Words and sentences of any script: normalised answers, estimated tokens, stems, one form of each word.
+
+Python's `\w` leaves out combining marks, so that `\w+` finds the letters of किताब one by one. Sentences are
+sentencex's (Wikimedia): about 300 languages, nothing to download.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+import string
 import threading
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
+from itertools import groupby
+from typing import NamedTuple
 
+import sentencex
 import Stemmer
+from langchain_core.messages import BaseMessage
 
-from ragweave.tools.text.letters import LETTERS, folded
+_UNSPACED = ("AHOM", "BALINESE", "JAVANESE", "KHMER", "LAO", "MYANMAR", "NEW TAI", "TAI", "THAI")
+"""How the names of marks begin in scripts that put no space between words.
+
+A run of their letters is no word but a phrase; their marks go on to part it, so that phrases which
+share some of their pieces are still found.
+"""
+_BLOCKS = (
+    r"\u0e00-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\u3005-\u312f\u31a0-\u31bf"
+    r"\u31f0-\u31ff\u3400-\u4dbf\u4e00-\ua4cf\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff\uff66-\uff9f"
+    r"\U00011700-\U0001174f\U0001aff0-\U0001b16f\U00020000-\U0003fffd"
+)
+"""Blocks of such scripts: from Thai to Myanmar, Khmer, Tai, Balinese, kana, Han, Yi, Javanese."""
+_SELECTORS = range(0xFE00, 0xFE10)
+"""Variation selectors, which choose how a sign looks: `1️⃣` begins with the 1 of any other text."""
+
+
+def _marks(codes: Iterable[int], belongs: Callable[[str], object]) -> str:
+    """Return the marks among some codes as ranges of a regular expression's class."""
+    found = [code for code in codes if unicodedata.category(chr(code)) in ("Mn", "Mc") and belongs(chr(code))]
+    runs = [[code for _, code in run] for _, run in groupby(enumerate(found), lambda pair: pair[1] - pair[0])]
+    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
+
+
+def _is_spaced(mark: str) -> bool:
+    return ord(mark) not in _SELECTORS and not unicodedata.name(mark).startswith(_UNSPACED)
+
+
+_MARKS = rf"(?![\0-\u02ff])[{_marks(range(0x300, 0x1F000), _is_spaced)}]+"
+"""Behind most words stands a blank, which the look ahead rules out before the long class."""
+
+WORD = rf"\w+(?:{_MARKS}\w*)*"
+"""Pattern of a word: letters, digits and underscores, each with its marks."""
+LETTERS = rf"[^\W_]+(?:{_MARKS}[^\W_]*)*"
+"""Pattern of the same without underscores."""
+
+_UNSPACED_MARKS = _marks(
+    (*range(0xE00, 0x3100), *range(0xA900, 0xAB00), *range(0x11700, 0x11750)), re.compile(f"[{_BLOCKS}]").match
+)
+
+UNSPACED_LETTER = rf"[{_BLOCKS}](?<=[^\W\d_])"
+"""Pattern of a letter, syllable or ideograph of a script that puts no space between words."""
+UNSPACED_MARK = rf"[{_UNSPACED_MARKS}\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+"""Pattern of a mark that belongs to the letter before it."""
+
+_LETTER = re.compile(UNSPACED_LETTER)
+_PARTS = re.compile(rf"{UNSPACED_LETTER}{UNSPACED_MARK}*[^\w\s]*|(?:(?!{UNSPACED_LETTER})\S)+")
+
+
+def apart(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the span of a word, `text[start:end]`; of each of its letters where a script has no spaces between words.
+
+    Such a letter keeps its marks and the punctuation behind it. A word without them is yielded as it is.
+    """
+    if _LETTER.search(text, start, end) is None:
+        yield start, end
+    else:
+        yield from (part.span() for part in _PARTS.finditer(text, start, end))
+
+
+def folded(word: str) -> str:
+    """Return a word in lower case and Unicode's form NFKC: composed accents, no ligatures.
+
+    The capital İ becomes an i without the second dot that Python gives it.
+    """
+    return unicodedata.normalize("NFKC", word).lower().replace("i\u0307", "i")
+
+
+# ---- answers and tokens
+
+_PER_MESSAGE = 3
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate the tokens of `text`: one for four ASCII characters, one for two others.
+
+    A rule of thumb for byte-pair vocabularies, within about a fifth for European text.
+    """
+    plain = len(text.encode("ascii", "ignore"))
+    return math.ceil(plain / 4 + (len(text) - plain) / 2)
+
+
+def estimate_message_tokens(messages: Sequence[BaseMessage]) -> int:
+    """Estimate the tokens of a prompt, with three a message for its role and marks."""
+    return sum(_PER_MESSAGE + estimate_tokens(message.text) for message in messages)
+
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation + "“”‘’–—…«»")
+_APOSTROPHED = re.compile(rf"{LETTERS}(?:['’]{LETTERS})*")
+
+
+def normalize_answer(text: str) -> str:
+    """Lower-case `text`, drop punctuation and English articles, fold white space.
+
+    Source: the SQuAD evaluation rule (Rajpurkar et al. 2016), which Liu et al. (section 4) use
+    for votes and exact match. Typographic quotes and dashes count as punctuation too.
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def words(text: str) -> list[str]:
+    """Return the lower-cased words of `text` in order (letters with their marks, digits, inner apostrophes)."""
+    return _APOSTROPHED.findall(text.lower())
+
+
+# ---- content words
 
 _FUNCTION_WORDS = """
 a an the of in on at by for to from with without into onto over under and or but nor so as
@@ -22,19 +139,19 @@ among through across against according
 STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
 """English function words."""
 
-_WORD = re.compile(
+_TERM = re.compile(
     r"\d+(?:[.,:]\d+)*(?:st|nd|rd|th|s|%)?(?![^\W_])"
     rf"|['’]s\b|{LETTERS}(?:(?!['’]s\b)['’\-.&]{LETTERS})*"
 )
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_IN_BIGRAMS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _LOCK = threading.Lock()
 
 
 def terms(text: str) -> list[str]:
     """Return the stems of the content words of `text`; scripts without spaces give bigrams."""
     found: list[str] = []
-    for word in map(folded, _WORD.findall(text)):
-        if _UNSPACED.search(word):
+    for word in map(folded, _TERM.findall(text)):
+        if _IN_BIGRAMS.search(word):
             found += [word[at : at + 2] for at in range(max(1, len(word) - 1))]
         elif word[0].isalnum() and word not in STOP_WORDS:
             found.append(_stem(word.replace("’", "'")))
@@ -50,3 +167,84 @@ def _stem(word: str) -> str:
 @cache
 def _stemmer() -> Stemmer.Stemmer:
     return Stemmer.Stemmer("english")
+
+
+# ---- sentences
+
+_WINDOW = 4_000
+"""Characters that sentencex sees at once: its time grows with the square of the quotes in them."""
+_BLANKS = {
+    ord(one): "\n" if one in "\x85\u2028\u2029" else " " for one in map(chr, range(0x80, 0x3001)) if one.isspace()
+}
+"""White space beyond ASCII to ASCII's: sentencex 1.0.32 panics over a capital between two such."""
+
+
+class Sentence(NamedTuple):
+    """A sentence and where it stands: `text == source[start:end]`."""
+
+    text: str
+    start: int
+    end: int
+
+
+def split_sentences(text: str, language: str = "en") -> list[Sentence]:
+    """Split `text` into sentences without surrounding white space; offsets are characters.
+
+    Takes time linear in the text: a long one is read in windows, each from the start of the
+    sentence that the window before it could not end.
+
+    Args:
+        text: Any text; white space alone gives an empty list.
+        language: ISO 639-1 code; a language that sentencex lacks falls back to its nearest.
+    """
+    sentences: list[Sentence] = []
+    for start, end in _spans(text, language):
+        piece = text[start:end]
+        stripped = piece.strip()
+        if stripped:
+            first = start + len(piece) - len(piece.lstrip())
+            sentences.append(Sentence(stripped, first, first + len(stripped)))
+    return sentences
+
+
+def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the sentences, white space around them included."""
+    offset = begin = 0
+    while len(text) - offset > _WINDOW:
+        found = list(_segments(text[offset : offset + _WINDOW], offset, language))
+        for start, end in found[:-1]:
+            yield min(begin, start), end
+            begin = end
+        ends = len(found) > 1 and found[-1][0] - offset >= _WINDOW // 2
+        offset = found[-1][0] if ends else _cut(text, offset)
+    for start, end in _segments(text[offset:], offset, language):
+        yield min(begin, start), end
+        begin = end
+    yield begin, len(text)
+
+
+def _segments(window: str, offset: int, language: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans, in the source, of the sentences of a window that begins at `offset`."""
+    cursor = 0
+    plain = window.translate(_BLANKS)
+    for piece in _pieces(plain, language):
+        start = plain.index(piece, cursor)
+        cursor = start + len(piece)
+        yield offset + start, offset + cursor
+
+
+def _pieces(window: str, language: str) -> list[str]:
+    """Return what sentencex finds; the window as one piece where it panics."""
+    try:
+        return list(sentencex.segment(language, window))
+    except BaseException as error:
+        # Rust's panics get past `except Exception`, and the extension does not export their class.
+        if type(error).__name__ != "PanicException":
+            raise
+        return [window]
+
+
+def _cut(text: str, offset: int) -> int:
+    """Return where to continue inside a sentence longer than half a window: after a blank."""
+    blank = text.rfind(" ", offset + _WINDOW // 2, offset + _WINDOW)
+    return offset + _WINDOW if blank < 0 else blank + 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.tools.text.letters import LETTERS, UNSPACED_LETTER, WORD, apart, folded
+from ragweave.tools.text.words import LETTERS, UNSPACED_LETTER, WORD, apart, folded
 
 MARKS = "\u0301\u093f\u093e\u094d\u064e\u0bc1\u3099\U00011081"
 
