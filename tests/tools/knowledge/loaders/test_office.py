@@ -80,7 +80,7 @@ def test_all_that_a_reader_sees_in_word():
         "Tides[^1] newA map of the bay",
         "[^1]: See Vik.",
         "Boxed.",
-        "(a)/(b)c^2",
+        "a/bc^2",
     ]
 
 

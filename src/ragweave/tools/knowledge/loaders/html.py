@@ -36,7 +36,6 @@ _AROUND = re.compile(
 _DECLARED = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
 _PERMALINK = re.compile(r"\s*[#¶§\U0001F517\uf0c1]\ufe0f?\s*")
 _HIDDEN = "//*[@hidden or @aria-hidden='true' or @role='navigation' or @role='banner']"
-_ORDINAL = re.compile(r"\s*(?:st|nd|rd|th|er|re|e|ère|ème|o|a)?\s*", re.IGNORECASE)
 
 
 def load_html(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
@@ -108,7 +107,7 @@ def _spell_out(page: Any) -> None:
     for one in page.xpath("//table"):
         _arrange(one, fill=spanned <= _MOST_SPANNED)
     for one in page.iter("sup"):
-        if not _ORDINAL.fullmatch(one.text_content()):
+        if not (said := one.text_content().strip()).isalpha() or len(said) == 1:  # no ordinal, such as 3rd
             one.text = f"^{one.text or ''}"
     for one in page.xpath("//ol[@type and @type!='1']"):
         kind = f"{'upper' if one.get('type').isupper() else 'lower'}{'Roman' if one.get('type') in 'iI' else 'Letter'}"

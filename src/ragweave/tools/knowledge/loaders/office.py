@@ -11,30 +11,24 @@ import posixpath
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 from urllib.parse import unquote
 
 from ragweave.tools.knowledge.loaders.html import alternative, decode_html, html_markdown, numeral
-from ragweave.tools.knowledge.loaders.text import markdown, readable, structure
-from ragweave.tools.knowledge.passages import Heading, Loaded, UnreadableError
+from ragweave.tools.knowledge.loaders.text import markdown, paged
+from ragweave.tools.knowledge.passages import Loaded, UnreadableError
 from ragweave.tools.knowledge.settings import Settings
 
 _SKIPPED = frozenset(re.findall(r"\w+", "del moveFrom delText instrText Fallback pPr rPr rt bodyPr lstStyle"))
 """Deleted text, copies for older programs, properties."""
-_SIGNS = {"tab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
-_MATH = {
-    "f": "({num})/({den})",
-    "sSup": "{e}^{sup}",
-    "sSub": "{e}_{sub}",
-    "sSubSup": "{e}_{sub}^{sup}",
-    "rad": "√({e})",
-}
+_SIGNS = {"tab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "sup": "^", "sub": "_", "den": "/", "rad": "√"}
+"""What is shown before the text of an element; the last four are of formulas."""
 _WORD_PARTS = frozenset(("styles", "numbering", "header", "footer", "footnotes", "endnotes", "comments"))
-_APART = frozenset(("txbxContent", "chart", "relIds"))
+_BESIDE = frozenset(("txbxContent", "chart", "relIds"))
 """What a paragraph contains besides its text: text boxes, charts, diagrams."""
 
 
@@ -66,26 +60,27 @@ def read_xml(package: zipfile.ZipFile, name: str) -> Any:
     return root
 
 
-def beside(name: str, target: str) -> str:
+def _beside(name: str, target: str) -> str:
     """Return the name of a file that another file of the package names relative to itself."""
-    folder = posixpath.dirname(name)
-    return posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
+    return posixpath.normpath(posixpath.join("/", posixpath.dirname(name), unquote(target))).lstrip("/")
 
 
-def relations(package: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]]:
+def _relations(package: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]]:
     """Return what a file of the package refers to: id → kind (`slide`, `chart`, …) and the other's name."""
     folder, file = posixpath.split(name)
     listed = f"{folder}/_rels/{file}.rels".lstrip("/")
-    if listed not in package.NameToInfo:
-        return {}
     return {
-        one.get("Id", ""): (one.get("Type", "").rpartition("/")[2], beside(name, one.get("Target", "")))
-        for one in read_xml(package, listed)
+        one.get("Id", ""): (one.get("Type", "").rpartition("/")[2], _beside(name, one.get("Target", "")))
+        for one in (read_xml(package, listed) if listed in package.NameToInfo else ())
     }
 
 
 def _texts(element: Any, name: str) -> list[str]:
     return [one.text or "" for one in element.iter(name)]
+
+
+def _line(texts: Iterable[str]) -> str:
+    return " ".join(" ".join(texts).split())
 
 
 def _value(element: Any, path: str) -> str | None:
@@ -115,15 +110,12 @@ class _Numbers:
         self._counts: dict[str | None, dict[int, int]] = defaultdict(dict)
         self._begun: set[tuple[str, int]] = set()
 
-    def next(self, list_id: str, at: int, style: str | None) -> str:
+    def next(self, list_id: str, at: int) -> str:
         """Count a paragraph of a list and return what Word shows before it."""
         if (one := self._lists.get(list_id)) is None:
             return ""
         abstract = _value(one, "abstractNumId")
-        levels = self._levels.get(abstract, {})
-        if style:  # a heading's level is that of its style
-            at = next((own for own, level in levels.items() if _value(level, "pStyle") == style), at)
-        counts = self._counts[abstract]
+        levels, counts = self._levels.get(abstract, {}), self._counts[abstract]
         restart = None if (list_id, at) in self._begun else _value(one, f"lvlOverride[@ilvl='{at}']/startOverride")
         self._begun.add((list_id, at))
         first = {level: int(_value(form, "start") or 1) for level, form in levels.items()}
@@ -155,109 +147,95 @@ class _Reader:
     def blocks(self, element: Any) -> Iterator[str]:
         """Yield the Markdown blocks of an element in their order."""
         for one in element:
-            name = one.tag
-            if name == "p":
+            if one.tag == "p":
                 yield from self._paragraph(one)
-            elif name == "tbl":
+            elif one.tag == "tbl":
                 yield from self._table(one)
-            elif name in ("chart", "relIds"):
+            elif one.tag in ("chart", "relIds"):
                 yield from self._related(one)
-            elif name == "cNvPr" and (text := alternative(one.get("descr"))):
+            elif one.tag == "cNvPr" and (text := alternative(one.get("descr"))):
                 yield text
-            elif name not in _SKIPPED:
+            elif one.tag not in _SKIPPED:
                 yield from self.blocks(one)
 
     def _paragraph(self, element: Any) -> Iterator[str]:
-        apart: list[str] = []
-        text = self._inline(element, apart)
-        lines = [" ".join(line.split()) for line in text.splitlines()]
+        beside: list[str] = []
+        lines = [_line([line]) for line in self._inline(element, beside).splitlines()]
         if text := "\n".join(filter(None, lines)):
             yield self._mark(element.find("pPr"), text)
-        yield from apart
+        yield from beside
 
-    def _inline(self, element: Any, apart: list[str]) -> str:
+    def _inline(self, element: Any, beside: list[str]) -> str:
         name = element.tag
         if name in _SKIPPED or (name == "fld" and element.get("type") == "slidenum"):
             return ""
-        if name in _APART:
-            apart += self._related(element) if name != "txbxContent" else self.blocks(element)
+        if name in _BESIDE:
+            beside += self.blocks([element] if name != "txbxContent" else element)
             return ""
         if name == "t":
             return element.text or ""
         if name == "docPr":
             return alternative(element.get("descr"))
         if name in ("footnoteReference", "endnoteReference", "commentReference"):
-            return self._note(name.removesuffix("Reference"), element.get("id"), apart)
-        if name in _MATH:
-            parts = {one.tag: self._inline(one, apart) for one in element}
-            return _MATH[name].format_map(defaultdict(str, parts))
-        return _SIGNS.get(name, "") + "".join(self._inline(one, apart) for one in element)
+            return self._note(name.removesuffix("Reference"), element.get("id"), beside)
+        return _SIGNS.get(name, "") + "".join(self._inline(one, beside) for one in element)
 
-    def _note(self, kind: str, name: str | None, apart: list[str]) -> str:
+    def _note(self, kind: str, name: str | None, beside: list[str]) -> str:
         if text := self.notes.get((kind, name)):
-            apart.append(f"Comment: {text}" if kind == "comment" else f"[^{name}]: {text}")
+            beside.append(f"Comment: {text}" if kind == "comment" else f"[^{name}]: {text}")
         return f"[^{name}]" if text and kind != "comment" else ""
 
     def _mark(self, properties: Any, text: str) -> str:
         """Return a paragraph's text with the number and heading marks of its style."""
-        style = _value(properties, "pStyle")
-        chain, names, one = [properties], list[str](), style
-        while one in self.styles and len(chain) < 10:
-            names.append((_value(self.styles[one], "name") or "").lower())
-            chain.append(self.styles[one].find("pPr"))
-            one = _value(self.styles[one], "basedOn")
-        numbers = [number for own in chain if (number := _value(own, "numPr/numId"))]
-        if self.numbers is not None and numbers:
-            levels = [_value(own, "numPr/ilvl") for own in chain if own is not None and own.find("numPr") is not None]
-            text = self.numbers.next(numbers[0], int(levels[0] or 0), style) + text
-        outline = next(filter(None, (_value(own, "outlineLvl") for own in chain)), None)
-        named = re.match(r"heading (\d)", " ".join(names)) or re.match(r"Heading(\d)", style or "")
-        level = int(named[1]) if named else int(outline or 9) + 1
-        level = 1 if names[:1] == ["title"] else level
-        return f"{'#' * min(level, 6)} {' '.join(text.split())}" if level <= 9 else text
+        chain, names, style = [properties], list[str](), _value(properties, "pStyle")
+        while style in self.styles and len(chain) < 10:
+            names.append((_value(self.styles[style], "name") or "").lower())
+            chain.append(self.styles[style].find("pPr"))
+            style = _value(self.styles[style], "basedOn")
+        lists, levels = ([*filter(None, (_value(one, f"numPr/{name}") for one in chain))] for name in ("numId", "ilvl"))
+        if self.numbers is not None and lists:
+            text = self.numbers.next(lists[0], int(levels[0]) if levels else 0) + text
+        if not (found := re.search(r"^title\b|heading (\d)", " ".join(names))):
+            return text
+        return f"{'#' * min(int(found[1] or 1), 6)} {_line([text])}"
 
     def _table(self, element: Any) -> Iterator[str]:
         """Yield a table; a single column is a frame around text."""
         rows = [[*_within(row, "tc")] for row in _within(element, "tr")]
         if max(map(len, rows), default=0) == 1:
-            for row in rows:
-                yield from self.blocks(row[0] if row else ())
+            yield from (block for row in rows for cell in row for block in self.blocks(cell))
             return
         above: dict[int, str] = {}
         table = []
         for row in rows:
             cells: list[str] = []
             for cell in row:
-                text = " ".join(" ".join(self.blocks(cell)).split()).replace("|", "\\|")
                 merged = cell.find("tcPr/vMerge")
-                if cell.get("vMerge") == "1" or (merged is not None and merged.get("val") != "restart"):
-                    text = above.get(len(cells), "")
-                above[len(cells)] = text
+                if cell.get("vMerge") != "1" and (merged is None or merged.get("val") == "restart"):
+                    above[len(cells)] = _line(self.blocks(cell)).replace("|", "\\|")
                 span = int(_value(cell, "tcPr/gridSpan") or 1)
-                cells += [text] + [""] * min(span - 1, 100)
+                cells += [above.get(len(cells), "")] + [""] * min(span - 1, 100)
             table.append(cells)
         yield _as_table(table)
 
     def _related(self, element: Any) -> Iterator[str]:
         """Yield the texts of a chart or diagram, which are files of their own."""
-        related = relations(self.package, self.part)
+        related = _relations(self.package, self.part)
         for ident in (element.get("id"), element.get("dm")):
             if ident in related:
                 with suppress(Exception):  # a broken one loses nothing but itself
                     root = read_xml(self.package, related[ident][1])
-                    yield from _series(root) if element.tag == "chart" else self.blocks(root)
+                    yield from _chart(root) if element.tag == "chart" else self.blocks(root)
 
 
-def _series(chart: Any) -> Iterator[str]:
-    """Yield a chart's title, and each of its series as `name: category value, …`."""
-    titles = [" ".join(_texts(one, "t")) for one in chart.iter("title")]
-    yield from filter(str.strip, titles)
-    for one in chart.iter("ser"):
+def _chart(root: Any) -> Iterator[str]:
+    """Yield a chart's titles, and each of its series as `name: category value, …`."""
+    yield from filter(None, (_line(_texts(one, "t")) for one in root.iter("title")))
+    for one in root.iter("ser"):
         found = {part.tag: _texts(part, "v") for part in one}
-        names = found.get("cat") or found.get("xVal") or []
-        pairs = zip_longest(names, found.get("val") or found.get("yVal") or [], fillvalue="")
-        values = ", ".join(f"{name} {value}".strip() for name, value in pairs)
-        yield f"{' '.join(found.get('tx', ())) or 'series'}: {values}"
+        names, values = (found.get(a) or found.get(b) or [] for a, b in (("cat", "xVal"), ("val", "yVal")))
+        pairs = zip_longest(names, values, fillvalue="")
+        yield f"{_line(found.get('tx', ())) or 'series'}: {', '.join(map(_line, pairs))}"
 
 
 def _as_table(rows: list[list[str]]) -> str:
@@ -268,7 +246,7 @@ def _as_table(rows: list[list[str]]) -> str:
 
 
 def _main(package: zipfile.ZipFile, usual: str) -> str:
-    found = (target for kind, target in relations(package, "").values() if kind == "officeDocument")
+    found = (target for kind, target in _relations(package, "").values() if kind == "officeDocument")
     return next(found, usual)
 
 
@@ -276,7 +254,7 @@ def _title(package: zipfile.ZipFile) -> str:
     """Return the title in a file's properties; "" if these are missing or broken."""
     found = ""
     with suppress(Exception):
-        found = " ".join(" ".join(_texts(read_xml(package, "docProps/core.xml"), "title")).split())
+        found = _line(_texts(read_xml(package, "docProps/core.xml"), "title"))
     return "" if found in ("PowerPoint Presentation", "Word Document") else found
 
 
@@ -286,10 +264,10 @@ def load_docx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | 
     main = _main(package, "word/document.xml")
     reader = _Reader(package, main)
     margins: dict[str, None] = {}
-    for kind, target in relations(package, main).values():
+    for kind, target in _relations(package, main).values():
         if kind in _WORD_PARTS:
             try:
-                margins.update(dict.fromkeys(_take(reader, kind, target)))
+                margins |= dict.fromkeys(_take(reader, kind, target))
             except Exception as error:  # noqa: BLE001 - the document can be read
                 yield f"{kind}: {error}"
     text = "\n\n".join([*margins, *reader.blocks(read_xml(package, main))])
@@ -314,34 +292,32 @@ def load_pptx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | 
     """Load a presentation: a slide is a page, its title a heading; its notes follow its text."""
     package = open_package(data)
     main = _main(package, "ppt/presentation.xml")
-    related = relations(package, main)
-    text, pages, headings = "", [], []
+    related = _relations(package, main)
+    slides = []
     for number, one in enumerate(read_xml(package, main).iter("sldId"), 1):
-        pages.append(len(text))
         try:
             title, blocks = _slide(package, related[one.get("id")][1])
+            # A slide without a title ends the section of the one before it.
+            slides.append("\n\n".join([f"# {title or f'Slide {number}'}", *blocks, ""]) if title or blocks else "")
         except Exception as error:  # noqa: BLE001 - the other slides can be read
+            slides.append("")
             yield f"slide {number}: {error}"
-            continue
-        # A slide without a title ends the section of the one before it.
-        headings.append(Heading(len(text), 1, title or f"Slide {number}"))
-        text += readable("".join(f"{block}\n\n" for block in blocks))
-    if not text.strip():
-        raise UnreadableError("presentation without text")
-    yield Loaded(text, _title(package) or name, pages=tuple(pages), headings=tuple(headings), tables=structure(text)[1])
+    deck = paged(slides, name)
+    yield replace(markdown(deck.text, name, _title(package)), pages=deck.pages)
 
 
 def _slide(package: zipfile.ZipFile, part: str) -> tuple[str, list[str]]:
-    """Return the title of a slide, and its texts and notes."""
+    """Return the title of a slide, and its other texts and notes."""
     slide = read_xml(package, part)
+    title = ""
+    for one in slide.xpath("(//sp[.//ph[@type='title' or @type='ctrTitle']])[1]"):
+        title = _line(_texts(one, "t"))
+        one.getparent().remove(one)
     blocks = [*_Reader(package, part).blocks(slide)]
-    for kind, target in relations(package, part).values():
+    for kind, target in _relations(package, part).values():
         if kind == "notesSlide" and target in package.NameToInfo:
             blocks += _Reader(package, target).blocks(read_xml(package, target))
-    titles = [
-        shape for shape in slide.iter("sp") if {"title", "ctrTitle"} & {one.get("type") for one in shape.iter("ph")}
-    ]
-    return " ".join(" ".join(text for one in titles[:1] for text in _texts(one, "t")).split()), blocks
+    return title, blocks
 
 
 def load_epub(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
@@ -354,8 +330,8 @@ def load_epub(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | 
     for one in book.iter("itemref"):
         href = items.get(one.get("idref"), "")
         try:
-            source, _ = decode_html(package.read(beside(part, href)))
+            source, _ = decode_html(package.read(_beside(part, href)))
             texts.append(html_markdown(source, whole=True)[1])
         except Exception as error:  # noqa: BLE001 - the other chapters can be read
             yield f"chapter {href}: {error}"
-    yield markdown("\n\n".join(texts), name, " ".join(_texts(book, "title")[:1]).strip())
+    yield markdown("\n\n".join(texts), name, _line(_texts(book, "title")[:1]))

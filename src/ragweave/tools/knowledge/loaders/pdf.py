@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
-from itertools import accumulate
 from typing import Any
 
 from ragweave.errors import MissingExtraError
-from ragweave.tools.knowledge.loaders.text import readable
+from ragweave.tools.knowledge.loaders.text import paged
 from ragweave.tools.knowledge.passages import Loaded, UnreadableError
 from ragweave.tools.knowledge.settings import Settings
 
@@ -32,8 +31,6 @@ _ROWS = 5
 """Fewest lines of a column."""
 _SHORT = 20
 """Characters of a line that may be a table's."""
-_BLANK = 3
-"""Blank lines of the layout after which a line belongs to no column."""
 _GAP = re.compile(r"(?<=\S)( {3,})(?=\S)")
 _PICTURE = "a picture that was not read"
 _UNMAPPED = "text that cannot be read, as its font maps no letters"
@@ -60,17 +57,16 @@ def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | s
             text, trouble = _page(reader.pages[number], data, number)
         except Exception as error:  # noqa: BLE001 - whatever pypdf meets; the other pages can be read
             text, trouble = "", f"damaged ({' '.join(str(error).split())[:100]})"
-        texts.append(readable(text))
+        texts.append(text)
         if trouble:
             troubles[trouble].append(number + 1)
     notes = [f"{_named(on)}: {what}" for what, on in troubles.items()]
     if not any(text.strip() for text in texts):
         raise UnreadableError(": ".join(filter(None, ["PDF without text", "; ".join(notes)])))
     yield from notes
-    starts = accumulate((len(text) + 1 for text in texts[:-1]), initial=0)
     with suppress(Exception):  # a broken title: the pages can be read
         name = " ".join(str(reader.metadata["/Title"]).split()) or name  # type: ignore[index]
-    yield Loaded("\n".join(texts), name, pages=tuple(starts))
+    yield paged(texts, name)
 
 
 def _page(page: Any, data: bytes, index: int) -> tuple[str, str]:
@@ -116,41 +112,33 @@ def _drawn(page: Any) -> tuple[str, float]:
 
     text = page.extract_text(visitor_operand_before=visit) or ""
     if max(starts.values(), default=0) >= _ROWS:
-        text = _column_by_column(page, text)
+        with suppress(Exception):  # of the layout: the text is there, if in the file's order
+            text = _column_by_column(page) or text
     return text, covered
 
 
-def _column_by_column(page: Any, text: str) -> str:
-    """Return a page's text, with the left column before the right one if lines run across both.
+def _column_by_column(page: Any) -> str:
+    """Return a page's text, the left column before the right one; "" if it has no two columns of prose.
 
-    Such lines have a gap at the same place in pypdf's layout, and long texts on both sides; in a table
-    they are short. All other lines keep their order.
+    Lines of both have a gap at the same place in pypdf's layout, and long texts on both sides; in a
+    table they are short.
     """
-    try:
-        lines = page.extract_text(extraction_mode="layout").split("\n")
-    except Exception:  # noqa: BLE001 - the text is there, if in the file's order
-        return text
+    lines = [line for line in page.extract_text(extraction_mode="layout").split("\n") if line.strip()]
     gaps = [gap for line in lines if len(gap := _GAP.split(line)) == 3]
-    long = [left for left, _, right in gaps if min(len(left.strip()), len(right)) >= _SHORT]
     edges = Counter(len(left) + len(blank) for left, blank, _ in gaps)
     edge, often = edges.most_common(1)[0] if edges else (0, 0)
+    long = [left for left, _, right in gaps if min(len(left.strip()), len(right)) >= _SHORT]
     if often < _ROWS or len(long) < 0.7 * len(gaps):
-        return text
-    rows = {"".join(line.split()): at for at, line in enumerate(lines) if not line[edge - 2 : edge].strip()}
+        return ""
     found: list[str] = []
     right: list[str] = []
-    above = 0
-    for line in text.split("\n"):
-        at = rows.get("".join(line.split()))
-        if at is None or at - above > _BLANK:
-            found, right = found + right, []
-        if at is None:
-            found.append(line)
+    for line in lines:
+        if line[edge - 2 : edge].strip():  # it crosses both columns
+            found, right = [*found, *right, line], []
         else:
-            found += filter(None, [lines[at][:edge].strip()])
-            right += filter(None, [lines[at][edge:].strip()])
-            above = at
-    return "\n".join(found + right)
+            found.append(line[:edge])
+            right.append(line[edge:])
+    return "\n".join(filter(None, (" ".join(line.split()) for line in found + right)))
 
 
 def _is_garbage(text: str) -> bool:
@@ -219,8 +207,7 @@ def load_image(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded |
             yield f"damaged from picture {len(pages) + 1} on ({error})"
     if not any(pages):
         raise UnreadableError("a picture without text")
-    starts = tuple(accumulate((len(page) + 1 for page in pages[:-1]), initial=0))
-    yield Loaded("\n".join(pages), name, pages=starts if pages[1:] else ())
+    yield paged(pages, name) if pages[1:] else Loaded(pages[0], name)
 
 
 def recognised(image: Any) -> str:

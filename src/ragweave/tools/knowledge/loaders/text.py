@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from ragweave.state.passages import encodable
@@ -17,11 +18,13 @@ RESERVED = frozenset(re.findall(r"\w+", "source title start end page line headin
 """Metadata that the knowledge base itself sets."""
 _SAMPLE = 1_000_000
 """Bytes from which the encoding is guessed."""
-_WITHIN_WORDS = re.compile(r"(?<=[^\W\d_])[^\w\s\x00-\x7f’‘–—…](?=[^\W\d_])")
+_MISREAD = re.compile(r"\ufffd|(?<=[^\W\d_])[^\w\s\x00-\x7f’‘–—…](?=[^\W\d_])")
 """A sign beyond ASCII between two letters: what letters look like in a wrong code page."""
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
 _UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
 """Text that nobody reads: data URIs, and long runs without a blank, such as keys."""
+_ANCHOR = re.compile(r"[:\[,-]\s*&\w")
+"""A YAML anchor, by which a few lines could grow without bound."""
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.{0,65536}?\r?\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 
 
@@ -59,12 +62,9 @@ def _guess(data: bytes) -> str:
 
     best = from_bytes(data).best()
     letters = {one for one in str(best or "") if one.isalpha() and not one.isascii()}
-    western = ""
-    with suppress(UnicodeDecodeError):
-        western = data.decode("cp1252")
-    apart = not re.search(rb"[\x80-\xff]{2}", data)  # as in Latin scripts, where most letters are ASCII
-    latin = apart or all(unicodedata.name(one, "").startswith("LATIN") for one in letters)
-    if western and latin and (best is None or not _WITHIN_WORDS.search(western)):
+    alone = not re.search(rb"[\x80-\xff]{2}", data)  # as in Latin scripts, where most letters are ASCII
+    latin = alone or all(unicodedata.name(one, "").startswith("LATIN") for one in letters)
+    if latin and not _MISREAD.search(data.decode("cp1252", "replace")):
         return "cp1252"
     if best is None:
         raise UnreadableError("text in an unknown encoding: convert it to UTF-8")
@@ -78,6 +78,13 @@ def readable(text: str) -> str:
     """
     text = encodable(text).replace("\0", "\ufffd")
     return _UNREAD.sub(lambda run: f"[{len(run.group())} characters left out]", text)
+
+
+def paged(pages: Iterable[str], title: str) -> Loaded:
+    """Return texts as the pages of one."""
+    texts = [*map(readable, pages)]
+    starts = accumulate((len(one) + 1 for one in texts[:-1]), initial=0)
+    return Loaded("\n".join(texts), title, pages=tuple(starts))
 
 
 def markdown(text: str, name: str, title: str = "") -> Loaded:
@@ -101,14 +108,10 @@ def _yaml(block: str) -> dict[str, Any]:
     """Return the fields of front matter; if it is no YAML, its lines of the form `name: value`."""
     import yaml
 
-    fields: Any = None
     with suppress(yaml.YAMLError, ValueError, RecursionError):
-        # Aliases could make a few lines grow without bound.
-        events = yaml.parse(block, yaml.SafeLoader)
-        aliases = any(isinstance(one, yaml.AliasEvent) for one in events)
-        fields = None if aliases else yaml.safe_load(block)
-    if isinstance(fields, dict):
-        return fields
+        fields = None if _ANCHOR.search(block) else yaml.safe_load(block)
+        if isinstance(fields, dict):
+            return fields
     pairs = re.findall(r"^([\w-]+):[ \t]+(\S.*)$", block, re.MULTILINE)
     return {name: value.strip().strip("\"'") for name, value in pairs}
 
@@ -132,10 +135,7 @@ def structure(text: str) -> tuple[tuple[Heading, ...], tuple[Table, ...]]:
     """Return the headings and tables of a Markdown text, by CommonMark's rules."""
     if not re.search(r"[#|]|==|--", text):
         return (), ()
-    lines = [0]
-    for line in text.split("\n"):
-        lines.append(lines[-1] + len(line) + 1)
-    lines[-1] = len(text)
+    lines = [0, *(match.end() for match in re.finditer(r"\n|\Z", text))]
     headings: list[Heading] = []
     tables: list[Table] = []
     tokens = _parser().parse(text.replace("\r", " "))
