@@ -12,7 +12,6 @@ import hashlib
 import json
 import sqlite3
 import uuid
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -45,6 +44,14 @@ _BEFORE = "text_from"
 """Metadata: where a passage's text begins, after title and headings, which are searched too."""
 _NAME = "passage_id"
 """Metadata: the id of a passage; servers may want UUIDs."""
+_TABLES = (
+    "ragweave_sources (collection TEXT, key TEXT, value TEXT, PRIMARY KEY (collection, key))",
+    "ragweave_passages (collection TEXT, id TEXT, source TEXT, document TEXT, name TEXT, PRIMARY KEY (collection, id))",
+)
+_SETTINGS = ""
+"""The key of the settings among the sources."""
+_SOURCES = "SELECT key, value FROM ragweave_sources WHERE collection = ?"
+_PASSAGES = "SELECT id, source FROM ragweave_passages WHERE collection = ?"
 
 
 def is_address(place: str | Path) -> bool:
@@ -107,7 +114,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             url = str(Path(url).resolve())
         try:
             self._records = _records(kind, url, name, records)
-            self.settings = _settings(self._records, self.path, settings, embeddings)
+            self.settings = self._agreed(settings, embeddings)
             model = embeddings_of(self.path, self.settings.embedding, embeddings)
             if model is None:
                 named = str(self.settings.embedding).removeprefix(OBJECT)
@@ -115,7 +122,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             self._embeddings = model
             self._collection, self._search = SERVERS[kind][0](url, name, model, self.settings, create)
             if create:
-                self._records.note("settings", {"": asdict(self.settings)})
+                self._records.note({_SETTINGS: asdict(self.settings)})
         except RagweaveError:
             raise
         except ImportError as error:
@@ -125,6 +132,18 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             hint = "" if create else f"; if it is missing, make it with `ragweave index FILES --kb {self.path}`"
             raise KnowledgeBaseError(f"{self.path} cannot be opened ({said}){hint}") from error
 
+    def _agreed(self, given: Settings | None, embeddings: Embeddings | None) -> Settings:
+        """Return the settings that are noted, else those given."""
+        if noted := self._records.rows(f"{_SOURCES} AND key = ?", _SETTINGS):
+            own = Settings(**json.loads(noted[0][1]))
+            if given is not None:
+                given.check_same(own, self.path, embeddings)
+            return own
+        made = checked((given or Settings()).resolved(embeddings), embeddings)
+        if made.embedding is None:
+            raise UsageError(f"{self.path}: a server's knowledge base needs an embedding model")
+        return made
+
     @contextmanager
     def _reading(self) -> Iterator[Records]:
         yield self._records
@@ -132,8 +151,8 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
     @contextmanager
     def _writing(self) -> Iterator[ServerWriter]:
         if len(self) and not self._search("any", 1, {}):  # the server has lost its passages
-            for kind in ("passage", "source"):
-                self._records.forget(kind, self._records.noted(kind))
+            self._records.write("DELETE FROM ragweave_passages WHERE collection = ?", [()])
+            self._records.forget(self._records.sources())
         yield ServerWriter(self._records, self._collection)
 
     def drop(self) -> int:
@@ -143,7 +162,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             for one in self.sources():
                 writer.remove(one.key)
             writer.commit()
-        self._records.forget("settings", [""])
+        self._records.forget([_SETTINGS])
         return count
 
     def _retriever(self, k: int, mode: RetrieverName, chosen: dict[str, Any]) -> PassageRetriever:
@@ -165,59 +184,53 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
 
 
 class Records:
-    """Notes about one collection: JSON values by kind (`settings`, `source`, `passage`) and key.
+    """What is noted of one collection: its settings, its sources, and the passages that the server has.
 
-    `db` is a connection (DB-API 2.0), and `mark` how its database marks parameters.
+    `db` is a connection (DB-API 2.0), and `mark` how its database marks parameters. In each statement the
+    first parameter is the collection.
     """
 
     def __init__(self, collection: str, db: Any, mark: str = "?") -> None:
         self._collection, self._db, self._mark = collection, db, mark
-        db.cursor().execute(
-            "CREATE TABLE IF NOT EXISTS ragweave_records (collection TEXT, kind TEXT, key TEXT, value TEXT, "
-            "PRIMARY KEY (collection, kind, key))"
-        )
+        for table in _TABLES:
+            db.cursor().execute(f"CREATE TABLE IF NOT EXISTS {table}")
         db.commit()
 
-    def noted(self, kind: str) -> dict[str, Any]:
-        """Return what is noted of a kind, by key in alphabetical order."""
+    def rows(self, sql: str, *values: str | None) -> list[Any]:
+        """Return the rows of a query."""
         cursor = self._db.cursor()
-        sql = "SELECT key, value FROM ragweave_records WHERE collection = ? AND kind = ? ORDER BY key"
-        cursor.execute(sql.replace("?", self._mark), (self._collection, kind))
+        cursor.execute(sql.replace("?", self._mark), (self._collection, *values))
         rows = cursor.fetchall()
         self._db.commit()
-        return {key: json.loads(value) for key, value in rows}
+        return list(rows)
 
-    def note(self, kind: str, values: Mapping[str, Any]) -> None:
-        """Note values, instead of those of the same keys."""
-        rows = [(self._collection, kind, key, json.dumps(value)) for key, value in values.items()]
-        self._write(
-            "INSERT INTO ragweave_records VALUES (?, ?, ?, ?) ON CONFLICT (collection, kind, key) "
-            "DO UPDATE SET value = excluded.value",
-            rows,
-        )
-
-    def forget(self, kind: str, keys: Iterable[str]) -> None:
-        """Forget what is noted under some keys."""
-        rows = [(self._collection, kind, key) for key in keys]
-        self._write("DELETE FROM ragweave_records WHERE collection = ? AND kind = ? AND key = ?", rows)
-
-    def _write(self, sql: str, rows: list[Any]) -> None:
-        self._db.cursor().executemany(sql.replace("?", self._mark), rows)
+    def write(self, sql: str, rows: Iterable[Sequence[str | None]]) -> None:
+        """Run a statement for each of some rows."""
+        self._db.cursor().executemany(sql.replace("?", self._mark), [(self._collection, *row) for row in rows])
         self._db.commit()
+
+    def note(self, sources: Mapping[str, Any]) -> None:
+        """Note sources as JSON, instead of those of the same keys."""
+        sql = "INSERT INTO ragweave_sources VALUES (?, ?, ?) ON CONFLICT (collection, key) DO UPDATE SET value = excluded.value"
+        self.write(sql, [(key, json.dumps(value)) for key, value in sources.items()])
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Forget sources."""
+        self.write("DELETE FROM ragweave_sources WHERE collection = ? AND key = ?", [(key,) for key in keys])
 
     def count(self) -> int:
         """Return the number of passages."""
-        return len(self.noted("passage"))
+        return int(self.rows("SELECT count(*) FROM ragweave_passages WHERE collection = ?")[0][0])
 
     @property
     def index(self) -> str:
         """The name of the current state: a hash of the ids of all passages."""
-        return hashlib.sha256(" ".join(self.noted("passage")).encode()).hexdigest()[:16]
+        return hashlib.sha256(" ".join(sorted(one for one, _ in self.rows(_PASSAGES))).encode()).hexdigest()[:16]
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
-        """Return the sources by key."""
-        found = {key: Source(**value) for key, value in self.noted("source").items()}
-        return {key: one for key, one in found.items() if kind in (None, one.kind)}
+        """Return the sources by key, in alphabetical order."""
+        rows = sorted((key, Source(**json.loads(value))) for key, value in self.rows(_SOURCES) if key != _SETTINGS)
+        return {key: one for key, one in rows if kind in (None, one.kind)}
 
     def close(self) -> None:
         """Close the connection."""
@@ -232,19 +245,12 @@ class ServerWriter:
 
     def __init__(self, records: Records, store: VectorStore) -> None:
         self._records, self._store = records, store
-        self._noted: dict[str, list[str]] = records.noted("passage")
-        """Source, document and name of each passage that the server has, by id."""
-        self._of: dict[tuple[str | None, ...], set[str]] = defaultdict(set)
-        """Their ids by source, and by source and document."""
-        for one, (source, document, _) in self._noted.items():
-            self._of[source,].add(one)
-            self._of[source, document].add(one)
-        self._new: dict[str, tuple[list[str | None], Document]] = {}
+        self._new: dict[str, tuple[Document, tuple[str | None, ...]]] = {}
         """Passages to be sent, and what is to be noted of them."""
         self._gone: set[str] = set()
-        self._sources: list[Source] = []
+        self._sources: dict[str, Source] = {}
         """Sources whose passages have been staged."""
-        self._removed: set[str] = set()
+        self._removed: list[str] = []
         self._sent = 0
 
     def sources(self, kind: str) -> dict[str, Source]:
@@ -253,61 +259,68 @@ class ServerWriter:
 
     def put(self, source: Source, passages: Iterable[Passage]) -> int:
         """Write a source with its passages, instead of what it has now; return their number."""
-        return self._stage(source, passages, self._of[source.key,])
+        return self._stage(source, passages, self._records.rows(f"{_PASSAGES} AND source = ?", source.key))
 
     def extend(self, source: Source, passages: Sequence[Passage]) -> None:
         """Write the passages of one document of a source, instead of those that it has now."""
-        self._stage(source, passages, self._of[source.key, passages[0].document])
+        of_it = f"{_PASSAGES} AND source = ? AND document = ?"
+        self._stage(source, passages, self._records.rows(of_it, source.key, passages[0].document))
 
-    def _stage(self, source: Source, passages: Iterable[Passage], before: set[str]) -> int:
-        now = set()
+    def _stage(self, source: Source, passages: Iterable[Passage], rows: list[tuple[str, str]]) -> int:
+        before, now = {one for one, _ in rows}, set()
         for passage in passages:
             doc = _stored(passage, source)
             now.add(str(doc.id))
             if doc.id not in before:
-                self._new[str(doc.id)] = [source.key, passage.document, passage.name], doc
+                self._new[str(doc.id)] = doc, (doc.id, source.key, passage.document, passage.name)
             if len(self._new) == _BATCH:
                 self._send()
         self._gone |= before - now
-        self._sources.append(source)
+        self._sources[source.key] = source
         return len(now)
 
-    def update(self, _key: str, source: Source) -> None:
+    def update(self, key: str, source: Source) -> None:
         """Give a source another time or notices."""
-        self._sources.append(source)
+        self._sources[key] = source
 
     def remove(self, key: str) -> None:
         """Delete a source and its passages."""
-        self._gone |= self._of[key,]
-        self._removed.add(key)
+        self._gone |= {one for one, _ in self._records.rows(f"{_PASSAGES} AND source = ?", key)}
+        self._removed.append(key)
 
     def remove_passages(self, names: Sequence[str]) -> None:
-        """Delete the passages with these ids, or of documents with them."""
-        wanted = set(names)
-        gone = {one: source for one, (source, *own) in self._noted.items() if not wanted.isdisjoint(own)}
-        self._gone |= gone.keys()
-        known = self._records.sources()  # they are read again
-        self._sources += [replace(known[key], hash="", checked=0) for key in set(gone.values()) & known.keys()]
+        """Delete the passages with these ids, or of documents with them; their sources are read again."""
+        known = self._records.sources()
+        for name in names:
+            for one, key in self._records.rows(f"{_PASSAGES} AND ? IN (name, document)", name):
+                self._gone.add(one)
+                self._sources[key] = replace(known[key], hash="", checked=0)
 
     def commit(self, _progress: Progress | None = None) -> int:
         """Finish the write; return how many passages were embedded."""
         self._send()
-        filled = {source for source, _, _ in self._records.noted("passage").values()}
-        added = self._records.sources("added").keys()
-        self._records.forget("source", self._removed | (added - filled))
+        added = self._records.sources("added")
+        empty = [one for one in added if not self._records.rows(f"{_PASSAGES} AND source = ? LIMIT 1", one)]
+        self._records.forget([*self._removed, *empty])
         return self._sent
 
     def _send(self) -> None:
         """Send what is staged. Sources are noted last: those of a killed write are read again."""
+        records = self._records
         if self._new:
-            self._store.add_documents([doc for _, doc in self._new.values()], ids=[*self._new])
-            self._records.note("passage", {key: note for key, (note, _) in self._new.items()})
+            self._store.add_documents([doc for doc, _ in self._new.values()], ids=[*self._new])
+            records.write(
+                "INSERT INTO ragweave_passages VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                [note for _, note in self._new.values()],
+            )
         if self._gone:
             self._store.delete([*self._gone])
-            self._records.forget("passage", self._gone)
-        self._records.note("source", {one.key: asdict(one) for one in self._sources})
+            records.write(
+                "DELETE FROM ragweave_passages WHERE collection = ? AND id = ?", [(one,) for one in self._gone]
+            )
+        records.note({key: asdict(one) for key, one in self._sources.items()})
         self._sent += len(self._new)
-        self._new, self._gone, self._sources = {}, set(), []
+        self._new, self._gone, self._sources = {}, set(), {}
 
 
 def _records(kind: str, url: str, name: str, given: str | Path | None) -> Records:
@@ -323,28 +336,13 @@ def _records(kind: str, url: str, name: str, given: str | Path | None) -> Record
     return Records(f"{without_secrets(url)}#{name}", sqlite3.connect(file, check_same_thread=False))
 
 
-def _settings(records: Records, path: str, given: Settings | None, embeddings: Embeddings | None) -> Settings:
-    """Return the settings that are noted, else those given."""
-    if noted := records.noted("settings"):
-        own = Settings(**noted[""])
-        if given is not None:
-            given.check_same(own, path, embeddings)
-        return own
-    made = checked((given or Settings()).resolved(embeddings), embeddings)
-    if made.embedding is None:
-        raise UsageError(f"{path}: a server's knowledge base needs an embedding model")
-    return made
-
-
 def _stored(passage: Passage, source: Source) -> Document:
     """Return a passage as servers store it: title and headings before its text, its id a UUID."""
     text = indexed_text(passage.text, passage.metadata)
-    before = len(text) - len(passage.text)
     flat = {k: json.dumps(v) if isinstance(v, list | dict) else v for k, v in passage.metadata.items()}
-    meta = {**flat, "source": source.key, _BEFORE: before, _NAME: passage.name}
-    own = json.dumps([passage.text, meta], sort_keys=True, default=str)
-    key = uuid.UUID(bytes=hashlib.blake2b(own.encode(), digest_size=16).digest())
-    return Document(text, id=str(key), metadata=meta)
+    meta = {**flat, "source": source.key, _BEFORE: len(text) - len(passage.text), _NAME: passage.name}
+    own = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps([passage.text, meta], sort_keys=True, default=str))
+    return Document(text, id=str(own), metadata=meta)
 
 
 def _shown(doc: Document) -> Document:

@@ -68,9 +68,12 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings, cr
     store = PGVectorStore.create_sync(engine, embeddings, name, hybrid_search_config=words)
     # langchain-postgres searches for passages with all words of its first query. These statements
     # search for any word of this one.
+    sql = (
+        "SELECT langchain_id::text, content, langchain_metadata, {} AS score FROM {} WHERE {} AND NOT EXISTS "
+        "(SELECT FROM jsonb_each(%(chosen)s) WHERE langchain_metadata::jsonb -> key <@ value IS NOT TRUE) "
+        "ORDER BY score DESC, langchain_id LIMIT %(k)s"
+    )
     table = '"{}"'.format(name.replace('"', '""'))
-    columns = "langchain_id::text, content, langchain_metadata"
-    order = "ORDER BY score DESC, langchain_id LIMIT %(k)s"
     query_words = "replace(plainto_tsquery(%(language)s::regconfig, %(query)s)::text, '&', '|')::tsquery"
     parts = (
         (f"ts_rank_cd(content_tsv, {query_words})", f"content_tsv @@ {query_words}"),
@@ -78,18 +81,12 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings, cr
     )
 
     def search(query: str, k: int, chosen: Filter) -> list[Document]:
-        (row,) = unit([embeddings.embed_query(query)])
-        values: dict[str, Any] = {"query": query, "language": language, "k": max(k, DEPTH)}
-        values["vector"] = json.dumps(row.tolist())
-        more = ""
-        for number, (field, value) in enumerate(chosen.items()):
-            more += f" AND langchain_metadata::jsonb -> %(f{number})s::text <@ %(v{number})s::jsonb"
-            values |= {f"f{number}": field, f"v{number}": json.dumps(value)}
+        vector = json.dumps(unit([embeddings.embed_query(query)])[0].tolist())
+        values = {"query": query, "language": language, "vector": vector, "chosen": json.dumps(chosen)}
         rankings = []
         with psycopg.connect(url) as db:
             for score, where in parts:
-                sql = f"SELECT {columns}, {score} AS score FROM {table} WHERE {where}{more} {order}"  # noqa: S608
-                rows = db.execute(sql, values)
+                rows = db.execute(sql.format(score, table, where), {**values, "k": max(k, DEPTH)})
                 rankings.append([with_score(Document(text, id=one, metadata=m), float(n)) for one, text, m, n in rows])
         return fused(rankings, k)
 
