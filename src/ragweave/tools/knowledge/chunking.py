@@ -13,6 +13,7 @@ table's header.
 
 from __future__ import annotations
 
+import locale
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,15 +44,6 @@ _SEPARATORS = ["\n\n", "\n", r"(?<=[。！？])(?![。！？」』”’）])", 
 """Paragraphs, lines, sentences of scripts without spaces between words, words, characters."""
 _MARKDOWN = [r"\n#{1,6} ", r"```\n", r"\n(?:\*\*\*+|---+|___+)\n"]
 """Headings, code blocks and rules."""
-_CODES = dict(
-    re.findall(
-        r"(\w+):(\w+)",
-        "arabic:ar armenian:hy basque:eu catalan:ca czech:cs danish:da dutch:nl dutch_porter:nl esperanto:eo estonian:et "
-        "finnish:fi french:fr german:de greek:el hindi:hi hungarian:hu indonesian:id irish:ga italian:it lithuanian:lt "
-        "nepali:ne norwegian:no persian:fa polish:pl portuguese:pt romanian:ro russian:ru serbian:sr sesotho:st "
-        "spanish:es swedish:sv tamil:ta turkish:tr yiddish:yi",
-    )
-)
 
 
 def _each(pattern: re.Pattern[str], text: str) -> list[Span]:
@@ -64,7 +56,7 @@ def _each(pattern: re.Pattern[str], text: str) -> list[Span]:
 
 @dataclass(frozen=True)
 class Measure:
-    """Counts what the settings say: words, sentences, or tokens of the embedding model."""
+    """Counts what the settings say (words, sentences, or tokens of the embedding model), and cuts by it."""
 
     settings: Settings
     """With `size` and `overlap`."""
@@ -81,63 +73,55 @@ class Measure:
 
     def sentences(self, text: str) -> list[Span]:
         """Return the spans of sentences."""
-        code = _CODES.get(self.settings.language, "en")
+        code = locale.locale_alias.get(self.settings.language, "en")[:2]  # the only table of language names at hand
         return [(one.start, one.end) for one in split_sentences(text, code)]
+
+    def but(self, **settings: Any) -> Measure:
+        """Return a copy with other settings."""
+        return replace(self, settings=replace(self.settings, **settings))
+
+    def windows(self, text: str) -> Iterator[Span]:
+        """Join `size` units at a time; neighbours share `overlap` units, and every unit is covered."""
+        units, size, overlap = self.units(text), self.settings.size, self.settings.overlap
+        for first in range(0, max(len(units) - overlap, min(len(units), 1)), size - overlap):
+            window = units[first : first + size]
+            yield window[0][0], window[-1][1]
+
+    def pack(self, text: str, pieces: Iterable[Span]) -> Iterator[Span]:
+        """Join pieces (sentences or lines, in order), as many as fit into `size`; a longer one is cut.
+
+        A passage repeats the last pieces of the one before it, up to `overlap`.
+        """
+        units, size, overlap = self.units(text), self.settings.size, self.settings.overlap
+        starts, ends = [start for start, _ in units], [end for _, end in units]
+        taken: list[tuple[int, int, int]] = []  # spans, and how many units each has
+        for low, high in pieces:
+            within = units[bisect_right(ends, low) : bisect_left(starts, high)]
+            spans = [(low, high, len(within))]
+            if len(within) > size:
+                step = overlap or size
+                cuts = [within[at : at + step] for at in range(0, len(within), step)]
+                spans = [(max(one[0][0], low), min(one[-1][1], high), len(one)) for one in cuts]
+            for start, end, count in spans:
+                if taken and sum(before for *_, before in taken) + count > size:
+                    yield taken[0][0], taken[-1][1]
+                    while taken and sum(before for *_, before in taken) > min(overlap, size - count):
+                        del taken[0]
+                taken.append((start, end, count))
+        if taken:
+            yield taken[0][0], taken[-1][1]
 
 
 Chunker = Callable[[Loaded, Measure], Iterable[Span]]
 """Takes a text with its headings; gives the spans of its passages, in order."""
 
 
-def windows(spans: Sequence[Span], size: int, overlap: int = 0) -> Iterator[Span]:
-    """Join `size` spans at a time; neighbours share `overlap` spans, and every span is covered."""
-    for first in range(0, max(len(spans) - overlap, min(len(spans), 1)), size - overlap):
-        window = spans[first : first + size]
-        yield window[0][0], window[-1][1]
-
-
-def pack(pieces: Sequence[Span], counted: Sequence[Span], size: int, overlap: int) -> Iterator[Span]:
-    """Join whole pieces, as many as fit into `size`; a longer piece is cut into windows.
-
-    Args:
-        pieces: Spans of sentences or lines, in order, without overlap.
-        counted: Spans of the units that `size` and `overlap` count.
-        size: Most units in a passage.
-        overlap: Most units, in whole pieces, that a passage repeats of the one before it.
-    """
-    starts, ends = [one[0] for one in counted], [one[1] for one in counted]
-    edges = [(bisect_right(ends, start), bisect_left(starts, end)) for start, end in pieces]
-    first = 0
-    for at, (begin, end) in enumerate(edges):
-        if end - edges[first][0] > size and first < at:
-            yield pieces[first][0], pieces[at - 1][1]
-            back = at
-            while back - 1 > first and edges[at - 1][1] - edges[back - 1][0] <= overlap:
-                back -= 1
-            first = back if end - edges[back][0] <= size else at
-        if end - begin > size:
-            low, high = pieces[at]
-            within = [(max(a, low), min(b, high)) for a, b in counted[begin:end]]
-            yield from windows(within, size, overlap)
-            first = at + 1
-    if first < len(pieces):
-        yield pieces[first][0], pieces[-1][1]
-
-
-def _fixed(loaded: Loaded, measure: Measure) -> Iterable[Span]:
-    return windows(measure.units(loaded.text), measure.settings.size, measure.settings.overlap)
-
-
-def _model_tokens(loaded: Loaded, measure: Measure) -> Iterable[Span]:
-    return _fixed(loaded, replace(measure, settings=replace(measure.settings, unit="tokens")))
-
-
-def _packed(pieces: Sequence[Span], loaded: Loaded, measure: Measure) -> Iterator[Span]:
-    return pack(pieces, measure.units(loaded.text), measure.settings.size, measure.settings.overlap)
+def _fixed(loaded: Loaded, measure: Measure, **settings: Any) -> Iterable[Span]:
+    return measure.but(**settings).windows(loaded.text)
 
 
 def _whole_sentences(loaded: Loaded, measure: Measure) -> Iterable[Span]:
-    return _packed(measure.sentences(loaded.text), loaded, measure)
+    return measure.pack(loaded.text, measure.sentences(loaded.text))
 
 
 def _sections(loaded: Loaded, measure: Measure) -> Iterable[Span]:
@@ -169,7 +153,7 @@ def _semantic(loaded: Loaded, measure: Measure) -> Iterable[Span]:
         distances = 1 - (rows[:-2] * rows[2:]).sum(axis=1)
         edges[1:1] = (np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1).tolist()
     for first, end in pairwise(edges):
-        yield from _packed(sentences[first:end], loaded, measure)
+        yield from measure.pack(loaded.text, sentences[first:end])
 
 
 def _recursive(loaded: Loaded, measure: Measure, coarse: Sequence[str] = ()) -> Iterable[Span]:
@@ -210,7 +194,7 @@ _OURS = (
     ("headings", "the sections under each heading, long ones at whole sentences", _sections),
     ("recursive", "paragraphs, lines, then words, by LangChain", _recursive),
     ("markdown", "the same at Markdown's headings, code blocks and rules first", partial(_recursive, coarse=_MARKDOWN)),
-    ("token", "a fixed number of tokens of the embedding model", _model_tokens),
+    ("token", "a fixed number of tokens of the embedding model", partial(_fixed, unit="tokens")),
     ("semantic", "where the embedding of neighbouring sentences changes most", _semantic),
 )
 
@@ -262,6 +246,6 @@ def _rows(text: str, table: Table, measure: Measure) -> Iterator[tuple[int, int,
     """Yield passages of whole rows; the header counts, up to half of a passage."""
     lead, body, size = text[table.start : table.body], text[table.body : table.end], measure.settings.size
     free = size - min(len(measure.units(lead)), size // 2)
-    lines = [one.span() for one in _LINE.finditer(body)]
-    for a, b in pack(lines, measure.units(body), max(free, 1), 0):
+    lines = (one.span() for one in _LINE.finditer(body))
+    for a, b in measure.but(size=max(free, 1), overlap=0).pack(body, lines):
         yield table.body + a, table.body + b, lead
