@@ -121,7 +121,7 @@ def test_to_skip_every_file_is_an_error_whatever_was_there(ragweave: Run, tmp_pa
     assert again.returncode == 0, again.stderr
     local = "http://127.0.0.1:9/nothing.html"
     page = ragweave("index", "--fetch", local, "--kb", "kb", cwd=tmp_path)
-    assert (page.returncode, "cannot be reached" in page.stderr) == (2, True)
+    assert (page.returncode, "cannot be fetched" in page.stderr) == (2, True)
 
 
 def test_a_folder_that_moved_is_recognised(ragweave: Run, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from langchain_core.documents import Document
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.testing.store import WordEmbeddings
 from ragweave.tools.knowledge import KnowledgeBase, Settings, place_at, web
-from ragweave.tools.knowledge.passages import UnreadableError
 
 PLAIN = Settings(embedding=None)
 
@@ -242,7 +241,7 @@ def test_a_loaders_documents_take_the_place_of_a_source(kb: KnowledgeBase) -> No
 def test_pages_are_indexed_once(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(url: str) -> tuple[bytes, str]:
         if url.endswith("lost"):
-            raise UnreadableError("the server says 404")
+            raise OSError("not found")
         return b"<title>Tides</title><main><p>High water is at noon.</p></main>", ".html"
 
     monkeypatch.setattr(web, "fetch", fetch)
@@ -250,7 +249,7 @@ def test_pages_are_indexed_once(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPat
     report = kb.index_pages([f"{page}#top", "https://example.org/lost"])
     assert (report.added, str(report.notices[0])) == (
         1,
-        "https://example.org/lost: the server says 404",
+        "https://example.org/lost: cannot be fetched (not found)",
     )
     assert kb.index_pages(page).unchanged == 1
     (doc,) = kb.as_retriever(k=1).invoke("high water")

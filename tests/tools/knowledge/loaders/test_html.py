@@ -72,6 +72,14 @@ def test_encodings_of_pages():
     ]:
         (one,), _ = read("a.html", f"{head}<p>Zürich – Köln</p>".encode(encoding))
         assert one.text == "Zürich – Köln"
+    for encoding, said in [
+        ("iso-8859-2", "Příliš žluťoučký kůň"),
+        ("windows-1251", "Карта"),
+        ("shift_jis", "地図"),
+        ("gb2312", "地图在这里"),
+    ]:
+        (one,), notices = read("a.html", f'<meta charset="{encoding}"><p>{said}</p>'.encode(encoding))
+        assert (one.text, notices) == (said, "")
 
 
 def test_pages_of_links_alone_and_without_text():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -33,28 +32,16 @@ _AROUND = re.compile(
     re.IGNORECASE,
 )
 """Class and id names of elements around an article."""
-_DECLARED = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
 _PERMALINK = re.compile(r"\s*[#¶§\U0001F517\uf0c1]\ufe0f?\s*")
 _HIDDEN = "//*[@hidden or @aria-hidden='true' or @role='navigation' or @role='banner']"
 
 
 def load_html(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
     """Load a page; its title is `<title>`, else as `markdown` finds it."""
-    source, note = decode_html(data)
+    source, note = decode(data)
     yield note
     title, text = html_markdown(source)
     yield markdown(text, name, title)
-
-
-def decode_html(data: bytes) -> tuple[str, str]:
-    """Return a page in the encoding that it names, else as any other text."""
-    named = _DECLARED.search(data[:4096])
-    if named and not data.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
-        label = named[1].decode().lower()
-        label = {"iso-8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030"}.get(label, label)
-        with suppress(LookupError, ValueError):
-            return data.decode(label), ""
-    return decode(data)
 
 
 def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:

@@ -18,8 +18,8 @@ from itertools import zip_longest
 from typing import Any
 from urllib.parse import unquote
 
-from ragweave.tools.knowledge.loaders.html import alternative, decode_html, html_markdown, numeral
-from ragweave.tools.knowledge.loaders.text import markdown, paged
+from ragweave.tools.knowledge.loaders.html import alternative, html_markdown, numeral
+from ragweave.tools.knowledge.loaders.text import decode, markdown, paged
 from ragweave.tools.knowledge.passages import Loaded, UnreadableError
 from ragweave.tools.knowledge.settings import Settings
 
@@ -330,7 +330,7 @@ def load_epub(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | 
     for one in book.iter("itemref"):
         href = items.get(one.get("idref"), "")
         try:
-            source, _ = decode_html(package.read(_beside(part, href)))
+            source, _ = decode(package.read(_beside(part, href)))
             texts.append(html_markdown(source, whole=True)[1])
         except Exception as error:  # noqa: BLE001 - the other chapters can be read
             yield f"chapter {href}: {error}"

@@ -40,8 +40,8 @@ def decode(data: bytes) -> tuple[str, str]:
         wrong = text.count("\ufffd") - data.count("\ufffd".encode())
         foreign = sum(not one.isascii() for one in text) if wrong else 0
         if wrong > 0.02 * foreign and wrong >= min(4, len(data) / 10_000):
-            encoding = _guess(data[:_SAMPLE])
-            note = f"not UTF-8: read as {encoding}"
+            encoding, named = _guess(data[:_SAMPLE])
+            note = "" if named else f"not UTF-8: read as {encoding}"
         elif wrong:
             first = text.index("\ufffd")
             note = f"{wrong} bytes are no UTF-8 (the first after {first} characters)"
@@ -52,23 +52,26 @@ def decode(data: bytes) -> tuple[str, str]:
     return text, note
 
 
-def _guess(data: bytes) -> str:
-    """Return the likeliest encoding.
+def _guess(data: bytes) -> tuple[str, bool]:
+    """Return the likeliest encoding, and whether the text itself names it, as HTML, XML and Python do.
 
     charset-normalizer takes short Western texts for one of twenty similar code pages. Where it finds
     Latin letters, Windows' Western code page is likelier, unless its letters make no words.
     """
     from charset_normalizer import from_bytes
+    from charset_normalizer.utils import any_specified_encoding
 
     best = from_bytes(data).best()
+    if best is not None and best.encoding == any_specified_encoding(data) != "latin_1":
+        return best.encoding, True
     letters = {one for one in str(best or "") if one.isalpha() and not one.isascii()}
     alone = not re.search(rb"[\x80-\xff]{2}", data)  # as in Latin scripts, where most letters are ASCII
     latin = alone or all(unicodedata.name(one, "").startswith("LATIN") for one in letters)
     if latin and not _MISREAD.search(data.decode("cp1252", "replace")):
-        return "cp1252"
+        return "cp1252", False
     if best is None:
         raise UnreadableError("text in an unknown encoding: convert it to UTF-8")
-    return best.encoding
+    return best.encoding, False
 
 
 def readable(text: str) -> str:
