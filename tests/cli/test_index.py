@@ -143,7 +143,7 @@ def test_a_folder_that_moved_is_recognised(ragweave: Run, tmp_path: Path) -> Non
 def test_a_damaged_index_is_repaired(ragweave: Run, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The colour of a is green.\n", "utf-8")
     assert ragweave("index", "a.txt", "--kb", "kb", *BM25, cwd=tmp_path).returncode == 0
-    (rows,) = (tmp_path / "kb").glob("index-*/rows.npy")
+    (rows,) = (tmp_path / "kb").glob("index-*/rows")
     rows.unlink()
     broken = ragweave("doctor", "--kb", "kb", cwd=tmp_path)
     assert (broken.returncode, "cannot be opened" in broken.stdout) == (1, True)

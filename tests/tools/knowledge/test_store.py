@@ -237,7 +237,7 @@ def test_damage_is_named_and_a_rebuild_repairs_the_index(tmp_path: Path, docs: P
     kb = KnowledgeBase.create(folder, embeddings=WordEmbeddings())
     kb.index_paths([docs])
     kb.close()
-    for name in ("bm25-scores.npy", "vectors.npy"):
+    for name in ("bm25-scores", "vectors"):
         (path,) = folder.glob(f"index-*/{name}")
         data = path.read_bytes()
         path.write_bytes(data[: len(data) // 2])
@@ -248,7 +248,7 @@ def test_damage_is_named_and_a_rebuild_repairs_the_index(tmp_path: Path, docs: P
         kb.rebuild()
         assert kb.check() == [] and kb.as_retriever().invoke("ferry")
         kb.close()
-    next(folder.glob("index-*/vectors.npy")).unlink()
+    next(folder.glob("index-*/vectors")).unlink()
     kb = KnowledgeBase.open(folder, embeddings=WordEmbeddings())
     with pytest.raises(KnowledgeBaseError, match="vectors"):
         kb.as_retriever(mode="dense").invoke("ferry")

@@ -63,12 +63,15 @@ def test_an_extended_index_is_that_of_a_fresh_build(tmp_path: Path) -> None:
     old, new = corpus(200), [*corpus(50, seed=2), ["unseen"], []]
     keep = np.random.default_rng(3).random(200) > 0.3
     Bm25Index.build(old, tmp_path)
-    extended = Bm25Index.build(new, before=Bm25Index.open(tmp_path), keep=keep)
+    (tmp_path / "new").mkdir()
+    Bm25Index.build(new, tmp_path / "new", before=Bm25Index.open(tmp_path), keep=keep)
+    extended = Bm25Index.open(tmp_path / "new")
     stay = [terms for terms, stays in zip(old, keep, strict=True) if stays]
-    fresh = Bm25Index.build([*stay, *new])
+    fresh = Bm25Index.of([*stay, *new])
     for field in fields(Bm25Index):
         assert np.array_equal(getattr(extended, field.name), getattr(fresh, field.name)), field.name
-    nothing = Bm25Index.build([], before=extended, keep=np.zeros(len(stay) + len(new), dtype=bool))
+    Bm25Index.build([], tmp_path, before=extended, keep=np.zeros(len(stay) + len(new), dtype=bool))
+    nothing = Bm25Index.open(tmp_path)
     assert len(nothing.terms) == len(nothing.score(["w1"])) == 0
 
 

@@ -319,7 +319,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
     def passages(self) -> list[Document]:
         """Return every passage, in the order in which they were indexed."""
         with self._store.snapshot() as now:
-            return [*now.documents(now.rows()).values()]
+            return [*now.documents(now.rows().tolist()).values()]
 
     def values(self, name: str) -> list[Any]:
         """Return the values that passages have under a name of their metadata, which a filter may ask for."""
@@ -357,10 +357,10 @@ class KnowledgeBase(AbstractKnowledgeBase):
             found = [] if found == ["SQLite: ok"] else found
             count = now.count()
             try:
-                index = self._search.open(now.index)
+                index = self._search.open(now.index, now.dimensions())
                 if not len(index.rows) == len(index.bm25.lengths) == count:
                     found.append(f"the index has {len(index.rows)} of {count} passages")
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 found.append(f"the index cannot be opened ({error})")
             lost = now.db.execute("SELECT count(*) FROM passages WHERE content NOT IN (SELECT content FROM vectors)")
             if self.settings.embedding is not None and (number := lost.fetchone()[0]):

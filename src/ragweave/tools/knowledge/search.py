@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,7 +18,7 @@ from ragweave.names import RetrieverName
 from ragweave.state.passages import heading_of, indexed_text
 from ragweave.tools.knowledge.store import Snapshot, Store
 from ragweave.tools.retrieval.analyzer import analyzer_for
-from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
+from ragweave.tools.retrieval.bm25_index import EMPTY, Bm25Index, mapped, top_k
 from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.graph import SEEDS, NamePath, Scores, Seed, along_names
 from ragweave.tools.retrieval.retrievers import fused_scores, unit
@@ -28,10 +27,7 @@ _STATES = 2
 """States whose opened index is cached for the next query."""
 _FILTERS = 8
 """Filters whose passages are cached."""
-_OPENING = threading.Lock()
-"""Taken while arrays are opened: numpy reads their headers by `ast`, which in Python 3.11 may fail
-when several threads parse (CPython issue 106905)."""
-_VECTORS = "vectors.npy"
+_ROWS, _VECTORS = "rows", "vectors"
 
 
 @dataclass(frozen=True)
@@ -104,24 +100,20 @@ class Search:
         It extends the one that `now.index` still names, unless it is made `anew`.
         """
         try:
-            before = self.open("" if anew else now.index)
-        except OSError:  # damaged, or deleted: made anew
-            before = self.open("")
-        rows = np.array(now.rows(), dtype=np.int64)
+            before = self.open("" if anew else now.index, now.dimensions())
+        except (OSError, ValueError):  # damaged, or deleted: made anew
+            before = self.open("", 0)
+        rows = now.rows()
         keep = np.isin(before.rows, rows, assume_unique=True)
         last = int(before.rows[-1]) if len(before.rows) else 0
         texts = (self.terms(indexed_text(text, meta)) for _, text, meta in now.texts(last))
         Bm25Index.build(texts, folder, before=before.bm25, keep=keep)
-        np.save(folder / "rows.npy", rows)
-        if self.store.settings.embedding is None or not len(rows):
-            return
-        shape = len(rows), now.dimensions()
-        made = np.lib.format.open_memmap(folder / _VECTORS, "w+", np.float32, shape)
-        old = np.empty((0, shape[1]), np.float32) if before.vectors is None else before.vectors[keep]
-        made[: len(old)] = old
-        sql = "SELECT v.vector FROM passages p JOIN vectors v ON v.content = p.content WHERE p.id > ? ORDER BY p.id"
-        for at, (vector,) in enumerate(now.db.execute(sql, (last if len(old) else 0,)), len(old)):
-            made[at] = np.frombuffer(vector, np.float32)
+        rows.tofile(folder / _ROWS)
+        if self.store.settings.embedding is not None:
+            with (folder / _VECTORS).open("wb") as file:
+                if before.vectors is not None:
+                    before.vectors[keep].tofile(file)
+                file.writelines(now.vectors(0 if before.vectors is None else last))
 
     def search(self, query: str, k: int, mode: RetrieverName, chosen: dict[str, Any]) -> list[Document]:
         """Return up to k passages, best first; of equal texts one.
@@ -135,7 +127,7 @@ class Search:
         for _ in range(3):
             with self.store.snapshot() as now:
                 try:
-                    return self._found(now, self.open(now.index), query, vector, k, mode, chosen)
+                    return self._found(now, self.open(now.index, now.dimensions()), query, vector, k, mode, chosen)
                 except RagweaveError:
                     raise
                 except (OSError, IndexError, KeyError, ValueError) as error:  # gone, or damaged
@@ -156,9 +148,7 @@ class Search:
         chosen: dict[str, Any],
     ) -> list[Document]:
         near = None
-        if vector is not None and len(index.rows):
-            if index.vectors is None:
-                raise OSError(f"{_VECTORS} is missing")
+        if vector is not None and index.vectors is not None:
             self._check_length(index.vectors.shape[1], vector)
             near = index.vectors @ vector[0]
         if near is not None and mode == "dense":
@@ -191,26 +181,18 @@ class Search:
                 rows = sorted(now.matching(chosen).intersection(rows))
             return [*now.documents(rows).values()]
 
-    def _open(self, name: str) -> _Index:
-        """Open the index of a state; "" is an empty one.
+    def _open(self, name: str, dimensions: int) -> _Index:
+        """Open the index of a state, with vectors of so many dimensions, 0 if there are none; "" is an empty one.
 
         Raises:
-            OSError: It is missing or damaged.
+            OSError, ValueError: It is missing or damaged.
         """
         if not name:
-            return _Index(np.empty(0, np.int64), Bm25Index.build([]), None)
+            return _Index(np.empty(0, np.int64), EMPTY, None)
         folder = self.store.folder / name
-        try:
-            with _OPENING:
-                rows = np.load(folder / "rows.npy", allow_pickle=False)
-                bm25 = Bm25Index.open(folder)
-                path = folder / _VECTORS
-                vectors = np.asarray(np.load(path, mmap_mode="r")) if path.exists() else None
-        except OSError:
-            raise
-        except Exception as error:  # numpy's reader raises many kinds over damaged headers
-            raise OSError(f"{folder}: damaged, {error}") from error
-        return _Index(rows, bm25, vectors)
+        rows = mapped(folder / _ROWS, np.int64)
+        vectors = mapped(folder / _VECTORS, np.float32).reshape(len(rows), dimensions) if dimensions else None
+        return _Index(rows, Bm25Index.open(folder), vectors)
 
 
 def _distinct(

@@ -30,8 +30,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import FileLock, Timeout
 from langchain_core.documents import Document
+from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.knowledge.settings import Settings
@@ -131,14 +133,19 @@ class Snapshot:
         }
         return {row: found[row] for row in rowids}
 
-    def rows(self) -> list[int]:
+    def rows(self) -> NDArray[np.int64]:
         """Return the row ids of the passages, ascending, which is the order of the index."""
-        return [row for (row,) in self.db.execute("SELECT id FROM passages ORDER BY id")]
+        return np.fromiter((row for (row,) in self.db.execute("SELECT id FROM passages ORDER BY id")), np.int64)
 
     def texts(self, after: int = 0) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """Yield row id, text and metadata of the passages with row ids above `after`, in order."""
         sql = "SELECT id, text, metadata FROM passages WHERE id > ? ORDER BY id"
         return ((row, text, json.loads(meta)) for row, text, meta in self.db.execute(sql, (after,)))
+
+    def vectors(self, after: int = 0) -> Iterator[bytes]:
+        """Yield the vectors of the passages with row ids above `after`, in order."""
+        sql = "SELECT v.vector FROM passages p JOIN vectors v ON v.content = p.content WHERE p.id > ? ORDER BY p.id"
+        return (vector for (vector,) in self.db.execute(sql, (after,)))
 
     def dimensions(self) -> int:
         """Return the length of the vectors; 0 where there are none."""
