@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import time
 from collections import Counter
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from langchain_core.embeddings import Embeddings
 
@@ -95,23 +96,25 @@ class Ingest:
         One that was moved here is taken out of `lost`, the indexed files that no longer exist.
         """
         try:
-            source, data = _bytes_of(key, self._known(before))
+            source, file = _opened(key, self._known(before))
         except (OSError, UnreadableError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             stays = "; what is indexed of it stays" if before else ""
             self.notices.append(Notice(_shown(key), reason + stays))
             return
-        moved = "" if before or not self.writer.moves else _same_file(source, lost)
-        if moved:
-            was = lost.pop(moved)
-            source = replace(source, notices=was.notices, extras=was.extras)
-            self.writer.update(moved, source)
-            self.counts["moved"] += 1
-            self._repeat(source)
-        elif data is None:
+        if file is None:
             self._unchanged(source)
-        else:
-            self._take(source, load(Path(key), data, self.settings), before)
+            return
+        with file:
+            moved = "" if before or not self.writer.moves else _same_file(source, lost)
+            if not moved:
+                self._take(source, load(Path(key), file, self.settings), before)
+                return
+        was = lost.pop(moved)
+        source = replace(source, notices=was.notices, extras=was.extras)
+        self.writer.update(moved, source)
+        self.counts["moved"] += 1
+        self._repeat(source)
 
     def pages(self, pages: Iterable[tuple[str, Path, bytes]], notices: Iterable[Notice]) -> None:
         """Take web pages, unless their bytes are as before; `notices` are of those that were not fetched."""
@@ -119,7 +122,7 @@ class Ingest:
         known = self.writer.sources("page")
         for url, name, data in pages:
             source = Source(url, "page", hashlib.sha256(data).hexdigest())
-            self._take(source, load(name, data, self.settings), known.get(url))
+            self._take(source, load(name, io.BytesIO(data), self.settings), known.get(url))
 
     def documents(self, key: str, loaded: list[Loaded]) -> None:
         """Take the texts of a source that a LangChain loader read, unless they are as before."""
@@ -172,8 +175,8 @@ class Ingest:
         self.notices += [Notice(source.key, *one) for one in source.notices]
 
 
-def _bytes_of(key: str, before: Source | None) -> tuple[Source, bytes | None]:
-    """Return a file's source and its bytes; no bytes if size and time are unchanged."""
+def _opened(key: str, before: Source | None) -> tuple[Source, BinaryIO | None]:
+    """Return a file's source, and the open file unless its size and time are unchanged."""
     path = Path(key)
     if _shown(key) != key:
         raise UnreadableError("a name not in UTF-8")
@@ -187,8 +190,10 @@ def _bytes_of(key: str, before: Source | None) -> tuple[Source, bytes | None]:
     if stat.st_size > _MOST_BYTES:
         raise UnreadableError(f"longer than {_MOST_BYTES >> 20} MiB")
     now = time.time_ns()
-    data = path.read_bytes()
-    return Source(key, "file", hashlib.sha256(data).hexdigest(), *state, now), data
+    file = path.open("rb")
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    return Source(key, "file", digest, *state, now), file
 
 
 def _shown(key: str) -> str:

@@ -224,8 +224,9 @@ def _merge(blocks: Sequence[Path], lengths: NDArray[np.int32], folder: Path) -> 
     starts = np.append(0, np.cumsum(df))
     idf = np.log(1 + (len(lengths) - df + 0.5) / (df + 0.5))
     norms = K1 * ((1 - B) + B * lengths * (len(lengths) / max(lengths.sum(), 1)))
-    for name, column in (("terms", terms), ("starts", starts), ("lengths", lengths)):
-        column.tofile(_path(folder, name))
+    terms.tofile(_path(folder, "terms"))
+    starts.tofile(_path(folder, "starts"))
+    lengths.tofile(_path(folder, "lengths"))
     with ExitStack() as stack:
         files = [stack.enter_context(_path(folder, name).open("wb")) for name in ("passages", "counts", "scores")]
         for first, last in _ranges(starts):

@@ -13,7 +13,7 @@ from ragweave.tools.knowledge.settings import Settings
 def read(name, data, **settings):
     """Return the texts of a file, and its notices in one string."""
     raw = data if isinstance(data, bytes) else data.encode()
-    found = list(load(Path(name), raw, Settings(**settings)))
+    found = list(load(Path(name), io.BytesIO(raw), Settings(**settings)))
     notices = "; ".join(one for one in found if isinstance(one, str))
     return [one for one in found if isinstance(one, Loaded)], notices
 

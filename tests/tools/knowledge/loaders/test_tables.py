@@ -29,6 +29,16 @@ def test_rows_of_json():
     assert read("a.json", '{"deep":{"key":"value"}}')[0][0].text == '{\n "deep": {\n  "key": "value"\n }\n}'
 
 
+@pytest.mark.parametrize(("encoding", "note"), [("utf-8", ""), ("cp1252", "not UTF-8: read as cp1252")])
+def test_a_file_of_a_megabyte_and_more_is_read_to_its_end(encoding, note):
+    text = "One café is " + "very " * 200 + "old."
+    found, notices = read("a.csv", "\r\n".join(["text", *[f'"{text}\n""Yes."""'] * 1100]).encode(encoding))
+    assert (len(found), found[-1].text, found[-1].metadata["line"]) == (1100, f'{text}\n"Yes."', 2201)
+    assert notices == note
+    found, notices = read("a.jsonl", "\n".join([f'{{"text": "{text}"}}'] * 1100).encode(encoding))
+    assert (len(found), found[-1].text, found[-1].metadata["line"], notices) == (1100, text, 1100, note)
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 def test_the_text_field(name):
     rows = {"a.csv": "body,owner\nKey.,Ann\n", "a.jsonl": '{"body": "Key.", "owner": "Ann"}\n'}

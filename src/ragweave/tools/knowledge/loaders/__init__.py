@@ -14,25 +14,25 @@ from dataclasses import replace
 from functools import partial
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 from ragweave.tools.knowledge.loaders.html import html_markdown, load_html
 from ragweave.tools.knowledge.loaders.office import load_docx, load_epub, load_pptx
 from ragweave.tools.knowledge.loaders.pdf import load_image, load_pdf
 from ragweave.tools.knowledge.loaders.tables import load_csv, load_json, load_json_lines, load_workbook
-from ragweave.tools.knowledge.loaders.text import decode, markdown, readable
+from ragweave.tools.knowledge.loaders.text import decode, markdown, readable, text_file
 from ragweave.tools.knowledge.passages import Loaded, UnreadableError
 from ragweave.tools.knowledge.settings import Settings
 
 Loader = Callable[[str, Any, Settings], Iterable[Loaded | str]]
-"""Takes a file's name without suffix, its bytes or text, and the settings; yields texts, and lines
+"""Takes a file's name without suffix, its bytes or a text file, and the settings; yields texts, and lines
 about what it leaves out."""
 
 
-def load_notebook(name: str, text: str, _settings: Settings) -> Iterator[Loaded]:
+def load_notebook(name: str, file: TextIO, _settings: Settings) -> Iterator[Loaded]:
     """Load the text, code and printed output of a Jupyter notebook's cells, as Markdown."""
     parts = []
-    for cell in json.loads(text)["cells"]:
+    for cell in json.load(file)["cells"]:
         source = "".join(cell.get("source", ""))
         parts.append(source if cell.get("cell_type") == "markdown" else f"```\n{source}\n```")
         for output in cell.get("outputs", ()):
@@ -41,9 +41,9 @@ def load_notebook(name: str, text: str, _settings: Settings) -> Iterator[Loaded]
     yield markdown("\n\n".join(part for part in parts if part.strip()), name)
 
 
-def load_subtitles(name: str, text: str, _settings: Settings) -> Iterator[Loaded]:
+def load_subtitles(name: str, file: TextIO, _settings: Settings) -> Iterator[Loaded]:
     """Load what is said in subtitles (SubRip, WebVTT), without numbers, times and tags."""
-    cues = "\n".join(map(str.strip, text.splitlines())).split("\n\n")
+    cues = "\n".join(map(str.strip, file.read().splitlines())).split("\n\n")
     said = "\n".join(filter(None, (cue.partition("-->")[2].partition("\n")[2] for cue in cues)))
     yield Loaded(unescape(re.sub("<[^<>]*>", "", said)), name)
 
@@ -72,7 +72,7 @@ def _text_of(part: Any) -> str:
 
 
 TEXTS: dict[str, Loader] = {
-    **dict.fromkeys((".md", ".markdown"), lambda name, text, _settings: [markdown(text, name)]),
+    **dict.fromkeys((".md", ".markdown"), lambda name, file, _settings: [markdown(file.read(), name)]),
     ".csv": load_csv,
     ".tsv": partial(load_csv, separator="\t"),
     ".json": load_json,
@@ -98,14 +98,14 @@ _NOT_TEXT = (b"{\\rtf", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b")
 """How binary files begin that may look like text."""
 
 
-def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | str]:
+def load(path: Path, file: BinaryIO, settings: Settings) -> Iterator[Loaded | str]:
     """Yield the texts of a file, and a line for each thing that was not read.
 
     Raises:
         UnreadableError: Nothing of it can be read.
     """
     try:
-        for one in _loaded(path, data, settings):
+        for one in _loaded(path, file, settings):
             if isinstance(one, str):
                 yield from filter(None, [one])
             elif one.text.strip():
@@ -117,25 +117,26 @@ def load(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | str]:
         raise UnreadableError(f"cannot be read ({type(error).__name__}: {reason})") from error
 
 
-def _loaded(path: Path, data: bytes, settings: Settings) -> Iterator[Loaded | str]:
+def _loaded(path: Path, file: BinaryIO, settings: Settings) -> Iterator[Loaded | str]:
     if path.suffix.lower() == ".gz":
-        data, path = _unpacked(data), path.with_suffix("")
+        file, path = _unpacked(file.read()), path.with_suffix("")
     suffix, name = path.suffix.lower(), re.sub(r"\.[A-Za-z]\w*$", "", path.name)
     if suffix in FILES:
-        yield from FILES[suffix](name, data, settings)
+        yield from FILES[suffix](name, file.read(), settings)
         return
-    if suffix not in TEXTS and data.startswith(_NOT_TEXT):
+    if suffix not in TEXTS and file.read(4).startswith(_NOT_TEXT):
         raise UnreadableError(f"no loader for {path.suffix or 'such'} files: save it as .docx, .xlsx, .pdf or text")
-    text, note = decode(data)
+    file.seek(0)
+    text, note = text_file(file)
     yield note
-    yield from TEXTS[suffix](name, text, settings) if suffix in TEXTS else [Loaded(text, name)]
+    yield from TEXTS[suffix](name, text, settings) if suffix in TEXTS else [Loaded(text.read(), name)]
 
 
-def _unpacked(data: bytes) -> bytes:
+def _unpacked(data: bytes) -> BinaryIO:
     """Unpack gzip of up to 100 times its size, or 64 MiB."""
     most = max(2**26, 100 * len(data))
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         text = file.read(most + 1)
     if len(text) > most:
         raise UnreadableError("unpacks to more than 100 times its size")
-    return text
+    return io.BytesIO(text)

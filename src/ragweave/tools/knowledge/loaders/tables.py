@@ -12,7 +12,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from ragweave.errors import MissingExtraError
 from ragweave.tools.knowledge.loaders.office import open_package
@@ -21,7 +21,9 @@ from ragweave.tools.knowledge.passages import Loaded, Table, UnreadableError
 from ragweave.tools.knowledge.settings import Settings
 
 _SAMPLE = 50
-"""Records by which the separator and the header are found."""
+"""Records by which separator and header are found."""
+_HEAD = 100_000
+"""Characters by which a file's separator and way of quoting are found."""
 _MERGED = re.compile(rb'<mergeCell ref="([A-Z]+\d+:[A-Z]+\d+)"')
 _UNSAVED = re.compile(rb"</f>\s*(?:(?:<v\s*/>|<v></v>)\s*)?</c>")
 """A formula without a saved value."""
@@ -36,30 +38,33 @@ class _Row(NamedTuple):
     """Whether cells of it are merged across columns."""
 
 
-def load_csv(name: str, text: str, settings: Settings, separator: str = "") -> Iterator[Loaded | str]:
+def load_csv(name: str, file: TextIO, settings: Settings, separator: str = "") -> Iterator[Loaded | str]:
     """Load one text per row of a file with a header, and one of the lines above the header."""
-    if named := re.match(r'"?sep=(.)"?\r?\n', text, re.IGNORECASE):
-        text, separator = text[named.end() :], named[1]
+    head = file.read(_HEAD)
+    file.seek(0)
+    if named := re.match(r'"?sep=(.)"?\r?\n', head, re.IGNORECASE):
+        head, separator = head[named.end() :], named[1]
+        file.readline()
     csv.field_size_limit(2**30)
-    yield from _table(name, _records(text, separator or _separator(text)), settings, {})
+    escape = "\\" if re.search(r'\\"[^,;\t|\r\n]', head) else None
+    yield from _table(name, _records(file, separator or _separator(head, escape), escape), settings, {})
 
 
-def _separator(text: str) -> str:
+def _separator(head: str, escape: str | None) -> str:
     """Return the separator that divides most of the first records into equally many fields."""
 
     def worth(separator: str) -> tuple[float, int]:
-        head = list(itertools.islice(_records(text, separator), _SAMPLE))
-        widths = Counter(len(one.cells) for one in head if len(one.cells) > 1)
+        records = list(itertools.islice(_records(io.StringIO(head, newline=""), separator, escape), _SAMPLE))
+        widths = Counter(len(one.cells) for one in records if len(one.cells) > 1)
         width, often = widths.most_common(1)[0] if widths else (0, 0)
-        return often / max(len(head), 1), width
+        return often / max(len(records), 1), width
 
     return max(",;\t|", key=worth)
 
 
-def _records(text: str, separator: str) -> Iterator[_Row]:
-    r"""Yield the records that are not blank; quotes may be escaped as `""` or `\"`."""
-    escape = "\\" if re.search(r'\\"[^,;\t|\r\n]', text[:100_000]) else None
-    made = csv.reader(io.StringIO(text, newline=""), delimiter=separator, escapechar=escape)
+def _records(file: TextIO, separator: str, escape: str | None) -> Iterator[_Row]:
+    r"""Yield the records that are not blank; quotes may be escaped as `""` or, by `escape`, as `\"`."""
+    made = csv.reader(file, delimiter=separator, escapechar=escape)
     for cells in made:
         if any(one.strip() for one in cells):
             yield _Row(made.line_num, [one.strip() for one in cells])
@@ -101,21 +106,22 @@ def _rows(header: list[str], rows: Iterable[_Row], settings: Settings, place: di
     yield from _objects(((row.line, fields(row.cells)) for row in rows), settings, place)
 
 
-def load_json(name: str, text: str, settings: Settings) -> Iterator[Loaded | str]:
+def load_json(name: str, file: TextIO, settings: Settings) -> Iterator[Loaded | str]:
     """Load the objects of a JSON list, or of JSON lines, as rows; any other JSON as text."""
+    text = file.read()
     value = _parsed(text)
     if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
         yield from _objects(enumerate(value, 1), settings, {})
     elif value is None and "\n{" in text.strip():
-        yield from load_json_lines(name, text, settings)
+        yield from load_json_lines(name, io.StringIO(text), settings)
     else:
         yield Loaded(text if value is None else json.dumps(value, indent=1, ensure_ascii=False), name)
 
 
-def load_json_lines(_name: str, text: str, settings: Settings) -> Iterator[Loaded | str]:
+def load_json_lines(_name: str, file: TextIO, settings: Settings) -> Iterator[Loaded | str]:
     """Load the object of each line as a row."""
-    lines = enumerate(io.StringIO(text), 1)
-    yield from _objects(((at, _parsed(line)) for at, line in lines if line.strip()), settings, {})
+    rows = ((at, _parsed(line)) for at, line in enumerate(file, 1) if line.strip())
+    yield from _objects(rows, settings, {})
 
 
 def _parsed(text: str) -> Any:

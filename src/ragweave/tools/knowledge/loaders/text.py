@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import unicodedata
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.passages import Heading, Loaded, Table, UnreadableError
@@ -17,7 +18,7 @@ from ragweave.tools.knowledge.passages import Heading, Loaded, Table, Unreadable
 RESERVED = frozenset(re.findall(r"\w+", "source title start end page line heading_path rank score via breaks query"))
 """Metadata that the knowledge base itself sets."""
 _SAMPLE = 1_000_000
-"""Bytes from which the encoding is guessed."""
+"""Bytes from which the encoding is guessed, and of a small file."""
 _MISREAD = re.compile(r"\ufffd|(?<=[^\W\d_])[^\w\s\x00-\x7f’‘–—…](?=[^\W\d_])")
 """A sign beyond ASCII between two letters: what letters look like in a wrong code page."""
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
@@ -50,6 +51,26 @@ def decode(data: bytes) -> tuple[str, str]:
     if len(_UNPRINTABLE.findall(sample)) > 0.1 * len(sample):
         raise UnreadableError("binary, not text")
     return text, note
+
+
+def text_file(file: BinaryIO) -> tuple[TextIO, str]:
+    """Return a file as text, and a line on its encoding where it is not UTF-8.
+
+    A large file in UTF-8 is not read whole.
+    """
+    text, note = decode(file.read(_SAMPLE))
+    if file.read(1):
+        try:
+            file.seek(0)
+            for line in file:
+                line.decode()
+        except UnicodeDecodeError:
+            file.seek(0)
+            text, note = decode(file.read())
+        else:
+            file.seek(0)
+            return io.TextIOWrapper(file, "utf-8-sig", newline=""), ""
+    return io.StringIO(text, newline=""), note
 
 
 def _guess(data: bytes) -> tuple[str, bool]:
