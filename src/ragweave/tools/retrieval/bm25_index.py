@@ -235,7 +235,8 @@ def _merge(blocks: Sequence[Path], lengths: NDArray[np.int32], folder: Path) -> 
             order = np.argsort(numbers, kind="stable")
             passages, counts = passages[order], counts[order]
             scores = idf[first + numbers[order]] * (counts / (norms[passages] + counts))
-            for file, column in zip(files, (passages, counts, scores.astype(np.float32)), strict=True):
+            columns: list[NDArray[Any]] = [passages, counts, scores.astype(np.float32)]
+            for file, column in zip(files, columns, strict=True):
                 column.tofile(file)
 
 
