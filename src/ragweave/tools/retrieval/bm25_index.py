@@ -201,7 +201,7 @@ def _ranges(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _write(path: Path, block: Postings) -> None:
+def _write(path: Path, block: Iterable[NDArray[Any]]) -> None:
     for name, column in zip(_POSTINGS, block, strict=True):
         column.tofile(f"{path}{name}")
 
