@@ -1,4 +1,4 @@
-"""Training of cross-encoders (`tools/trained/cross_encoder.py`) by sentence-transformers' trainer."""
+"""Training of cross-encoders (`tools/trained/encoders.py`) by sentence-transformers' trainer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from pydantic import Field
-from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
 from transformers import set_seed
@@ -17,7 +16,7 @@ from datasets import Dataset
 from ragweave.errors import UsageError
 from ragweave.tools.models.weights import model_folder
 from ragweave.tools.trained.card import Role
-from ragweave.tools.trained.cross_encoder import CrossEncoderScorer
+from ragweave.tools.trained.encoders import PairScorer, cross_encoder
 from ragweave.tools.trained.forms import sentence_pairs
 from ragweave.training.job import Job, NeuralSettings, Trained
 from ragweave.training.measures import best_balanced, filtered, judged, recall_threshold
@@ -65,14 +64,7 @@ def fit(job: Job) -> Trained:
     labels = [one for each in train for one in each.labels]
     if all(labels) or not any(labels):
         raise UsageError("all rows have the same label, and a cross-encoder learns from both")
-    model = CrossEncoder(
-        str(model_folder(settings.base)),
-        num_labels=1,
-        max_length=settings.max_input,
-        trust_remote_code=False,
-        local_files_only=True,
-        model_kwargs={"use_safetensors": True, "dtype": torch.float32},
-    )
+    model = cross_encoder(model_folder(settings.base), settings.max_input)
     pairs = [one for each in train for one in each.pairs]
     columns = {"first": [a for a, _ in pairs], "second": [b for _, b in pairs], "label": list(map(float, labels))}
     balance = torch.tensor((len(labels) - sum(labels)) / sum(labels))
@@ -83,8 +75,7 @@ def fit(job: Job) -> Trained:
         loss=BinaryCrossEntropyLoss(model, pos_weight=balance),
     )
     run(trainer, job)
-    scorer = CrossEncoderScorer(model.tokenizer, model.model, settings.max_input)
-    metrics, threshold = _measured(scorer, list(read_groups(job.held_out)), job.role, settings.recall)
+    metrics, threshold = _measured(PairScorer(model), list(read_groups(job.held_out)), job.role, settings.recall)
     if main := trainer.is_world_process_zero():
         model.model.save_pretrained(job.folder)
         model.tokenizer.save_pretrained(job.folder)
@@ -99,9 +90,7 @@ class _Trainer(CrossEncoderTrainer):
         """Add none."""
 
 
-def _measured(
-    scorer: CrossEncoderScorer, groups: Sequence[Group], role: Role, recall: float
-) -> tuple[dict[str, float], float]:
+def _measured(scorer: PairScorer, groups: Sequence[Group], role: Role, recall: float) -> tuple[dict[str, float], float]:
     scores = [scorer.probabilities(one.pairs) for one in groups]
     if role == "judge":
         chances, labels = (

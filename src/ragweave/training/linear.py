@@ -1,13 +1,12 @@
-"""Training of linear judges and routers by scikit-learn.
+"""Training of linear judges and routers (`tools/trained/linear.py`) by scikit-learn.
 
-The three regressions (`tools/trained/linear.py`) are fitted apart, each with a penalty of its own: the features are few
-and say much each, the columns of vectors and words are many and say little. The threshold is chosen on training rows
-out of fold.
+The features are few and say much each, the columns of vectors are many and say little: features are penalised less. The
+threshold is chosen on training rows out of fold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -16,17 +15,16 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.state import ROUTES
 from ragweave.tools.trained.card import Role
-from ragweave.tools.trained.features import WORDS, HashedWords
-from ragweave.tools.trained.linear import Array, Linear, Rows, read_rows, write_linear
+from ragweave.tools.trained.linear import FEATURES, Array, Linear, read_rows
 from ragweave.tools.trained.models import dearest
 from ragweave.training.job import Job, Settings, Trained
 from ragweave.training.measures import Flags, auc, best_balanced, judged
 from ragweave.training.rows import JudgeRow, RouterRow, Row, question_key
 
-_STRENGTHS = {"features": 0.02, "vectors": 0.001, "words": 1.0}
-"""Inverse L2 penalties."""
-_WORD_SHARE = 0.5
-"""How much of the words' logit counts: regressions that say the same thing twice are too sure of it together."""
+_STRENGTH = 0.0005
+"""Inverse L2 penalty of the vectors' standardised columns."""
+_FEATURES_SCALE = 10.0
+"""How much larger the features' columns are made: their penalty is smaller by its square."""
 _SURE = 6.0
 """The logit of a route that was right on every row."""
 _GRID = np.round(np.arange(0.0, 1.001, 0.005), 3)
@@ -53,61 +51,35 @@ def settings_for(role: Role, given: dict[str, Any]) -> Settings:
     return (RouterSettings if role == "router" else LinearSettings)(**given)
 
 
-def fit_linear(rows: Rows, labels: Flags) -> Linear:
-    """Fit the regressions of each output.
+def fit_linear(rows: Array, labels: Flags) -> Linear:
+    """Fit a regression for each output.
 
     Args:
-        rows: n pairs.
+        rows: (n, columns), of `read_rows`.
         labels: (n, c).
     """
-    fitted = [_output(rows, labels[:, at]) for at in range(labels.shape[1])]
-    features, vectors, words = (np.vstack([one[name] for one in fitted]) for name in _STRENGTHS)
-    return Linear(features, vectors, words, np.concatenate([one["bias"] for one in fitted]))
-
-
-def _output(rows: Rows, right: Flags) -> dict[str, Array]:
-    if right.all() or not right.any():
-        sizes = {"features": rows.features.shape[1], "vectors": rows.vectors.shape[1], "words": WORDS}
-        return {
-            **{name: np.zeros(size) for name, size in sizes.items()},
-            "bias": np.array([_SURE if right.any() else -_SURE]),
-        }
-    prior = float(np.log(right.mean() / (1 - right.mean())))
-    features, first = _standardised(rows.features, right, _STRENGTHS["features"])
-    vectors, second = _standardised(rows.vectors, right, _STRENGTHS["vectors"])
-    words, third = _regression(_matrix(rows.words), right, _STRENGTHS["words"])
-    bias = first + second - prior + _WORD_SHARE * (third - prior)  # each of the biases has the prior in it
-    return {"features": features, "vectors": vectors, "words": _WORD_SHARE * words, "bias": np.array([bias])}
-
-
-def _standardised(block: Array, right: Flags, strength: float) -> tuple[Array, float]:
-    """Fit standardised columns; return weights and bias for the columns as they are."""
-    mean, scale = block.mean(axis=0), block.std(axis=0)
+    mean, scale = rows.mean(axis=0), rows.std(axis=0)
     scale = np.where(scale < 1e-9, 1.0, scale)
-    weights, bias = _regression((block - mean) / scale, right, strength)
-    return weights / scale, float(bias - (weights / scale) @ mean)
+    scale[:FEATURES] /= _FEATURES_SCALE
+    fitted = [_regression((rows - mean) / scale, right) for right in labels.T]
+    weights = np.stack([one for one, _ in fitted]) / scale
+    return Linear(weights, np.asarray([bias for _, bias in fitted]) - weights @ mean)
 
 
-def _regression(block: Any, right: Flags, strength: float) -> tuple[Array, float]:
+def _regression(rows: Array, right: Flags) -> tuple[Array, float]:
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=strength, max_iter=1000).fit(block, right)
+    if right.all() or not right.any():
+        return np.zeros(rows.shape[1]), _SURE if right.any() else -_SURE
+    model = LogisticRegression(C=_STRENGTH, max_iter=1000).fit(rows, right)
     return np.asarray(model.coef_[0], np.float64), float(model.intercept_[0])
 
 
-def _matrix(words: Sequence[HashedWords]) -> Any:
-    from scipy.sparse import csr_matrix
-
-    ends = np.cumsum([0, *(len(one.columns) for one in words)])
-    values, columns = (np.concatenate([one[at] for one in words]) for at in (1, 0))
-    return csr_matrix((values, columns, ends), shape=(len(words), WORDS))
-
-
-def out_of_fold(rows: Rows, labels: Flags, groups: Sequence[str], folds: int, seed: int = 0) -> Array:
+def out_of_fold(rows: Array, labels: Flags, groups: Sequence[str], folds: int, seed: int = 0) -> Array:
     """Return (n, c): probabilities by regressions that were not fitted on the row's question.
 
     Args:
-        rows: n pairs.
+        rows: (n, columns).
         labels: (n, c).
         groups: What rows of one question share, such as its text.
         folds: Folds that the questions are dealt into.
@@ -120,7 +92,7 @@ def out_of_fold(rows: Rows, labels: Flags, groups: Sequence[str], folds: int, se
     for number in range(folds):
         rest, here = np.flatnonzero(dealt != number), np.flatnonzero(dealt == number)
         if len(here) and len(rest):
-            found[here] = fit_linear(rows.at(rest), labels[rest]).probabilities(rows.at(here))
+            found[here] = fit_linear(rows[rest], labels[rest]).probabilities(rows[here])
     return found
 
 
@@ -171,12 +143,11 @@ def fit(job: Job) -> Trained:
     labels, held_labels = _labels(job.train), _labels(job.held_out)
     if job.role == "judge" and (labels.all() or not labels.any()):
         raise UsageError("all drafts have the same label, and a judge learns from both")
-    train, held = (list(_read(rows, settings)) for rows in (job.train, job.held_out))
-    rows = _stacked(train)
+    rows = _read(job.train, settings)
     free = out_of_fold(rows, labels, [question_key(row) for row in job.train], settings.folds, settings.seed)
     weights = fit_linear(rows, labels)
-    chances = weights.probabilities(_stacked(held)) if held else np.zeros((0, labels.shape[1]))
-    write_linear(job.folder, weights)
+    chances = weights.probabilities(_read(job.held_out, settings)) if job.held_out else np.zeros((0, labels.shape[1]))
+    weights.write(job.folder)
     if not isinstance(settings, RouterSettings):
         threshold = best_balanced(free[:, 0], labels[:, 0])
         found = _both(lambda p, y: judged(p[:, 0], y[:, 0], threshold), (free, labels), (chances, held_labels))
@@ -200,16 +171,7 @@ def _labels(rows: Sequence[Row]) -> Flags:
     return np.asarray(listed, np.bool_)
 
 
-_AT_ONCE = 256
-
-
-def _read(rows: Sequence[Row], settings: LinearSettings) -> Iterator[Rows]:
+def _read(rows: Sequence[Row], settings: LinearSettings) -> Array:
     drafts = getattr(settings, "drafts", True)
     pairs = [(one.question, cast("JudgeRow | RouterRow", one).draft if drafts else "") for one in rows]
-    for at in range(0, len(pairs), _AT_ONCE):
-        yield read_rows(pairs[at : at + _AT_ONCE], settings.base)
-
-
-def _stacked(parts: Sequence[Rows]) -> Rows:
-    features, vectors = (np.vstack([getattr(one, name) for one in parts]) for name in ("features", "vectors"))
-    return Rows(features, vectors, [said for one in parts for said in one.words])
+    return read_rows(pairs, settings.base)

@@ -7,12 +7,14 @@ a folder without a card is not finished. No code in the folder is run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ragweave.errors import UsageError
+from ragweave.errors import ModelError, UsageError
+from ragweave.tools.models.weights import need
 
 CARD = "card.json"
 
@@ -105,3 +107,48 @@ def write_card(folder: Path, card: Card) -> None:
     draft = folder / f"{CARD}.new"
     draft.write_text(card.model_dump_json(indent=2) + "\n", "utf-8")
     draft.replace(folder / CARD)
+
+
+def load(folder: str | Path) -> Any:
+    """Load a component, once for all graphs of the process: a scorer or `Writer`, by the kind on its card.
+
+    Raises:
+        MissingExtraError: The packages of that kind are not installed.
+        ModelError: The weights are damaged, or not there.
+    """
+    path = Path(folder).expanduser().resolve()
+    return _loaded(path, (path / CARD).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=8)
+def _loaded(path: Path, _changed: int) -> Any:
+    card = read_card(path)
+    need(f"A trained {card.kind}", *_NEEDED.get(card.kind, ("hf", "safetensors", "torch", "transformers")))
+    try:
+        return _made(path, card)
+    except UsageError:
+        raise
+    except Exception as error:  # each library has errors of its own
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ModelError(f"{path}: can't be read ({reason})") from error
+
+
+_NEEDED: Mapping[Kind, tuple[str, ...]] = {
+    "linear": ("offline", "safetensors"),
+    "cross-encoder": ("encoders", "sentence_transformers"),
+}
+"""The extra that runs a kind, and its modules."""
+
+
+def _made(path: Path, card: Card) -> Any:
+    if card.kind == "linear":
+        from ragweave.tools.trained.linear import LinearScorer
+
+        return LinearScorer(path, card)
+    if card.kind in WRITERS:
+        from ragweave.tools.trained.writer import load_writer
+
+        return load_writer(path, card)
+    from ragweave.tools.trained import encoders
+
+    return (encoders.load_span_scorer if card.kind == "span-encoder" else encoders.load_pair_scorer)(path, card)

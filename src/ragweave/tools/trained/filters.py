@@ -11,9 +11,8 @@ from langchain_core.documents import Document
 from ragweave.errors import UsageError
 from ragweave.tools.filters import FilterKind, quoted
 from ragweave.tools.models.specs import trained_spec
-from ragweave.tools.trained.card import WRITERS, Card, read_card
+from ragweave.tools.trained.card import WRITERS, Card, load, read_card
 from ragweave.tools.trained.forms import Passage, by_passage, filter_input, sentence_pairs
-from ragweave.tools.trained.loading import load
 
 _LOGGER = logging.getLogger("ragweave")
 

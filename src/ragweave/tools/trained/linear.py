@@ -1,12 +1,17 @@
-"""Linear components: logistic regressions that read a question and its draft answer.
+"""Linear judges and routers: logistic regressions that read a question and its draft answer as numbers.
 
-Ours, from no paper. One regression reads the twelve features, one MiniLM's vectors of the question and of the question
-with the draft's first sentence, one the hashed words; their logits are added. A judge has one such sum ("known", in
-place of SlimPLM's fine-tuned judge), a router one for each route.
+Ours, from no paper. The numbers are twelve plain features, and MiniLM's vectors of the question and of the question with
+the draft's first sentence; none sees a right answer. A judge has one regression ("known", in place of SlimPLM's
+fine-tuned judge), a router one for each route.
+
+Source of the features: the groups of arXiv 2505.04253 (question type, complexity, popularity, knowledgability), made
+without a language model. Counts are log(1 + n).
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,72 +20,92 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragweave.tools.retrieval.embedding import named_embeddings
+from ragweave.tools.text.words import STOP_WORDS
 from ragweave.tools.trained.card import Card
-from ragweave.tools.trained.features import HashedWords, draft_features, first_sentence, hashed_words
 
 Array = NDArray[np.float64]
+FEATURES = 12
+"""How many plain features there are: the first columns of `read_rows`."""
+
 _WEIGHTS = "linear.safetensors"
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_CONCLUSION = re.compile(r"\bso,? the (?:final )?answer is:?\s*", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?])[\"')]?\s+|\n+")
+_COMPARES = re.compile(r"\b(?:both|same|or)\b", re.IGNORECASE)
+_HEDGE = re.compile(
+    r"\b(?:unknown|not (?:known|available|specified|mentioned|provided|clear|possible|sure)|none|n/a|cannot"
+    r"|no information|unclear|there is no)\b",
+    re.IGNORECASE,
+)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """What is read of n pairs of question and draft."""
+def draft_features(question: str, draft: str) -> list[float]:
+    """Return the features of a question and a model's answer without retrieval, of length `FEATURES`.
 
-    features: Array
-    """(n, f)"""
-    vectors: Array
-    """(n, 2d)"""
-    words: Sequence[HashedWords]
+    The draft's answer is what follows "So the answer is", and its reasoning what comes before; without these words, the
+    answer is its first sentence and the reasoning all of it.
+    """
+    text = draft.strip().replace("’", "'")
+    found = list(_CONCLUSION.finditer(text))
+    answer, reasoning = (text[found[-1].end() :], text[: found[-1].start()]) if found else (first_sentence(text), text)
+    answer = answer.strip(" \t\n.,;:!?\"'")
+    asked, answered, reasoned = (_WORD.findall(one) for one in (question.replace("’", "'"), answer, reasoning))
+    lower = [one.lower() for one in reasoned]
+    known, length = {one.lower() for one in asked} | STOP_WORDS, max(len(reasoned), 1)
+    return [
+        math.log1p(len(asked)),
+        math.log1p(sum(one[0].isupper() for one in asked[1:])),
+        float(_COMPARES.search(question) is not None),
+        math.log1p(len(answered)),
+        float(any(one.isdigit() for one in answer)),
+        math.log1p(len(reasoned)),
+        sum(one not in known for one in lower) / length,
+        len(set(lower)) / length,
+        sum(one[0].isupper() for one in reasoned) / length,
+        math.log1p(sum(one.isdigit() for one in reasoning)),
+        float(_HEDGE.search(draft) is not None),
+        float(bool(answer) and answer.lower() in reasoning.lower()),
+    ]
 
-    def at(self, chosen: NDArray[np.intp]) -> Rows:
-        """Return the rows of these numbers."""
-        return Rows(self.features[chosen], self.vectors[chosen], [self.words[one] for one in chosen])
+
+def first_sentence(draft: str) -> str:
+    """Return a draft's first sentence."""
+    return _SENTENCE.split(draft.strip(), maxsplit=1)[0]
 
 
-def read_rows(pairs: Sequence[tuple[str, str]], encoder: str) -> Rows:
-    """Read pairs of question and draft, which may be empty, with an embedding model: `minilm`, a folder or a hub name."""
-    features = [draft_features(*pair) for pair in pairs]
+def read_rows(pairs: Sequence[tuple[str, str]], encoder: str) -> Array:
+    """Read n pairs of question and draft, which may be empty, as numbers of shape (n, `FEATURES` + 2d).
+
+    Args:
+        pairs: The pairs.
+        encoder: An embedding model of d dimensions: `minilm`, a folder or a hub name.
+    """
     texts = [
         text for asked, said in pairs for text in (asked.strip(), f"{asked.strip()} {first_sentence(said)}".strip())
     ]
-    vectors = np.asarray(named_embeddings(encoder).embed_documents(texts), np.float64).reshape(len(pairs), -1)
-    return Rows(np.asarray(features, np.float64), vectors, [hashed_words(*pair) for pair in pairs])
+    vectors = np.asarray(named_embeddings(encoder).embed_documents(texts), np.float64)
+    return np.hstack([[draft_features(*pair) for pair in pairs], vectors.reshape(len(pairs), -1)])
 
 
 @dataclass(frozen=True)
 class Linear:
-    """The weights of c outputs."""
+    """The weights of c outputs that read n numbers."""
 
-    features: Array
-    """(c, f)"""
-    vectors: Array
-    """(c, 2d)"""
-    words: Array
-    """(c, `WORDS`)"""
+    weights: Array
+    """(c, n)"""
     bias: Array
     """(c,)"""
 
-    def probabilities(self, rows: Rows) -> Array:
-        """Return the probability of each output, (n, c)."""
-        logits = rows.features @ self.features.T + rows.vectors @ self.vectors.T + self.bias
-        for row, said in zip(logits, rows.words, strict=True):
-            row += self.words[:, said.columns] @ said.values
-        chances: Array = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
+    def probabilities(self, rows: Array) -> Array:
+        """Return the probability of each output for rows of `read_rows`, (rows, c)."""
+        chances: Array = 1 / (1 + np.exp(-np.clip(rows @ self.weights.T + self.bias, -500, 500)))
         return chances
 
+    def write(self, folder: Path) -> None:
+        """Write the weights."""
+        from safetensors.numpy import save_file
 
-def write_linear(folder: Path, weights: Linear) -> None:
-    """Write weights."""
-    from safetensors.numpy import save_file
-
-    save_file(vars(weights), folder / _WEIGHTS)
-
-
-def read_linear(folder: Path) -> Linear:
-    """Read weights."""
-    from safetensors.numpy import load_file
-
-    return Linear(**load_file(folder / _WEIGHTS))
+        save_file(vars(self), folder / _WEIGHTS)
 
 
 class LinearScorer:
@@ -88,9 +113,11 @@ class LinearScorer:
 
     def __init__(self, folder: Path, card: Card) -> None:
         """Read its weights."""
-        self._weights, self._encoder = read_linear(folder), card.base
+        from safetensors.numpy import load_file
+
+        self._linear, self._encoder = Linear(**load_file(folder / _WEIGHTS)), card.base
 
     def chances(self, question: str, draft: str) -> list[float]:
         """Return the probability that a draft is known, or that each route's answer is right."""
-        found: list[float] = self._weights.probabilities(read_rows([(question, draft)], self._encoder))[0].tolist()
+        found: list[float] = self._linear.probabilities(read_rows([(question, draft)], self._encoder))[0].tolist()
         return found

@@ -17,9 +17,8 @@ from ragweave.errors import UsageError
 from ragweave.state import ROUTES
 from ragweave.tools.models.specs import ModelProvider, check_settings
 from ragweave.tools.models.tasks import task_of
-from ragweave.tools.trained.card import Card, Role, read_card
+from ragweave.tools.trained.card import Card, Role, load, read_card
 from ragweave.tools.trained.forms import TASKS, task_input
-from ragweave.tools.trained.loading import load
 
 
 def dearest(probabilities: Sequence[float], threshold: float) -> int:

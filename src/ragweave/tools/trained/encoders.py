@@ -1,7 +1,7 @@
-"""The span encoder: a filter that reads a passage once and scores each of its sentences. Importing it imports torch.
+"""Trained encoders: the cross-encoder and the span encoder. Importing it imports torch.
 
-Ours, in place of FILCO's M_ctx on a laptop. A cross-encoder reads a passage once for each sentence; this one reads it
-once, so that a sentence is judged among the others. A window of its input is `[CLS] question [SEP] title : sentence
+Ours, in place of SlimPLM's judge and FILCO's M_ctx on a laptop. A cross-encoder reads a passage once for each sentence; a
+span encoder reads it once, so that a sentence is judged among the others. A window of its input is `[CLS] question [SEP] title : sentence
 sentence … [SEP]`; a passage that is longer takes several.
 """
 
@@ -31,8 +31,6 @@ OUTSIDE = -1e4
 _QUESTION, _TITLE, _LEAST = 64, 24, 16
 _COSINE = 10.0
 """Initial weight of the cosine: a sentence encoder ranks well by it before any training."""
-_WINDOWS = 16
-"""Windows at once."""
 _WORDS = re.compile(r"\w+")
 
 
@@ -73,8 +71,6 @@ class Reader:
         """Take a fast tokenizer, which has tokens for the start and end of a text, and the most tokens of a window."""
         if limit < _LEAST:
             raise UsageError(f"max_input must be at least {_LEAST} for a span-encoder, not {limit}")
-        if tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
-            raise UsageError("the base model's tokenizer has no tokens for start and end of a text")
         self.tokenizer, self._limit = tokenizer, limit
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
@@ -189,6 +185,37 @@ class SpanEncoder(nn.Module):
         return Scores(mean + peak + self.cosine * near + known, tokens)
 
 
+class PairScorer:
+    """Gives probabilities to pairs of texts by a cross-encoder; threads take turns."""
+
+    def __init__(self, model: Any) -> None:
+        """Take a model of sentence-transformers with one label."""
+        self._model, self._lock = model, threading.Lock()
+
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the probability of each pair, in [0, 1]; those too long lose the end of the longer text."""
+        with self._lock:
+            found: list[float] = self._model.predict(list(pairs), activation_fn=nn.Sigmoid()).tolist() if pairs else []
+        return found
+
+    def chances(self, question: str, draft: str) -> list[float]:
+        """Return the probability that a draft is known, alone in a list."""
+        return self.probabilities([(question, draft)])
+
+
+def load_pair_scorer(folder: Path, card: Card) -> PairScorer:
+    """Load a trained cross-encoder."""
+    return PairScorer(cross_encoder(folder, card.max_input))
+
+
+def cross_encoder(folder: Path, limit: int) -> Any:
+    """Read a cross-encoder, or an encoder under a new head, with the most tokens of a pair."""
+    from sentence_transformers import CrossEncoder
+
+    settings = {"use_safetensors": True, "dtype": torch.float32}
+    return CrossEncoder(str(folder), num_labels=1, max_length=limit, model_kwargs=settings, **SAFELY)
+
+
 class SpanScorer:
     """Scores the sentences of passages; threads take turns."""
 
@@ -204,19 +231,10 @@ class SpanScorer:
 
     def logits(self, sheets: Sequence[Sheet]) -> list[list[float]]:
         """Return the logits of each sheet's sentences."""
-        found: list[list[float]] = []
+        filler = self.reader.tokenizer.pad_token_id or 0
         with torch.inference_mode():
             self._model.eval()
-            for sheet in sheets:
-                groups = [sheet.windows[at : at + _WINDOWS] for at in range(0, len(sheet.windows), _WINDOWS)]
-                found.append([one for group in groups for one in self._some(group, sheet.features)])
-        return found
-
-    def _some(self, windows: list[Window], features: list[list[float]]) -> list[float]:
-        own = sorted({own for one in windows for own in one.owners if own >= 0})
-        batch = batch_of([Sheet(windows, [features[at] for at in own])], self.reader.tokenizer.pad_token_id or 0)
-        scores: list[float] = self._model.scores(batch).sentences.float().tolist()
-        return scores
+            return [self._model.scores(batch_of([one], filler)).sentences.float().tolist() for one in sheets]
 
 
 def relative(logits: Sequence[float]) -> list[float]:
