@@ -54,19 +54,40 @@ def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
     etree.strip_elements(page, "title" if whole else "script", with_tail=False)
     if not whole:
         _prune(page)
-    _spell_out(page)
     mains = page.xpath("//main|//*[@role='main']") or page.xpath("//article")
     found = set(mains)
     mains = [one for one in mains if found.isdisjoint(one.iterancestors())]
     body = page.find("body") if page.find("body") is not None else page
     if whole or 2 * sum(len(one.text_content()) for one in mains) < len(body.text_content()):
         mains = [body]
-    for one in page.iter(*_BLOCKS):
-        one.tag = "div"
-    text = re.sub(r"\n{3,}", "\n\n", "\n\n".join(map(_converted, mains))).strip()
+    text = "\n\n".join(map(tree_markdown, mains)).strip()
     if not whole and not text:  # a page of links alone
         return title, html_markdown(source, whole=True)[1]
     return title, text
+
+
+def tree_markdown(root: Any) -> str:
+    """Return an element of HTML as Markdown, or as plain text if it is nested too deeply for markdownify."""
+    from lxml import etree
+    from markdownify import markdownify
+
+    _spell_out(root)
+    for one in root.iter(*_BLOCKS):
+        one.tag = "div"
+    try:
+        made: str = markdownify(
+            etree.tostring(root, encoding="unicode", method="html", with_tail=False),
+            heading_style="ATX",
+            bullets="-",
+            table_infer_header=True,
+            strip=["a", "img"],
+            escape_asterisks=False,
+            escape_underscores=False,
+            escape_misc=False,
+        )
+    except RecursionError:
+        return "\n".join(line.strip() for line in root.itertext() if line.strip())
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in made.splitlines())).strip()
 
 
 def _prune(page: Any) -> None:
@@ -86,22 +107,22 @@ def _prune(page: Any) -> None:
             one.drop_tree()
 
 
-def _spell_out(page: Any) -> None:
+def _spell_out(root: Any) -> None:
     """Write out what only markup says: formulas, raised digits, letters of lists, spanned cells, alternative texts."""
-    for one in page.xpath("//msup/*[2]|//msub/*[2]|//mfrac/*[2]"):
+    for one in root.xpath(".//msup/*[2]|.//msub/*[2]|.//mfrac/*[2]"):
         one.text = f"{_MATH[one.getparent().tag]}{one.text or ''}"
-    spanned = sum(_span(one, "colspan") * _span(one, "rowspan") for one in page.iter("td", "th"))
-    for one in page.xpath("//table"):
+    spanned = sum(_span(one, "colspan") * _span(one, "rowspan") for one in root.iter("td", "th"))
+    for one in root.xpath("descendant-or-self::table"):
         _arrange(one, fill=spanned <= _MOST_SPANNED)
-    for one in page.iter("sup"):
+    for one in root.iter("sup"):
         if not (said := one.text_content().strip()).isalpha() or len(said) == 1:  # no ordinal, such as 3rd
             one.text = f"^{one.text or ''}"
-    for one in page.xpath("//ol[@type and @type!='1']"):
+    for one in root.xpath(".//ol[@type and @type!='1']"):
         kind = f"{'upper' if one.get('type').isupper() else 'lower'}{'Roman' if one.get('type') in 'iI' else 'Letter'}"
         for number, item in enumerate(one.iterchildren("li"), 1):
             item.text = f"{numeral(number, kind)}. {item.text or ''}"
         one.tag = "ul"
-    for one in page.xpath("//img[@alt]"):
+    for one in root.xpath(".//img[@alt]"):
         one.tag = "span"
         one.text = alternative(one.get("alt"))
 
@@ -158,24 +179,3 @@ def numeral(number: int, kind: str) -> str:
     else:
         return str(number)
     return text.upper() if kind.startswith("upper") else text
-
-
-def _converted(element: Any) -> str:
-    """Return an element as Markdown, or as plain text if it is nested too deeply for the converter."""
-    from lxml import etree
-    from markdownify import markdownify
-
-    try:
-        made: str = markdownify(
-            etree.tostring(element, encoding="unicode", method="html", with_tail=False),
-            heading_style="ATX",
-            bullets="-",
-            table_infer_header=True,
-            strip=["a", "img"],
-            escape_asterisks=False,
-            escape_underscores=False,
-            escape_misc=False,
-        )
-    except RecursionError:
-        return "\n".join(line.strip() for line in element.itertext() if line.strip())
-    return "\n".join(line.rstrip() for line in made.splitlines())
