@@ -19,7 +19,7 @@ CASES = Path(__file__).parents[4] / "shared" / "cases" / "documents"
 
 pytestmark = pytest.mark.skipif(not CASES.exists(), reason="the cases do not stand beside the checkout")
 
-LIFT = ["Page 1 of the lift manual", "Page 3 of the lift manual", "in part: page 2: damaged"]
+LIFT = ["Page 1 of the lift manual", "Page 3 of the lift manual", "in part: page 2: empty or damaged"]
 if find_spec("rapidocr"):
     SCAN, GLYPHS = ["yearly rent is 840 crowns"], ["<glyph-names p1 "]
 else:

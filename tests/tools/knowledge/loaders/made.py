@@ -88,8 +88,9 @@ def pdf(*pages, objects=(), font="/Type /Font /Subtype /Type1 /BaseFont /Helveti
     """
     first = 4 + len(objects)
     kids = " ".join(f"{first + 2 * at} 0 R" for at in range(len(pages)))
+    fields = " ".join(f"{number} 0 R" for number, one in enumerate(objects, 4) if b"/T (" in one)
     made = [
-        b"<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [{fields}] >> >>".encode(),
         f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode(),
         f"<< {font} >>".encode(),
         *objects,

@@ -51,8 +51,9 @@ def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
     parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     page = html.document_fromstring(f"{source}<p></p>".encode("utf-8", "replace"), parser)  # lxml refuses an empty page
     title = " ".join((page.findtext(".//title") or "").split())
-    etree.strip_elements(page, "title" if whole else "script", with_tail=False)
-    if not whole:
+    if whole:
+        etree.strip_elements(page, "title", with_tail=False)
+    else:
         _prune(page)
     mains = page.xpath("//main|//*[@role='main']") or page.xpath("//article")
     found = set(mains)
