@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 from collections.abc import Iterable
 
 
@@ -30,6 +31,12 @@ class MissingExtraError(RagweaveError, ImportError):
         """
         super().__init__(f'{feature} needs an extra: pip install "ragweave[{extra}]"')
         self.extra = extra
+
+
+def need(feature: str, extra: str, *modules: str) -> None:
+    """Raise `MissingExtraError` unless these modules are installed."""
+    if any(importlib.util.find_spec(name) is None for name in modules):
+        raise MissingExtraError(feature, extra)
 
 
 class KnowledgeBaseError(UsageError):

@@ -71,7 +71,7 @@ def test_a_judge_judges_and_nothing_else(judge: Path) -> None:
         asked(model, KNOWN, "It is Rome.", passage="Rome is in Italy.")
     with pytest.raises(UsageError, match="answers nothing but a Noul"):
         asked(model, ROUTE, "It is Rome.")
-    with pytest.raises(UsageError, match="has no setting 'max_tokens'"):
+    with pytest.raises(UsageError, match="there is no 'max_tokens'"):
         chat_model(f"{judge}/?max_tokens=5")
 
 

@@ -28,7 +28,7 @@ _BY_STATUS = {
 
 def explain(error: BaseException) -> str | None:
     """Return one line about an error of ours, of a model server or of a disk; None for any other error."""
-    from ragweave.tools.models.errors import is_transient, server_text, status_of
+    from ragweave.tools.models.calls import is_transient, server_text, status_of
     from ragweave.tools.text.untrusted import without_secrets
 
     if isinstance(error, RagweaveError):

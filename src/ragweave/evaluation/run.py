@@ -34,7 +34,7 @@ from ragweave.errors import RagweaveError, UsageError
 from ragweave.evaluation.cache import ReplyCache, asking
 from ragweave.evaluation.folder import Record, open_results, read_results, write_settings
 from ragweave.evaluation.metrics.metric import finite
-from ragweave.tools.models.errors import is_transient, server_text, status_of
+from ragweave.tools.models.calls import is_transient, server_text, status_of
 from ragweave.tools.prices import Price
 from ragweave.tools.text.untrusted import redacted
 

@@ -20,9 +20,9 @@ from ragweave.nodes.options import with_defaults
 from ragweave.nodes.prompts import Prompts, template_of
 from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, FilterKind, FilterName
-from ragweave.tools.models.errors import is_refused, is_transient
+from ragweave.tools.models.calls import is_refused, is_transient
 from ragweave.tools.models.roles import ChatModel, LogprobScorer, Models, trained_role, unbound
-from ragweave.tools.models.specs import chat_model, trained_spec
+from ragweave.tools.models.specs import chat_model, trained_folder
 from ragweave.tools.trained.filters import trained_filter
 
 MODEL_ARGUMENTS = {
@@ -165,7 +165,7 @@ _TRAINED_ROLES = {"answer": "generator", "judge": "judge", "rewrite": "rewriter"
 def _own_filter(given: str | FilterKind) -> FilterKind:
     if not isinstance(given, str):
         return given
-    return trained_filter(given) if trained_spec(given) else FILTERS.named(given)
+    return trained_filter(given) if trained_folder(given) else FILTERS.named(given)
 
 
 def _check_options(method: Method, options: Mapping[str, Any]) -> None:

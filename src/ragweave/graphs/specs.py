@@ -15,7 +15,7 @@ from ragweave.graphs.base import Method
 from ragweave.graphs.registry import METHODS
 from ragweave.nodes.options import Options, make_options
 from ragweave.tools.filters import FILTERS, FilterName
-from ragweave.tools.models.specs import trained_spec
+from ragweave.tools.models.specs import trained_folder
 
 _SPEC = re.compile(r"(proxy:)?([\w.]+)(?:\[(.*)\])?", re.DOTALL)
 
@@ -50,7 +50,7 @@ def read_system(spec: str, shared: Mapping[str, str] | None = None) -> tuple[Met
     given = read_pairs(one for one in (found[3] or "").split(",") if one.strip())
     texts = {name: text for name, text in (shared or {}).items() if name in fields} | given
     text = texts.get("filter", "")
-    own = "filter" in fields and text not in get_args(FilterName) and (text in FILTERS or trained_spec(text))
+    own = "filter" in fields and text not in get_args(FilterName) and (text in FILTERS or trained_folder(text))
     # A trained filter's folder, or a package's: `build_graph` opens it.
     opened = {"filter": texts.pop("filter")} if own else {}
     return method, {**read_options(method.options, texts), **opened}, bool(found[1])

@@ -27,7 +27,7 @@ from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.read import bare, choice, cut, is_unknown
 from ragweave.nodes.retrieve import Route
 from ragweave.state import RouteName, merge, note
-from ragweave.tools.models.errors import is_transient
+from ragweave.tools.models.calls import is_transient
 from ragweave.tools.models.roles import Role, trained_role
 from ragweave.tools.models.uncertainty import Gate
 from ragweave.tools.text.untrusted import untrusted

@@ -14,7 +14,7 @@ from transformers import set_seed
 
 from datasets import Dataset
 from ragweave.errors import UsageError
-from ragweave.tools.models.weights import model_folder
+from ragweave.tools.models.huggingface import model_folder
 from ragweave.tools.trained.card import Role
 from ragweave.tools.trained.encoders import PairScorer, cross_encoder
 from ragweave.tools.trained.forms import sentence_pairs

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import Trainer, TrainingArguments, set_seed
 
 from ragweave.errors import UsageError
-from ragweave.tools.models.weights import model_folder, model_of, tokenizer_of
+from ragweave.tools.models.huggingface import model_folder, model_of, tokenizer_of
 from ragweave.tools.trained.card import Role, read_card
 from ragweave.tools.trained.encoders import (
     OUTSIDE,

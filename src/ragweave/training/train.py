@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import UsageError, need
 from ragweave.tools.trained.card import CARD, ROLES, Card, Kind, Role, read_card, write_card
 from ragweave.training.job import CHECKPOINTS, Job, Settings, Trained
 from ragweave.training.rows import Row, check_apart, read_rows, split_rows
@@ -126,8 +125,7 @@ def _recipe(kind: Kind, role: Role) -> _Recipe:
     if role not in ROLES[kind]:
         raise UsageError(f"a {kind} can't be trained as a {role}, only as: {', '.join(ROLES[kind])}")
     recipe = _RECIPES[kind]
-    if any(find_spec(name) is None for name in recipe.needs):
-        raise MissingExtraError(f"Training a {kind}", "train")
+    need(f"Training a {kind}", "train", *recipe.needs)
     return recipe
 
 

@@ -14,7 +14,7 @@ import torch
 from pydantic import Field
 from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments, set_seed
 
-from ragweave.tools.models.weights import model_folder, model_of, tokenizer_of
+from ragweave.tools.models.huggingface import model_folder, model_of, tokenizer_of
 from ragweave.tools.text.words import normalize_answer
 from ragweave.tools.trained.card import Role
 from ragweave.tools.trained.forms import (

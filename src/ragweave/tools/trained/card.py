@@ -13,8 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ragweave.errors import ModelError, UsageError
-from ragweave.tools.models.weights import need
+from ragweave.errors import ModelError, UsageError, need
 
 CARD = "card.json"
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ragweave.errors import UsageError
-from ragweave.tools.models.weights import SAFELY, device, tokenizer_of
+from ragweave.tools.models.huggingface import SAFELY, device, tokenizer_of
 from ragweave.tools.trained.card import Card
 from ragweave.tools.trained.forms import Passage
 

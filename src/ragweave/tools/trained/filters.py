@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
 from ragweave.tools.filters import FilterKind, quoted
-from ragweave.tools.models.specs import trained_spec
+from ragweave.tools.models.specs import trained_folder
 from ragweave.tools.trained.card import WRITERS, Card, load, read_card
 from ragweave.tools.trained.forms import Passage, by_passage, filter_input, sentence_pairs
 
@@ -34,10 +34,10 @@ def trained_filter(spec: str) -> FilterKind:
     Raises:
         UsageError: The folder is no trained filter, or the text has settings.
     """
-    named = trained_spec(spec)
-    if named is None or named.query:
+    folder = trained_folder(spec)
+    if folder is None or "?" in spec:
         raise UsageError(f"{spec!r} must be the folder of a trained filter; top and threshold are options of the graph")
-    folder, card = named.folder, read_card(named.folder, "filter")
+    card = read_card(folder, "filter")
     return FilterKind(
         name="trained",
         summary=f"Sentences that the filter in {folder} finds helpful.",

@@ -11,11 +11,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import Field, PrivateAttr
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from ragweave.errors import UsageError
 from ragweave.state import ROUTES
-from ragweave.tools.models.specs import ModelProvider, check_settings
 from ragweave.tools.models.tasks import task_of
 from ragweave.tools.trained.card import Card, Role, load, read_card
 from ragweave.tools.trained.forms import TASKS, task_input
@@ -45,6 +44,8 @@ class TrainedDecisions(BaseDecisionModel):
         >>> judge = TrainedDecisions(folder="judge/", threshold=0.6)  # doctest: +SKIP
         >>> graph = build_graph("slimplm", judge=judge, retriever=retriever)  # doctest: +SKIP
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     model: str = ""
     """`trained:FOLDER`."""
@@ -104,6 +105,8 @@ class TrainedChat(BaseChatModel):
     The same task always gets the same reply. Safe under threads.
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     folder: str
     """The component's folder."""
 
@@ -151,18 +154,14 @@ class TrainedChat(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def _trained(folder: str, settings: Mapping[str, Any]) -> Any:
+def trained_model(folder: str, settings: Mapping[str, Any]) -> TrainedDecisions | TrainedChat:
+    """Return a trained component as a model, with the settings of its kind.
+
+    Raises:
+        UsageError: It is a filter, which is no model.
+    """
     card = read_card(folder)
     if card.role == "filter":
         raise UsageError(f"{folder}: was trained as a filter, which is no chat model: use filter={folder}")
     kind = TrainedDecisions if card.threshold is not None else TrainedChat
-    check_settings(f"trained {card.role}", settings, kind)
     return kind(folder=folder, **settings)
-
-
-PROVIDER = ModelProvider(
-    name="trained",
-    spec="trained:FOLDER",
-    summary="a trained judge, router, rewriter or generator for its role; the folder alone, `judge/`, is enough",
-    make=_trained,
-)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ragweave.tools.models.weights import device, model_folder, model_of, need, tokenizer_of
+from ragweave.errors import need
+from ragweave.tools.models.huggingface import device, model_folder, model_of, tokenizer_of
 from ragweave.tools.trained.card import Card, Role
 from ragweave.tools.trained.forms import Input, fitted, lead
 
