@@ -18,11 +18,10 @@ from ragweave.errors import UsageError
 from ragweave.tools.text.words import UNSPACED_LETTER, UNSPACED_MARK, WORD, folded
 
 _ASCII_WORD = re.compile(r"\w+")
-_WORD = re.compile(WORD)
 _LETTER = rf"(?:{UNSPACED_LETTER}|[\uac00-\ud7a3])"
-_RUN = re.compile(rf"([\u0e00-\U0003fffd](?<={_LETTER})(?:{_LETTER}|{UNSPACED_MARK})*)")
+_RUN = rf"([\u0e00-\U0003fffd](?<={_LETTER})(?:{_LETTER}|{UNSPACED_MARK})*)"
 """The range stands first as it is the quickest to rule out."""
-_ONE = re.compile(rf"{_LETTER}{UNSPACED_MARK}*")
+_ONE = rf"{_LETTER}{UNSPACED_MARK}*"
 _BROKEN = re.compile(r"\b(\w+)[-\u00ad\u2010]\n[ \t]*([a-z\u00df-\u024f]\w*)")
 _ENGLISH = """
 a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
@@ -72,14 +71,17 @@ class Analyzer:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text beyond ASCII, runs of unspaced letters as pairs."""
+    """Return the words of a text beyond ASCII, runs of unspaced letters as pairs.
+
+    Its patterns have long classes, which take time to compile: that is left to the first such text.
+    """
     words: list[str] = []
-    for at, part in enumerate(_RUN.split(text.lower())):
+    for at, part in enumerate(re.split(_RUN, text.lower())):
         if at % 2:  # a run
-            letters = _ONE.findall(folded(part))
+            letters = re.findall(_ONE, folded(part))
             words += ["".join(pair) for pair in pairwise(letters)] or letters
         else:
-            words += [word if word.isascii() else folded(word) for word in _WORD.findall(part)]
+            words += [word if word.isascii() else folded(word) for word in re.findall(WORD, part)]
     return words
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ragweave.tools.text.words import UNSPACED_LETTER
 
-_WORD = re.compile(rf"{UNSPACED_LETTER}|(?:(?!{UNSPACED_LETTER})[^\W_])+")
+_WORD = rf"{UNSPACED_LETTER}|(?:(?!{UNSPACED_LETTER})[^\W_])+"
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _TOKEN = re.compile(r"[^\W_]+(?:[.'’\-&][^\W_]+)*\.?|[^\w\s]")
 _SENTENCE_END = re.compile(
@@ -74,7 +74,7 @@ def folded(text: str) -> str:
         words = _ASCII_WORD.findall(re.sub(r"'s\b", "", text.lower()))
     else:
         plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-        words = _WORD.findall(re.sub(r"['’]s\b", "", unicodedata.normalize("NFC", plain).lower()))
+        words = re.findall(_WORD, re.sub(r"['’]s\b", "", unicodedata.normalize("NFC", plain).lower()))
     while words and words[0] in ("the", "a", "an"):
         del words[0]
     return " ".join(words)
