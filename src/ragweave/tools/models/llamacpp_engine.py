@@ -159,14 +159,9 @@ def reuse_prefix(llama: Any, tokens: Sequence[int]) -> int:
     return kept
 
 
-def log_softmax(llama: Any, position: int = -1) -> NDArray[np.float64]:
-    """Return the natural-log probabilities of the next token, shape (vocabulary,).
-
-    Args:
-        llama: The `llama_cpp.Llama`.
-        position: A place in its latest batch whose logits were asked for.
-    """
-    pointer = llama_cpp().llama_get_logits_ith(llama.ctx, position)
+def log_softmax(llama: Any) -> NDArray[np.float64]:
+    """Return the natural-log probabilities of the next token, shape (vocabulary,)."""
+    pointer = llama_cpp().llama_get_logits_ith(llama.ctx, -1)
     row = np.ctypeslib.as_array(pointer, shape=(llama.n_vocab(),)).astype(np.float64)
     row -= row.max()
     normal: NDArray[np.float64] = row - np.log(np.exp(row).sum())
@@ -224,12 +219,9 @@ def _entry(llama: Any, token: int, most: int) -> dict[str, Any]:
 
 def _grammar(llama: Any, call: Mapping[str, Any]) -> Any:
     """Return the grammar that a call asks for, or None."""
-    lib, text, schema = llama_cpp(), call["grammar"], call.get("json_schema")
-    if schema is not None:
-        try:
-            text = lib.llama_grammar.json_schema_to_gbnf(json.dumps(schema))
-        except (KeyError, TypeError, ValueError, AssertionError) as error:
-            raise UsageError(f"this JSON schema can't be turned into a grammar: {error}") from error
+    lib, text = llama_cpp(), call["grammar"]
+    if schema := call.get("json_schema"):
+        text = lib.llama_grammar.json_schema_to_gbnf(json.dumps(schema))
     if text is None:
         return None
     sampler = lib.llama_sampler_init_grammar(_vocabulary(llama), text.encode(), b"root")
@@ -242,11 +234,8 @@ def _grammar(llama: Any, call: Mapping[str, Any]) -> Any:
 def encoded(llama: Any, text: str, *, begins: bool = True, marks: bool = False) -> list[int]:
     """Return the tokens of a text.
 
-    Args:
-        llama: The `llama_cpp.Llama`.
-        text: The text.
-        begins: Whether a prompt begins here, which some models mark by a token.
-        marks: Whether names of control tokens stand for these; else they are plain text.
+    `begins`: a prompt begins here, which some models mark by a token. `marks`: names of control tokens stand for these;
+    else they are plain text.
     """
     tokens: list[int] = llama.tokenize(text.encode(), add_bos=False, special=marks)
     start = llama.token_bos()
@@ -277,8 +266,7 @@ def _vocabulary(llama: Any) -> Any:
 def scores(llama: Any, pairs: Sequence[tuple[str, str]]) -> list[float]:
     """Return the natural-log probability of each continuation and the end token behind its prompt, in nats.
 
-    What prompts share at their beginning is computed once, and only the logits that predict a continuation are. A prompt
-    that is too long for the context loses its beginning.
+    What prompts share at their beginning is computed once. A prompt that is too long for the context loses its beginning.
 
     Raises:
         UsageError: A continuation alone is longer than the context.
@@ -289,14 +277,14 @@ def scores(llama: Any, pairs: Sequence[tuple[str, str]]) -> list[float]:
 
 
 def _pair(llama: Any, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
-    start, end, most = llama.token_bos(), llama.token_eos(), llama.n_ctx()
+    start, end = llama.token_bos(), llama.token_eos()
     head, tail = encoded(llama, prompt), encoded(llama, continuation, begins=False)
     tail += [end] if end >= 0 else []
     head = head or [max(start, end)]  # for an empty prompt: a token that texts begin or end with
-    room = most - len(tail)
+    room = llama.n_ctx() - len(tail)
     if room < 1:
         raise UsageError(
-            f"the text to score has {len(tail)} tokens, but the model takes {most}, prompt included: shorten the text"
+            f"the text to score has {len(tail)} tokens, but the model takes {llama.n_ctx()}, prompt included: shorten it"
         )
     if len(head) > room:
         first = head[:1] if head[0] == start and room > 1 else []
@@ -306,27 +294,10 @@ def _pair(llama: Any, prompt: str, continuation: str) -> tuple[list[int], list[i
 
 def _score(llama: Any, head: list[int], tail: list[int]) -> float:
     """Return the log-probability of `tail` behind `head`."""
-    tokens, total = [*head, *tail[:-1]], 0.0
-    for at in range(reuse_prefix(llama, tokens[: len(head)]), len(tokens), llama.n_batch):
-        part = tokens[at : at + llama.n_batch]
-        wanted = range(max(0, len(head) - 1 - at), len(part))
-        _decode(llama, part, wanted)
-        total += sum(log_softmax(llama, i)[tail[at + i - len(head) + 1]] for i in wanted)
+    llama.eval(head[reuse_prefix(llama, head) :])
+    total = 0.0
+    for at, token in enumerate(tail):
+        if at:
+            llama.eval([tail[at - 1]])
+        total += log_softmax(llama)[token]
     return min(0.0, float(total))  # rounding may put it above
-
-
-def _decode(llama: Any, tokens: Sequence[int], wanted: range) -> None:
-    """Add tokens to the context and compute the logits at some of them; `Llama.eval` takes one."""
-    lib, at = llama_cpp(), llama.n_tokens
-    batch = lib.llama_batch_init(len(tokens), 0, 1)
-    try:
-        batch.n_tokens = len(tokens)
-        for i, token in enumerate(tokens):
-            batch.token[i], batch.pos[i], batch.logits[i] = token, at + i, i in wanted
-            batch.n_seq_id[i], batch.seq_id[i][0] = 1, 0
-        if code := lib.llama_decode(llama.ctx, batch):
-            raise RuntimeError(f"llama_decode returned {code}")
-    finally:
-        lib.llama_batch_free(batch)
-    llama.input_ids[at : at + len(tokens)] = tokens
-    llama.n_tokens = at + len(tokens)
