@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -187,53 +187,48 @@ def is_unparsed(error: Exception) -> bool:
 
 # ---- errors
 
-TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
+_TRANSIENT_STATUS = (408, 409, 425, 429)
 """HTTP statuses below 500 after which a retry may succeed."""
-
-_TRANSIENT_NAMES = frozenset({"TransportError", "APIConnectionError", "APITimeoutError"})
+_TRANSIENT_NAMES = {"TransportError", "APIConnectionError", "APITimeoutError", "ConnectionError", "TimeoutError"}
+"""httpx's, OpenAI's and Python's: by name, so that no client is imported."""
 
 
 def is_transient(error: BaseException) -> bool:
     """Return whether a call that failed with `error` is worth retrying.
 
-    Transient: HTTP 408, 409, 425, 429 and 5xx, timeouts, and dropped or refused connections, of
-    any client library (recognised by status code and class name, so that none is imported).
-    Never: other 4xx such as 400 and 401, and every error that ragweave itself raises. LangChain's own
-    errors say it themselves.
+    Transient: HTTP 408, 409, 425, 429 and 5xx, timeouts, and dropped or refused connections, of any client library.
+    Never: other 4xx such as 400 and 401, and every error that ragweave itself raises. LangChain's own errors say it
+    themselves.
     """
     if isinstance(error, RagweaveError):
         return False
     if isinstance(error, ModelError):
         return error.is_retryable
-    status = status_of(error)
-    if status is not None:
-        return status in TRANSIENT_STATUS or status >= 500
-    return any(
-        isinstance(link, ConnectionError | TimeoutError)
-        or any(kind.__name__ in _TRANSIENT_NAMES for kind in type(link).__mro__)
-        for link in _chain(error)
-    )
+    if status := status_of(error):
+        return status in _TRANSIENT_STATUS or status >= 500
+    return any(kind.__name__ in _TRANSIENT_NAMES for link in _chain(error) for kind in type(link).__mro__)
 
 
 def is_refused(error: BaseException) -> bool:
     """Return whether there was no server at the address; clients have tried again, and it stays so."""
-    names = ("ConnectError", "ConnectionRefusedError")  # httpx's and Python's
-    return any(type(link).__name__ in names for link in _chain(error))
+    return any(type(link).__name__ in ("ConnectError", "ConnectionRefusedError") for link in _chain(error))
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status that `error` or its cause carries, if any.
+    """Return the HTTP status of a failure that `error` or its cause carries, if any.
 
     Some gateways (OpenRouter) report an error in a reply of status 200; its code counts then.
     """
-    for link in _chain(error):
-        status = _http_status(link)
-        if status is None or status < 400:
-            code = _reported(link).get("code")
-            status = code if type(code) is int and 400 <= code < 600 else status
-        if status is not None:
-            return status
-    return None
+    found = (
+        status
+        for link in _chain(error)
+        for status in (
+            getattr(link, "status_code", None),
+            getattr(getattr(link, "response", None), "status_code", None),
+            _reported(link).get("code"),
+        )
+    )
+    return next((one for one in found if type(one) is int and 400 <= one < 600), None)
 
 
 def server_text(error: BaseException) -> str:
@@ -241,13 +236,6 @@ def server_text(error: BaseException) -> str:
     said = (one for link in _chain(error) if (one := _reported(link).get("message")))
     lost = (link for link in _chain(error) if isinstance(link, OSError) and link.errno and is_transient(error))
     return " ".join(str(next(said, None) or next(lost, error)).split()) or type(error).__name__
-
-
-def _http_status(error: BaseException) -> int | None:
-    status = getattr(error, "status_code", None)
-    if status is None:
-        status = getattr(getattr(error, "response", None), "status_code", None)
-    return status if isinstance(status, int) else None
 
 
 def _reported(error: BaseException) -> Mapping[str, Any]:
@@ -259,10 +247,10 @@ def _reported(error: BaseException) -> Mapping[str, Any]:
     return given if isinstance(given, Mapping) else {}
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
-        yield link
-        link = link.__cause__ or link.__context__
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """Return an error and its causes."""
+    links: list[BaseException] = []
+    while error is not None and error not in links:
+        links.append(error)
+        error = error.__cause__ or error.__context__
+    return links

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.decisions import BaseDecisionModel, Choice, ClassifierResponse, Noul
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
+from typing_extensions import override
 
 from ragweave.errors import UsageError
 from ragweave.state import ROUTES
@@ -32,7 +32,26 @@ def dearest(probabilities: Sequence[float], threshold: float) -> int:
     return route
 
 
-class TrainedDecisions(BaseDecisionModel):
+class _Component(BaseModel):
+    """A trained component's folder and card; weights load when they are first needed."""
+
+    folder: str
+    """The component's folder."""
+
+    _card: Card = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Read the card."""
+        super().model_post_init(context)
+        self._card = read_card(self.folder)
+
+    @property
+    def trained_role(self) -> Role:
+        """What the component was trained as."""
+        return self._card.role
+
+
+class TrainedDecisions(_Component, BaseDecisionModel, extra="forbid"):
     """A trained judge or router. It reads `question` and `draft` of the state, and was trained for its one question.
 
     A judge's answer is a `Noul`: how probable it is that a draft answers its question (SlimPLM, section 3.2). A router's
@@ -45,29 +64,17 @@ class TrainedDecisions(BaseDecisionModel):
         >>> graph = build_graph("slimplm", judge=judge, retriever=retriever)  # doctest: +SKIP
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     model: str = ""
     """`trained:FOLDER`."""
-    folder: str
-    """The component's folder."""
     threshold: float | None = Field(default=None, ge=0, le=1)
     """A judge says yes above it; a router's dearer route must add more than it to the probability of a right answer.
     None: the card's."""
 
-    _card: Card = PrivateAttr()
-
     def model_post_init(self, context: Any, /) -> None:
-        """Read the card; weights load when they are first needed."""
+        """Read the card, and take its threshold unless another one is given."""
         super().model_post_init(context)
-        self._card = read_card(self.folder)
         self.model = self.model or f"trained:{self.folder}"
         self.threshold = self._card.threshold if self.threshold is None else self.threshold
-
-    @property
-    def trained_role(self) -> Role:
-        """What the component was trained as."""
-        return self._card.role
 
     @property
     def _provider(self) -> str:
@@ -97,30 +104,13 @@ class TrainedDecisions(BaseDecisionModel):
         return {"type": "choice", "choice": labels[chosen], "probabilities": found, "confidence": chances[chosen]}
 
 
-class TrainedChat(BaseChatModel):
+class TrainedChat(_Component, BaseChatModel, extra="forbid"):
     """A chat model that does the one task it was trained for.
 
     It reads the task that a node attaches to its prompt (`ragweave.tools.models.tasks`), never the prompt's text: a
     judge replies `<Known(True)>` or `<Known(False)>`, a rewriter the claims with their queries, a generator the answer.
     The same task always gets the same reply. Safe under threads.
     """
-
-    model_config = ConfigDict(extra="forbid")
-
-    folder: str
-    """The component's folder."""
-
-    _card: Card = PrivateAttr()
-
-    def __init__(self, **settings: Any) -> None:
-        """Read the card; weights load when they are first needed."""
-        super().__init__(**settings)
-        self._card = read_card(self.folder)
-
-    @property
-    def trained_role(self) -> Role:
-        """What the component was trained as."""
-        return self._card.role
 
     @property
     def _llm_type(self) -> str:
@@ -130,13 +120,8 @@ class TrainedChat(BaseChatModel):
     def _identifying_params(self) -> dict[str, Any]:
         return {"folder": self.folder, "created": self._card.created}
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002 - a trained reply has its own end
-        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002 - LangChain's signature
-        **kwargs: Any,  # noqa: ARG002 - settings of language models, without effect here
-    ) -> ChatResult:
+    @override
+    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:
         task, wanted = task_of(messages), TASKS[self.trained_role]
         if task is None or task["task"] != wanted:
             raise UsageError(
