@@ -11,7 +11,7 @@ from tests.quotes import check_citations
 
 from ragweave import build_graph
 from ragweave.testing import ModelCall, RecordingRetriever, ScriptedModel
-from ragweave.tools.report import html_report, markdown_report
+from ragweave.tools.footnotes import html_report, markdown_report
 
 ASK = {"question": "What is known of the bridge at Alden?"}
 PLAN = '{"questions": ["Who built the bridge at Alden?", "Which river runs under it?", "What is it made of?"]}'

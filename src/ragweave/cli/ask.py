@@ -117,7 +117,7 @@ def _ask(
             save.write_text(trace_page(graph, question, watch), "utf-8", "replace")
     messages = result.pop("messages", None)
     if save is not None and not traced:
-        from ragweave.tools.report import html_report, markdown_report
+        from ragweave.tools.footnotes import html_report, markdown_report
 
         shown = html_report(result) if save.suffix == ".html" else markdown_report(result)
         save.write_text(shown, "utf-8", "replace")

@@ -18,8 +18,7 @@ from ragweave.cli.watch import Asked, Searched, Step, Watch
 from ragweave.graphs import MethodGraph
 from ragweave.state import Citation
 from ragweave.tools.drawing import draw_svg, edges_of
-from ragweave.tools.footnotes import Footnote, footnotes, label_of, path_of
-from ragweave.tools.report import cited_html, html_page
+from ragweave.tools.footnotes import Footnote, cited_html, footnotes, html_page, label_of, path_of
 from ragweave.tools.text.words import normalize_answer
 
 _STYLE = """\

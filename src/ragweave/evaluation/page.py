@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from html import escape
 
 from ragweave.evaluation.report import Report, cells, legend, pair_cells, verdict
-from ragweave.tools.report import html_page
+from ragweave.tools.footnotes import html_page
 
 _STYLE = """\
 h1{font-size:17px;font-weight:500}

@@ -13,6 +13,7 @@ OpenAI's unless your table names it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -26,9 +27,8 @@ from ragweave.tools.models import ChatModel
 from ragweave.tools.models.roles import unbound
 
 VARIABLE = "RAGWEAVE_PRICES"
-_MILLION = 1_000_000
-_DATED = 11
-"""Length of what a dated name adds: `gpt-4o-mini-2024-07-18`."""
+_DATE = re.compile(r"-\d{4}-\d\d-\d\d$")
+"""What a dated name adds: `gpt-4o-mini-2024-07-18`."""
 
 
 class Price(NamedTuple):
@@ -39,7 +39,7 @@ class Price(NamedTuple):
 
     def of(self, input_tokens: int, output_tokens: int) -> float:
         """Return the price of so many tokens, in US dollars."""
-        return (input_tokens * self.input + output_tokens * self.output) / _MILLION
+        return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
 
 
 _TABLE = TypeAdapter(dict[str, Price])
@@ -78,8 +78,7 @@ def price_of(model: ChatModel) -> Price | None:
 
 
 def _named(name: str, table: Mapping[str, Price]) -> Price | None:
-    undated = name[:-_DATED] if name[-_DATED:].replace("-", "").isdigit() else name
-    return table.get(name, table.get(undated))
+    return table.get(name, table.get(_DATE.sub("", name)))
 
 
 def _is_openai(target: object) -> bool:

@@ -32,9 +32,6 @@ def instrument(endpoint: str = "") -> TracerProvider:
         endpoint: Base address of a collector that takes OTLP over HTTP, to which `/v1/traces` is
             added; "": `OTEL_EXPORTER_OTLP_ENDPOINT`, else `http://localhost:4318`.
 
-    Returns:
-        The tracer provider; `shutdown` ends the tracing.
-
     Raises:
         UsageError: It is on already, or the endpoint is no address.
         MissingExtraError: The extra `otel` is not installed.

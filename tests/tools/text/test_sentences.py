@@ -81,7 +81,7 @@ def test_where_the_splitter_panics_the_text_is_one_sentence(
     def segment(_language: str, _text: str) -> list[str]:
         raise error
 
-    monkeypatch.setattr(sentencex, "segment", segment)
+    monkeypatch.setattr(sentencex, "get_sentence_boundaries", segment)
     error: BaseException = PanicException("byte index 1 is out of bounds")
     assert [one.text for one in split_sentences(" One. Two. ")] == ["One. Two."]
     error = KeyboardInterrupt()

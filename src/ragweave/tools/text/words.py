@@ -211,7 +211,7 @@ def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of the sentences, white space around them included."""
     offset = begin = 0
     while len(text) - offset > _WINDOW:
-        found = list(_segments(text[offset : offset + _WINDOW], offset, language))
+        found = _segments(text[offset : offset + _WINDOW], offset, language)
         for start, end in found[:-1]:
             yield min(begin, start), end
             begin = end
@@ -223,25 +223,16 @@ def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:
     yield begin, len(text)
 
 
-def _segments(window: str, offset: int, language: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans, in the source, of the sentences of a window that begins at `offset`."""
-    cursor = 0
-    plain = window.translate(_BLANKS)
-    for piece in _pieces(plain, language):
-        start = plain.index(piece, cursor)
-        cursor = start + len(piece)
-        yield offset + start, offset + cursor
-
-
-def _pieces(window: str, language: str) -> list[str]:
-    """Return what sentencex finds; the window as one piece where it panics."""
+def _segments(window: str, offset: int, language: str) -> list[tuple[int, int]]:
+    """Return the spans, in the source, of the sentences of a window that begins at `offset`."""
     try:
-        return list(sentencex.segment(language, window))
+        found = sentencex.get_sentence_boundaries(language, window.translate(_BLANKS))
     except BaseException as error:
         # Rust's panics get past `except Exception`, and the extension does not export their class.
         if type(error).__name__ != "PanicException":
             raise
-        return [window]
+        return [(offset, offset + len(window))]
+    return [(offset + one["start_index"], offset + one["end_index"]) for one in found]
 
 
 def _cut(text: str, offset: int) -> int:
