@@ -28,8 +28,6 @@ _SKIPPED = frozenset(re.findall(r"\w+", "del moveFrom delText instrText Fallback
 _SIGNS = {"tab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "sup": "^", "sub": "_", "den": "/", "rad": "√"}
 """What is shown before the text of an element; the last four are of formulas."""
 _WORD_PARTS = frozenset(("styles", "numbering", "header", "footer", "footnotes", "endnotes", "comments"))
-_BESIDE = frozenset(("txbxContent", "chart", "relIds"))
-"""What a paragraph contains besides its text: text boxes, charts, diagrams."""
 
 
 def open_package(data: bytes) -> zipfile.ZipFile:
@@ -83,19 +81,23 @@ def _line(texts: Iterable[str]) -> str:
     return " ".join(" ".join(texts).split())
 
 
+def _joined(blocks: Iterable[str]) -> str:
+    return "\n\n".join(filter(None, blocks))
+
+
 def _value(element: Any, path: str) -> str | None:
     """Return the attribute `val` of the element at a path, or None."""
     found = None if element is None else element.find(path)
     return None if found is None else found.get("val")
 
 
-def _within(element: Any, name: str) -> Iterator[Any]:
-    """Yield the rows of a table or the cells of a row, including those in content controls."""
-    for one in element:
-        if one.tag == name:
+def _inside(element: Any, leaf: str) -> Iterator[Any]:
+    """Yield the elements inside one that are shown, in their order; of a `leaf` not what is inside it."""
+    for one in element.iterchildren("*"):
+        if one.tag not in _SKIPPED and one.get("type") != "slidenum":
             yield one
-        elif one.tag not in _SKIPPED:
-            yield from _within(one, name)
+            if one.tag != leaf:
+                yield from _inside(one, leaf)
 
 
 class _Numbers:
@@ -142,48 +144,29 @@ class _Reader:
     """Word's paragraph styles by id."""
     numbers: _Numbers | None = None
     notes: dict[tuple[str, str | None], str] = field(default_factory=dict)
-    """Texts of footnotes, endnotes and comments by kind and id."""
+    """Texts of footnotes, endnotes and comments by the element that refers to them, and id."""
 
     def blocks(self, element: Any) -> Iterator[str]:
-        """Yield the Markdown blocks of an element in their order."""
-        for one in element:
+        """Yield the Markdown blocks of an element; what a paragraph contains besides its text follows it."""
+        for one in _inside(element, "tbl"):
             if one.tag == "p":
-                yield from self._paragraph(one)
+                text = "".join(map(self._shown, _inside(one, "p")))
+                text = "\n".join(filter(None, (_line([line]) for line in text.splitlines())))
+                yield self._mark(one.find("pPr"), text) if text else ""
             elif one.tag == "tbl":
                 yield from self._table(one)
             elif one.tag in ("chart", "relIds"):
                 yield from self._related(one)
-            elif one.tag == "cNvPr" and (text := alternative(one.get("descr"))):
-                yield text
-            elif one.tag not in _SKIPPED:
-                yield from self.blocks(one)
+            elif one.tag == "cNvPr":
+                yield alternative(one.get("descr"))
+            elif note := self.notes.get((one.tag, one.get("id"))):
+                yield f"{self._shown(one) or 'Comment'}: {note}"
 
-    def _paragraph(self, element: Any) -> Iterator[str]:
-        beside: list[str] = []
-        lines = [_line([line]) for line in self._inline(element, beside).splitlines()]
-        if text := "\n".join(filter(None, lines)):
-            yield self._mark(element.find("pPr"), text)
-        yield from beside
-
-    def _inline(self, element: Any, beside: list[str]) -> str:
-        name = element.tag
-        if name in _SKIPPED or (name == "fld" and element.get("type") == "slidenum"):
-            return ""
-        if name in _BESIDE:
-            beside += self.blocks([element] if name != "txbxContent" else element)
-            return ""
-        if name == "t":
-            return element.text or ""
-        if name == "docPr":
-            return alternative(element.get("descr"))
-        if name in ("footnoteReference", "endnoteReference", "commentReference"):
-            return self._note(name.removesuffix("Reference"), element.get("id"), beside)
-        return _SIGNS.get(name, "") + "".join(self._inline(one, beside) for one in element)
-
-    def _note(self, kind: str, name: str | None, beside: list[str]) -> str:
-        if text := self.notes.get((kind, name)):
-            beside.append(f"Comment: {text}" if kind == "comment" else f"[^{name}]: {text}")
-        return f"[^{name}]" if text and kind != "comment" else ""
+    def _shown(self, one: Any) -> str:
+        """Return what an element itself adds to the text of its paragraph."""
+        if one.tag in ("footnoteReference", "endnoteReference"):
+            return f"[^{one.get('id')}]" if (one.tag, one.get("id")) in self.notes else ""
+        return {"t": one.text, "docPr": alternative(one.get("descr"))}.get(one.tag) or _SIGNS.get(one.tag, "")
 
     def _mark(self, properties: Any, text: str) -> str:
         """Return a paragraph's text with the number and heading marks of its style."""
@@ -201,7 +184,9 @@ class _Reader:
 
     def _table(self, element: Any) -> Iterator[str]:
         """Yield a table; a single column is a frame around text."""
-        rows = [[*_within(row, "tc")] for row in _within(element, "tr")]
+        rows = [
+            [one for one in _inside(row, "tc") if one.tag == "tc"] for row in _inside(element, "tr") if row.tag == "tr"
+        ]
         if max(map(len, rows), default=0) == 1:
             yield from (block for row in rows for cell in row for block in self.blocks(cell))
             return
@@ -270,7 +255,7 @@ def load_docx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | 
                 margins |= dict.fromkeys(_take(reader, kind, target))
             except Exception as error:  # noqa: BLE001 - the document can be read
                 yield f"{kind}: {error}"
-    text = "\n\n".join([*margins, *reader.blocks(read_xml(package, main))])
+    text = _joined([*margins, *reader.blocks(read_xml(package, main))])
     yield markdown(text, name, _title(package))
 
 
@@ -285,7 +270,7 @@ def _take(reader: _Reader, kind: str, part: str) -> Iterator[str]:
         yield from _Reader(reader.package, part).blocks(root)
     else:
         for one in root:
-            reader.notes[kind[:-1], one.get("id")] = " ".join(_Reader(reader.package, part).blocks(one))
+            reader.notes[f"{kind[:-1]}Reference", one.get("id")] = _line(_Reader(reader.package, part).blocks(one))
 
 
 def load_pptx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
@@ -298,7 +283,7 @@ def load_pptx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | 
         try:
             title, blocks = _slide(package, related[one.get("id")][1])
             # A slide without a title ends the section of the one before it.
-            slides.append("\n\n".join([f"# {title or f'Slide {number}'}", *blocks, ""]) if title or blocks else "")
+            slides.append(_joined([f"# {title or f'Slide {number}'}", *blocks]) + "\n" if title or blocks else "")
         except Exception as error:  # noqa: BLE001 - the other slides can be read
             slides.append("")
             yield f"slide {number}: {error}"
@@ -313,7 +298,7 @@ def _slide(package: zipfile.ZipFile, part: str) -> tuple[str, list[str]]:
     for one in slide.xpath("(//sp[.//ph[@type='title' or @type='ctrTitle']])[1]"):
         title = _line(_texts(one, "t"))
         one.getparent().remove(one)
-    blocks = [*_Reader(package, part).blocks(slide)]
+    blocks = [*filter(None, _Reader(package, part).blocks(slide))]
     for kind, target in _relations(package, part).values():
         if kind == "notesSlide" and target in package.NameToInfo:
             blocks += _Reader(package, target).blocks(read_xml(package, target))
