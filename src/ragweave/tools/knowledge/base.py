@@ -19,10 +19,9 @@ from langchain_core.tools import BaseTool
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, encodable
-from ragweave.tools.knowledge.chunking import CHUNKERS, passages_of
+from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage_of, passages_of
 from ragweave.tools.knowledge.ingest import Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
-from ragweave.tools.knowledge.passages import Loaded, Passage, passage_of
 from ragweave.tools.knowledge.search import Search
 from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings
 from ragweave.tools.knowledge.store import FILE, ITEMS, Filter, Snapshot, Source, Store

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError
-from ragweave.tools.knowledge.chunking import passages_of
+from ragweave.tools.knowledge.chunking import Loaded, Passage, UnreadableError, passages_of
 from ragweave.tools.knowledge.loaders import EXTRAS, load
-from ragweave.tools.knowledge.passages import Loaded, Passage, UnreadableError
 from ragweave.tools.knowledge.settings import Notice, Progress, Settings
 from ragweave.tools.knowledge.store import FILE, Source
 

@@ -27,7 +27,7 @@ from ragweave.names import RetrieverName
 from ragweave.state.passages import indexed_text
 from ragweave.tools.files import state_folder
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, checked, embeddings_of
-from ragweave.tools.knowledge.passages import Passage
+from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.settings import Progress, Settings
 from ragweave.tools.knowledge.store import Source
 from ragweave.tools.knowledge.vector_servers import SERVERS

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.state.passages import indexed_text
-from ragweave.tools.knowledge.passages import Passage
+from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.search import Search
 from ragweave.tools.knowledge.settings import Progress
 from ragweave.tools.knowledge.store import AGAIN, Snapshot, Source

@@ -4,9 +4,8 @@ import io
 import zipfile
 from pathlib import Path
 
-from ragweave.tools.knowledge.chunking import passages_of
+from ragweave.tools.knowledge.chunking import Loaded, passages_of
 from ragweave.tools.knowledge.loaders import load
-from ragweave.tools.knowledge.passages import Loaded
 from ragweave.tools.knowledge.settings import Settings
 
 

@@ -5,8 +5,7 @@ from tests.tools.knowledge.loaders.made import passages, read
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import place_at
-from ragweave.tools.knowledge.chunking import CHUNKERS
-from ragweave.tools.knowledge.passages import Loaded
+from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded
 
 TEXT = "# A\n\nOne two three. Four five six.\n\n## B\n\n" + "Seven eight nine ten. " * 30
 

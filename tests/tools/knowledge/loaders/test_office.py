@@ -4,7 +4,7 @@ import zipfile
 import pytest
 from tests.tools.knowledge.loaders.made import docx, paragraph, passages, pptx, read, zipped
 
-from ragweave.tools.knowledge.passages import UnreadableError
+from ragweave.tools.knowledge.chunking import UnreadableError
 
 ABSTRACT = (
     '<w:abstractNum w:abstractNumId="0">'

@@ -9,8 +9,8 @@ from tests.tools.knowledge.loaders.made import passages, pdf, read, shown
 
 from ragweave.state.passages import place_at
 from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge.chunking import UnreadableError
 from ragweave.tools.knowledge.loaders import pdf as loader
-from ragweave.tools.knowledge.passages import UnreadableError
 
 PICTURE = (
     b"<< /Type /XObject /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceGray "

@@ -4,7 +4,7 @@ import json
 import pytest
 from tests.tools.knowledge.loaders.made import passages, read
 
-from ragweave.tools.knowledge.passages import UnreadableError
+from ragweave.tools.knowledge.chunking import UnreadableError
 
 
 def test_front_matter_headings_and_tables():

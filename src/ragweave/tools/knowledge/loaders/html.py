@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
+from ragweave.tools.knowledge.chunking import Loaded
 from ragweave.tools.knowledge.loaders.text import decode, markdown
-from ragweave.tools.knowledge.passages import Loaded
 from ragweave.tools.knowledge.settings import Settings
 
 _DROP = re.findall(

@@ -18,9 +18,9 @@ from itertools import zip_longest
 from typing import Any
 from urllib.parse import unquote
 
+from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
 from ragweave.tools.knowledge.loaders.html import alternative, html_markdown, numeral
 from ragweave.tools.knowledge.loaders.text import decode, markdown, paged
-from ragweave.tools.knowledge.passages import Loaded, UnreadableError
 from ragweave.tools.knowledge.settings import Settings
 
 _SKIPPED = frozenset(re.findall(r"\w+", "del moveFrom delText instrText Fallback pPr rPr rt bodyPr lstStyle"))

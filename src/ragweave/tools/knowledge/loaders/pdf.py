@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import Any
 
 from ragweave.errors import MissingExtraError
+from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
 from ragweave.tools.knowledge.loaders.text import paged
-from ragweave.tools.knowledge.passages import Loaded, UnreadableError
 from ragweave.tools.knowledge.settings import Settings
 
 _FEW_LETTERS = 200

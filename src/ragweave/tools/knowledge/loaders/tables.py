@@ -15,9 +15,9 @@ from datetime import date, datetime, time
 from typing import Any, NamedTuple, TextIO
 
 from ragweave.errors import MissingExtraError
+from ragweave.tools.knowledge.chunking import Loaded, Table, UnreadableError
 from ragweave.tools.knowledge.loaders.office import open_package
 from ragweave.tools.knowledge.loaders.text import own_fields
-from ragweave.tools.knowledge.passages import Loaded, Table, UnreadableError
 from ragweave.tools.knowledge.settings import Settings
 
 _SAMPLE = 50

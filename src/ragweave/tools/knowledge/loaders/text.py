@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any, BinaryIO, TextIO
 
 from ragweave.state.passages import encodable
-from ragweave.tools.knowledge.passages import Heading, Loaded, Table, UnreadableError
+from ragweave.tools.knowledge.chunking import Heading, Loaded, Table, UnreadableError
 
 RESERVED = frozenset(re.findall(r"\w+", "source title start end page line heading_path rank score via breaks query"))
 """Metadata that the knowledge base itself sets."""
