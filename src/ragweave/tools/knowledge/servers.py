@@ -245,6 +245,7 @@ class ServerWriter:
 
     def __init__(self, records: Records, store: VectorStore) -> None:
         self._records, self._store = records, store
+        self.sources = records.sources
         self._new: dict[str, tuple[Document, tuple[str | None, ...]]] = {}
         """Passages to be sent, and what is to be noted of them."""
         self._gone: set[str] = set()
@@ -252,10 +253,6 @@ class ServerWriter:
         """Sources whose passages have been staged."""
         self._removed: list[str] = []
         self._sent = 0
-
-    def sources(self, kind: str) -> dict[str, Source]:
-        """Return what is noted, by key."""
-        return self._records.sources(kind)
 
     def put(self, source: Source, passages: Iterable[Passage]) -> int:
         """Write a source with its passages, instead of what it has now; return their number."""

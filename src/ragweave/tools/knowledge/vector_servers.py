@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -50,21 +49,17 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings, cr
     from langchain_postgres import PGEngine, PGVectorStore
     from langchain_postgres.v2.hybrid_search_config import HybridSearchConfig
     from sqlalchemy import NullPool
-    from sqlalchemy.exc import ProgrammingError
 
     # Without a pool nothing stays open: the store has no way to close it but an async one.
     engine = PGEngine.from_connection_string(
         url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool
     )
-    language = f"pg_catalog.{settings.language}"
+    language, table = f"pg_catalog.{settings.language}", '"{}"'.format(name.replace('"', '""'))
     words = HybridSearchConfig(tsv_column="content_tsv", tsv_lang=language)
-    try:
-        if create:
-            size = len(embeddings.embed_query("size"))
-            engine.init_vectorstore_table(name, size, hybrid_search_config=words)
-    except ProgrammingError as error:
-        if "already exists" not in str(error):
-            raise
+    with psycopg.connect(url) as db:
+        (known,) = db.execute("SELECT to_regclass(%s)", (table,)).fetchone() or (None,)
+    if create and known is None:
+        engine.init_vectorstore_table(name, len(embeddings.embed_query("size")), hybrid_search_config=words)
     store = PGVectorStore.create_sync(engine, embeddings, name, hybrid_search_config=words)
     # langchain-postgres searches for passages with all words of its first query. These statements
     # search for any word of this one.
@@ -73,7 +68,6 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings, cr
         "(SELECT FROM jsonb_each(%(chosen)s) WHERE langchain_metadata::jsonb -> key <@ value IS NOT TRUE) "
         "ORDER BY score DESC, langchain_id LIMIT %(k)s"
     )
-    table = '"{}"'.format(name.replace('"', '""'))
     query_words = "replace(plainto_tsquery(%(language)s::regconfig, %(query)s)::text, '&', '|')::tsquery"
     parts = (
         (f"ts_rank_cd(content_tsv, {query_words})", f"content_tsv @@ {query_words}"),
@@ -127,16 +121,17 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings, crea
         client, name, embeddings, RetrievalMode.HYBRID, sparse_embedding=Bm25(), sparse_vector_name="words"
     )
 
-    def any_of(field: str, values: list[Any]) -> models.Filter:
-        wanted = (
-            {"range": models.Range(gte=one, lte=one)}
-            if isinstance(one, float)
-            else {"match": models.MatchValue(value=one)}
-            for one in values
-        )
-        return models.Filter(should=[models.FieldCondition(key=f"metadata.{field}", **one) for one in wanted])
-
     def native(chosen: Filter) -> models.Filter:
+        def equal(value: Any) -> dict[str, Any]:  # a match takes no floats
+            if isinstance(value, float):
+                return {"range": models.Range(gte=value, lte=value)}
+            return {"match": models.MatchValue(value=value)}
+
+        def any_of(field: str, values: list[Any]) -> models.Filter:
+            return models.Filter(
+                should=[models.FieldCondition(key=f"metadata.{field}", **equal(one)) for one in values]
+            )
+
         return models.Filter(must=[any_of(*pair) for pair in chosen.items()])
 
     return _by_store(store, native)
@@ -161,16 +156,16 @@ def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings, cre
     """Open a collection of a Chroma server, or of a folder."""
     from langchain_chroma import Chroma
 
-    where = urlsplit(url)
-    if where.scheme in ("http", "https"):
-        secure = where.scheme == "https"
-        place: dict[str, Any] = {"host": where.hostname, "port": where.port or (443 if secure else 8000), "ssl": secure}
-    else:
-        if not create and not Path(url).is_dir():
-            raise FileNotFoundError(f"no such folder: {url}")
-        place = {"persist_directory": url}
-    place |= {"collection_configuration": {"hnsw": {"space": "cosine"}}, "create_collection_if_not_exists": create}
-    store = Chroma(name, embeddings, **place)
+    if "://" not in url and not create and not Path(url).is_dir():
+        raise FileNotFoundError(f"no such folder: {url}")
+    place: dict[str, Any] = {"host" if "://" in url else "persist_directory": url}
+    store = Chroma(
+        name,
+        embeddings,
+        collection_configuration={"hnsw": {"space": "cosine"}},
+        create_collection_if_not_exists=create,
+        **place,
+    )
 
     def joined(word: str, clauses: list[Any]) -> Any:
         return clauses[0] if len(clauses) == 1 else {word: clauses}  # which takes at least two
