@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
 from ragweave.errors import UsageError, did_you_mean
@@ -17,6 +17,7 @@ from ragweave.tools.knowledge.servers import is_address, open_knowledge_base
 from ragweave.tools.knowledge.store import Filter
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
+from ragweave.tools.retrieval.retrievers import SearchRetriever
 
 if TYPE_CHECKING:
     from ragweave.tools.knowledge.base import KnowledgeBase
@@ -26,15 +27,6 @@ if TYPE_CHECKING:
 
 MODES: tuple[str, ...] = get_args(RetrieverName)
 """How a knowledge base is searched: `auto`, `bm25`, `dense`, `hybrid`, `graph`."""
-
-
-class AnyRetriever(PassageRetriever):
-    """A LangChain retriever, its results cut to `k` and given ids."""
-
-    base: BaseRetriever
-
-    def _find(self, query: str, k: int) -> list[Document]:
-        return find_with(self.base, query, k)
 
 
 def retriever_of(
@@ -78,7 +70,7 @@ def retriever_of(
     made = imported(spec, *([base] if takes_kb else []))
     if not isinstance(made, BaseRetriever):
         raise UsageError(f"{spec} is no LangChain retriever, but {type(made).__name__}")
-    found = AnyRetriever(base=made, k=k)
+    found = SearchRetriever(search=partial(find_with, made), k=k)
     return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
 
 

@@ -121,18 +121,13 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings, crea
         client, name, embeddings, RetrievalMode.HYBRID, sparse_embedding=Bm25(), sparse_vector_name="words"
     )
 
+    def equal(name: str, value: Any) -> models.FieldCondition:
+        same = {"range": models.Range(gte=value, lte=value)} if isinstance(value, float) else None
+        return models.FieldCondition(key=f"metadata.{name}", **(same or {"match": models.MatchValue(value=value)}))
+
     def native(chosen: Filter) -> models.Filter:
-        def equal(value: Any) -> dict[str, Any]:  # a match takes no floats
-            if isinstance(value, float):
-                return {"range": models.Range(gte=value, lte=value)}
-            return {"match": models.MatchValue(value=value)}
-
-        def any_of(field: str, values: list[Any]) -> models.Filter:
-            return models.Filter(
-                should=[models.FieldCondition(key=f"metadata.{field}", **equal(one)) for one in values]
-            )
-
-        return models.Filter(must=[any_of(*pair) for pair in chosen.items()])
+        any_of = (models.Filter(should=[equal(name, one) for one in values]) for name, values in chosen.items())
+        return models.Filter(must=[*any_of])
 
     return _by_store(store, native)
 

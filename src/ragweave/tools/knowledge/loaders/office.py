@@ -157,6 +157,8 @@ class _Reader:
                 yield from self._table(one)
             elif one.tag in ("chart", "relIds"):
                 yield from self._related(one)
+            elif one.tag == "ser":
+                yield _series(one)
             elif one.tag == "cNvPr":
                 yield alternative(one.get("descr"))
             elif note := self.notes.get((one.tag, one.get("id"))):
@@ -191,7 +193,7 @@ class _Reader:
             yield from (block for row in rows for cell in row for block in self.blocks(cell))
             return
         above: dict[int, str] = {}
-        table = []
+        lines: list[str] = []
         for row in rows:
             cells: list[str] = []
             for cell in row:
@@ -200,8 +202,10 @@ class _Reader:
                     above[len(cells)] = _line(self.blocks(cell)).replace("|", "\\|")
                 span = int(_value(cell, "tcPr/gridSpan") or 1)
                 cells += [above.get(len(cells), "")] + [""] * min(span - 1, 100)
-            table.append(cells)
-        yield _as_table(table)
+            lines.append(f"| {' | '.join(cells)} |")
+            if len(lines) == 1:
+                lines.append("|" + " --- |" * len(cells))
+        yield "\n".join(lines)
 
     def _related(self, element: Any) -> Iterator[str]:
         """Yield the texts of a chart or diagram, which are files of their own."""
@@ -209,30 +213,19 @@ class _Reader:
         for ident in (element.get("id"), element.get("dm")):
             if ident in related:
                 with suppress(Exception):  # a broken one loses nothing but itself
-                    root = read_xml(self.package, related[ident][1])
-                    yield from _chart(root) if element.tag == "chart" else self.blocks(root)
+                    yield from self.blocks(read_xml(self.package, related[ident][1]))
 
 
-def _chart(root: Any) -> Iterator[str]:
-    """Yield a chart's titles, and each of its series as `name: category value, …`."""
-    yield from filter(None, (_line(_texts(one, "t")) for one in root.iter("title")))
-    for one in root.iter("ser"):
-        found = {part.tag: _texts(part, "v") for part in one}
-        names, values = (found.get(a) or found.get(b) or [] for a, b in (("cat", "xVal"), ("val", "yVal")))
-        pairs = zip_longest(names, values, fillvalue="")
-        yield f"{_line(found.get('tx', ())) or 'series'}: {', '.join(map(_line, pairs))}"
-
-
-def _as_table(rows: list[list[str]]) -> str:
-    """Return rows as a Markdown table; the first is its header."""
-    width = max(map(len, rows), default=0)
-    lines = [f"| {' | '.join([*row, *[''] * (width - len(row))])} |" for row in rows]
-    return "\n".join([*lines[:1], "|" + " --- |" * width, *lines[1:]])
+def _series(element: Any) -> str:
+    """Return a series of a chart as `name: category value, …`."""
+    found = {part.tag: _texts(part, "v") for part in element}
+    names, values = (found.get(a) or found.get(b) or [] for a, b in (("cat", "xVal"), ("val", "yVal")))
+    pairs = zip_longest(names, values, fillvalue="")
+    return f"{_line(found.get('tx', ())) or 'series'}: {', '.join(map(_line, pairs))}"
 
 
 def _main(package: zipfile.ZipFile, usual: str) -> str:
-    found = (target for kind, target in _relations(package, "").values() if kind == "officeDocument")
-    return next(found, usual)
+    return next((name for kind, name in _relations(package, "").values() if kind == "officeDocument"), usual)
 
 
 def _title(package: zipfile.ZipFile) -> str:
