@@ -9,6 +9,11 @@ import pytest
 from ragweave.testing.store import WordEmbeddings
 
 
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 @pytest.fixture
 def embeddings() -> WordEmbeddings:
     return WordEmbeddings()

@@ -33,7 +33,7 @@ class TestQdrant(KnowledgeStoreTests):
 
     def made(self, embeddings: Embeddings) -> ServedKnowledgeBase:
         address = f"qdrant::memory:#papers{next(_NUMBERS)}"
-        return ServedKnowledgeBase(address, embeddings, records=self.folder / "records.sqlite3")
+        return ServedKnowledgeBase(address, embeddings)
 
     @pytest.mark.skip(reason="Qdrant's local mode is not safe to read while it is written")
     def test_threads_find_the_same(self) -> None: ...
@@ -47,7 +47,7 @@ class TestChromaFolder(KnowledgeStoreTests):
 
     def made(self, embeddings: Embeddings) -> ServedKnowledgeBase:
         address = f"chroma:{self.folder}/chroma#papers{next(_NUMBERS)}"
-        return ServedKnowledgeBase(address, embeddings, records=self.folder / "records.sqlite3")
+        return ServedKnowledgeBase(address, embeddings)
 
 
 @pytest.fixture(scope="module")

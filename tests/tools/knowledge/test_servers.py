@@ -40,24 +40,24 @@ def test_an_address_is_checked(tmp_path: Path) -> None:
         open_knowledge_base(tmp_path / "none")
 
 
-def test_settings_are_noted_and_forgotten(tmp_path: Path) -> None:
+def test_settings_are_noted_and_forgotten() -> None:
     pytest.importorskip("langchain_qdrant")
-    address, records = "qdrant::memory:#papers", tmp_path / "records.sqlite3"
+    address = "qdrant::memory:#papers"
     settings = Settings(size=7)
-    with ServedKnowledgeBase(address, WordEmbeddings(), settings, records) as kb:
+    with ServedKnowledgeBase(address, WordEmbeddings(), settings) as kb:
         kb.add(Document("salt is white"))
         assert kb.settings.size == 7
         with pytest.raises(UsageError, match="auto"):
             kb.as_retriever(mode="bm25")
-    with ServedKnowledgeBase(address, WordEmbeddings(), records=records) as again:
+    with ServedKnowledgeBase(address, WordEmbeddings()) as again:
         assert again.settings.size == 7
     with pytest.raises(KnowledgeBaseError, match="size = 7, not 8"):
-        ServedKnowledgeBase(address, WordEmbeddings(), Settings(size=8), records)
+        ServedKnowledgeBase(address, WordEmbeddings(), Settings(size=8))
     with pytest.raises(KnowledgeBaseError, match="cannot be compared"):
-        ServedKnowledgeBase(address, WordEmbeddings(model="other"), settings, records)
-    with ServedKnowledgeBase(address, WordEmbeddings(), records=records) as kb:
+        ServedKnowledgeBase(address, WordEmbeddings(model="other"), settings)
+    with ServedKnowledgeBase(address, WordEmbeddings()) as kb:
         assert kb.drop() == 1
-    with ServedKnowledgeBase(address, WordEmbeddings(), records=records) as fresh:
+    with ServedKnowledgeBase(address, WordEmbeddings()) as fresh:
         assert (len(fresh), fresh.settings.size) == (0, 100)
 
 
@@ -65,14 +65,13 @@ def test_a_collection_that_is_lost_is_filled_again(tmp_path: Path) -> None:
     pytest.importorskip("langchain_qdrant")
     (tmp_path / "a.txt").write_text("salt is white")
     for _ in range(2):  # each time a server without a disk
-        with ServedKnowledgeBase("qdrant::memory:#p", WordEmbeddings(), records=tmp_path / "r.sqlite3") as kb:
+        with ServedKnowledgeBase("qdrant::memory:#p", WordEmbeddings()) as kb:
             assert kb.index_paths(tmp_path / "a.txt").added == 1
             assert kb.as_retriever(1).invoke("salt")
 
 
 def test_only_indexing_makes_a_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("langchain_chroma")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     model = WordEmbeddings()
     for project in ("one", "two"):
         (tmp_path / project).mkdir()
@@ -89,11 +88,11 @@ def test_only_indexing_makes_a_collection(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.loopback
-def test_settings_are_not_noted_where_no_server_answers(tmp_path: Path) -> None:
+def test_settings_are_not_noted_where_no_server_answers() -> None:
     pytest.importorskip("langchain_chroma")
     for size in (50, 60):
         with pytest.raises(KnowledgeBaseError, match="cannot be opened"):
-            ServedKnowledgeBase("chroma:http://127.0.0.1:9#y", WordEmbeddings(), Settings(size=size), tmp_path / "r")
+            ServedKnowledgeBase("chroma:http://127.0.0.1:9#y", WordEmbeddings(), Settings(size=size))
 
 
 def test_the_next_run_finishes_one_that_failed(tmp_path: Path) -> None:
@@ -105,7 +104,7 @@ def test_the_next_run_finishes_one_that_failed(tmp_path: Path) -> None:
     def refuse() -> None:
         raise ConnectionError("refused")
 
-    with ServedKnowledgeBase("qdrant::memory:#notes", model, records=tmp_path / "records.sqlite3") as kb:
+    with ServedKnowledgeBase("qdrant::memory:#notes", model) as kb:
         model.before = refuse
         with pytest.raises(ConnectionError):
             kb.index_paths([tmp_path / f"{number}.txt" for number in range(3)])
@@ -198,4 +197,4 @@ class TestChroma(KnowledgeStoreTests):
     def made(self, embeddings: Any) -> ServedKnowledgeBase:
         self.number += 1
         address = f"chroma:{self.url}#{self.folder.name.strip('_0')}x{self.number}"
-        return ServedKnowledgeBase(address, embeddings, records=self.folder / "records.sqlite3")
+        return ServedKnowledgeBase(address, embeddings)

@@ -1,7 +1,7 @@
 """Knowledge bases on servers: what LangChain's vector stores have, brought up to date.
 
 Which passages a server has is noted beside it: for PostgreSQL in the same database, for the others
-in an SQLite file of this machine, so that one machine does the indexing. Unlike a folder's, a write
+in an SQLite file in the user's state folder, so that one machine does the indexing. Unlike a folder's, a write
 is not all or nothing: readers may see an unfinished one, and of two writers at once the last wins,
 passage by passage. The next write of the same sources finishes one that was killed.
 """
@@ -81,7 +81,6 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         address: str,
         embeddings: Embeddings | None = None,
         settings: Settings | None = None,
-        records: str | Path | None = None,
         *,
         create: bool = True,
     ) -> None:
@@ -92,8 +91,6 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
                 left to the environment (PGPASSWORD) than written here.
             embeddings: A LangChain embeddings object instead of `settings.embedding`.
             settings: How to cut and embed; noted at the first use, and then the same each time.
-            records: The SQLite file of what was indexed; None: one in the user's state folder.
-                Not for PostgreSQL, which has it.
             create: Whether a missing collection is made.
 
         Raises:
@@ -113,7 +110,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         if kind == "chroma" and "://" not in url:
             url = str(Path(url).resolve())
         try:
-            self._records = _records(kind, url, name, records)
+            self._records = _records(kind, url, name)
             self.settings = self._agreed(settings, embeddings)
             model = embeddings_of(self.path, self.settings.embedding, embeddings)
             if model is None:
@@ -320,17 +317,16 @@ class ServerWriter:
         self._new, self._gone, self._sources = {}, set(), {}
 
 
-def _records(kind: str, url: str, name: str, given: str | Path | None) -> Records:
+def _records(kind: str, url: str, name: str) -> Records:
     if kind == "pg":
         import psycopg
 
         return Records(name, psycopg.connect(url), "%s")
-    folder = state_folder()
-    if given is None and folder is None:
-        raise UsageError(f"{kind}: name a file for the records: there is no home folder")
-    file = Path(given) if given is not None else Path(str(folder)) / "records.sqlite3"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return Records(f"{without_secrets(url)}#{name}", sqlite3.connect(file, check_same_thread=False))
+    if (folder := state_folder()) is None:
+        raise UsageError(f"{kind}: there is no home folder for the records: set XDG_STATE_HOME")
+    folder.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(folder / "records.sqlite3", check_same_thread=False)
+    return Records(f"{without_secrets(url)}#{name}", db)
 
 
 def _stored(passage: Passage, source: Source) -> Document:

@@ -122,8 +122,9 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings, crea
     )
 
     def equal(name: str, value: Any) -> models.FieldCondition:
-        same = {"range": models.Range(gte=value, lte=value)} if isinstance(value, float) else None
-        return models.FieldCondition(key=f"metadata.{name}", **(same or {"match": models.MatchValue(value=value)}))
+        if isinstance(value, float):  # which a match does not take
+            return models.FieldCondition(key=f"metadata.{name}", range=models.Range(gte=value, lte=value))
+        return models.FieldCondition(key=f"metadata.{name}", match=models.MatchValue(value=value))
 
     def native(chosen: Filter) -> models.Filter:
         any_of = (models.Filter(should=[equal(name, one) for one in values]) for name, values in chosen.items())
