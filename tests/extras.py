@@ -31,7 +31,6 @@ EXTRAS = {
     "langchain": "agents",
     "langchain_openai": "openai",
     "langchain_tests": "test",
-    "langchain_text_splitters": "documents",
     "langgraph.checkpoint.conformance": "test",
     "langgraph.checkpoint.postgres": "test",
     "langgraph.checkpoint.sqlite": "sqlite",

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from langchain_core.embeddings import Embeddings
 
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.settings import Settings
@@ -45,9 +45,9 @@ _LONGEST_WORD = 200
 """Characters of a word; each 200 characters of a longer run count as one word."""
 _BREAKS = 95
 """Percentile of the distances between neighbouring sentences above which a passage ends."""
-_SEPARATORS = ["\n\n", "\n", r"(?<=[。！？])(?![。！？」』”’）])", " ", ""]
-"""Paragraphs, lines, sentences of scripts without spaces between words, words, characters."""
-_MARKDOWN = [r"\n#{1,6} ", r"```\n", r"\n(?:\*\*\*+|---+|___+)\n"]
+_SEPARATORS = (r"\n\s*\n", r"\n", r"(?<=[。！？])(?![。！？」』”’）])")
+"""Paragraphs, lines, sentences of scripts without spaces between words."""
+_MARKDOWN = (r"\n(?=#{1,6} )", r"\n(?=```)", r"\n(?=(?:\*{3,}|-{3,}|_{3,})\n)")
 """Headings, code blocks and rules."""
 
 
@@ -239,26 +239,18 @@ def _semantic(loaded: Loaded, measure: Measure) -> Iterable[Span]:
         yield from measure.pack(loaded.text, sentences[first:end])
 
 
-def _recursive(loaded: Loaded, measure: Measure, coarse: Sequence[str] = ()) -> Iterable[Span]:
-    settings = measure.settings
-    try:
-        from langchain_text_splitters import RecursiveCharacterTextSplitter
-    except ImportError:
-        raise MissingExtraError(f"The chunker {settings.chunker!r}", "documents") from None
-    splitter: Any = RecursiveCharacterTextSplitter(
-        [*coarse, *_SEPARATORS],
-        is_separator_regex=True,
-        chunk_size=settings.size,
-        chunk_overlap=settings.overlap,
-        length_function=lambda text: len(measure.units(text)),
-    )
-    at = 0
-    for text in splitter.split_text(loaded.text):
-        # LangChain's own offsets mix characters with the unit of `overlap`.
-        start = loaded.text.index(text, at)
-        yield start, start + len(text)
-        shared = measure.units(text)[-settings.overlap :] if settings.overlap else []
-        at = start + (max(1, shared[0][0]) if shared else len(text))
+def _recursive(loaded: Loaded, measure: Measure, separators: Sequence[str] = _SEPARATORS) -> Iterable[Span]:
+    """Cut at the first separator what is too long, and so on, as LangChain's `RecursiveCharacterTextSplitter`."""
+
+    def pieces(start: int, end: int, level: int) -> Iterator[Span]:
+        if level == len(separators) or len(measure.units(loaded.text[start:end])) <= measure.settings.size:
+            yield start, end
+            return
+        found = re.compile(separators[level]).finditer(loaded.text, start, end)
+        for a, b in pairwise([start, *(one.end() for one in found), end]):
+            yield from pieces(a, b, level + 1)
+
+    return measure.pack(loaded.text, pieces(0, len(loaded.text), 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,8 +267,12 @@ _OURS = (
     ("fixed", "a fixed number of words (sentences, tokens), as the papers cut Wikipedia", _fixed),
     ("sentences", "whole sentences, as many as fit", _whole_sentences),
     ("headings", "the sections under each heading, long ones at whole sentences", _sections),
-    ("recursive", "paragraphs, lines, then words, by LangChain", _recursive),
-    ("markdown", "the same at Markdown's headings, code blocks and rules first", partial(_recursive, coarse=_MARKDOWN)),
+    ("recursive", "paragraphs, lines, then words", _recursive),
+    (
+        "markdown",
+        "the same at Markdown's headings, code blocks and rules first",
+        partial(_recursive, separators=_MARKDOWN + _SEPARATORS),
+    ),
     ("token", "a fixed number of tokens of the embedding model", partial(_fixed, unit="tokens")),
     ("semantic", "where the embedding of neighbouring sentences changes most", _semantic),
 )
@@ -295,7 +291,6 @@ def passages_of(loaded: Loaded, settings: Settings, embeddings: Embeddings | Non
 
     Raises:
         UsageError: There is no such chunker, or it needs an embedding model.
-        MissingExtraError: It needs a package that is not installed.
     """
     measure = Measure(settings, embeddings)
     found: list[tuple[int, int, str]] = []  # its span, and what is repeated before it: the header of its table

@@ -23,8 +23,6 @@ class CatsAndDogs(Embeddings):
 @pytest.mark.parametrize("name", ["fixed", "sentences", "headings", "recursive", "markdown", "token", "semantic"])
 @pytest.mark.parametrize("overlap", [0, 6])
 def test_every_chunker_is_verbatim_and_complete(name, overlap):
-    if name in ("recursive", "markdown"):
-        pytest.importorskip("langchain_text_splitters")
     (one,), _ = read("a.md", TEXT)
     cut = passages(one, CatsAndDogs(), chunker=name, size=20, overlap=overlap)
     assert len(cut) > 3 and name in CHUNKERS
@@ -44,6 +42,14 @@ def test_semantic_cuts_where_the_subject_changes():
     assert first.text.endswith("slept.") and second.text.startswith("A dog ran.")
     with pytest.raises(UsageError, match="embedding model"):
         passages(Loaded(text), chunker="semantic")
+
+
+def test_recursive_cuts_no_finer_than_it_must():
+    text = "One two three.\n\nFour five.\nSix seven eight nine.\n\nTen eleven."
+    cut = passages(Loaded(text), chunker="recursive", size=5)
+    assert [one.text for one in cut] == ["One two three.\n\nFour five.", "Six seven eight nine.", "Ten eleven."]
+    cut = passages(Loaded("Intro.\n# A\nOne two.\n# B\nThree four."), chunker="markdown", size=5)
+    assert [one.text for one in cut] == ["Intro.\n# A\nOne two.", "# B\nThree four."]
 
 
 def test_sections_and_headings_without_text():
