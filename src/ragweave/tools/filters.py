@@ -86,11 +86,6 @@ def question_line(question: str) -> str:
     return f"{task.kind}: {task.asked}"
 
 
-def context_line(context: str) -> str:
-    """Return `context: …`."""
-    return f"context: {context}"
-
-
 def answer_line(question: str, answer: str) -> str:
     """Return `answer: …`, or `judgement: …`, what the generator writes."""
     return f"{filco_task(question).answer}: {answer}"
@@ -259,7 +254,7 @@ def _cxmi(question: str, segments: Sequence[Document], answers: Sequence[str], s
         lead = f"\n{answer_line(question, '')}" if getattr(scorer, "causal", False) else ""
     task, output = filco_task(question), outputs_of(question, answers)[0]
     asked = f"question: Given the ['context', '{task.kind}'], predict the {task.wanted}:{task.asked}{lead}"
-    prompts = [asked, *(f"{context_line(one.page_content)}\n{asked}" for one in segments)]
+    prompts = [asked, *(f"context: {one.page_content}\n{asked}" for one in segments)]
     base, *scores = scorer.score([(prompt, output) for prompt in prompts])
     return [score - base for score in scores]
 

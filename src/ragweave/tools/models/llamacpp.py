@@ -116,16 +116,14 @@ class LlamaCppChat(BaseChatModel):
     top_logprobs: int = Field(default=0, ge=0)
     """How many of the likeliest tokens are listed with each."""
 
-    _facts: Mapping[str, str] = PrivateAttr()
     _weights: Weights | None = PrivateAttr(default=None)
 
     def __init__(self, **settings: Any) -> None:
         """Check the settings and read the file's metadata."""
         super().__init__(**settings)
         self.path = str(Path(self.path).expanduser().absolute())
-        self._facts = engine.facts(self.path)
-        kind = self._facts["general.architecture"]
-        if f"{kind}.pooling_type" in self._facts or self._facts.get(f"{kind}.attention.causal") == "false":
+        kind = self.facts["general.architecture"]
+        if f"{kind}.pooling_type" in self.facts or self.facts.get(f"{kind}.attention.causal") == "false":
             raise UnusableModelError(f"{self.path} is an embedding model and writes no text")
         if self.profile is None:
             self.profile = ModelProfile(max_input_tokens=self.context, structured_output=True, tool_calling=False)
@@ -133,22 +131,22 @@ class LlamaCppChat(BaseChatModel):
     @property
     def facts(self) -> Mapping[str, str]:
         """The file's metadata, such as `general.size_label`."""
-        return self._facts
+        return engine.facts(self.path)
 
     @property
     def model_name(self) -> str:
         """The model's name."""
-        return self._facts.get("general.name") or Path(self.path).stem
+        return self.facts.get("general.name") or Path(self.path).stem
 
     @property
     def template(self) -> str | None:
         """The Jinja chat template, or `plain`; None for a base model that was given none."""
-        return self.chat_template or self._facts.get("tokenizer.chat_template")
+        return self.chat_template or self.facts.get("tokenizer.chat_template")
 
     @property
     def trained_context(self) -> int:
         """The context that the model was trained with, in tokens."""
-        return int(self._facts[f"{self._facts['general.architecture']}.context_length"])
+        return int(self.facts[f"{self.facts['general.architecture']}.context_length"])
 
     @property
     def context(self) -> int:
@@ -314,16 +312,10 @@ class LlamaCppChat(BaseChatModel):
     ) -> Runnable[LanguageModelInput, dict[str, Any] | BaseModel]:
         """Return a runnable whose replies are JSON that matches `schema`, enforced by a grammar.
 
-        The model does not see the schema: the prompt should say what the fields mean. The grammar
-        holds names, types, enums and lengths, but no bounds of numbers; a pydantic class checks
-        those when the reply is parsed.
-
-        Args:
-            schema: A pydantic class, a TypedDict, or a JSON schema.
-            include_raw: Whether to return `raw`, `parsed` and `parsing_error`; without it, a reply
-                that was cut or does not fit raises `OutputParserException`.
-            method: Part of LangChain's interface; every method uses the same grammar.
-            kwargs: Options to bind, such as `max_tokens`.
+        The model does not see the schema: the prompt should say what the fields mean. The grammar holds names, types,
+        enums and lengths, but no bounds of numbers; a pydantic class checks those when the reply is parsed. Every
+        `method` is the same. Without `include_raw`, a reply that was cut or does not fit raises
+        `OutputParserException`. `kwargs` are options to bind, such as `max_tokens`.
         """
         kwargs.pop("strict", None)  # a grammar is always strict
         plain = convert_to_json_schema(schema)

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ragweave.errors import MissingExtraError, ModelError, UnusableModelError, UsageError
+from ragweave.errors import ModelError, UnusableModelError, UsageError, need
 
 _ANEW = 8
 """Tokens: llama.cpp computes fewer at once by other kernels, whose numbers differ."""
@@ -88,10 +88,9 @@ def llama_cpp() -> Any:
         MissingExtraError: llama-cpp-python is not installed.
         ModelError: Its library does not load.
     """
+    need("A GGUF model", "llamacpp", "llama_cpp")
     try:
         import llama_cpp as module
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("A GGUF model", "llamacpp") from error
     except (OSError, RuntimeError) as error:  # a CUDA build on a machine without CUDA
         raise ModelError(f"llama-cpp-python can't load its library: {error}") from error
     return module

@@ -99,12 +99,9 @@ def checked_chat(model: Any, what: str = "a model") -> ChatModel:
     target = unbound(model)
     if isinstance(target, BaseLLM):
         raise UsageError(
-            f"{what} ({type(target).__name__}) completes texts, and a chat model is needed: use its package's "
-            "chat class (ChatOllama for OllamaLLM, ChatHuggingFace around HuggingFacePipeline)"
+            f"{what} ({type(target).__name__}) completes texts, and a chat model is needed: use its package's chat class"
         )
     if not isinstance(model, Runnable):
-        raise UsageError(
-            f"{what} must be a LangChain chat model or a spec string such as 'openai:gpt-4o-mini', not "
-            f"{type(model).__name__}"
-        )
+        name = type(model).__name__
+        raise UsageError(f"{what} must be a LangChain chat model or a spec such as 'openai:gpt-4o-mini', not {name}")
     return model

@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
-from ragweave.tools.filters import answer_line, context_line, filter_task, generator_task, question_line
+from ragweave.tools.filters import answer_line, filter_task, generator_task, question_line
 from ragweave.tools.models.tasks import Task, TaskName
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.tools.trained.card import Role
 
 TASKS: Mapping[Role, TaskName] = {"judge": "judge", "rewriter": "rewrite", "generator": "answer"}
 """The one task of each role that is a chat model."""
-
 
 _ROUND = str.maketrans("[]", "()")
 
@@ -64,7 +63,7 @@ def judge_input(question: str, draft: str) -> Input:
 def filter_input(question: str, texts: Iterable[str]) -> Input:
     """Return what a filter that writes reads: the question, then the passages, a line each."""
     asked = " ".join(question.split())
-    head = f"{filter_task(asked)}\n\n{question_line(asked)}\n{context_line('')}"
+    head = f"{filter_task(asked)}\n\n{question_line(asked)}\ncontext: "
     return Input(head, "\n".join(map(one_line, texts)))
 
 
@@ -74,7 +73,7 @@ def generator_input(question: str, texts: Sequence[str]) -> Input:
     task = generator_task(asked, context=bool(texts))
     if not texts:
         return Input(f"{task}\n\n{question_line(asked)}", "")
-    return Input(f"{task}\n\n{context_line('')}", "\n".join(map(one_line, texts)), f"\n{question_line(asked)}")
+    return Input(f"{task}\n\ncontext: ", "\n".join(map(one_line, texts)), f"\n{question_line(asked)}")
 
 
 def task_input(task: Task) -> Input:
