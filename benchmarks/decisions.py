@@ -44,7 +44,7 @@ from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FilterSettings
 from ragweave.tools.models.decisions import LogprobDecisions, platt, sigmoid
 from ragweave.tools.text.untrusted import numbered, render_passages, untrusted
-from ragweave.tools.trained.filters import trained_filter
+from ragweave.tools.trained.models import trained_filter
 from ragweave.training import train
 from ragweave.training.measures import auc
 

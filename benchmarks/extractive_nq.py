@@ -29,7 +29,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ragweave.tools.models.extractive import Features, asked_of, best_evidence, features_of, sentences_of, weighted
-from ragweave.tools.models.tasks import TaskPassage
+from ragweave.tools.models.messages import TaskPassage
 from ragweave.tools.text.words import normalize_answer
 
 ROOT = Path(__file__).resolve().parent.parent

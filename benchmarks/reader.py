@@ -26,7 +26,7 @@ from typing import Any
 from ragweave.graphs import chain_of_note, crag, ircot, react, self_ask, self_eval, sure
 from ragweave.nodes import proxy, read, route
 from ragweave.state import UNKNOWN
-from ragweave.tools.models.replies import without_thoughts
+from ragweave.tools.models.messages import without_thoughts
 from ragweave.tools.text.words import normalize_answer
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave import chat_model
 from ragweave.evaluation.cache import ReplyCache, asking
-from ragweave.tools.models.tasks import Task, attach
+from ragweave.tools.models.messages import Task, attach
 
 pytestmark = pytest.mark.loopback
 

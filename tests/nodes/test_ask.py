@@ -22,7 +22,7 @@ from ragweave.errors import PromptTooLongError, RunTimeoutError, UsageError
 from ragweave.nodes.forms import Ids
 from ragweave.nodes.proxy import Rewrite
 from ragweave.testing import CARDS, ModelCall, RecordingRetriever, ScriptedModel
-from ragweave.tools.models.replies import text_of
+from ragweave.tools.models.messages import text_of
 
 ASK = {"question": "Who built the bridge at Alden?"}
 FILLED: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ragweave.nodes import read
-from ragweave.tools.models.replies import without_thoughts
+from ragweave.tools.models.messages import without_thoughts
 
 THOUGHT = "Bergen was the capital once, but passage 1 says Oslo."
 

@@ -10,7 +10,7 @@ import pytest
 from ragweave.errors import UsageError
 from ragweave.tools.models.specs import chat_model
 from ragweave.tools.trained.card import CARD, Card, read_card, write_card
-from ragweave.tools.trained.filters import trained_filter
+from ragweave.tools.trained.models import trained_filter
 
 JUDGE = Card(role="judge", kind="cross-encoder", base="minilm", threshold=0.4, metrics={"auc": 0.7})
 

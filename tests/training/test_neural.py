@@ -18,11 +18,11 @@ from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
 from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FilterSettings
+from ragweave.tools.models.messages import attach
 from ragweave.tools.models.specs import chat_model
-from ragweave.tools.models.tasks import attach
 from ragweave.tools.trained.card import read_card
-from ragweave.tools.trained.filters import trained_filter
 from ragweave.tools.trained.forms import Input, filter_input, fitted, generator_input, judge_input
+from ragweave.tools.trained.models import trained_filter
 from ragweave.training import train
 from ragweave.training.measures import filtered
 from ragweave.training.rows import FilterRow, read_rows, sentences_of, split_rows

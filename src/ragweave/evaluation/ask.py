@@ -11,7 +11,8 @@ from ragweave.nodes import proxy, read
 from ragweave.nodes.forms import Form
 from ragweave.nodes.prompts import template_of
 from ragweave.nodes.read import cut
-from ragweave.tools.models import ChatModel, calls, replies
+from ragweave.tools.models import ChatModel, calls
+from ragweave.tools.models.messages import text_of
 
 FormT = TypeVar("FormT", bound=Form)
 
@@ -56,4 +57,4 @@ async def draft(model: ChatModel, question: str) -> str:
 
 
 def _text(message: BaseMessage) -> str:
-    return read.plain(replies.text_of(message))
+    return read.plain(text_of(message))

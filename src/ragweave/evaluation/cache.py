@@ -43,7 +43,7 @@ _STORE = """INSERT INTO replies SELECT ?1, coalesce(max(number) + 1, 0), ?2, ?3,
 _SPENT = "SELECT model, count(*), sum(input), sum(output) FROM replies WHERE run = ? GROUP BY model"
 
 _READ_TASKS = (ExtractiveChat, TrainedChat)
-"""Models that read the task beside the prompt (`ragweave.tools.models.tasks`)."""
+"""Models that read the task beside the prompt (`ragweave.tools.models.messages`)."""
 
 
 @dataclass

@@ -23,7 +23,7 @@ from ragweave.tools.filters import FILTERS, FilterKind, FilterName
 from ragweave.tools.models.calls import is_refused, is_transient
 from ragweave.tools.models.roles import ChatModel, LogprobScorer, Models, trained_role, unbound
 from ragweave.tools.models.specs import chat_model, trained_folder
-from ragweave.tools.trained.filters import trained_filter
+from ragweave.tools.trained.models import trained_filter
 
 MODEL_ARGUMENTS = {
     "answer": "model",

@@ -36,7 +36,7 @@ from ragweave.nodes.prompts import Prompts, Turns, few_shot
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches, search_usage
 from ragweave.nodes.vote import end_by_vote, pool_of
 from ragweave.state import UNKNOWN, RAGState, by_query, note
-from ragweave.tools.models.replies import counted_calls
+from ragweave.tools.models.messages import counted_calls
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval.reranking import RerankRetriever
 from ragweave.tools.retrieval.retrievers import fused

@@ -47,10 +47,10 @@ from ragweave.nodes.forms import Form, Ids
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, lowest_ranked, no_usage, note, running
 from ragweave.tools.filters import FilterKind
-from ragweave.tools.models import calls, replies
+from ragweave.tools.models import calls
 from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
+from ragweave.tools.models.messages import KEY, TaskName, finish_of, task_passages, text_of, tokens_of
 from ragweave.tools.models.roles import LogprobScorer, Models, Role, unbound
-from ragweave.tools.models.tasks import KEY, TaskName, task_passages
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.untrusted import render_passages
 from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens
@@ -328,13 +328,13 @@ class _Call:
             raise UsageError(
                 f"the model replied with a {type(message).__name__}, not a message: leave out the output parser"
             )
-        text = _before(read.plain(replies.text_of(message)), self.prompt.stop)
+        text = _before(read.plain(text_of(message)), self.prompt.stop)
         if form is None and self.prompt.form and text:
             form = self.prompt.form.from_text(text)
-        sent, received, estimated = replies.tokens_of(message, self.messages)
+        sent, received, estimated = tokens_of(message, self.messages)
         usage = cost_of(self.role, 1, sent, received, estimated=estimated, model=self.model)
         notes += [note("setting_refused", setting=name) for name in self.refused]
-        finish, expected = replies.finish_of(message), estimate_message_tokens(self.messages)
+        finish, expected = finish_of(message), estimate_message_tokens(self.messages)
         cut = expected > _LONG and not estimated and sent < expected / 2
         if cut:
             said = "the server read %d of about %d tokens: raise its context, or set prompt_tokens"

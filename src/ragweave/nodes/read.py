@@ -12,7 +12,7 @@ import json
 import re
 
 from ragweave.state import UNKNOWN, AnswerType
-from ragweave.tools.models.replies import without_thoughts
+from ragweave.tools.models.messages import without_thoughts
 from ragweave.tools.text.words import split_sentences
 
 MOST = 20_000

@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_tests.unit_tests import ChatModelUnitTests
 
 from ragweave.tools.models.extractive import NOTICE, ExtractiveChat
-from ragweave.tools.models.tasks import TaskName, attach
+from ragweave.tools.models.messages import TaskName, attach
 from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings
 
 BRIDGE = (

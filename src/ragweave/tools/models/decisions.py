@@ -13,15 +13,16 @@ import asyncio
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from langchain_core.decisions import BaseDecisionModel, Choice, ClassifierResponse, Noul
-from langchain_core.messages import BaseMessage, HumanMessage, get_buffer_string
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, get_buffer_string
+from langchain_core.messages.ai import add_usage
 from pydantic import Field
 
 from ragweave.errors import ModelError, UsageError
-from ragweave.tools.models import calls, replies
+from ragweave.tools.models import calls
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.text.untrusted import untrusted
 
@@ -87,12 +88,9 @@ class LogprobDecisions(BaseDecisionModel):
     def _answered(self, questions: Mapping[str, Any], said: Sequence[BaseMessage]) -> ClassifierResponse:
         pairs = zip(questions.items(), said, strict=True)
         answers = {name: self._answer(question, reply) for (name, question), reply in pairs}
-        counts = [replies.tokens_of(reply, ())[:2] for reply in said if getattr(reply, "usage_metadata", None)]
-        read, written = (sum(one) for one in zip(*counts, strict=True)) if counts else (0, 0)
-        usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-        return ClassifierResponse.model_validate(
-            {"model": self.model, "answers": answers, "usage": usage if counts else None}
-        )
+        counts = [reply.usage_metadata for reply in said if isinstance(reply, AIMessage) and reply.usage_metadata]
+        usage = reduce(add_usage, counts) if counts else None
+        return ClassifierResponse.model_validate({"model": self.model, "answers": answers, "usage": usage})
 
     def _answer(self, question: Any, reply: BaseMessage) -> dict[str, Any]:
         if isinstance(question, Noul):

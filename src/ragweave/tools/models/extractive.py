@@ -32,7 +32,7 @@ from pydantic import ConfigDict, Field
 
 from ragweave.errors import MissingExtraError
 from ragweave.state import UNKNOWN
-from ragweave.tools.models.tasks import Task, TaskName, TaskPassage, task_of
+from ragweave.tools.models.messages import Task, TaskName, TaskPassage, task_of
 from ragweave.tools.retrieval.onnx_embedding import CLS, SEP, onnx_available, token_states, tokens
 from ragweave.tools.text.words import STOP_WORDS, split_sentences, terms
 
@@ -292,7 +292,7 @@ def answer_odds(question: str, title: str, sentences: Sequence[str]) -> list[flo
 class ExtractiveChat(BaseChatModel):
     r"""Answers with the one sentence of the passages that answers best, or with Unknown.
 
-    It works from a prompt's structured inputs (`ragweave.tools.models.tasks`). In a prompt without
+    It works from a prompt's structured inputs (`ragweave.tools.models.messages`). In a prompt without
     them, or for a task that it does not know, the last line with a question mark is the question, and
     `<passage …>` blocks, or else the other paragraphs, are the passages. It cannot say Yes or No,
     judge, or write from memory. The same messages always get the same reply. Tokens in

@@ -17,7 +17,8 @@ from pydantic import Field, PrivateAttr
 from ragweave.errors import UnusableModelError, UsageError
 from ragweave.state.passages import indexed_text
 from ragweave.tools.imported import imported, is_path
-from ragweave.tools.models import calls, replies
+from ragweave.tools.models import calls
+from ragweave.tools.models.messages import text_of, without_thoughts
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, with_score
 from ragweave.tools.retrieval.embedding import load_named, named_embeddings, require_encoders
 from ragweave.tools.text.untrusted import render_passages
@@ -106,7 +107,7 @@ class ListwiseReranker(BaseDocumentCompressor):
         free = calls.profile_of(self.model).get("reasoning_output")
         model = self.model if free else calls.with_settings(self.model, {"max_tokens": limit})
         reply = model.invoke(self._messages(query, passages, limit), {"callbacks": callbacks} if callbacks else None)
-        said = replies.without_thoughts(replies.text_of(reply))
+        said = without_thoughts(text_of(reply))
         places = [int(one) - 1 for one in re.findall(r"\d+", said)]
         named = dict.fromkeys(one for one in places if 0 <= one < len(passages))
         return [passages[place] for place in (named | dict.fromkeys(range(len(passages))))]

@@ -15,7 +15,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
 from ragweave.tools.filters import answer_line, filter_task, generator_task, question_line
-from ragweave.tools.models.tasks import Task, TaskName
+from ragweave.tools.models.messages import Task, TaskName
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.tools.trained.card import Role
 

@@ -1,11 +1,14 @@
-"""Trained components as models: judges and routers decide, those that write are chat models."""
+"""Trained components in use: judges and routers decide, those that write are chat models, and context filters."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from langchain_core.decisions import BaseDecisionModel, Choice, ClassifierResponse, Noul
+from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -15,9 +18,13 @@ from typing_extensions import override
 
 from ragweave.errors import UsageError
 from ragweave.state import ROUTES
-from ragweave.tools.models.tasks import task_of
-from ragweave.tools.trained.card import Card, Role, load, read_card
-from ragweave.tools.trained.forms import TASKS, task_input
+from ragweave.tools.filters import FilterKind, quoted
+from ragweave.tools.models.messages import task_of
+from ragweave.tools.models.specs import trained_folder
+from ragweave.tools.trained.card import WRITERS, Card, Role, load, read_card
+from ragweave.tools.trained.forms import TASKS, Passage, by_passage, filter_input, sentence_pairs, task_input
+
+_LOGGER = logging.getLogger("ragweave")
 
 
 def dearest(probabilities: Sequence[float], threshold: float) -> int:
@@ -107,7 +114,7 @@ class TrainedDecisions(_Component, BaseDecisionModel, extra="forbid"):
 class TrainedChat(_Component, BaseChatModel, extra="forbid"):
     """A chat model that does the one task it was trained for.
 
-    It reads the task that a node attaches to its prompt (`ragweave.tools.models.tasks`), never the prompt's text: a
+    It reads the task that a node attaches to its prompt (`ragweave.tools.models.messages`), never the prompt's text: a
     judge replies `<Known(True)>` or `<Known(False)>`, a rewriter the claims with their queries, a generator the answer.
     The same task always gets the same reply. Safe under threads.
     """
@@ -150,3 +157,66 @@ def trained_model(folder: str, settings: Mapping[str, Any]) -> TrainedDecisions 
         raise UsageError(f"{folder}: was trained as a filter, which is no chat model: use filter={folder}")
     kind = TrainedDecisions if card.threshold is not None else TrainedChat
     return kind(folder=folder, **settings)
+
+
+# ---- filters
+
+
+def trained_filter(spec: str) -> FilterKind:
+    """Return the filter in a folder, such as `filter/`; its weights load when they are first needed.
+
+    A cross-encoder gives each sentence a probability. A span encoder spreads a probability of 1 over the sentences of
+    all passages; a score is its share of the best one's, which always stays. One that writes (seq2seq, causal-lora)
+    keeps the sentences that it quotes: what goes into a prompt is the passages' own text. A filter trained on whole
+    passages (PSG) keeps or drops them whole, and may leave none. It never reads right answers. No code in the folder
+    is run. Safe under threads.
+
+    Source: FILCO, section 2.3.
+
+    Examples:
+        >>> graph = build_graph("filco", filter="filter/", top=2)  # doctest: +SKIP
+
+    Raises:
+        UsageError: The folder is no trained filter, or the text has settings.
+    """
+    folder = trained_folder(spec)
+    if folder is None or "?" in spec:
+        raise UsageError(f"{spec!r} must be the folder of a trained filter; top and threshold are options of the graph")
+    card = read_card(folder, "filter")
+    return FilterKind(
+        name="trained",
+        summary=f"Sentences that the filter in {folder} finds helpful.",
+        scores=lambda question, segments, _answers, _settings: _scores(folder, card, question, segments),
+        threshold=(card.threshold or 0.0) * (1 - 1e-9),  # a share at the threshold stays, whatever its last bits
+        top=None if card.kind in WRITERS else 1,
+        granularity=card.unit,
+        reads_answers=False,
+    )
+
+
+def _scores(folder: Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
+    if card.kind in WRITERS:
+        return _by_quotes(folder, card, question, segments)
+    passages = [
+        Passage(str(group[0].metadata.get("title") or ""), [one.page_content for one in group])
+        for group in by_passage(segments)
+    ]
+    scorer, is_span = load(folder), card.kind == "span-encoder"
+    pairs = sentence_pairs(question, passages)
+    scores: list[float] = scorer.shares(question, passages) if is_span else scorer.probabilities(pairs)
+    return scores
+
+
+def _by_quotes(folder: Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
+    """Score what the filter quotes; it reads the passages as in training, all in one input or each alone."""
+    texts = [" ".join(one.page_content for one in group) for group in by_passage(segments)]
+    groups = by_passage(segments) if card.alone else [list(segments)]
+    inputs = [filter_input(question, [text]) for text in texts] if card.alone else [filter_input(question, texts)]
+    written = load(folder).write(question, inputs)
+    if any(one.cut for one in written):
+        _LOGGER.warning("%s: the passages did not fit the filter's input, and were cut", folder)
+    return [
+        score
+        for group, one in zip(groups, written, strict=True)
+        for score in quoted(one.text, [segment.page_content for segment in group])
+    ]
