@@ -58,7 +58,7 @@ def test_settings_are_typed() -> None:
     ("spec", "words"),
     [
         ("extractive:big", "write extractive, and settings behind"),
-        ("extractive?colour=blue", "there is no 'colour'"),
+        ("extractive?colour=blue", "has no setting 'colour'"),
         ("openai:", "write openai:NAME"),
         ("openai:m?base_url=localhost:8000", "base_url must begin with http"),
         ("openai:m?colour=blue&api_key=x", "has no setting 'colour'"),

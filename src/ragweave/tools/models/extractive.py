@@ -28,7 +28,7 @@ from langchain_core.language_models import BaseChatModel, ModelProfile
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from ragweave.errors import MissingExtraError
 from ragweave.state import UNKNOWN
@@ -304,8 +304,6 @@ class ExtractiveChat(BaseChatModel):
         >>> model.invoke(f"{text}\n\nWhen was the Eiffel Tower finished?").content
         'The Eiffel Tower was finished in 1889.'
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     notice: ClassVar[str] = NOTICE
     """What a reader of an answer must know; every reply has it in `response_metadata`."""

@@ -186,6 +186,8 @@ def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
 def _extractive(_name: str, settings: Mapping[str, Any]) -> ChatModel:
     from ragweave.tools.models.extractive import ExtractiveChat
 
+    if unknown := settings.keys() - ExtractiveChat.model_fields.keys():
+        raise UsageError(f"'extractive' has no setting {min(unknown)!r}")
     return ExtractiveChat(**settings)
 
 
