@@ -1,8 +1,8 @@
 """BM25 over numbered passages: built as a stream, opened memory-mapped, extended without a rebuild.
 
 The index holds each term's score in each passage, computed once (eager sparse scoring, as in
-bm25s). A build writes blocks of postings sorted by term, then merges them range by range: its
-memory does not grow with the postings. The vocabulary takes eight bytes a term: a sorted array of
+bm25s). A build writes blocks of postings sorted by term, then merges them, one range of terms at a
+time: its memory does not grow with the postings. The vocabulary takes eight bytes a term: a sorted array of
 64-bit hashes, in which a term's number is its index.
 
 Source: Robertson and Zaragoza 2009; Lucene's variant by Kamphuis et al. 2020; eager scoring by Lù
@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache, partial, reduce
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +38,6 @@ _TYPES = {
     "scores": np.float32,
     "lengths": np.int32,
 }
-_POSTINGS = ("terms", "starts", "passages", "counts")
-
-Postings = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8]]
-"""Terms, starts, passages and counts, as in a `Bm25Index`."""
 
 
 def _hash(term: str) -> int:
@@ -72,8 +67,8 @@ def mapped(path: Path, dtype: Any) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Bm25Index:
-    """The scores of each term by passage: a sparse matrix in columns, one a term."""
+class Postings:
+    """Which passages have which terms."""
 
     terms: NDArray[np.uint64]
     """Hashes of the terms, ascending."""
@@ -83,6 +78,34 @@ class Bm25Index:
     """Passage numbers, ascending within a term."""
     counts: NDArray[np.uint8]
     """How often the passage contains the term."""
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open the files of a folder memory-mapped; `OSError` or `ValueError` if one is missing or damaged."""
+        made = cls(*(mapped(_path(folder, one.name), _TYPES[one.name]) for one in fields(cls)))
+        if len(made.starts) != len(made.terms) + 1 or made.starts[-1] != len(made.passages):
+            raise ValueError("the arrays of the BM25 index do not fit each other")
+        return made
+
+    def write(self, folder: Path) -> Path:
+        """Write the arrays into the files of a folder, and return it."""
+        folder.mkdir(exist_ok=True)
+        for one in fields(self):
+            getattr(self, one.name).tofile(_path(folder, one.name))
+        return folder
+
+    def between(self, terms: NDArray[np.uint64]) -> tuple[NDArray[Any], ...]:
+        """Return the postings of consecutive terms: each term's number among these, passages and counts."""
+        low, high = np.searchsorted(self.terms, terms[0]), np.searchsorted(self.terms, terms[-1], "right")
+        span = slice(self.starts[low], self.starts[high])
+        numbers = np.repeat(np.searchsorted(terms, self.terms[low:high]), np.diff(self.starts[low : high + 1]))
+        return numbers, self.passages[span], self.counts[span]
+
+
+@dataclass(frozen=True)
+class Bm25Index(Postings):
+    """The scores of each term by passage: a sparse matrix in columns, one a term."""
+
     scores: NDArray[np.float32]
     lengths: NDArray[np.int32]
     """Terms of each passage, repeats counted."""
@@ -116,22 +139,16 @@ class Bm25Index:
             keep: Which of its passages stay, renumbered in their order; None: all.
         """
         base = before or EMPTY
-        stay = np.ones(len(base.lengths), dtype=bool) if keep is None else keep
-        lengths = array("i", base.lengths[stay].tobytes())
+        lengths = array("i", base.lengths.tobytes())
         with TemporaryDirectory(dir=folder) as spill:
-            blocks: list[Path] = []
-            for block in chain(_staying(base, stay), _counted(passages, lengths)):
-                blocks.append(Path(spill, f"{len(blocks)}-"))
-                _write(blocks[-1], block)
-            _merge(blocks, np.array(lengths), folder)
-
-    @classmethod
-    def open(cls, folder: Path) -> Bm25Index:
-        """Open the files of a folder memory-mapped; `OSError` or `ValueError` if one is missing or damaged."""
-        made = cls(*(mapped(_path(folder, name), dtype) for name, dtype in _TYPES.items()))
-        if len(made.starts) != len(made.terms) + 1 or made.starts[-1] != len(made.scores):
-            raise ValueError("the arrays of the BM25 index do not fit each other")
-        return made
+            blocks: list[Callable[[], Postings]] = [lambda: base]
+            for number, block in enumerate(_counted(passages, lengths)):
+                # Opened for a moment each time: mapped memory counts as the process's.
+                blocks.append(partial(Postings.open, block.write(Path(spill, str(number)))))
+            stay = np.ones(len(lengths), dtype=bool)
+            if keep is not None:
+                stay[: len(keep)] = keep
+            _merge(blocks, np.array(lengths), stay, folder)
 
     def score(self, terms: list[str]) -> NDArray[np.float32]:
         """Return one score a passage; a repeated term counts each time."""
@@ -149,17 +166,9 @@ class Bm25Index:
 EMPTY = Bm25Index(*(np.zeros(int(name == "starts"), dtype) for name, dtype in _TYPES.items()))
 
 
-class _Hashes(dict[str, int]):
-    """Terms to their hashes."""
-
-    def __missing__(self, term: str) -> int:
-        made = self[term] = _hash(term)
-        return made
-
-
 def _counted(passages: Iterable[list[str]], lengths: array[int]) -> Iterator[Postings]:
     """Count the terms of passages, block by block, and append the passages' lengths to those before."""
-    hashed = _Hashes().__getitem__
+    hashed = cache(_hash)
     terms, first = array("Q"), len(lengths)
     for one in passages:
         terms.extend(map(hashed, one))
@@ -177,76 +186,50 @@ def _block(terms: array[int], lengths: NDArray[np.int32], first: int) -> Posting
     distinct, counts = np.unique(keys, return_counts=True)
     numbers, passages = np.divmod(distinct, len(lengths))
     starts = np.searchsorted(numbers, np.arange(len(hashes) + 1))
-    return hashes, starts, (passages + first).astype(np.int32), np.minimum(counts, _MOST).astype(np.uint8)
+    return Postings(hashes, starts, (passages + first).astype(np.int32), np.minimum(counts, _MOST).astype(np.uint8))
 
 
-def _staying(base: Bm25Index, keep: NDArray[np.bool_]) -> Iterator[Postings]:
-    """Return the postings of an index whose passages stay, these renumbered."""
-    renumbered = np.cumsum(keep, dtype=np.int32) - 1
-    for first, last in _ranges(base.starts):
-        starts = base.starts[first : last + 1] - base.starts[first]
-        span = slice(base.starts[first], base.starts[last])
-        stay = keep[base.passages[span]]
-        sizes = np.add.reduceat(stay, starts[:-1], dtype=np.int64)
-        kept = np.append(0, np.cumsum(sizes[sizes > 0]))
-        yield base.terms[first:last][sizes > 0], kept, renumbered[base.passages[span][stay]], base.counts[span][stay]
+def _merge(
+    blocks: Sequence[Callable[[], Postings]], lengths: NDArray[np.int32], stay: NDArray[np.bool_], folder: Path
+) -> None:
+    """Write the index of blocks of postings, without those of passages that do not stay."""
+    renumbered = np.cumsum(stay, dtype=np.int32) - 1
+    lengths = lengths[stay]
+    norms = K1 * ((1 - B) + B * lengths * (len(lengths) / max(lengths.sum(), 1)))
+    terms = reduce(np.union1d, (block().terms for block in blocks))
+    most = np.zeros(len(terms) + 1, np.int64)
+    for block in blocks:
+        most[1 + np.searchsorted(terms, block().terms)] += np.diff(block().starts)
+    replace(EMPTY, lengths=lengths).write(folder)
+    total = 0
+    for span in _ranges(np.cumsum(most)):
+        found = zip(*(block().between(terms[span]) for block in blocks), strict=True)
+        numbers, passages, counts = map(np.concatenate, found)
+        order = np.flatnonzero(stay[passages])
+        order = order[np.argsort(numbers[order], kind="stable")]
+        numbers, passages, counts = numbers[order], renumbered[passages[order]], counts[order]
+        sizes = np.bincount(numbers, minlength=span.stop - span.start)
+        idf = np.log(1 + (len(lengths) - sizes + 0.5) / (sizes + 0.5))
+        columns = {
+            "terms": terms[span][sizes > 0],
+            "starts": total + np.cumsum(sizes[sizes > 0]),
+            "passages": passages,
+            "counts": counts,
+            "scores": (idf[numbers] * (counts / (norms[passages] + counts))).astype(np.float32),
+        }
+        for name, column in columns.items():
+            with _path(folder, name).open("ab") as file:
+                column.tofile(file)
+        total += len(numbers)
 
 
-def _ranges(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of terms with at most `_BLOCK` postings, or one term: the first, and the one behind the last."""
+def _ranges(starts: NDArray[np.int64]) -> Iterator[slice]:
+    """Yield ranges of terms with at most `_BLOCK` postings, or one term."""
     first = 0
     while first < len(starts) - 1:
         last = max(first + 1, int(np.searchsorted(starts, starts[first] + _BLOCK, "right")) - 1)
-        yield first, last
+        yield slice(first, last)
         first = last
-
-
-def _write(path: Path, block: Iterable[NDArray[Any]]) -> None:
-    for name, column in zip(_POSTINGS, block, strict=True):
-        column.tofile(f"{path}{name}")
-
-
-def _read(path: Path) -> Postings:
-    terms, starts, passages, counts = (mapped(Path(f"{path}{name}"), _TYPES[name]) for name in _POSTINGS)
-    return terms, starts, passages, counts
-
-
-def _merge(blocks: Sequence[Path], lengths: NDArray[np.int32], folder: Path) -> None:
-    """Write the index of blocks of postings."""
-    terms, df = np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    for block in blocks:
-        own, starts, _, _ = _read(block)
-        union = np.union1d(terms, own)
-        total = np.zeros(len(union), np.int64)
-        total[np.searchsorted(union, terms)] = df
-        total[np.searchsorted(union, own)] += np.diff(starts)
-        terms, df = union, total
-    starts = np.append(0, np.cumsum(df))
-    idf = np.log(1 + (len(lengths) - df + 0.5) / (df + 0.5))
-    norms = K1 * ((1 - B) + B * lengths * (len(lengths) / max(lengths.sum(), 1)))
-    terms.tofile(_path(folder, "terms"))
-    starts.tofile(_path(folder, "starts"))
-    lengths.tofile(_path(folder, "lengths"))
-    with ExitStack() as stack:
-        files = [stack.enter_context(_path(folder, name).open("wb")) for name in ("passages", "counts", "scores")]
-        for first, last in _ranges(starts):
-            found = zip(*(_between(block, terms[first:last]) for block in blocks), strict=True)
-            numbers, passages, counts = map(np.concatenate, found)
-            order = np.argsort(numbers, kind="stable")
-            passages, counts = passages[order], counts[order]
-            scores = idf[first + numbers[order]] * (counts / (norms[passages] + counts))
-            columns: list[NDArray[Any]] = [passages, counts, scores.astype(np.float32)]
-            for file, column in zip(files, columns, strict=True):
-                column.tofile(file)
-
-
-def _between(block: Path, terms: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.uint8]]:
-    """Return a block's postings of consecutive terms: their numbers among these, passages and counts."""
-    own, starts, passages, counts = _read(block)
-    low, high = np.searchsorted(own, terms[0]), np.searchsorted(own, terms[-1], "right")
-    numbers = np.repeat(np.searchsorted(terms, own[low:high]), np.diff(starts[low : high + 1]))
-    span = slice(starts[low], starts[high])
-    return numbers, passages[span], counts[span]
 
 
 def _path(folder: Path, name: str) -> Path:
