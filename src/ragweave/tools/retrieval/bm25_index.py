@@ -83,7 +83,9 @@ class Postings:
     def open(cls, folder: Path) -> Self:
         """Open the files of a folder memory-mapped; `OSError` or `ValueError` if one is missing or damaged."""
         made = cls(*(mapped(_path(folder, one.name), _TYPES[one.name]) for one in fields(cls)))
-        if len(made.starts) != len(made.terms) + 1 or made.starts[-1] != len(made.passages):
+        sizes = {one.name: len(getattr(made, one.name)) for one in fields(cls)}
+        columns = {sizes.get(name, sizes["passages"]) for name in ("passages", "counts", "scores")}
+        if sizes["starts"] != sizes["terms"] + 1 or columns != {made.starts[-1]}:
             raise ValueError("the arrays of the BM25 index do not fit each other")
         return made
 
