@@ -38,7 +38,7 @@ RESULT = ROOT / "benchmarks" / "results" / "extractive_nq.json"
 SEED = 13
 WORDS = ("cover", "cover_with_previous", "title", "early", "length", "by")
 KINDS = ("number", "date", "who", "where", "")
-RANK = [*WORDS, *(f"has:{kind}" for kind in KINDS), *(f"near:{kind}" for kind in KINDS if kind)]
+RANK = [*WORDS, *(f"has:{kind}" for kind in KINDS), *(f"near:{kind}" for kind in ("number", "date", "where"))]
 SUPPORT = {"lexical": ["one", "missing", "negation", "cover"], "minilm": ["one", "negation", "read", "cosine"]}
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.65, 0.7)
 

@@ -32,7 +32,7 @@ def ask(question: str, *texts: str, model: ExtractiveChat = LEXICAL, **task: Any
         ("When was the Alden Bridge opened?", "It was opened in 1932 by Ada Brenner."),
         ("Which river does the Alden Bridge cross?", "The Alden Bridge crosses the Sorre."),
         (
-            "Who designed the arches of the Alden Bridge?",
+            "Who designed the granite arches of the Alden Bridge?",
             "Its five arches are of granite, and Dr. Karl Oster of St. Ives designed them.",
         ),
         ("How many moons does Mars have?", "Mars has two moons, Phobos and Deimos."),
