@@ -26,12 +26,8 @@ class TestFolder(KnowledgeStoreTests):
 
 
 class TestQdrant(KnowledgeStoreTests):
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path) -> None:
-        pytest.importorskip("langchain_qdrant")
-        self.folder = tmp_path
-
     def made(self, embeddings: Embeddings) -> ServedKnowledgeBase:
+        pytest.importorskip("langchain_qdrant")
         address = f"qdrant::memory:#papers{next(_NUMBERS)}"
         return ServedKnowledgeBase(address, embeddings)
 

@@ -226,11 +226,10 @@ def _filled(sheet: Any, merged: list[bytes]) -> Iterator[_Row]:
     shown: dict[tuple[int, int], str] = {}
     sheet.reset_dimensions()
     for line, row in enumerate(sheet.iter_rows(), 1):
-        texts = []
-        for column in range(1, max(len(row), wide.get(line, 0)) + 1):
-            text = _cell(row[column - 1]) if column <= len(row) else ""
-            first = origin.get((line, column))
-            texts.append(text if first is None else shown.setdefault(first, text))
+        texts = [*map(_cell, row), *[""] * (wide.get(line, 0) - len(row))]
+        for at, text in enumerate(texts):
+            if first := origin.get((line, at + 1)):
+                texts[at] = shown.setdefault(first, text)
         while texts and not texts[-1]:
             texts.pop()
         yield _Row(line, texts, line in wide)
