@@ -109,7 +109,7 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings, crea
             weights = [weigh(tf, len(hashes)) for _, tf in counts]
             return SparseVector(indices=[number for number, _ in counts], values=weights)
 
-    client = QdrantClient(":memory:") if url == ":memory:" else QdrantClient(url)
+    client = QdrantClient(url)
     if create and not client.collection_exists(name):
         size = len(embeddings.embed_query("size"))
         client.create_collection(
