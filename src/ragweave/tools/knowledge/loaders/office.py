@@ -168,7 +168,8 @@ class _Reader:
         """Return what an element itself adds to the text of its paragraph."""
         if one.tag in ("footnoteReference", "endnoteReference"):
             return f"[^{one.get('id')}]" if (one.tag, one.get("id")) in self.notes else ""
-        return {"t": one.text, "docPr": alternative(one.get("descr"))}.get(one.tag) or _SIGNS.get(one.tag, "")
+        text = alternative(one.get("descr")) if one.tag == "docPr" else one.text if one.tag == "t" else None
+        return text or _SIGNS.get(one.tag, "")
 
     def _mark(self, properties: Any, text: str) -> str:
         """Return a paragraph's text with the number and heading marks of its style."""
