@@ -6,24 +6,19 @@ import inspect
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from langchain_core.retrievers import BaseRetriever
 
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.names import RetrieverName
 from ragweave.tools.imported import imported, is_path, object_at
+from ragweave.tools.knowledge.base import AbstractKnowledgeBase
 from ragweave.tools.knowledge.servers import is_address, open_knowledge_base
 from ragweave.tools.knowledge.store import Filter
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import SearchRetriever
-
-if TYPE_CHECKING:
-    from ragweave.tools.knowledge.base import KnowledgeBase
-    from ragweave.tools.knowledge.servers import ServedKnowledgeBase
-
-    AnyKnowledgeBase = KnowledgeBase | ServedKnowledgeBase
 
 MODES: tuple[str, ...] = get_args(RetrieverName)
 """How a knowledge base is searched: `auto`, `bm25`, `dense`, `hybrid`, `graph`."""
@@ -31,7 +26,7 @@ MODES: tuple[str, ...] = get_args(RetrieverName)
 
 def retriever_of(
     spec: str,
-    kb: AnyKnowledgeBase | str | Path | None = None,
+    kb: AbstractKnowledgeBase | str | Path | None = None,
     k: int = 5,
     *,
     filter: Filter = None,
