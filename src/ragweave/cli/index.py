@@ -95,7 +95,7 @@ def _opened(place: str, given: dict[str, Any]) -> KnowledgeBase | ServedKnowledg
 
 def _pages(paths: Sequence[str], wanted: bool) -> list[str]:
     """Return the paths that are addresses of web pages; raise `UsageError` if fetching them is not wanted."""
-    from ragweave.tools.knowledge.web import clean_url
+    from ragweave.tools.knowledge.ingest import clean_url
 
     found = [one for one in paths if one.startswith(("http://", "https://"))]
     if found and not wanted:

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.testing.store import WordEmbeddings
-from ragweave.tools.knowledge import KnowledgeBase, Settings, place_at, web
+from ragweave.tools.knowledge import KnowledgeBase, Settings, place_at
 
 PLAIN = Settings(embedding=None)
 
@@ -244,7 +244,7 @@ def test_pages_are_indexed_once(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPat
             raise OSError("not found")
         return b"<title>Tides</title><main><p>High water is at noon.</p></main>", ".html"
 
-    monkeypatch.setattr(web, "fetch", fetch)
+    monkeypatch.setattr(ingest, "fetch", fetch)
     page = "https://example.org/page"
     report = kb.index_pages([f"{page}#top", "https://example.org/lost"])
     assert (report.added, str(report.notices[0])) == (

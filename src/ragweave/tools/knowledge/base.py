@@ -20,12 +20,11 @@ from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, encodable
 from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage_of, passages_of
-from ragweave.tools.knowledge.ingest import Ingest
+from ragweave.tools.knowledge.ingest import Ingest, fetched
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.search import Search
 from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings
 from ragweave.tools.knowledge.store import FILE, ITEMS, Filter, Snapshot, Source, Store
-from ragweave.tools.knowledge.web import fetched
 from ragweave.tools.knowledge.writer import Writer
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
 from ragweave.tools.retrieval.embedding import OBJECT, name_of, named_embeddings

@@ -4,8 +4,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.tools.knowledge import web
-from ragweave.tools.knowledge.web import clean_url, fetch, fetched
+from ragweave.tools.knowledge import ingest
+from ragweave.tools.knowledge.ingest import clean_url, fetch, fetched
 
 pytestmark = pytest.mark.loopback
 HTML = {"Content-Type": "text/html"}
@@ -62,7 +62,7 @@ def test_refusals(site, path, reason):
 
 
 def test_bounds(site, monkeypatch):
-    monkeypatch.setattr(web, "MOST_BYTES", 1000)
+    monkeypatch.setattr(ingest, "MOST_BYTES", 1000)
     _, (notice,) = fetched([f"{site}/long"])
     assert "longer than 1000" in notice.reason
 
