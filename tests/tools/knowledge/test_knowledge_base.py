@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.testing.store import WordEmbeddings
-from ragweave.tools.knowledge import KnowledgeBase, Settings, place_at
+from ragweave.tools.knowledge import KnowledgeBase, Settings, ingest, place_at
 
 PLAIN = Settings(embedding=None)
 
