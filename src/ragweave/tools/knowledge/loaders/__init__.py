@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
-from ragweave.tools.knowledge.loaders.html import html_markdown, load_html
 from ragweave.tools.knowledge.loaders.office import load_docx, load_epub, load_pptx
 from ragweave.tools.knowledge.loaders.pdf import load_image, load_pdf
 from ragweave.tools.knowledge.loaders.tables import load_csv, load_json, load_json_lines, load_workbook
-from ragweave.tools.knowledge.loaders.text import decode, markdown, readable, text_file
+from ragweave.tools.knowledge.loaders.text import decode, html_markdown, load_html, markdown, readable, text_file
 from ragweave.tools.knowledge.settings import Settings
 
 Loader = Callable[[str, Any, Settings], Iterable[Loaded | str]]

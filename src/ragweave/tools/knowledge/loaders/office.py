@@ -19,8 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
-from ragweave.tools.knowledge.loaders.html import alternative, html_markdown, numeral
-from ragweave.tools.knowledge.loaders.text import decode, markdown, paged
+from ragweave.tools.knowledge.loaders.text import alternative, decode, html_markdown, markdown, numeral, paged
 from ragweave.tools.knowledge.settings import Settings
 
 _SKIPPED = frozenset(re.findall(r"\w+", "del moveFrom delText instrText Fallback pPr rPr rt bodyPr lstStyle"))
