@@ -49,7 +49,7 @@ from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, lowest_rank
 from ragweave.tools.filters import FilterKind
 from ragweave.tools.models import calls
 from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
-from ragweave.tools.models.messages import KEY, TaskName, finish_of, task_passages, text_of, tokens_of
+from ragweave.tools.models.messages import Task, TaskName, attach, finish_of, task_passages, text_of, tokens_of
 from ragweave.tools.models.roles import LogprobScorer, Models, Role, unbound
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.untrusted import render_passages
@@ -472,7 +472,7 @@ def _rendered(
     known = {name: asked.values[name] for name in _TASK_VALUES & asked.values.keys()}
     numbered = {"sample": sample} if sample else {}
     task = {"task": asked.task, **known, "passages": task_passages(passages), **numbered}
-    return [*before, last.model_copy(update={"additional_kwargs": {**last.additional_kwargs, KEY: task}})]
+    return [*before, attach(last, cast("Task", task))]
 
 
 _TASK_VALUES = {"question", "answer_type", "earlier", "draft", "first"}

@@ -41,10 +41,6 @@ class LogprobDecisions(BaseDecisionModel):
 
     Examples:
         >>> judge = LogprobDecisions(chat=chat_model("llamacpp:model.gguf?n_ctx=4096"))  # doctest: +SKIP
-        >>> state = {"question": "Who built it?", "passage": "Ada Brenner built it in 1931."}
-        >>> asked = {"helps": Noul(instructions="Does the passage answer the question?")}
-        >>> judge.invoke({"state": state, "questions": asked}).nouls["helps"].noul  # doctest: +SKIP
-        0.93
         >>> graph = build_graph("crag", judge=judge, retriever=retriever)  # doctest: +SKIP
     """
 

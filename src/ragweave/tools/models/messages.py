@@ -23,7 +23,7 @@ from langchain_core.tracers.context import register_configure_hook
 from ragweave.state import AnswerType
 from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens
 
-KEY = "ragweave"
+_KEY = "ragweave"
 
 TaskName = Literal[
     "answer",  # the final answer to `question` from `passages` (closed book where there are none)
@@ -72,14 +72,14 @@ class Task(TypedDict):
 
 def attach(message: BaseMessage, task: Task) -> BaseMessage:
     """Return a copy of `message` that carries `task`."""
-    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, KEY: task}})
+    return message.model_copy(update={"additional_kwargs": {**message.additional_kwargs, _KEY: task}})
 
 
 def task_of(messages: Sequence[BaseMessage]) -> Task | None:
     """Return the task that the last carrying message holds, or None for a plain prompt."""
     for message in reversed(messages):
-        if KEY in message.additional_kwargs:
-            return cast("Task", message.additional_kwargs[KEY])
+        if _KEY in message.additional_kwargs:
+            return cast("Task", message.additional_kwargs[_KEY])
     return None
 
 

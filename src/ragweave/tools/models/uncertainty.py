@@ -106,10 +106,8 @@ def uncertainty(message: BaseMessage, gate: Gate) -> float | None:
         return max(surprises)
     if gate == "mean":
         return sum(surprises) / len(surprises)
-    candidates = [
-        sorted((_log(one["logprob"]) for one in place.get("top_logprobs") or ()), reverse=True) for place in places
-    ]
-    measured = [_measured(_with_rival(one), gate) for one in candidates if one]
+    candidates = [[_log(one["logprob"]) for one in place.get("top_logprobs") or ()] for place in places]
+    measured = [_measured(sorted(one, reverse=True), gate) for one in candidates if one]
     if not measured:
         raise UsageError(f"gate={gate} needs the candidates of each token, and the server reports none: use gate=mean")
     return sum(measured) / len(measured)
@@ -130,17 +128,13 @@ def _log(value: float) -> float:
     return -100.0 if math.isnan(value) else min(max(value, -100.0), 0.0)
 
 
-def _with_rival(candidates: list[float]) -> list[float]:
-    """Return a place's candidates; one alone gets a rival that has the probability it leaves."""
-    if len(candidates) > 1 or candidates[0] == 0.0:
-        return candidates
-    return [candidates[0], min(candidates[0], math.log(-math.expm1(candidates[0])))]
-
-
 def _measured(candidates: Sequence[float], gate: Gate) -> float:
-    if gate == "margin":
-        return math.exp(candidates[1] - candidates[0]) if len(candidates) > 1 else 0.0
+    """Measure a place by its candidates, the likeliest first; one alone has a rival of the probability it leaves."""
     weights = [math.exp(one) for one in candidates]
+    if len(weights) == 1 and weights[0] < 1:
+        weights.append(min(weights[0], 1 - weights[0]))
+    if gate == "margin":
+        return weights[1] / weights[0] if len(weights) > 1 else 0.0
     return -sum(one / sum(weights) * math.log(one / sum(weights)) for one in weights)
 
 

@@ -132,12 +132,12 @@ def batch_of(sheets: Sequence[Sheet], filler: int) -> dict[str, Tensor]:
 
 
 class Scores(NamedTuple):
-    """The network's output."""
+    """Logits: of sentences, whose softmax over a question's gives shares; of tokens, of being the answer's."""
 
     sentences: Tensor
-    """(sentences,) logits; their softmax over a question's sentences gives shares."""
+    """(sentences,)"""
     tokens: Tensor
-    """(windows, tokens) logits of being a token of the answer."""
+    """(windows, tokens)"""
 
 
 class SpanEncoder(nn.Module):

@@ -137,11 +137,13 @@ class TrainedChat(_Component, BaseChatModel, extra="forbid"):
             )
         (one,) = load(self.folder).write(task["question"], [task_input(task)])
         read, written = one.input_tokens, one.output_tokens
-        metadata = {"finish_reason": "stop" if one.finished else "length", "input_cut": one.cut}
         message = AIMessage(
             content=one.text,
             usage_metadata=UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written),
-            response_metadata={"model_name": f"trained:{self.folder}", **metadata},
+            response_metadata={
+                "model_name": f"trained:{self.folder}",
+                "finish_reason": "stop" if one.finished else "length",
+            },
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
