@@ -1,5 +1,4 @@
 import io
-import zipfile
 
 import pytest
 from tests.tools.knowledge.loaders.made import docx, paragraph, passages, pptx, read, zipped
@@ -188,13 +187,6 @@ def test_packages_that_are_no_documents(name):
         read(name, b"no zip")
     with pytest.raises(UnreadableError, match="encrypted"):
         read(name, b"\xd0\xcf\x11\xe0" + bytes(600))
-
-
-def test_broken_properties_lose_only_the_title():
-    with zipfile.ZipFile(io.BytesIO(docx(paragraph("Fees.")))) as package:
-        parts = {name: package.read(name) for name in package.namelist()}
-    (one,), _ = read("a.docx", zipped(**parts, **{"docProps/core.xml": "<broken"}))
-    assert (one.title, one.text) == ("a", "Fees.")
 
 
 def test_entities_are_not_expanded():

@@ -228,14 +228,6 @@ def _main(package: zipfile.ZipFile, usual: str) -> str:
     return next((name for kind, name in _relations(package, "").values() if kind == "officeDocument"), usual)
 
 
-def _title(package: zipfile.ZipFile) -> str:
-    """Return the title in a file's properties; "" if these are missing or broken."""
-    found = ""
-    with suppress(Exception):
-        found = _line(_texts(read_xml(package, "docProps/core.xml"), "title"))
-    return "" if found in ("PowerPoint Presentation", "Word Document") else found
-
-
 def load_docx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
     """Load a Word document with list numbers, notes, comments, text boxes and page headers."""
     package = open_package(data)
@@ -249,7 +241,7 @@ def load_docx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | 
             except Exception as error:  # noqa: BLE001 - the document can be read
                 yield f"{kind}: {error}"
     text = _joined([*margins, *reader.blocks(read_xml(package, main))])
-    yield markdown(text, name, _title(package))
+    yield markdown(text, name)
 
 
 def _take(reader: _Reader, kind: str, part: str) -> Iterator[str]:
@@ -281,7 +273,7 @@ def load_pptx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | 
             slides.append("")
             yield f"slide {number}: {error}"
     deck = paged(slides, name)
-    yield replace(markdown(deck.text, name, _title(package)), pages=deck.pages)
+    yield replace(markdown(deck.text, name), pages=deck.pages)
 
 
 def _slide(package: zipfile.ZipFile, part: str) -> tuple[str, list[str]]:
