@@ -90,8 +90,6 @@ def shown(passage: Document) -> str:
 
 @pytest.mark.parametrize(("file", "question", "must", "must_not"), TABLE)
 def test_cases(file: str, question: str, must: list[str], must_not: list[str], tmp_path: Path) -> None:
-    if file.endswith(".xlsx"):
-        pytest.importorskip("openpyxl")
     with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as kb:
         report = kb.index_paths(CASES / file)
         found = kb.as_retriever(5).invoke(question) if question else kb.passages()

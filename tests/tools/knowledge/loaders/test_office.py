@@ -1,5 +1,6 @@
 import io
 
+import openpyxl
 import pytest
 from tests.tools.knowledge.loaders.made import docx, paragraph, passages, pptx, read, zipped
 
@@ -128,7 +129,6 @@ def test_books_without_a_lost_chapter():
 
 
 def sheet(rows, formats=(), merged=()):
-    openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
     for row in rows:
         book.active.append(row)

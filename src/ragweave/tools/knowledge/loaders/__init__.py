@@ -91,7 +91,7 @@ FILES: dict[str, Loader] = {
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
 }
 """Loaders of bytes by suffix."""
-EXTRAS = ("openpyxl", "rapidocr")
+EXTRAS = ("rapidocr",)
 """Packages without which some files cannot be read, or not completely."""
 _NOT_TEXT = (b"{\\rtf", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b")
 """How binary files begin that may look like text."""

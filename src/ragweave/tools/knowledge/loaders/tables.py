@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 from typing import Any, NamedTuple, TextIO
 
-from ragweave.errors import MissingExtraError
-from ragweave.tools.knowledge.chunking import Loaded, Table, UnreadableError
+from ragweave.tools.knowledge.chunking import Loaded, Table
 from ragweave.tools.knowledge.loaders.office import open_package
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.settings import Settings
@@ -180,10 +179,8 @@ def load_workbook(name: str, data: bytes, settings: Settings) -> Iterator[Loaded
 
     A blank row ends a table. A header whose cells are merged across columns includes the row below it.
     """
-    try:
-        import openpyxl
-    except ImportError:
-        raise UnreadableError(str(MissingExtraError("Reading workbooks", "documents"))) from None
+    import openpyxl
+
     package = open_package(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about styles and the like, which are not read
