@@ -134,8 +134,8 @@ def test_a_span_encoder_is_trained_further(tmp_path: Path) -> None:
 def test_a_passage_longer_than_the_encoder_reads_is_read_in_windows(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
-    from ragweave.tools.trained.encoders import NOBODY, Reader
     from ragweave.tools.trained.forms import Passage
+    from ragweave.tools.trained.networks import NOBODY, Reader
 
     reader = Reader(AutoTokenizer.from_pretrained(make_tiny_encoder(tmp_path)), 32)
     sentences = [f"a cat ate {word} bird." for word in ("old", "new", "blue", "green")] * 3

@@ -1,4 +1,4 @@
-"""Training of cross-encoders (`tools/trained/encoders.py`) by sentence-transformers' trainer."""
+"""Training of cross-encoders (`tools/trained/networks.py`) by sentence-transformers' trainer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from datasets import Dataset
 from ragweave.errors import UsageError
 from ragweave.tools.models.huggingface import model_folder
 from ragweave.tools.trained.card import Role
-from ragweave.tools.trained.encoders import PairScorer, cross_encoder
 from ragweave.tools.trained.forms import sentence_pairs
+from ragweave.tools.trained.networks import PairScorer, cross_encoder
 from ragweave.training.job import Job, NeuralSettings, Trained
 from ragweave.training.measures import best_balanced, filtered, judged, recall_threshold
 from ragweave.training.rows import FilterRow, JudgeRow, Row, sentences_of, unit_of

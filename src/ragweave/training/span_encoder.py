@@ -1,4 +1,4 @@
-"""Training of span encoders (`tools/trained/encoders.py`) by transformers' trainer.
+"""Training of span encoders (`tools/trained/networks.py`) by transformers' trainer.
 
 All passages of a row are one example. The loss is the negative log of the softmax share of the sentences to keep, and
 that of the answer's tokens in them.
@@ -20,7 +20,7 @@ from transformers import Trainer, TrainingArguments, set_seed
 from ragweave.errors import UsageError
 from ragweave.tools.models.huggingface import model_folder, model_of, tokenizer_of
 from ragweave.tools.trained.card import Role, read_card
-from ragweave.tools.trained.encoders import (
+from ragweave.tools.trained.networks import (
     OUTSIDE,
     Reader,
     Sheet,

@@ -27,7 +27,7 @@ from ragweave.tools.trained.forms import (
     one_line,
     verdict,
 )
-from ragweave.tools.trained.writer import Writer
+from ragweave.tools.trained.networks import Writer
 from ragweave.training.job import Job, NeuralSettings, Trained
 from ragweave.training.rows import FilterRow, JudgeRow, RewriteRow, Row, unit_of
 from ragweave.training.trainer import arguments, has_bfloat16, one_gpu, run

@@ -144,10 +144,7 @@ def _made(path: Path, card: Card) -> Any:
         from ragweave.tools.trained.linear import LinearScorer
 
         return LinearScorer(path, card)
-    if card.kind in WRITERS:
-        from ragweave.tools.trained.writer import load_writer
+    from ragweave.tools.trained import networks
 
-        return load_writer(path, card)
-    from ragweave.tools.trained import encoders
-
-    return (encoders.load_span_scorer if card.kind == "span-encoder" else encoders.load_pair_scorer)(path, card)
+    loaders = {"span-encoder": networks.load_span_scorer, "cross-encoder": networks.load_pair_scorer}
+    return loaders.get(card.kind, networks.load_writer)(path, card)
