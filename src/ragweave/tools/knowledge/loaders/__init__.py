@@ -93,8 +93,6 @@ FILES: dict[str, Loader] = {
 """Loaders of bytes by suffix."""
 EXTRAS = ("rapidocr",)
 """Packages without which some files cannot be read, or not completely."""
-_NOT_TEXT = (b"{\\rtf", b"PK\x03\x04", b"\xd0\xcf\x11\xe0", b"\x1f\x8b")
-"""How binary files begin that may look like text."""
 
 
 def load(path: Path, file: BinaryIO, settings: Settings) -> Iterator[Loaded | str]:
@@ -123,9 +121,6 @@ def _loaded(path: Path, file: BinaryIO, settings: Settings) -> Iterator[Loaded |
     if suffix in FILES:
         yield from FILES[suffix](name, file.read(), settings)
         return
-    if suffix not in TEXTS and file.read(4).startswith(_NOT_TEXT):
-        raise UnreadableError(f"no loader for {path.suffix or 'such'} files: save it as .docx, .xlsx, .pdf or text")
-    file.seek(0)
     text, note = text_file(file)
     yield note
     yield from TEXTS[suffix](name, text, settings) if suffix in TEXTS else [Loaded(text.read(), name)]

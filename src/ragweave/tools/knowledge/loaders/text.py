@@ -26,6 +26,7 @@ RESERVED = frozenset(re.findall(r"\w+", "source title start end page line headin
 """Metadata that the knowledge base itself sets."""
 _SAMPLE = 1_000_000
 """Bytes from which the encoding is guessed, and of a small file."""
+_BINARY = "not plain text: save it as .docx, .xlsx, .pdf or text"
 _MISREAD = re.compile(r"\ufffd|(?<=[^\W\d_])[^\w\s\x00-\x7f’‘–—…](?=[^\W\d_])")
 """A sign beyond ASCII between two letters: what letters look like in a wrong code page."""
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
@@ -59,8 +60,8 @@ def decode(data: bytes) -> tuple[str, str]:
     encoding, note = "utf-8-sig", ""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "utf-16"
-    elif b"\0" in data[:_SAMPLE]:
-        raise UnreadableError("binary, not text")
+    elif b"\0" in data[:_SAMPLE] or data.startswith(b"{\\rtf"):
+        raise UnreadableError(_BINARY)
     else:
         text = data.decode("utf-8", "replace")
         wrong = text.count("\ufffd") - data.count("\ufffd".encode())
@@ -74,7 +75,7 @@ def decode(data: bytes) -> tuple[str, str]:
     text = data.decode(encoding, "replace")
     sample = text[:10_000]
     if len(_UNPRINTABLE.findall(sample)) > 0.1 * len(sample):
-        raise UnreadableError("binary, not text")
+        raise UnreadableError(_BINARY)
     return text, note
 
 
