@@ -104,7 +104,7 @@ def test_what_is_no_text():
         ("a.txt", bytes(range(1, 30))),
         ("a.rtf", b"{\\rtf1 Fees}"),
     ]:
-        with pytest.raises(UnreadableError, match="save it as .docx"):
+        with pytest.raises(UnreadableError, match=r"save it as \.docx"):
             read(name, data)
 
 
