@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from langchain_core.embeddings import Embeddings
@@ -91,28 +92,25 @@ class Loaded:
 
     def place(self, offset: int) -> dict[str, Any]:
         """Return `page` and `heading_path` of the character at `offset`, where it has them."""
-        return self._places[bisect_right(self._changes, offset) - 1]
+        return self._places[bisect_right(self._places, offset, key=itemgetter(0)) - 1][1]
 
-    def breaks(self, start: int, end: int) -> list[int]:
-        """Return the offsets between `start` and `end` at which page or headings change."""
-        return self._changes[bisect_right(self._changes, start) : bisect_left(self._changes, end)]
-
-    @cached_property
-    def _changes(self) -> list[int]:
-        return sorted({0, *self.pages, *(one.start for one in self.headings)})
+    def breaks(self, start: int, end: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return the offsets between `start` and `end` at which page or headings change, and these."""
+        first = bisect_right(self._places, start, key=itemgetter(0))
+        return self._places[first : bisect_left(self._places, end, key=itemgetter(0))]
 
     @cached_property
-    def _places(self) -> list[dict[str, Any]]:
-        places: list[dict[str, Any]] = []
+    def _places(self) -> list[tuple[int, dict[str, Any]]]:
+        places: list[tuple[int, dict[str, Any]]] = []
         above: list[Heading] = []
         heads = {one.start: one for one in self.headings}
-        for at in self._changes:
+        for at in sorted({0, *self.pages, *heads}):
             if head := heads.get(at):
                 above = [*(one for one in above if one.level < head.level), head]
             path = [one.text[:LONGEST_TITLE] for one in above]
             path = path[1:] if path[:1] == [self.title] else path
             page = {"page": max(bisect_right(self.pages, at), 1)} if self.pages else {}
-            places.append(page | ({"heading_path": path} if path else {}))
+            places.append((at, page | ({"heading_path": path} if path else {})))
         return places
 
 
@@ -340,8 +338,7 @@ def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str
     own = {k: v for k, v in loaded.metadata.items() if len(str(v)) <= LONGEST_FIELD}
     meta = {**own, "title": loaded.title[:LONGEST_TITLE], "start": start, "end": end}
     meta |= loaded.place(start)
-    breaks = [[at - start + len(lead), loaded.place(at)] for at in loaded.breaks(start, end)]
-    if breaks:
+    if breaks := [[at - start + len(lead), place] for at, place in loaded.breaks(start, end)]:
         meta["breaks"] = breaks
     content = hashlib.sha256(indexed_text(text, meta).encode("utf-8", "replace")).hexdigest()[:32]
     name = f"{loaded.id}{number}" if loaded.id else content[:16]
