@@ -33,7 +33,7 @@ from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import add_search, retrieve_node
 from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
-from ragweave.tools.models.uncertainty import Token, tokens_of
+from ragweave.tools.models.decisions import Token, tokens_of
 from ragweave.tools.text.untrusted import render_passages, untrusted
 from ragweave.tools.text.words import Sentence, split_sentences
 

@@ -24,8 +24,8 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.read import is_unknown
 from ragweave.state import Note, RAGState, merge, note
+from ragweave.tools.models.decisions import SAMPLED, THRESHOLDS, Gate, disagreement, gate_settings, uncertainty
 from ragweave.tools.models.roles import Role
-from ragweave.tools.models.uncertainty import SAMPLED, THRESHOLDS, Gate, disagreement, gate_settings, uncertainty
 
 
 class GateOptions(Options):

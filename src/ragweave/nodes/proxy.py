@@ -28,8 +28,8 @@ from ragweave.nodes.read import bare, choice, cut, is_unknown
 from ragweave.nodes.retrieve import Route
 from ragweave.state import RouteName, merge, note
 from ragweave.tools.models.calls import is_transient
+from ragweave.tools.models.decisions import Gate
 from ragweave.tools.models.roles import Role, trained_role
-from ragweave.tools.models.uncertainty import Gate
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.tools.text.words import normalize_answer
 

@@ -14,11 +14,13 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import sentencex
 import Stemmer
-from langchain_core.messages import BaseMessage
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
 
 _UNSPACED = ("AHOM", "BALINESE", "JAVANESE", "KHMER", "LAO", "MYANMAR", "NEW TAI", "TAI", "THAI")
 """How the names of marks begin in scripts that put no space between words.

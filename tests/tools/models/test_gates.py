@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from ragweave.errors import UsageError
-from ragweave.tools.models.uncertainty import Token, disagreement, gate_settings, tokens_of, uncertainty
+from ragweave.tools.models.decisions import Token, disagreement, gate_settings, tokens_of, uncertainty
 
 
 def reply(*places: list[float]) -> AIMessage:
