@@ -5,7 +5,7 @@
 Passages are 100 words drawn by their frequency in the bundled articles and 50,000 made-up rarer ones, queries 80 of
 them. `ragweave` is `ragweave index` without vectors, as a user runs it: reading, hashing, SQLite and BM25; the others
 index the terms alone. Each step runs in a process of its own, whose largest memory is measured. Queries are
-milliseconds of processor time, after two rounds of warming up. Writes `results/scale.json`.
+milliseconds of processor time, after two rounds of warming up. Replaces its rows in `results/scale.json`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ def measure(engine: str, count: int, folder: Path) -> dict[str, Any]:
     corpus = folder / f"{count}.jsonl"
     if not corpus.exists():
         rows = (json.dumps({"id": f"p{number}", "text": text}) for number, text in enumerate(texts(count, 7)))
-        corpus.write_text("\n".join(rows) + "\n", "utf-8")
+        with corpus.open("w", encoding="utf-8") as file:  # line by line: a child's largest memory is at least ours
+            file.writelines(f"{row}\n" for row in rows)
     place = folder / f"{engine}-{count}"
     built, asked = measured("build", engine, str(corpus), str(place)), measured("ask", engine, str(place))
     size = sum(one.stat().st_size for one in place.rglob("*") if one.is_file())
@@ -176,6 +177,10 @@ def main() -> None:
         table.add_row(*map(str, row.values()))
     Console().print(table)
     about = {"python": platform.python_version(), "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d")}
+    measured_now = {(row["engine"], row["passages"]) for row in rows}
+    earlier = json.loads(RESULTS.read_text("utf-8"))["rows"]
+    rows += [row for row in earlier if (row["engine"], row["passages"]) not in measured_now]
+    rows.sort(key=lambda row: row["passages"])
     RESULTS.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n", "utf-8")
 
 

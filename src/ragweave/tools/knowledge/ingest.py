@@ -61,7 +61,7 @@ class Ingest:
         Raises:
             KnowledgeBaseError: A path does not exist and was never indexed.
         """
-        known = self.writer.sources("file")
+        known = self._known("file")
         roots = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - `resolve` would follow links
         files: dict[str, None] = {}
         for root in roots:
@@ -104,7 +104,7 @@ class Ingest:
         One that was moved here is taken out of `lost`, the indexed files that no longer exist.
         """
         try:
-            source, file = _opened(key, self._known(before))
+            source, file = _opened(key, before)
         except (OSError, UnreadableError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             stays = "; what is indexed of it stays" if before else ""
@@ -127,7 +127,7 @@ class Ingest:
     def pages(self, pages: Iterable[tuple[str, Path, bytes]], notices: Iterable[Notice]) -> None:
         """Take web pages, unless their bytes are as before; `notices` are of those that were not fetched."""
         self.notices += notices
-        known = self.writer.sources("page")
+        known = self._known("page")
         for url, name, data in pages:
             source = Source(url, "page", hashlib.sha256(data).hexdigest())
             self._take(source, load(name, io.BytesIO(data), self.settings), known.get(url))
@@ -135,7 +135,7 @@ class Ingest:
     def documents(self, key: str, loaded: list[Loaded]) -> None:
         """Take the texts of a source that a LangChain loader read, unless they are as before."""
         source = Source(key, "added", hashlib.sha256(repr(loaded).encode()).hexdigest())
-        self._take(source, loaded, self.writer.sources("added").get(key))
+        self._take(source, loaded, self._known("added").get(key))
 
     def _take(self, source: Source, texts: Iterable[Loaded | str], before: Source | None) -> None:
         """Read a source and stage its passages one by one, unless its bytes are as before.
@@ -143,10 +143,9 @@ class Ingest:
         The hash is stored even if the source cannot be read: it is read again when it changes, or
         when another extra is installed.
         """
-        known = self._known(before)
-        if known and known.hash == source.hash:
-            self.writer.update(source.key, replace(source, notices=known.notices, extras=known.extras))
-            self._unchanged(known)
+        if before and before.hash == source.hash:
+            self.writer.update(source.key, replace(source, notices=before.notices, extras=before.extras))
+            self._unchanged(before)
             return
         source = replace(source, extras=self.extras)
 
@@ -168,11 +167,13 @@ class Ingest:
         if count:
             self.counts["changed" if before else "added"] += 1
 
-    def _known(self, before: Source | None) -> Source | None:
-        """Return what is known of a source, without its hash if an extra may read more of it now."""
-        if before and before.notices and before.extras != self.extras:
-            return replace(before, hash="", checked=0)
-        return before
+    def _known(self, kind: str) -> dict[str, Source]:
+        """Return what is known of sources, without the hash of those of which an extra may read more now."""
+        known = self.writer.sources(kind).items()
+        more = {
+            key: replace(one, hash="", checked=0) for key, one in known if one.notices and one.extras != self.extras
+        }
+        return dict(known) | more
 
     def _unchanged(self, source: Source) -> None:
         skipped = any(not partly for _, partly in source.notices)

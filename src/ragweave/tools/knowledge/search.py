@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
-from ragweave.errors import KnowledgeBaseError, RagweaveError
+from ragweave.errors import KnowledgeBaseError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import heading_of, indexed_text
 from ragweave.tools.knowledge.store import Snapshot, Store
@@ -127,11 +127,11 @@ class Search:
         for _ in range(3):
             with self.store.snapshot() as now:
                 try:
-                    return self._found(now, self.open(now.index, now.dimensions()), query, vector, k, mode, chosen)
-                except RagweaveError:
-                    raise
-                except (OSError, IndexError, KeyError, ValueError) as error:  # gone, or damaged
+                    index = self.open(now.index, now.dimensions())
+                except (OSError, ValueError) as error:  # gone, or damaged
                     failure = error
+                else:
+                    return self._found(now, index, query, vector, k, mode, chosen)
         raise KnowledgeBaseError(
             f"{self.store.folder}: its index cannot be read ({failure}); make it again with "
             f"ragweave doctor --repair --kb {self.store.folder}"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import threading
-from functools import cache, lru_cache
+from collections.abc import Iterable
+from functools import lru_cache
 from itertools import pairwise
 
 import Stemmer
@@ -27,17 +28,7 @@ _ENGLISH = """
 a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
 will with
 """
-"""Lucene's stop words, as in bm25s."""
-
-
-@cache
-def stop_words(language: str) -> frozenset[str]:
-    """Return the stop words of a Snowball language as bm25s has them; none where it has none."""
-    if language == "english":  # bm25s imports scipy: half a second
-        return frozenset(_ENGLISH.split())
-    from bm25s import stopwords
-
-    return frozenset(getattr(stopwords, f"STOPWORDS_{language.upper()}", ()))
+"""Lucene's stop words, as in bm25s, which has those of the other languages."""
 
 
 class Analyzer:
@@ -55,8 +46,12 @@ class Analyzer:
             raise UsageError(
                 f"unknown language {language!r}; choose one of: {known} (Chinese, Japanese, Thai need none)"
             )
-        self.language = language
-        self._stop = stop_words(language)
+        words: Iterable[str] = _ENGLISH.split()
+        if language != "english":  # bm25s imports scipy: half a second
+            from bm25s import stopwords
+
+            words = getattr(stopwords, f"STOPWORDS_{language.upper()}", ())
+        self._language, self._stop = language, frozenset(words)
         self._local = threading.local()
 
     def terms(self, text: str) -> list[str]:
@@ -65,7 +60,7 @@ class Analyzer:
         if "-\n" in text or "\u00ad\n" in text or "\u2010\n" in text:
             words += [f"{one}{two}".lower() for one, two in _BROKEN.findall(text)]
         if not hasattr(self._local, "stemmer"):  # a Stemmer holds state while it works
-            self._local.stemmer = Stemmer.Stemmer(self.language)
+            self._local.stemmer = Stemmer.Stemmer(self._language)
         terms: list[str] = self._local.stemmer.stemWords([word for word in words if word not in self._stop])
         return terms
 
@@ -85,7 +80,5 @@ def _words(text: str) -> list[str]:
     return words
 
 
-@lru_cache(maxsize=16)
-def analyzer_for(language: str) -> Analyzer:
-    """Return the shared analyzer of a language."""
-    return Analyzer(language)
+analyzer_for = lru_cache(maxsize=16)(Analyzer)
+"""The shared analyzer of a language."""

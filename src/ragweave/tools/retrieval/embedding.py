@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,6 @@ class SentenceTransformerEmbeddings(Embeddings):
         """Name a model: a local path or a hub name."""
         self.model = spec
         self._lock = threading.RLock()
-        self._loaded: Any = None
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector a text (errors as `load_sentence_transformer`)."""
@@ -72,7 +72,7 @@ class SentenceTransformerEmbeddings(Embeddings):
     def token_spans(self, text: str) -> list[tuple[int, int]]:
         """Return the character offsets of the model's tokens in `text`."""
         with self._lock:
-            encoded = self._model().tokenizer(
+            encoded = self._model.tokenizer(
                 text, add_special_tokens=False, return_offsets_mapping=True, truncation=False, verbose=False
             )
         return [(start, end) for start, end in encoded["offset_mapping"] if end > start]
@@ -80,11 +80,11 @@ class SentenceTransformerEmbeddings(Embeddings):
     def warm_up(self) -> None:
         """Load the model."""
         with self._lock:
-            self._model()
+            _ = self._model
 
     def _encode(self, texts: list[str], method: str, prefix: str) -> list[list[float]]:
         with self._lock:
-            model = self._model()
+            model = self._model
             name = Path(self.model).name.lower()
             bare_e5 = _E5.search(name) and "instruct" not in name
             prompt = {"prompt": prefix} if bare_e5 and not any(model.prompts.values()) else {}
@@ -92,10 +92,9 @@ class SentenceTransformerEmbeddings(Embeddings):
         rows: list[list[float]] = vectors.tolist()
         return rows
 
+    @cached_property
     def _model(self) -> Any:
-        if self._loaded is None:
-            self._loaded = load_sentence_transformer(self.model)
-        return self._loaded
+        return load_sentence_transformer(self.model)
 
 
 def load_sentence_transformer(spec: str) -> Any:

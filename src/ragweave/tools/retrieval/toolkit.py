@@ -12,7 +12,7 @@ retriever found. A snippet has at most three sentences.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -167,8 +167,10 @@ def search_tools(retriever: PassageRetriever, k: int = 5, sides: int = 1) -> lis
         lines, new = list[str](), list[Document]()
         for name in dict.fromkeys(ids):
             found = around(retriever, name, sides)
-            lines += _read_lines(name, found, known)
-            new += [one for one in found if one.id not in known]
+            unread = [one for one in found if one.id not in known]
+            missing = (READ_BEFORE if found else NO_PASSAGE).format(name=one_line(name))
+            lines += [render_passage(str(one.id), one) for one in unread] or [missing]
+            new += unread
             known.update(one.id for one in found)
         return "\n".join(lines), new
 
@@ -176,8 +178,3 @@ def search_tools(retriever: PassageRetriever, k: int = 5, sides: int = 1) -> lis
         StructuredTool.from_function(one, name=one.__name__.rstrip("_"), response_format="content_and_artifact")
         for one in (keyword_search_, semantic_search_, read)
     ]
-
-
-def _read_lines(name: str, found: Sequence[Document], known: Collection[str | None]) -> list[str]:
-    new = [render_passage(str(one.id), one) for one in found if one.id not in known]
-    return new or [(READ_BEFORE if found else NO_PASSAGE).format(name=one_line(name))]
