@@ -95,7 +95,7 @@ def _named(head: str, settings: dict[str, Any]) -> ChatModel:
     provider = MODELS[kind]
     if (":" in provider.spec) != bool(name):
         raise UsageError(f"model {head!r}: write {provider.spec}, and settings behind '?'")
-    model = checked(f"model {head!r}", {}, partial(provider.make, name, settings))
+    model = checked(f"model {head!r}", partial(provider.make, name, settings))
     return checked_chat(model, f"the model {head!r} of {MODELS.package(kind)}")
 
 
@@ -115,7 +115,7 @@ def scorer_of(spec: Any) -> LogprobScorer:
         from ragweave.tools.models.huggingface import HuggingFaceScorer
 
         name, _, query = spec.removeprefix("hf:").partition("?")
-        return checked(f"scorer 'hf:{name}'", {"model": name, **read_settings(query)}, HuggingFaceScorer)
+        return checked(f"scorer 'hf:{name}'", partial(HuggingFaceScorer, name, **read_settings(query)))
     made = unbound(chat_model(spec) if isinstance(spec, str) else spec)
     if not isinstance(made, LogprobScorer):
         raise UsageError(
@@ -151,14 +151,10 @@ def _value(text: str) -> Any:
     return text if isinstance(value, str) else value
 
 
-def checked(what: str, settings: Mapping[str, Any], make: Callable[..., MadeT]) -> MadeT:
-    """Make something from settings; errors in them become a `UsageError` that begins with `what`.
-
-    Raises:
-        UsageError: `make` does not understand the settings.
-    """
+def checked(what: str, make: Callable[[], MadeT]) -> MadeT:
+    """Make something from settings; errors in them become a `UsageError` that begins with `what`."""
     try:
-        return make(**settings)
+        return make()
     except (TypeError, ValueError) as error:
         if isinstance(error, UsageError | MissingExtraError):
             raise
