@@ -10,17 +10,22 @@ if it contains a right one (In-Accuracy). The threshold is chosen so that at mos
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ragweave.state import ROUTES
+from ragweave.tools.text.words import normalize_answer
 from ragweave.tools.trained.linear import read_rows
 from ragweave.training.linear import best_threshold, out_of_fold, routed
 from ragweave.training.measures import auc
-from ragweave.training.rows import RouterRow
-from ragweave.training.rows import read_rows as read_labels
 
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 SETS = {
@@ -32,18 +37,43 @@ SETS = {
     "musique": "MuSiQue",
 }
 FLOOR = 0.745
+FIELDS = {"none": "no_retrieval", "one": "one_round", "many": "ircot"}
+"""The recording's fields, by route."""
+ESCAPE = re.compile(r'\\u[0-9a-fA-F]{4}|\\["/]')
+
+
+def recorded(path: Path) -> Iterator[tuple[str, str, list[bool]]]:
+    """Yield of each row the question, the draft without retrieval, and which routes gave a right answer."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for row in map(json.loads, file):
+            golds = [name for one in row["answers"] if (name := normalize_answer(one))]
+            said = {route: f" {normalize_answer(answer_of(row[field]))} " for route, field in FIELDS.items()}
+            right = [any(f" {gold} " in said[route] for gold in golds) for route in ROUTES]
+            yield row["question"], draft_of(row[FIELDS["none"]]), right
+
+
+def answer_of(reply: dict[str, Any]) -> str:
+    """Return an answer, which was cut out of a JSON string with its escapes."""
+    plain = ESCAPE.sub(lambda found: str(json.loads(f'"{found.group()}"')), reply["answer"])
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip()
+
+
+def draft_of(reply: dict[str, Any]) -> str:
+    """Return the reasoning, or the answer if no reasoning was recorded; it may be a JSON string."""
+    said = reply.get("said") or []
+    text = str(said[0]) if len(said) > 1 else ""
+    with suppress(ValueError):
+        text = str(json.loads(text))
+    return text.strip() or answer_of(reply)
 
 
 def main() -> int:
     """Print accuracy and AUC by data set."""
-    labels = [
-        (name, row) for name in SETS for row in read_labels(DATA / "recorded-llama31-8b" / f"{name}.jsonl.gz", "router")
-    ]
-    rows = [row for _, row in labels if isinstance(row, RouterRow)]
-    sets = np.asarray([name for name, _ in labels])
-    right = np.asarray([[row.right[route] for route in ROUTES] for row in rows])
-    read = read_rows([(row.question, row.draft) for row in rows], "minilm")
-    chances = out_of_fold(read, right, [row.question for row in rows], 5)
+    rows = [(name, *row) for name in SETS for row in recorded(DATA / "recorded-llama31-8b" / f"{name}.jsonl.gz")]
+    sets = np.asarray([name for name, *_ in rows])
+    right = np.asarray([routes for *_, routes in rows])
+    read = read_rows([(question, draft) for _, question, draft, _ in rows], "minilm")
+    chances = out_of_fold(read, right, [question for _, question, *_ in rows], 5)
     threshold = best_threshold(chances, right, 0.6)
     for name, shown in {**SETS, "all": "all"}.items():
         chosen = (sets == name) | (name == "all")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ragweave.datasets import FORMATS, Question, open_dataset, select
-from ragweave.datasets.recorded import read_recordings
 from ragweave.errors import UsageError
 
 ARCHITECT = "In which country was the architect of the Aster Bridge born?"
@@ -319,14 +318,3 @@ def test_listed_questions(tmp_path: Path) -> None:
         read(tmp_path, "nq", *rows, query=f"?ids={tmp_path / 'ids.json'}")
     with pytest.raises(UsageError, match="name the list with ids=FILE"):
         read(tmp_path, "nq", *rows, query="?subset=slimplm")
-
-
-def test_recorded_replies(tmp_path: Path) -> None:
-    reply = {"answer": "It was Ida\\u0021", "said": ['"She built it."', "It was Ida!"]}
-    row = {"id": 1, "question": "Who?", "answers": ["Ida"], "no_retrieval": {"answer": "Nobody"}}
-    path = tmp_path / "r.jsonl"
-    path.write_text(json.dumps({**row, "one_round": reply, "ircot": reply}))
-    [found] = read_recordings(path)
-    assert found.replies["one"].answer == "It was Ida!"
-    assert found.replies["one"].reasoning == "She built it."
-    assert found.right() == {"none": False, "one": True, "many": True}

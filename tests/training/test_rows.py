@@ -11,7 +11,7 @@ import pytest
 from tests.training.labels import filter_row, judge_row, router_row, write_rows
 
 from ragweave.errors import UsageError
-from ragweave.training.rows import FilterRow, RouterRow, check_apart, read_rows, sentences_of, split_rows
+from ragweave.training.rows import FilterRow, check_apart, read_rows, sentences_of, split_rows
 
 
 def test_rows_are_read_with_what_training_needs_of_them(tmp_path: Path) -> None:
@@ -44,21 +44,6 @@ def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
         read_rows(tmp_path / "none.jsonl", "judge")
     with pytest.raises(UsageError, match="has no rows"):
         read_rows(write_rows(tmp_path / "rows.jsonl", []), "judge")
-
-
-def test_recorded_answers_train_a_router(tmp_path: Path) -> None:
-    said = {"answer": "Rome", "said": ["It is in Italy.", "Rome"]}
-    row = {
-        "id": "1",
-        "question": "Where?",
-        "answers": ["Rome"],
-        "no_retrieval": said,
-        "one_round": {"answer": "Paris", "said": []},
-        "ircot": {"answer": "Rome, Italy", "said": []},
-    }
-    (read,) = read_rows(write_rows(tmp_path / "rows.jsonl", [row]), "router")
-    assert isinstance(read, RouterRow)
-    assert (read.draft, read.right) == ("It is in Italy.", {"none": True, "one": False, "many": True})
 
 
 def test_a_question_is_on_the_same_side_in_every_file(tmp_path: Path) -> None:

@@ -25,25 +25,18 @@ from urllib.parse import parse_qsl
 
 from langchain_core.documents import Document
 
-from ragweave.datasets import beir, claims, long_form, open_qa, paragraph_qa
+from ragweave.datasets import formats
 from ragweave.datasets.question import Format, Question
 from ragweave.datasets.rows import Row, hub_rows, langsmith_rows, read_rows
 from ragweave.datasets.subsets import Subset, subset_of
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.registry import Registry
 
-_OURS = (
-    *paragraph_qa.FORMATS,
-    *long_form.FORMATS,
-    *claims.FORMATS,
-    *open_qa.FORMATS,
-    *beir.FORMATS,
-)
-FORMATS: Registry[Format] = Registry("ragweave.datasets", Format, "data set", lambda: _OURS)
+FORMATS: Registry[Format] = Registry("ragweave.datasets", Format, "data set", lambda: formats.FORMATS)
 """Every format by name, in the order in which those of a file without a name are tried: ours, then those of
 other packages (entry points `ragweave.datasets`)."""
 
-_OWN_NAMES = {"question": open_qa.QUESTION, "answers": open_qa.ANSWERS, "passages": (), "id": (), "aliases": ()}
+_OWN_NAMES = {"question": formats.QUESTION, "answers": formats.ANSWERS, "passages": (), "id": (), "aliases": ()}
 _SETTINGS = (*_OWN_NAMES, "split", "config", "as", "subset", "ids")
 """What may stand behind the `?`."""
 
@@ -123,7 +116,7 @@ def format_of(row: Row) -> Format:
 def _with_hint(error: UsageError, row: Row, place: str) -> UsageError:
     """Add how fields are named, if a row's own have other names."""
     lacks = [ours for ours, theirs in _OWN_NAMES.items() if theirs and row.get(*theirs) is None]
-    if not lacks or any(row.has(*names) for form in _OURS for names in form.fields):
+    if not lacks or any(row.has(*names) for form in formats.FORMATS for names in form.fields):
         return error
     shown = "&".join(f"{one}=FIELD" for one in lacks)
     return UsageError(f"{error}. Name the fields: jsonl:{place}?{shown}")

@@ -28,7 +28,7 @@ from typing import Any
 
 from ragweave.datasets import Format, Question, open_dataset, select
 from ragweave.datasets.dataset import format_of
-from ragweave.datasets.open_qa import QUESTION
+from ragweave.datasets.formats import QUESTION
 from ragweave.datasets.question import id_of
 from ragweave.datasets.rows import Row
 from ragweave.errors import UsageError

@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-from ragweave.datasets.recorded import Recording, read_recordings
 from ragweave.errors import UsageError
 from ragweave.state import RouteName
 from ragweave.tools.files import read_jsonl
@@ -122,14 +121,7 @@ def read_rows(path: str | Path, role: Role) -> list[Row]:
     Raises:
         UsageError: The file is missing or empty, or a row is not one for this role; the text names file and line.
     """
-    if role == "router" and "no_retrieval" in read_jsonl(path, TypeAdapter(dict[str, Any]))[0]:
-        return [_recorded(one) for one in read_recordings(Path(path))]
     return read_jsonl(path, TypeAdapter(ROWS[role]))
-
-
-def _recorded(one: Recording) -> Row:
-    said = one.replies["none"]
-    return RouterRow(id=one.id, question=one.question, draft=said.reasoning or said.answer, right=one.right())
 
 
 def question_key(row: Row) -> str:

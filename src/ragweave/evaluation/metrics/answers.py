@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from ragweave.datasets import Question
-from ragweave.datasets.claims import verdict
+from ragweave.datasets.formats import verdict
 from ragweave.errors import MissingExtraError
 from ragweave.evaluation.metrics.metric import Compute, Metric, Score, State, given
 from ragweave.evaluation.metrics.text import all_words, filco_normalize, overlap, squad_normalize, stands_in, words_of
