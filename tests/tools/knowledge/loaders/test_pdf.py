@@ -44,13 +44,20 @@ def test_columns_are_read_one_after_the_other():
         rows = ["BT /F1 10 Tf 50 750 Td (A heading across both of the columns of this page) Tj ET"]
         for at in range(6):
             for x, said in ((50, left), (320, right)):
-                rows.append(f"BT /F1 10 Tf {x} {700 - 14 * at} Td ({said} {at}) Tj ET")
+                first, rest = said.split(maxsplit=1)  # in two fonts
+                rows.append(f"BT /F1 10 Tf {x} {700 - 14 * at} Td ({first} ) Tj /F1 11 Tf ({rest} {at}) Tj ET")
         return read("c.pdf", pdf((" ".join(rows), "")))[0][0].text.split("\n")
 
     _, *lines = page("The lighthouse on the northern pier", "Ferries leave the southern pier")
     assert [one.split()[0] for one in lines] == ["The"] * 6 + ["Ferries"] * 6
     _, *lines = page("Item number", "7 crowns")  # a table
     assert [one.split()[0] for one in lines] == ["Item"] * 6
+
+
+def test_lines_of_neighbouring_cells_stay_apart():
+    cells = ((50, 700, "Ring"), (50, 686, "the bell"), (250, 694, "Sold at"), (250, 686, "noon"))
+    content = " ".join(f"BT /F1 12 Tf {x} {y} Td ({said}) Tj ET" for x, y, said in cells)
+    assert read("c.pdf", pdf((content, "")))[0][0].text.split() == ["Ring", "the", "bell", "Sold", "at", "noon"]
 
 
 def test_form_values_and_notes():
@@ -61,14 +68,18 @@ def test_form_values_and_notes():
         b"<< /Subtype /FreeText /Contents (Ring first.) >>",
         b"<< /Subtype /Widget /Parent 9 0 R >>",
         b"<< /FT /Ch /T (berth) /V (North 4) >>",
+        b"<< /FT /Btn /Ff 49152 /T (payment) /V /Card /Kids [11 0 R 12 0 R] >>",
+        b"<< /Subtype /Widget /Parent 10 0 R /AS /Card /AP << /N << /Card 3 0 R /Off 3 0 R >> >> >>",
+        b"<< /Subtype /Widget /Parent 10 0 R /AS /Off /AP << /N << /Cash 3 0 R /Off 3 0 R >> >> >>",
     )
-    annots = " ".join(f"{number} 0 R" for number in range(4, 9))
+    annots = " ".join(f"{number} 0 R" for number in (4, 5, 6, 7, 8, 11, 12))
     (one,), _ = read("f.pdf", pdf((shown("Lease"), f"/Annots [{annots}]"), objects=fields))
     assert one.text.split("\n")[1:] == [
         "tenant: Ida Holm",
         "paid: yes",
         "Ring first.",
         "berth: North 4",
+        "payment: Card",
     ]
 
 
