@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from ragweave.tools.text.words import UNSPACED_LETTER
@@ -98,7 +99,8 @@ def names_in(sentence: str) -> dict[str, str]:
         found.update((folded(name), name) for name in (" ".join(span), *_parts(span)))
     for match in (*_QUOTED.finditer(sentence), *_CODE.finditer(sentence)):
         found.update((folded(text), text) for text in match.groups() if text)
-    for match in _ID.finditer(sentence):
+    unusual = (word for word in sentence.split() if not (word.isalpha() and word.islower()))
+    for match in chain.from_iterable(map(_ID.finditer, unusual)):
         found.update((folded(text), text) for text in _identifiers(match.group()))
     found.update((f"§ {number}", f"§ {number}") for number in _CLAUSE.findall(sentence))
     return {name: spelt for name, spelt in found.items() if len(name) > 1 and name not in COMMON}
