@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 2**30
 """Largest file that is read."""
+_LARGE = 2**24
+"""Bytes of the largest file that is read at once."""
 _CLOCK = 2_000_000_000
 """Nanoseconds within which two changes may leave a file with the same time, so that its bytes are read."""
 SECONDS = 30.0
@@ -199,7 +201,7 @@ def _opened(key: str, before: Source | None) -> tuple[Source, BinaryIO | None]:
     if stat.st_size > _MOST_BYTES:
         raise UnreadableError(f"longer than {_MOST_BYTES >> 20} MiB")
     now = time.time_ns()
-    file = path.open("rb")
+    file = path.open("rb") if stat.st_size > _LARGE else io.BytesIO(path.read_bytes())
     digest = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)
     return Source(key, "file", digest, *state, now), file
