@@ -95,7 +95,7 @@ def _ask(
 
     from langchain_core.messages import HumanMessage
 
-    from ragweave.cli.conversation import read_conversation, store_conversation
+    from ragweave.cli.chat import read_conversation, store_conversation
     from ragweave.cli.screen import progress_console
     from ragweave.cli.show import show_result
     from ragweave.cli.watch import Watch
@@ -112,7 +112,7 @@ def _ask(
             result = asyncio.run(watch.follow(graph, given, status))
     finally:
         if save is not None and traced:
-            from ragweave.cli.trace_page import trace_page
+            from ragweave.cli.show import trace_page
 
             save.write_text(trace_page(graph, question, watch), "utf-8", "replace")
     messages = result.pop("messages", None)

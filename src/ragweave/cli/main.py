@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from io import TextIOWrapper
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import ragweave
 from ragweave.errors import MissingExtraError, UsageError
@@ -24,13 +25,13 @@ _COMMANDS = {
         "ask": ("ask:ask", "Answer a question, by one method or by several."),
         "chat": ("chat:chat", "Talk with your documents."),
         "serve": ("serve:serve", "Serve methods by OpenAI's protocol, or as MCP tools."),
-        "new": ("new:new", "Make an app: chat page, documents, tests, langgraph.json."),
+        "new": ("serve:new", "Make an app: chat page, documents, tests, langgraph.json."),
     },
     "Compare methods": {
         "methods": ("methods:methods", "List the methods; show one with its options and its graph."),
-        "eval": ("eval:evaluate", "Run methods on a data set, and score the answers."),
-        "report": ("eval:report", "Show runs as tables and pages."),
-        "reproduce": ("reproduce:reproduce", "Run a paper's table, with the paper's numbers beside it."),
+        "eval": ("runs:evaluate", "Run methods on a data set, and score the answers."),
+        "report": ("runs:report", "Show runs as tables and pages."),
+        "reproduce": ("runs:reproduce", "Run a paper's table, with the paper's numbers beside it."),
     },
     "Train components": {
         "label": ("train:label", "Make training rows from a data set."),
@@ -39,9 +40,21 @@ _COMMANDS = {
     "Help": {"doctor": ("doctor:doctor", "Check the installation, a model, a knowledge base.")},
 }
 """By section: the module and function of each command, and what it does."""
-_WITH_RAY = ("eval", "label")
-"""The commands that take `--ray [ADDRESS]`, whose address may be left out."""
+_ADDRESS = re.compile(r"auto|local|(?:ray://)?[\w.\-\[\]]+:\d+")
+"""An address behind `--ray`."""
 _INTERRUPTED = 130
+
+
+class Command(TyperCommand):
+    """A command, of which `--ray` may go without an address: options of typer's always take a value."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Put in the address of this machine if none follows."""
+        if "--ray" in args:
+            at = args.index("--ray") + 1
+            if at == len(args) or not _ADDRESS.fullmatch(args[at]):
+                args = [*args[:at], "local", *args[at:]]
+        return super().parse_args(ctx, args)
 
 
 class Commands(TyperGroup):
@@ -61,8 +74,7 @@ class Commands(TyperGroup):
         module, _, name = place.partition(":")
         found = getattr(import_module(f"ragweave.cli.{module}"), name)
         one = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        kind = import_module("ragweave.cli.runs").RayCommand if cmd_name in _WITH_RAY else None
-        one.command(cmd_name, cls=kind)(found)
+        one.command(cmd_name, cls=Command)(found)
         return typer.main.get_command(one)
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]

@@ -1,19 +1,25 @@
-"""What `eval`, `reproduce` and `label` share: models and prices by role, `--ray [ADDRESS]`, how a run ends."""
+"""`ragweave eval`, `report` and `reproduce`: durable runs of several methods and their reports.
+
+`ragweave label` (`train.py`) takes the options of runs, too.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
+from ragweave.cli import options
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from ragweave.evaluation.run import Summary
+    from ragweave.evaluation import Settings, Summary
+    from ragweave.evaluation.report import Paper
+    from ragweave.evaluation.reproduce import Plan
 
 Model = Annotated[
     list[str] | None,
@@ -26,7 +32,6 @@ Model = Annotated[
 Price = Annotated[
     list[str] | None, typer.Option("--price", help="[ROLE=]INPUT,OUTPUT in US dollars per million tokens. Repeatable.")
 ]
-Kb = Annotated[str, typer.Option("--kb", metavar="KB", help="Knowledge base to search: a folder or an address.")]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]
 Concurrency = Annotated[int, typer.Option(help="Questions in flight at once.")]
 MaxCalls = Annotated[int | None, typer.Option(help="Stop the run after this many model calls.")]
@@ -37,19 +42,6 @@ Ray = Annotated[
     str | None,
     typer.Option("--ray", metavar="[ADDRESS]", help="Run shards on Ray: auto, HOST:PORT; none: this machine."),
 ]
-_ADDRESS = re.compile(r"auto|local|(?:ray://)?[\w.\-\[\]]+:\d+")
-
-
-class RayCommand(TyperCommand):
-    """A command with `--ray [ADDRESS]`: typer's own options cannot go without their value."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Put in the address of this machine if none follows."""
-        if "--ray" in args:
-            at = args.index("--ray") + 1
-            if at == len(args) or not _ADDRESS.fullmatch(args[at]):
-                args = [*args[:at], "local", *args[at:]]
-        return super().parse_args(ctx, args)
 
 
 def prices_of(texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:
@@ -76,23 +68,266 @@ def sharded(work: Callable[..., Summary], folder: Path, *, ray: str | None, shar
     return run_on_ray(work, folder, address=ray, **budget)
 
 
-def finish(summary: Summary, folder: Path) -> None:
-    """Show a run's report and write its files, say what was paid, and exit with the run's code."""
-    from ragweave.evaluation.folder import read_results
-    from ragweave.evaluation.report import read_report, show, write
+def end(summary: Summary) -> None:
+    """Say why a run ended early, and exit with its code."""
+    if summary.stopped:
+        typer.echo(f"stopped: {summary.stopped}", err=True)
+    raise typer.Exit(summary.exit_code)
 
+
+def evaluate(
+    data: Annotated[
+        str | None, typer.Argument(help="NAME:FILE (hotpotqa:dev.json), FILE, hf:NAME, beir:FOLDER.")
+    ] = None,
+    synthetic: Annotated[
+        int | None, typer.Option(help="Instead of DATA: write this many questions about --kb.")
+    ] = None,
+    methods: Annotated[
+        str,
+        typer.Option(help="Methods to compare, such as direct,concat[k=10],blendfilter[queries=question+internal]."),
+    ] = "direct,concat,concat_pf",
+    prompts: Annotated[str, typer.Option(help="Compare prompts of one method: YAML files, with commas.")] = "",
+    model: Model = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/DATA]")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder with its own settings.")] = None,
+    k: options.K = None,
+    option: options.Option = None,
+    kb: options.Kb = "",
+    corpus: Annotated[str, typer.Option(help="Search own passages of each question, the file's, or the kb.")] = "",
+    passages: Annotated[str, typer.Option(help="searched, or given: each question's own, unsearched.")] = "searched",
+    retriever: options.Retriever = "auto",
+    rerank: options.Rerank = "",
+    second_retriever: options.SecondRetriever = "",
+    gold: Annotated[str, typer.Option(help="Gold passages: as_found, with (add one), without (remove).")] = "as_found",
+    metrics: Annotated[str, typer.Option(help="Metrics, with commas.  [default: all that need no judge]")] = "",
+    limit: Limit = None,
+    sample: Annotated[int | None, typer.Option(help="Draw N of them at random (see --seed).")] = None,
+    seed: int = 0,
+    price: Price = None,
+    max_calls: MaxCalls = None,
+    max_cost: MaxCost = None,
+    concurrency: Concurrency = 16,
+    shard: Shard = "",
+    ray: Ray = None,
+    cache: Cache = None,
+) -> None:
+    """Answer the questions of a data set by several methods, and score the answers.
+
+    Each answer is saved at once. If a run is interrupted, the same command resumes it and pays for no call twice.
+    """
+    from ragweave.evaluation import ROLES, Settings
+    from ragweave.graphs.specs import read_pairs, split_systems
+
+    settings: Settings
+    if sum(one is not None for one in (data, synthetic, resume)) != 1:
+        raise UsageError("name one of these: a data set, --synthetic N, or --resume RUN")
+    if resume is not None:
+        settings, folder = _resumed(resume), resume
+        settings = replace(settings, prices=prices_of(price)) if price else settings
+    else:
+        kb = kb or (options.DEFAULT_KB if synthetic else "")
+        place = data.partition("?")[0].rpartition(":")[2] if data else f"synthetic-{Path(kb).name}"
+        folder = out or Path("runs") / Path(place).name.partition(".")[0]
+        systems, wordings = split_systems(methods), _read_prompts(prompts)
+        if wordings and len(systems) > 1:
+            raise UsageError("--prompts compares wordings of one method: give one with --methods")
+        settings = Settings(
+            data=data or f"jsonl:{folder / 'questions.jsonl'}",
+            systems=tuple(systems * (1 + len(wordings))),
+            names=(*systems, *wordings) if wordings else (),
+            prompts=wordings,
+            models={"answer": "extractive", **options.models_of(model, ROLES)},
+            options={**read_pairs(option or ()), **({} if k is None else {"k": str(k)})},
+            passages=passages,
+            corpus=corpus,
+            kb=kb,
+            retriever=retriever,
+            rerank=rerank,
+            second_retriever=second_retriever,
+            gold=gold,
+            metrics=tuple(one.strip() for one in metrics.split(",") if one.strip()),
+            limit=limit,
+            sample=sample,
+            seed=seed,
+            prices=prices_of(price),
+        )
+    more: dict[str, Any] = {"calls": max_calls, "dollars": max_cost, "concurrency": concurrency, "cache": cache}
+    if synthetic:
+        more |= _write_questions(settings, synthetic, folder, **more)
+    _run(settings, folder, shard=shard, ray=ray, **more)
+
+
+def _write_questions(settings: Settings, count: int, folder: Path, **more: Any) -> dict[str, Any]:
+    """Write questions, say what came of it, and return what is left of the budget."""
+    from ragweave.evaluation.synthetic import FILE, write_questions
+
+    summary, refused = write_questions(settings, count, folder, **more)
+    written = len((folder / FILE).read_text("utf-8").splitlines())
+    typer.echo(f"{folder / FILE}: {written} questions; {summary.calls} calls", err=True)
+    for why, number in refused.items():
+        typer.echo(f"  {number} refused: {why}", err=True)
+    if summary.exit_code or not written:
+        end(summary if summary.exit_code else replace(summary, stopped="the model wrote no usable question"))
+    spent = {"calls": summary.calls, "dollars": summary.dollars or 0.0}
+    return {name: more[name] - cost for name, cost in spent.items() if more[name] is not None}
+
+
+def _read_prompts(files: str) -> dict[str, dict[str, Any]]:
+    """Return the prompts of YAML files, separated by commas, by the files' names."""
+    import yaml
+
+    found = {}
+    for path in (Path(one.strip()) for one in files.split(",") if one.strip()):
+        try:
+            texts = yaml.safe_load(path.read_text("utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise UsageError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+        if not isinstance(texts, dict) or not texts:
+            raise UsageError(f"{path}: must map names of prompts to texts, such as concat: 'Answer {{question}}'")
+        found[path.stem] = texts
+    return found
+
+
+def _run(
+    settings: Settings,
+    folder: Path,
+    *,
+    ray: str | None = None,
+    shard: str = "",
+    paper: Paper | None = None,
+    **more: Any,
+) -> None:
+    """Run here or on a cluster, show the report and write its files, say what was paid, and exit with the run's code."""
+    from ragweave.evaluation import evaluate
+    from ragweave.evaluation.folder import read_results, shard_folder
+
+    budget = {name: more.pop(name) for name in ("calls", "dollars")}
+    work = partial(evaluate, settings, folder.resolve(), **more)
+    summary = sharded(work, folder, ray=ray, shard=shard, **budget)
+    folder = shard_folder(folder, shard)
+    if paper:
+        paper.write(folder)
     if next(read_results(folder), None) is not None:
-        report = read_report(folder)
-        show(report)
-        write(report, folder)
+        _report([folder], "", folder)
     dollars = f", ${summary.dollars:.4f}" if summary.dollars else ""
     done = f"{summary.answered} answered" + (f", {summary.skipped} before" if summary.skipped else "")
     typer.echo(f"{folder}: {done}, {summary.failed} failed; {summary.calls} calls{dollars}", err=True)
     end(summary)
 
 
-def end(summary: Summary) -> None:
-    """Say why a run ended early, and exit with its code."""
-    if summary.stopped:
-        typer.echo(f"stopped: {summary.stopped}", err=True)
-    raise typer.Exit(summary.exit_code)
+def _resumed(folder: Path) -> Settings:
+    """Return the settings that a run began with; raise `UsageError` if its models need keys, which are not stored."""
+    from ragweave.evaluation import Settings
+    from ragweave.evaluation.folder import read_settings, shards
+
+    plain = read_settings(shards(folder)[0])
+    if "***" in str(plain.get("models")):
+        raise UsageError(f"{folder}: keys are not stored; repeat the command that began the run")
+    values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in plain.items()}
+    return Settings(**{name: one for name, one in values.items() if name not in ("version", "own_metrics")})
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folder of a run. Several runs are compared.")],
+    main: Annotated[str, typer.Option(help="Metric to compare the systems by.")] = "",
+    langsmith: Annotated[bool, typer.Option("--langsmith", help="Write a run on langsmith:NAME there, too.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Where to write.  [default: the first run]")] = None,
+) -> None:
+    """Show a run as a table, and write report.md, report.csv and report.html."""
+    written = _report(folders, main, out or folders[0])
+    typer.echo(f"wrote {', '.join(map(str, written))}", err=True)
+    if langsmith:
+        from ragweave.evaluation.langsmith import write_experiments
+
+        names = [name for one in folders for name in write_experiments(one)]
+        typer.echo(f"wrote to LangSmith: {', '.join(names)}", err=True)
+
+
+def _report(folders: list[Path], main: str, out: Path) -> list[Path]:
+    """Show a report, write its files, and return their paths."""
+    from ragweave.evaluation.report import read_report, show, write
+
+    found = read_report(folders, main)
+    show(found)
+    return write(found, out)
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="blendfilter, slimplm, filco or post-fusion.")] = "",
+    table: Annotated[str, typer.Argument(help="The table, such as 1, table2, figure3 or '1 with gold'.")] = "",
+    data: Annotated[str | None, typer.Argument(help="NAME:FILE of one of its data sets.")] = None,
+    model: Model = None,
+    paper_model: Annotated[str, typer.Option(help="The paper's model whose numbers are shown.")] = "",
+    show_plan: Annotated[bool, typer.Option("--plan", help="Print what each row would run, and what differs.")] = False,
+    row: Annotated[str, typer.Option(help="Run only the rows whose label contains this.")] = "",
+    filter_: Annotated[
+        list[str] | None, typer.Option("--filter", help="[ROW=]FOLDER of a trained filter (FILCO). Repeatable.")
+    ] = None,
+    option: options.Option = None,
+    kb: options.Kb = "",
+    drop_answered: Annotated[
+        str, typer.Option(metavar="RUN", help="Leave out questions that RUN answered right.")
+    ] = "",
+    limit: Limit = None,
+    price: Price = None,
+    max_calls: MaxCalls = None,
+    max_cost: MaxCost = None,
+    concurrency: Concurrency = 16,
+    cache: Cache = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/PAPER-TABLE-DATA]")] = None,
+) -> None:
+    """Evaluate the rows of a paper's table. Without a data set, list the tables."""
+    from ragweave.datasets import open_dataset
+    from ragweave.evaluation import ROLES, Settings
+    from ragweave.evaluation import reproduce as papers
+    from ragweave.graphs.specs import read_pairs
+
+    if data is None and not (show_plan and table):
+        _list_tables(paper, table)
+        return
+    dataset = open_dataset(data).name if data else papers.table_of(paper, table).datasets[0]
+    filters = {name: folder for name, _, folder in (one.rpartition("=") for one in filter_ or ())}
+    plan = papers.plan(paper, table, dataset, model=paper_model, only=row, filters=filters)
+    if show_plan or data is None:
+        _show_plan(plan)
+        return
+    folder = out or Path("runs") / f"{paper}-{table}-{dataset}".replace(" ", "")
+    settings = Settings(
+        data=data,
+        systems=tuple(plan.systems),
+        names=tuple(plan.names),
+        models={"answer": "extractive", **options.models_of(model, ROLES)},
+        options=read_pairs(option or ()),
+        kb=kb,
+        retriever=plan.retriever if kb else "auto",
+        gold=plan.gold,
+        oracle=tuple(plan.oracle),
+        metrics=tuple(plan.metrics),
+        limit=limit,
+        drop_answered=drop_answered,
+        prices=prices_of(price),
+    )
+    more: dict[str, Any] = {"calls": max_calls, "dollars": max_cost, "concurrency": concurrency, "cache": cache}
+    _run(settings, folder, paper=plan.paper, **more)
+
+
+def _show_plan(plan: Plan) -> None:
+    """Print each row's system, or why it is not run, and what differs from the paper."""
+    from ragweave.cli.screen import console, table_of
+
+    typer.echo(plan.paper.title)
+    skipped = ((label, f"not run: {reason}") for label, reason in plan.paper.empty.items())
+    console().print(table_of(["Row", "Runs"], [*zip(plan.names, plan.systems, strict=True), *skipped]))
+    for note in plan.paper.notes:
+        typer.echo(f"- {note}")
+
+
+def _list_tables(paper: str, table: str) -> None:
+    from ragweave.cli.screen import console, table_of
+    from ragweave.evaluation import reproduce as papers
+
+    if paper:
+        papers.tables(paper)  # raises if there is no such paper
+    name = papers.table_of(paper, table).name if table else ""
+    shown = [one for one in papers.listing() if paper in ("", one[0]) and name in ("", one[1])]
+    console().print(table_of(["Paper", "Table", "Shows", "Data sets"], shown))

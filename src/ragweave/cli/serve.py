@@ -1,11 +1,14 @@
-"""`ragweave serve`: methods by OpenAI's protocol, or as tools of the Model Context Protocol."""
+"""`ragweave serve`: methods by OpenAI's protocol, or as MCP tools. `ragweave new`: an app of your own, from a template."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import socket
 from contextlib import suppress
+from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -101,3 +104,13 @@ def _run(app: Any, host: str, port: int, what: str) -> None:
     typer.echo(f"serving {what.format(f'http://{named}:{listening.getsockname()[1]}')}", err=True)
     with suppress(KeyboardInterrupt):
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
+
+
+def new(folder: Annotated[Path, typer.Argument(help="The folder to create.")]) -> None:
+    """Make an app: a chat page, a folder for documents, tests, and langgraph.json."""
+    if folder.exists():
+        raise UsageError(f"{folder} is there already: name a new folder")
+    with resources.as_file(resources.files("ragweave") / "template") as template:
+        shutil.copytree(template, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    typer.echo(f"{folder}: put files into {folder / 'documents'}, then:")
+    typer.echo(f'  pip install "ragweave[examples,offline]" pytest\n  cd {folder} && python app.py')

@@ -38,7 +38,7 @@ def label(
     top: Annotated[str, typer.Option(help="filter: most sentences kept, or all above the threshold.")] = "1",
     threshold: Annotated[float | None, typer.Option(help="filter: the score that a sentence must exceed.")] = None,
     k: Annotated[int, typer.Option("-k", help="Passages per question.")] = 5,
-    kb: runs.Kb = "",
+    kb: options.Kb = "",
     limit: runs.Limit = None,
     concurrency: runs.Concurrency = 16,
     shard: runs.Shard = "",

@@ -11,7 +11,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -81,6 +81,10 @@ class Paper:
     def printed(self, system: str, column: str) -> float | None:
         """Return a printed value; None if there is none."""
         return next((value for name, one, value in self.values if (name, one) == (system, column)), None)
+
+    def write(self, folder: Path) -> None:
+        """Write it into a run's folder, for the run's report."""
+        (folder / "paper.json").write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
 @dataclass
@@ -401,6 +405,7 @@ def write(report: Report, folder: Path) -> list[Path]:
     """Write `report.md`, `report.csv` and `report.html` into a folder, and return their paths."""
     from ragweave.evaluation.page import html
 
+    folder.mkdir(parents=True, exist_ok=True)
     texts = {"md": markdown(report), "csv": comma_separated(report), "html": html(report)}
     for kind, text in texts.items():
         (folder / f"report.{kind}").write_text(text, "utf-8", "replace", "")

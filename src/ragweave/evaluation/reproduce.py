@@ -16,10 +16,9 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from pathlib import Path
 
 from ragweave.datasets import SUBSETS
 from ragweave.errors import UsageError
@@ -96,11 +95,6 @@ class Plan:
     gold: str
     retriever: str
     paper: Paper
-
-    def write(self, folder: Path) -> None:
-        """Write what the paper prints into a run's folder, for its report."""
-        text = json.dumps(asdict(self.paper), indent=1, ensure_ascii=False)
-        (folder / "paper.json").write_text(f"{text}\n", "utf-8")
 
 
 @cache
