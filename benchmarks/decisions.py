@@ -36,7 +36,7 @@ from langchain_core.documents import Document
 
 from passage_sets import rows
 from ragweave import chat_model
-from ragweave.evaluation.ask import ask
+from ragweave.evaluation.metrics.judged import ask
 from ragweave.graphs import crag
 from ragweave.nodes import knowledge_filter, proxy
 from ragweave.nodes.forms import Ids, ids_form

@@ -11,7 +11,8 @@ from tests.openai_server import HttpFault, OpenAIServer
 from ragweave.datasets import Question
 from ragweave.evaluation import Settings, citation_metrics, evaluate
 from ragweave.evaluation.folder import read_results
-from ragweave.evaluation.metrics.citations import citation_precision, citation_recall
+from ragweave.evaluation.metrics.judged import citation_precision, citation_recall
+from ragweave.testing import ScriptedModel
 
 JUDGED = ("faithfulness", "answer_relevance", "context_relevance", "correctness")
 
@@ -69,6 +70,15 @@ def test_a_verdict_that_cannot_be_read_is_no_score(
     evaluate(run, tmp_path / "run", quiet=True)
     [found] = read_results(tmp_path / "run")
     assert found["scores"] == {}
+
+
+def test_one_reply_cut_off_leaves_the_judge_its_forms(questions: Callable[[int], str], tmp_path: Path) -> None:
+    replies = ['{"grade": "Corr', "Correct", '{"grade": "Correct"}']
+    judge = ScriptedModel(script=replies, profile={"structured_output": True})
+    run = Settings(data=questions(2), metrics=("correctness",))
+    evaluate(run, tmp_path / "run", concurrency=1, given={"evaluator": judge}, quiet=True)
+    assert [call.form for call in judge.calls] == ["Grade", "", "Grade"]
+    assert [one["scores"] for one in read_results(tmp_path / "run")] == [{"correctness": 1.0}] * 2
 
 
 async def entails(premise: str, said: str) -> bool:

@@ -60,11 +60,6 @@ def test_names_may_count_apart_as_in_the_released_labels(label: Label) -> None:
     assert label("judge", row, draft="draft", apart=True)[0][0]["known"] is False
 
 
-def test_labels_may_be_a_field_of_the_rows(label: Label) -> None:
-    rows, _ = label("judge", known("a", ["b"], right=True), draft="draft", label="right")
-    assert rows == [{"id": "a", "question": "Who built it?", "draft": "a", "known": True}]
-
-
 def test_the_larger_class_is_sampled_down(label: Label) -> None:
     rows = [known(f"{at} Ida", ["Ida"]) for at in range(6)] + [known(f"{at} nobody", ["Ida"]) for at in range(6, 8)]
     found, dropped = label("judge", *rows, draft="draft", balance=True)
@@ -133,20 +128,12 @@ def test_cxmi_needs_a_scorer(label: Label) -> None:
         label("filter", PASSAGES, measure="cxmi")
 
 
-def test_questions_that_retrieval_helps_need_it(label: Label) -> None:
-    rows, _ = label("needed", known("Ida", ["Ida"]), known("Nobody", ["Ida"]), draft="draft")
-    assert [one["needed"] for one in rows] == [False, True]
-    assert set(rows[0]) == {"id", "question", "needed"}
-    asked = {"question": "Who?", "known": True, "needed": True}
-    assert label("needed", asked, label="known")[0][0]["needed"] is False
-    assert label("needed", asked, label="needed")[0][0]["needed"] is True
-
-
 @pytest.mark.loopback
 def test_a_question_needs_retrieval_if_only_that_answers_it(label: Label, server: OpenAIServer, spec: str) -> None:
     server.script = lambda body: "1931" if "opened in 1931" in json.dumps(body) else "1800"
     rows, dropped = label("needed", PASSAGES, {**PASSAGES, "answers": ["1750"]}, models={"answer": spec})
     assert [one["needed"] for one in rows] == [True]
+    assert set(rows[0]) == {"id", "question", "needed"}
     assert dropped == {"right or wrong either way": 1}
 
 

@@ -13,8 +13,7 @@ from rich.console import Console
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation import Metric, Report, Settings, evaluate, read_report, write
-from ragweave.evaluation.page import html
-from ragweave.evaluation.report import comma_separated, markdown, show, verdict
+from ragweave.evaluation.layout import comma_separated, html, markdown, show, verdict
 
 
 class Scripted:

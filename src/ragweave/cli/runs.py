@@ -245,7 +245,8 @@ def report(
 
 def _report(folders: list[Path], main: str, out: Path) -> list[Path]:
     """Show a report, write its files, and return their paths."""
-    from ragweave.evaluation.report import read_report, show, write
+    from ragweave.evaluation import read_report, write
+    from ragweave.evaluation.layout import show
 
     found = read_report(folders, main)
     show(found)

@@ -26,9 +26,7 @@ def label(
         ),
     ] = None,
     draft: Annotated[str, typer.Option(metavar="FIELD", help="Field of the rows that holds drafts.")] = "",
-    label_: Annotated[
-        str, typer.Option("--label", metavar="FIELD", help="Field of the rows that holds labels, or claims.")
-    ] = "",
+    label_: Annotated[str, typer.Option("--label", metavar="FIELD", help="rewrite: field of the rows' claims.")] = "",
     theta: Annotated[float, typer.Option(help="judge: share of the right answers that a known draft exceeds.")] = 0.5,
     apart: Annotated[bool, typer.Option("--apart", help="judge: each name of an answer counts as one.")] = False,
     balance: Annotated[bool, typer.Option(help="judge: downsample the larger class.")] = True,

@@ -1,8 +1,9 @@
 """Evaluation: durable runs of several methods over a data set, metrics, reports, the papers' tables, labels."""
 
 from ragweave.evaluation.evaluate import ROLES, Settings, evaluate
+from ragweave.evaluation.layout import write
 from ragweave.evaluation.metrics import METRICS, Metric, citation_metrics, given
-from ragweave.evaluation.report import Report, read_report, write
+from ragweave.evaluation.report import Report, read_report
 from ragweave.evaluation.run import Run, Summary, System
 
 __all__ = [

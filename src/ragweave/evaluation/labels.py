@@ -3,28 +3,37 @@
     make_labels(LabelSettings(kind="filter", data="nq:dev.json", measure="strinc"), Path("labels"))
     write_labels(Path("labels"))                        # labels/labels.jsonl
 
-Concurrency, budget, retries, resuming, shards and the reply cache are those of `run.py`. A question that gives no
-row has a record with a reason, so that a resumed run does not ask again. The rows, one JSON object a line:
+Concurrency, retries, resuming, shards and the reply cache are those of `run.py`. A question that gives no row has a record
+with a reason, so that a resumed run does not ask again. The rows, one JSON object a line:
 
 * `filter` (FILCO): `id, question, answers, passages [{id, title, text}], spans [{passage_id, start, end, text,
   score}], source {measure, unit}`; a span is `text == passage[start:end]`, in rank and reading order.
-* `judge` (SlimPLM): `id, question, draft, known` (bool), and `answers, match_ratio` if they were compared.
+* `judge` (SlimPLM): `id, question, draft, known` (bool), `answers, match_ratio`.
 * `rewrite` (SlimPLM): `id, question, draft, target`; the target is the rewriter's reply,
   `<Questions> <Question(…)> <NeedSearch(True)> <Query(…)> … </Questions>`, a line end, `<Claims> <Claim(…)>
   <Search(True)> <Query(…)> … </Claims>`.
 * `needed` (SKR): `id, question, needed` (bool: retrieval helps).
+
+Sources: Tan et al. 2024 (SlimPLM), section 3.2: a draft is known if it contains more than θ of the right answers; section
+3.3 and appendix A: a draft's claims and queries. Wang et al. 2023 (Self-Knowledge Guided Retrieval), section 3.1: a
+question needs retrieval if only the answer with passages is right, and ties are dropped. Wang et al. 2023 (FILCO),
+sections 2.2 and 3.2: STRINC, LEXICAL, CXMI; in fact verification LEXICAL compares with the claim.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+from langchain_core.documents import Document
 
 from ragweave.datasets import Format, Question, open_dataset, select
 from ragweave.datasets.dataset import format_of
@@ -32,23 +41,302 @@ from ragweave.datasets.formats import QUESTION
 from ragweave.datasets.question import id_of
 from ragweave.datasets.rows import Row
 from ragweave.errors import UsageError
-from ragweave.evaluation import labellers
-from ragweave.evaluation.folder import Record, read_results, read_settings, shard_folder, shards
-from ragweave.evaluation.labellers import Label, LabelSettings
+from ragweave.evaluation.folder import (
+    Record,
+    dropped,
+    read_results,
+    read_settings,
+    row,
+    shard_folder,
+    shards,
+    shown_passage,
+)
+from ragweave.evaluation.metrics.answers import contains
+from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.run import Run, Summary, run_async
-from ragweave.evaluation.systems import open_model
-
-__all__ = ["KINDS", "LabelSettings", "make_labels", "write_labels"]
-
-KINDS: Mapping[str, Callable[[LabelSettings, Mapping[str, Any]], Label]] = {
-    "judge": labellers.judge,
-    "rewrite": labellers.rewriter,
-    "filter": labellers.context_filter,
-    "needed": labellers.needed,
-}
-"""The labellers by kind; each takes the settings and the opened models by role."""
+from ragweave.evaluation.systems import OwnPassages, graph_system, open_model
+from ragweave.nodes import proxy, read
+from ragweave.nodes.prompts import template_of
+from ragweave.nodes.segments import split_passages
+from ragweave.tools.filters import FILTERS, FilterKind, FilterSettings, Span, filco_task, span_of
+from ragweave.tools.knowledge.retrievers import retriever_of
+from ragweave.tools.models import ChatModel, calls
+from ragweave.tools.models.messages import text_of
+from ragweave.tools.models.roles import LogprobScorer
+from ragweave.tools.models.specs import scorer_of
+from ragweave.tools.text.untrusted import untrusted
+from ragweave.tools.text.words import normalize_answer
 
 LABELS = "labels.jsonl"
+Label: TypeAlias = Callable[[Question], Awaitable[Record]]
+"""Labels a question."""
+
+_LONGEST = 4000
+"""The most characters of a draft."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSettings:
+    """All that labels depend on."""
+
+    kind: str
+    """`judge`, `rewrite`, `filter` or `needed`."""
+    data: str
+    """A data set's spec."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Specs by role: `proxy` drafts, `teacher` annotates, `answer` answers, `scorer` scores."""
+    limit: int | None = None
+    draft: str = ""
+    """The field of the row that holds a draft; "": the proxy drafts."""
+    label: str = ""
+    """Of `rewrite`, the field that holds claims; "": the teacher annotates."""
+    theta: float = 0.5
+    """The share of the right answers that a known draft exceeds (SlimPLM, equation 2)."""
+    apart: bool = False
+    """Whether each name of an answer counts as an answer of its own, as in SlimPLM's released labels."""
+    balance: bool = False
+    seed: int = 0
+    measure: str = "strinc"
+    """A filter (`FILTERS`), or `gold`: what annotators selected."""
+    unit: str = "sentence"
+    """What is kept or dropped: `sentence`, or `passage` (FILCO's PSG)."""
+    top: int | None = 1
+    """Most segments kept; None: all above the threshold."""
+    threshold: float | None = None
+    """None: the filter's own."""
+    k: int = 5
+    """Passages a question; of those that come with it, the gold ones first."""
+    kb: str = ""
+    """A knowledge base to search in their place."""
+    retriever: str = "auto"
+
+
+def match_ratio(draft: str, groups: Sequence[Sequence[str]]) -> float:
+    """Return the share of right answers of which a name is found in a draft, 0 to 1 (SlimPLM, equation 2).
+
+    A name is found if it is a substring of the draft, both normalised: it need not end where a word ends, which
+    reproduces the authors' released labels.
+    """
+    said = normalize_answer(draft)
+    found = [any(name and name in said for name in map(normalize_answer, group)) for group in groups]
+    return sum(found) / len(found) if found else 0.0
+
+
+def unmatched(groups: Sequence[Sequence[str]]) -> str:
+    """Say why no draft can be matched with the right answers; "": it can."""
+    if not groups:
+        return "no short answer"
+    yes_no = all(name.strip().lower() in ("yes", "no") for group in groups for name in group)
+    return "a yes or no answer, of which a match ratio says nothing" if yes_no else ""
+
+
+def _drafts(settings: LabelSettings, models: Mapping[str, Any]) -> Callable[[Question], Awaitable[str]]:
+    """Return what gives a question's draft, which may be empty: the proxy, or a field of the row."""
+    if not settings.draft and "proxy" not in models:
+        raise UsageError("who drafts? Give --model proxy=SPEC, or --draft FIELD if the rows hold drafts")
+
+    async def draft_of(question: Question) -> str:
+        if not settings.draft:
+            return await draft(models["proxy"], question.question)
+        return str(question.about.get(settings.draft) or "").strip()
+
+    return draft_of
+
+
+async def draft(model: ChatModel, question: str) -> str:
+    """Return a model's answer from memory, as SlimPLM's proxy drafts it (section 3.1; settings by its released code)."""
+    settings: dict[str, Any] = {"temperature": 0.01, "top_p": 0.85, "max_tokens": 512}
+    messages = template_of(proxy.PROMPTS["draft"]).format_messages(question=question)
+    while True:
+        try:
+            reply = await calls.with_settings(model, settings).ainvoke(messages)
+        except Exception as error:
+            if not (name := calls.learn_refusal(model, error, settings)):
+                raise
+            del settings[name]
+        else:
+            return read.cut(read.plain(text_of(reply)), _LONGEST)
+
+
+def judge(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
+    """Label whether a draft is known; a `proxy` drafts, unless the rows hold drafts."""
+    draft_of = _drafts(settings, models)
+
+    async def label(question: Question) -> Record:
+        groups = question.names
+        if settings.apart:
+            groups = [(name,) for group in groups for name in group]
+        if why := unmatched(groups):
+            return dropped(why)
+        said = await draft_of(question)
+        ratio = match_ratio(said, groups)
+        return row(
+            id=question.id,
+            question=question.question,
+            draft=said,
+            known=ratio > settings.theta,
+            answers=[*map(list, groups)],
+            match_ratio=round(ratio, 6),
+        )
+
+    return label
+
+
+def needed(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
+    """Label whether a question needs retrieval, by the model `answer` without passages and with them."""
+    if "answer" not in models:
+        raise UsageError("who answers? Give --model answer=SPEC")
+    found = models.get("retriever") or (retriever_of(settings.retriever, settings.kb) if settings.kb else OwnPassages())
+    specs = ("direct", f"direct[retrieve=true,k={settings.k}]")
+    graphs = [graph_system(one, {"answer": models["answer"]}, found, ()) for one in specs]
+
+    async def label(question: Question) -> Record:
+        if why := unmatched(question.names):
+            return dropped(why)
+        answers = [(await one(question))["answer"] for one in graphs]
+        alone, helped = (any(contains(one, names) for names in question.names) for one in answers)
+        if alone == helped:
+            return dropped("right or wrong either way")
+        return row(id=question.id, question=question.question, needed=helped)
+
+    return label
+
+
+def context_filter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
+    """Label the segments of a question's passages that help with its answer; CXMI needs a `scorer`."""
+    kind = None if settings.measure == "gold" else FILTERS.named(settings.measure)
+    spec = models.get("scorer") or settings.models.get("scorer")
+    if settings.measure == "cxmi" and not spec:
+        raise UsageError("cxmi needs a scorer: --model scorer=hf:NAME")
+    scorer = scorer_of(spec) if spec else None
+    searched = retriever_of(settings.retriever, settings.kb) if settings.kb else None
+
+    async def label(question: Question) -> Record:
+        answers = [*question.answers, *(name for one in question.parts for name in one)]
+        passages = sorted(question.passages, key=lambda doc: doc.id not in question.gold)[: settings.k]
+        if searched is not None:
+            passages = await searched.ainvoke(question.question, k=settings.k)
+        if not answers or not passages:
+            return dropped("no answer" if not answers else "no passage")
+        if settings.measure == "strinc" and question.kind == "yes_no":
+            return dropped("yes or no, which no sentence contains")
+        return row(
+            id=question.id,
+            question=question.question,
+            answers=answers,
+            passages=[shown_passage(one) for one in passages],
+            spans=await asyncio.to_thread(_spans, question, passages, answers, settings, kind, scorer),
+            source={"measure": settings.measure, "unit": settings.unit},
+        )
+
+    return label
+
+
+def _spans(
+    question: Question,
+    passages: Sequence[Document],
+    answers: Sequence[str],
+    settings: LabelSettings,
+    kind: FilterKind | None,
+    scorer: LogprobScorer | None,
+) -> list[Span]:
+    if kind is None:
+        return selected(question, passages)
+    segments = split_passages(passages, 1 if settings.unit == "sentence" else 0)
+    if settings.measure == "lexical" and question.kind == "yes_no":
+        answers = [filco_task(question.question).asked]
+    scores = kind.scores(question.question, segments, answers, FilterSettings(scorer=scorer))
+    best = kind.best(scores, top=settings.top, threshold=settings.threshold, answers=True)
+    return [span_of(segments[at], round(scores[at], 6)) for at in sorted(best)]
+
+
+def selected(question: Question, passages: Sequence[Document]) -> list[Span]:
+    """Return the sentences that annotators selected, where they stand in the gold passages."""
+    spans: list[Span] = []
+    for doc in (one for one in passages if one.id in question.gold):
+        found = [(doc.page_content.find(text), text) for text in question.about.get("selected", ())]
+        spans += [
+            {"passage_id": str(doc.id), "start": start, "end": start + len(text), "text": text, "score": 1.0}
+            for start, text in sorted(found)
+            if start >= 0
+        ]
+    return spans
+
+
+def target_text(found: proxy.Rewrite) -> str:
+    """Return records as a rewriter's reply; one that needs no search has an empty query."""
+
+    def shown(records: Sequence[proxy.Searched], kind: str, mark: str) -> str:
+        return " ".join(
+            f"<{kind}({_bare(one.text)})> <{mark}({one.needs_search})> <Query({_bare(one.query) * one.needs_search})>"
+            for one in records
+        )
+
+    asked, said = shown(found.questions, "Question", "NeedSearch"), shown(found.claims, "Claim", "Search")
+    return f"<Questions> {asked} </Questions>\n<Claims> {said} </Claims>".replace(">  <", "> <")
+
+
+def _bare(text: str) -> str:
+    return " ".join(re.sub(r"[<>]|```|&[lg]t;", " ", text).split())
+
+
+def rewriter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
+    """Label drafts with their claims and queries: by a `teacher`, or as the rows hold them."""
+    draft_of, teacher = _drafts(settings, models), models.get("teacher")
+    if teacher is None and not settings.label:
+        raise UsageError("who annotates? Give --model teacher=SPEC, or --label FIELD if the rows hold claims")
+
+    async def label(question: Question) -> Record:
+        said = await draft_of(question)
+        if not said:
+            return dropped("no draft")
+        if teacher is None:
+            found = annotation(question.about, settings.label)
+        else:
+            values = {"question": question.question, "draft": untrusted(said)}
+            found = await ask(teacher, proxy.Rewrite, template_of(proxy.PROMPTS["rewrite"]).format_messages(**values))
+        if found is None or not (found.questions or found.claims):
+            return dropped("no annotation" if teacher is None else "a reply that cannot be read")
+        return row(id=question.id, question=question.question, draft=said, target=target_text(found))
+
+    return label
+
+
+def annotation(fields: Mapping[str, Any], claims: str) -> proxy.Rewrite | None:
+    """Return the annotation of a row in the form of SlimPLM's released files; None if it has none.
+
+    A record without a query has its own text for one, unless it needs no search.
+
+    Args:
+        fields: The row.
+        claims: The field of the claims; the searches of the question itself are in `questions`.
+    """
+    said, asked = fields.get(claims), fields.get("questions")
+    if not (isinstance(said, list) and isinstance(asked, list)):
+        return None
+    return proxy.Rewrite.model_construct(
+        questions=_records(asked, "question", "searchWord"), claims=_records(said, "claim", "query")
+    )
+
+
+def _records(listed: Sequence[Any], text: str, query: str) -> list[proxy.Searched]:
+    found = []
+    for one in listed:
+        said = " ".join(str(one.get(text) or "").split()) if isinstance(one, Mapping) else ""
+        if said:
+            searched = one.get("needSearch") is not False
+            asked = " ".join(str(one.get(query) or said).split())
+            found.append(proxy.Searched.model_construct(text=said, needs_search=searched, query=asked))
+    return found
+
+
+KINDS: Mapping[str, Callable[[LabelSettings, Mapping[str, Any]], Label]] = {
+    "judge": judge,
+    "rewrite": rewriter,
+    "filter": context_filter,
+    "needed": needed,
+}
+"""The labellers by kind; each takes the settings and the opened models by role."""
 
 
 def make_labels(

@@ -1,36 +1,41 @@
-"""Reports of a run: a table on screen, `report.md`, `report.csv`, and `report.html` (`page.py`).
+"""Reports of a run: its records become one table, which `layout.py` shows.
 
-A run's records become one table, which each of the four shows: a row for each system, a column for each metric,
-and what an answer cost. Differences are taken over the questions that both systems have answered; their p-values
-allow for the number of pairs (Holm).
+The table has a row for each system, a column for each metric, and what an answer cost. Differences are taken over the
+questions that both systems have answered; their p-values allow for the number of pairs (Holm).
+
+A column of a paper's table may be derived from scores, one value per question:
+
+    output_precision/positive   the questions whose passages are positive: they hold an answer, or are gold
+    gain(em)/negative           the difference to the table's first row, on the others
+    better(rouge_l)             whether it is above the first row
+    answer_share>0.5            whether it is above a value
+
+Sources: FILCO (Wang et al. 2023), table 2 and figure 6; SlimPLM (Tan et al. 2024), figures 2 and 3.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
+from typing import Any, TypeAlias
 
 from ragweave.errors import UsageError
-from ragweave.evaluation.derived import Scores, base_of, best_of, column_label, measured
 from ragweave.evaluation.folder import Record, read_results, read_settings, shards
 from ragweave.evaluation.metrics import MAIN, METRICS, Metric
 from ragweave.tools.prices import Price
 from ragweave.tools.statistics import Comparison, Interval, bootstrap, compare, holm
 
-WIDTH = 100
-"""Columns of a terminal that the table fits into."""
-_SURE = 0.05
+Values: TypeAlias = Mapping[str, float]
+"""A value a question, by the question's id."""
+Scores: TypeAlias = Mapping[str, Values]
+"""Values by metric."""
+
+_COLUMN = re.compile(r"(?:(gain|better)\()?([\w@]+)\)?(?:>([\d.]+))?(?:/(positive|negative))?")
 _ELSEWHERE = ("data", "names", "own_metrics")
 """Settings that a report shows in other places."""
 
@@ -274,183 +279,55 @@ def _remarks(
         yield f"{failed} failed: {max(set(said), key=said.count)}; the same command tries them again."
 
 
-# ---- texts
+# ---- derived columns
 
 
-def verdict(report: Report) -> str:
-    """Return in one sentence which system did best, by how much, and at what cost."""
-    main, label = report.main, report.metric.label
-    scored = [one for one in report.lines if main in one.scores]
-    if not scored:
-        return "No question has a score."
-    ranked = sorted(scored, key=lambda one: one.scores[main].mean, reverse=report.metric.higher_is_better)
-    best = ranked[0]
-    score = _score(best.scores[main], report.metric, interval=True)
-    if len(ranked) == 1:
-        return f"{best.system} has {label} {score} (n = {best.scores[main].n})."
-    other = ranked[1]
-    second = _score(other.scores[main], report.metric)
-    if best.scores[main].mean == other.scores[main].mean:
-        return f"{best.system} and {other.system} are tied at {label} {score}."
-    pair = next((one for one in report.pairs if {one.first, one.second} == {best.system, other.system}), None)
-    times = f"at {best.tokens / other.tokens:.1f} times the tokens of" if best.tokens and other.tokens else "before"
-    text = f"{best.system} leads with {label} {score}, {times} {other.system}, which has {second}"
-    if pair is None:
-        return f"{text}."
-    sure = "significant" if pair.found.p < _SURE else "not significant"
-    return f"{text}; the difference is {sure} (p {_p(pair.found.p, '= ')})."
+def base_of(column: str) -> str:
+    """Return the metric that a column is derived from, which may be the column itself."""
+    return _parts(column)[1]
 
 
-def cells(
-    report: Report, metrics: Sequence[Metric] | None = None, *, brief: bool = False
-) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of a report.
+def measured(column: str, mine: Scores, first: Scores, positive: str = "") -> dict[str, float]:
+    """Return a row's values in a column, given those of the table's first row; empty if the metric was not computed.
 
-    Args:
-        report: The report.
-        metrics: The metrics that are shown; None: all.
-        brief: Whether intervals are shown as half their width, such as 40.1 ±3.2.
+    The metric `positive` is above 0 for questions whose passages are positive.
     """
-    shown = sorted(report.metrics, key=lambda one: one.name != report.main) if metrics is None else metrics
-    printed = {column for _, column, _ in report.paper.values}
-    priced = any(line.dollars is not None for line in report.lines)
-    head = ["System"]
-    for metric in shown:
-        head += [metric.label] + ["paper"] * (metric.name in printed)
-    head += ["calls", "tokens", *["$/1,000"] * priced, "s", "n"]
-    compared = len(report.lines) > 1 and bool(report.pairs)
-    head += [f"Δ {report.metric.label}", "p"] * compared
-    first = report.lines[0].system
-    against = {one.second: one.found for one in report.pairs if one.first == first}
-    rows = []
-    for line in report.lines:
-        row = [line.system]
-        for metric in shown:
-            row.append(_score(line.scores.get(metric.name), metric, interval=metric.name == report.main, brief=brief))
-            if metric.name in printed:
-                value = report.paper.printed(line.system, metric.name)
-                row.append("" if value is None else f"{value:.1f}")
-        row += _costs(line, priced)
-        if compared:
-            row += _difference(against.get(line.system), report.metric, brief=brief)
-        rows.append(row)
-    return head, rows
+    how, name, above, where = _parts(column)
+    found = dict(mine.get(name, {}))
+    if where:
+        passages = (first if how else mine).get(positive, {})
+        found = {
+            at: found[at] for at, value in passages.items() if at in found and (value > 0) == (where == "positive")
+        }
+    if above:
+        return {at: float(value > float(above)) for at, value in found.items()}
+    if not how:
+        return found
+    base = first.get(name, {})
+    gains = {at: value - base[at] for at, value in found.items() if at in base}
+    return gains if how == "gain" else {at: float(value > 0) for at, value in gains.items()}
 
 
-def _costs(line: Line, priced: bool) -> list[str]:
-    if not line.answered + line.failed:
-        return [""] * (4 + priced)
-    dollars = ["" if line.dollars is None else f"{line.dollars * 1000:.2f}"] * priced
-    failed = f" ({line.failed} failed)" if line.failed else ""
-    return [f"{line.calls:.1f}", f"{line.tokens:,.0f}", *dollars, f"{line.seconds:.1f}", f"{line.answered}{failed}"]
-
-
-def _difference(found: Comparison | None, metric: Metric, *, brief: bool = False) -> list[str]:
-    return (
-        ["", ""] if found is None else [_score(found.difference, metric, "+", interval=True, brief=brief), _p(found.p)]
-    )
-
-
-def _score(
-    found: Interval | None, metric: Metric, sign: str = "", *, interval: bool = False, brief: bool = False
-) -> str:
-    """Return a mean, with its interval if wanted; "" for none."""
-    if found is None:
-        return ""
-    times = 100 if metric.percent else 1
-    mean, low, high = (f"{one * times:{sign}.1f}" for one in (found.mean, found.low, found.high))
-    if not interval:
-        return mean
-    return f"{mean} ±{(found.high - found.low) * times / 2:.1f}" if brief else f"{mean} [{low}, {high}]"
-
-
-def _p(value: float, equals: str = "") -> str:
-    return "< .001" if value < 0.001 else f"{equals}{value:.3f}"
-
-
-def pair_cells(report: Report) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of the table of all pairs."""
-    rows = [[one.second, one.first, *_difference(one.found, report.metric)] for one in report.pairs]
-    return ["System", "against", f"Δ {report.metric.label}", "p (Holm)"], rows
-
-
-def show(report: Report, console: Console | None = None) -> None:
-    """Print a report: as many metrics as fit."""
-    console = console or Console()
-    width = min(console.width, WIDTH)
-    shown = sorted(report.metrics, key=lambda one: one.name != report.main)
-    head, rows = cells(report, shown, brief=True)
-    while len(shown) > 1 and _width(head, rows) > width:
-        shown.pop()
-        head, rows = cells(report, shown, brief=True)
-    table = RichTable(box=None, padding=(0, 2, 0, 0), title=Text(report.title, "dim"), title_justify="left")
-    for at, name in enumerate(head):
-        table.add_column(Text(name, "bold"), justify="right" if at else "left", overflow="fold", no_wrap=at > 0)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table, width=width)
-    for text, style in [(verdict(report), "bold"), *((one, "yellow") for one in report.notes)]:
-        console.print(text, style=style, markup=False, width=width)
-
-
-def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    first, *others = (max(map(len, one)) + 2 for one in zip(head, *rows, strict=True))
-    return min(first, 24) + sum(others)  # a long name is folded
-
-
-# ---- files
-
-
-def write(report: Report, folder: Path) -> list[Path]:
-    """Write `report.md`, `report.csv` and `report.html` into a folder, and return their paths."""
-    from ragweave.evaluation.page import html
-
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = {"md": markdown(report), "csv": comma_separated(report), "html": html(report)}
-    for kind, text in texts.items():
-        (folder / f"report.{kind}").write_text(text, "utf-8", "replace", "")
-    return [folder / f"report.{kind}" for kind in texts]
-
-
-def markdown(report: Report) -> str:
-    """Return a report as Markdown."""
-    lines = [f"# {report.title}", "", verdict(report), "", *_md(*cells(report)), ""]
-    lines += [f"> {' '.join(one.split())}" for one in report.notes]
-    if len(report.pairs) > 1:
-        lines += ["", "## All pairs", "", *_md(*pair_cells(report))]
-    lines += ["", "## Metrics", "", *legend(report), "", "## Settings", ""]
-    lines += [f"- {name}: {value}" for name, value in report.about.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _md(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a Markdown table; cells hold neither HTML nor line ends."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    clean = ((" ".join(one.split()).replace("<", "&lt;").replace("|", r"\|") for one in row) for row in lines)
-    return [f"| {' | '.join(row)} |" for row in clean]
-
-
-def legend(report: Report) -> list[str]:
-    """Return what each metric is, and over how many questions it is if not over all."""
-    asked = max((line.answered for line in report.lines), default=0)
-    found = []
-    for one in report.metrics:
-        most = max((line.scores[one.name].n for line in report.lines if one.name in line.scores), default=0)
-        over = f" Over {most} of {asked} questions." if most < asked else ""
-        source, lower = f" {one.source}." * bool(one.source), " Lower is better." * (not one.higher_is_better)
-        found.append(f"- **{one.label}**: {one.summary}{source}{lower}{over}")
+def best_of(rows: Iterable[Scores]) -> dict[str, dict[str, float]]:
+    """Return by metric the highest value of each question that all rows have answered (BlendFilter, section 4.7)."""
+    listed = list(rows)
+    metrics = set.intersection(*(set(one) for one in listed)) if listed else set()
+    found = {}
+    for name in sorted(metrics):
+        asked = set.intersection(*(set(one[name]) for one in listed))
+        found[name] = {at: max(one[name][at] for one in listed) for at in sorted(asked)}
     return found
 
 
-def comma_separated(report: Report) -> str:
-    """Return a report as CSV, one row for each score."""
-    text = io.StringIO()
-    table = csv.writer(text)
-    table.writerow(["system", "metric", "mean", "low", "high", "n", "paper"])
-    for line in report.lines:
-        for name, one in line.scores.items():
-            printed = report.paper.printed(line.system, name)
-            table.writerow([line.system, name, one.mean, one.low, one.high, one.n, printed])
-        for name in ("calls", "tokens", "seconds", "dollars"):
-            table.writerow([line.system, name, getattr(line, name), "", "", line.answered, ""])
-    return text.getvalue()
+def column_label(column: str, label: Callable[[str], str]) -> str:
+    """Return what a column is called, given what its metric is called."""
+    how, name, above, where = _parts(column)
+    text = f"{label(name)} > {above}" if above else label(name)
+    text = {"gain": f"gain in {text}", "better": f"{text} better"}.get(how, text)
+    return f"{text}, {where}" if where else text
+
+
+def _parts(column: str) -> tuple[str, str, str, str]:
+    found = _COLUMN.fullmatch(column)
+    how, name, above, where = found.groups("") if found else ("", column, "", "")
+    return how, name, above, where

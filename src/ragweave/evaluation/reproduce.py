@@ -1,6 +1,6 @@
 """`reproduce PAPER TABLE`: an evaluation with a table's systems, beside the paper's numbers.
 
-`published/*.json` hold every table and figure of four papers, one object each:
+`published/*.json` hold the tables and figures of four papers that show results, one object each:
 
     {"name": "table1", "title": "…", "gold": "as_found", "notes": ["…"],
      "rows": [{"label": "ReAct", "system": "react[k=5,shots=3]", "model": "gpt-3.5-turbo-instruct",
@@ -22,8 +22,7 @@ from importlib import resources
 
 from ragweave.datasets import SUBSETS
 from ragweave.errors import UsageError
-from ragweave.evaluation.derived import base_of
-from ragweave.evaluation.report import Paper
+from ragweave.evaluation.report import Paper, base_of
 from ragweave.graphs import METHODS
 
 PAPERS = ("blendfilter", "slimplm", "filco", "post-fusion")
@@ -67,11 +66,6 @@ class Table:
     rows: Sequence[Row]
     gold: str = "as_found"
     notes: Sequence[str] = ()
-    stated: Sequence[str] = ()
-    """What the text says of a figure."""
-    listed: str = ""
-    """Why it is no result; "": it is one."""
-    x: str = ""
 
     @property
     def datasets(self) -> list[str]:
@@ -99,7 +93,7 @@ class Plan:
 
 @cache
 def tables(paper: str) -> tuple[Table, ...]:
-    """Return every table and figure of a paper.
+    """Return the tables and figures of a paper.
 
     Raises:
         UsageError: There is no such paper.
@@ -115,18 +109,14 @@ def table_of(paper: str, name: str) -> Table:
     """Return a table by name: `1`, `table1`, `figure 2`; of two of one number, `1 with gold`.
 
     Raises:
-        UsageError: There is none, or it holds no result.
+        UsageError: There is none.
     """
-    wanted = re.sub(
-        r"^(fig(ure)?|table)?[ .]*", lambda kind: "figure" if kind[1] in ("fig", "figure") else "table", name.lower()
-    )
-    found = [one for one in tables(paper) if wanted in (one.name, one.name.partition(" ")[0])]
-    if not found:
-        names = ", ".join(one.name for one in tables(paper))
-        raise UsageError(f"{paper} has no table {name!r}; choose one of: {names}")
-    if found[0].listed:
-        raise UsageError(f"{paper} {found[0].name}: {found[0].listed}")
-    return found[0]
+    kind = "figure" if name.lower().startswith("fig") else "table"
+    wanted = kind + re.sub(r"^(fig(ure)?|table)?[ .]*", "", name.lower())
+    for one in tables(paper):
+        if wanted in (one.name, one.name.partition(" ")[0]):
+            return one
+    raise UsageError(f"{paper} has no table {name!r}; choose one of: {', '.join(one.name for one in tables(paper))}")
 
 
 def plan(
@@ -177,7 +167,6 @@ def plan(
             columns=list(columns),
             notes=[
                 *table.notes,
-                *table.stated,
                 *_about(paper, dataset, next(iter(run.values()))),
                 *_differences(row.spec(dataset) for row in run.values()),
             ],
@@ -250,5 +239,4 @@ def listing() -> Iterator[tuple[str, str, str, str]]:
     """Yield paper, table, title and data sets of all that can be reproduced."""
     for paper in PAPERS:
         for table in tables(paper):
-            if not table.listed:
-                yield paper, table.name, table.title, ", ".join(table.datasets)
+            yield paper, table.name, table.title, ", ".join(table.datasets)

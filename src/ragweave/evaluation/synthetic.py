@@ -28,9 +28,9 @@ from langchain_core.messages import HumanMessage
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
-from ragweave.evaluation.ask import ask
 from ragweave.evaluation.evaluate import EVALUATOR, Settings, open_priced, with_names
 from ragweave.evaluation.folder import Record, dropped, read_results, row, shown_passage
+from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.metrics.text import all_words, stands_in
 from ragweave.evaluation.run import Budget, Run, Summary, run_async
 from ragweave.nodes.forms import Form, limited

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ragweave.evaluation.metrics import answers, citations, cost, judged, passages
-from ragweave.evaluation.metrics.citations import citation_metrics
+from ragweave.evaluation.metrics import answers, judged, passages
+from ragweave.evaluation.metrics.judged import citation_metrics
 from ragweave.evaluation.metrics.metric import Metric, Score, State, finite, given, scores
 from ragweave.registry import Registry
 
@@ -22,7 +22,7 @@ __all__ = [
     "scores",
 ]
 
-_OURS = (*answers.METRICS, *citations.METRICS, *judged.METRICS, *passages.METRICS, *cost.METRICS)
+_OURS = (*answers.METRICS, *judged.METRICS, *passages.METRICS, *answers.COSTS)
 METRICS: Registry[Metric] = Registry("ragweave.metrics", Metric, "metric", lambda: _OURS)
 """Every metric by name: ours, then those of other packages (entry points `ragweave.metrics`)."""
 

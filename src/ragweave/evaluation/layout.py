@@ -1,0 +1,314 @@
+"""A report as text: a table on screen, `report.md`, `report.csv`, and `report.html`.
+
+The page needs nothing else and fits any screen, light and dark.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from ragweave.evaluation.metrics import Metric
+from ragweave.evaluation.report import Line, Report
+from ragweave.tools.footnotes import html_page
+from ragweave.tools.statistics import Comparison, Interval
+
+WIDTH = 100
+"""Columns of a terminal that the table fits into."""
+_SURE = 0.05
+
+
+def verdict(report: Report) -> str:
+    """Return in one sentence which system did best, by how much, and at what cost."""
+    main, label = report.main, report.metric.label
+    scored = [one for one in report.lines if main in one.scores]
+    if not scored:
+        return "No question has a score."
+    ranked = sorted(scored, key=lambda one: one.scores[main].mean, reverse=report.metric.higher_is_better)
+    best = ranked[0]
+    score = _score(best.scores[main], report.metric, interval=True)
+    if len(ranked) == 1:
+        return f"{best.system} has {label} {score} (n = {best.scores[main].n})."
+    other = ranked[1]
+    second = _score(other.scores[main], report.metric)
+    if best.scores[main].mean == other.scores[main].mean:
+        return f"{best.system} and {other.system} are tied at {label} {score}."
+    pair = next((one for one in report.pairs if {one.first, one.second} == {best.system, other.system}), None)
+    times = f"at {best.tokens / other.tokens:.1f} times the tokens of" if best.tokens and other.tokens else "before"
+    text = f"{best.system} leads with {label} {score}, {times} {other.system}, which has {second}"
+    if pair is None:
+        return f"{text}."
+    sure = "significant" if pair.found.p < _SURE else "not significant"
+    return f"{text}; the difference is {sure} (p {_p(pair.found.p, '= ')})."
+
+
+def cells(
+    report: Report, metrics: Sequence[Metric] | None = None, *, brief: bool = False
+) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of a report.
+
+    Args:
+        report: The report.
+        metrics: The metrics that are shown; None: all.
+        brief: Whether intervals are shown as half their width, such as 40.1 ±3.2.
+    """
+    shown = sorted(report.metrics, key=lambda one: one.name != report.main) if metrics is None else metrics
+    printed = {column for _, column, _ in report.paper.values}
+    priced = any(line.dollars is not None for line in report.lines)
+    head = ["System"]
+    for metric in shown:
+        head += [metric.label] + ["paper"] * (metric.name in printed)
+    head += ["calls", "tokens", *["$/1,000"] * priced, "s", "n"]
+    compared = len(report.lines) > 1 and bool(report.pairs)
+    head += [f"Δ {report.metric.label}", "p"] * compared
+    first = report.lines[0].system
+    against = {one.second: one.found for one in report.pairs if one.first == first}
+    rows = []
+    for line in report.lines:
+        row = [line.system]
+        for metric in shown:
+            row.append(_score(line.scores.get(metric.name), metric, interval=metric.name == report.main, brief=brief))
+            if metric.name in printed:
+                value = report.paper.printed(line.system, metric.name)
+                row.append("" if value is None else f"{value:.1f}")
+        row += _costs(line, priced)
+        if compared:
+            row += _difference(against.get(line.system), report.metric, brief=brief)
+        rows.append(row)
+    return head, rows
+
+
+def _costs(line: Line, priced: bool) -> list[str]:
+    if not line.answered + line.failed:
+        return [""] * (4 + priced)
+    dollars = ["" if line.dollars is None else f"{line.dollars * 1000:.2f}"] * priced
+    failed = f" ({line.failed} failed)" if line.failed else ""
+    return [f"{line.calls:.1f}", f"{line.tokens:,.0f}", *dollars, f"{line.seconds:.1f}", f"{line.answered}{failed}"]
+
+
+def _difference(found: Comparison | None, metric: Metric, *, brief: bool = False) -> list[str]:
+    return (
+        ["", ""] if found is None else [_score(found.difference, metric, "+", interval=True, brief=brief), _p(found.p)]
+    )
+
+
+def _score(
+    found: Interval | None, metric: Metric, sign: str = "", *, interval: bool = False, brief: bool = False
+) -> str:
+    """Return a mean, with its interval if wanted; "" for none."""
+    if found is None:
+        return ""
+    times = 100 if metric.percent else 1
+    mean, low, high = (f"{one * times:{sign}.1f}" for one in (found.mean, found.low, found.high))
+    if not interval:
+        return mean
+    return f"{mean} ±{(found.high - found.low) * times / 2:.1f}" if brief else f"{mean} [{low}, {high}]"
+
+
+def _p(value: float, equals: str = "") -> str:
+    return "< .001" if value < 0.001 else f"{equals}{value:.3f}"
+
+
+def pair_cells(report: Report) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of the table of all pairs."""
+    rows = [[one.second, one.first, *_difference(one.found, report.metric)] for one in report.pairs]
+    return ["System", "against", f"Δ {report.metric.label}", "p (Holm)"], rows
+
+
+def show(report: Report, console: Console | None = None) -> None:
+    """Print a report: as many metrics as fit."""
+    console = console or Console()
+    width = min(console.width, WIDTH)
+    shown = sorted(report.metrics, key=lambda one: one.name != report.main)
+    head, rows = cells(report, shown, brief=True)
+    while len(shown) > 1 and _width(head, rows) > width:
+        shown.pop()
+        head, rows = cells(report, shown, brief=True)
+    table = RichTable(box=None, padding=(0, 2, 0, 0), title=Text(report.title, "dim"), title_justify="left")
+    for at, name in enumerate(head):
+        table.add_column(Text(name, "bold"), justify="right" if at else "left", overflow="fold", no_wrap=at > 0)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table, width=width)
+    for text, style in [(verdict(report), "bold"), *((one, "yellow") for one in report.notes)]:
+        console.print(text, style=style, markup=False, width=width)
+
+
+def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    first, *others = (max(map(len, one)) + 2 for one in zip(head, *rows, strict=True))
+    return min(first, 24) + sum(others)  # a long name is folded
+
+
+# ---- files
+
+
+def write(report: Report, folder: Path) -> list[Path]:
+    """Write `report.md`, `report.csv` and `report.html` into a folder, and return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {"md": markdown(report), "csv": comma_separated(report), "html": html(report)}
+    for kind, text in texts.items():
+        (folder / f"report.{kind}").write_text(text, "utf-8", "replace", "")
+    return [folder / f"report.{kind}" for kind in texts]
+
+
+def markdown(report: Report) -> str:
+    """Return a report as Markdown."""
+    lines = [f"# {report.title}", "", verdict(report), "", *_md(*cells(report)), ""]
+    lines += [f"> {' '.join(one.split())}" for one in report.notes]
+    if len(report.pairs) > 1:
+        lines += ["", "## All pairs", "", *_md(*pair_cells(report))]
+    lines += ["", "## Metrics", "", *legend(report), "", "## Settings", ""]
+    lines += [f"- {name}: {value}" for name, value in report.about.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _md(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return a Markdown table; cells hold neither HTML nor line ends."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    clean = ((" ".join(one.split()).replace("<", "&lt;").replace("|", r"\|") for one in row) for row in lines)
+    return [f"| {' | '.join(row)} |" for row in clean]
+
+
+def legend(report: Report) -> list[str]:
+    """Return what each metric is, and over how many questions it is if not over all."""
+    asked = max((line.answered for line in report.lines), default=0)
+    found = []
+    for one in report.metrics:
+        most = max((line.scores[one.name].n for line in report.lines if one.name in line.scores), default=0)
+        over = f" Over {most} of {asked} questions." if most < asked else ""
+        source, lower = f" {one.source}." * bool(one.source), " Lower is better." * (not one.higher_is_better)
+        found.append(f"- **{one.label}**: {one.summary}{source}{lower}{over}")
+    return found
+
+
+def comma_separated(report: Report) -> str:
+    """Return a report as CSV, one row for each score."""
+    text = io.StringIO()
+    table = csv.writer(text)
+    table.writerow(["system", "metric", "mean", "low", "high", "n", "paper"])
+    for line in report.lines:
+        for name, one in line.scores.items():
+            printed = report.paper.printed(line.system, name)
+            table.writerow([line.system, name, one.mean, one.low, one.high, one.n, printed])
+        for name in ("calls", "tokens", "seconds", "dollars"):
+            table.writerow([line.system, name, getattr(line, name), "", "", line.answered, ""])
+    return text.getvalue()
+
+
+# ---- the page
+
+_STYLE = """\
+h1{font-size:17px;font-weight:500}
+.verdict{font-size:21px;line-height:1.35;font-weight:600;margin:6px 0 16px}
+.wide{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:15px}
+th,td{padding:6px 11px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--rule)}
+th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--paper);white-space:normal;min-width:7rem}
+tr:hover td{background:var(--panel)}
+svg{width:100%;max-width:48rem;height:auto;font:14px system-ui,sans-serif}
+svg text{fill:var(--ink)}svg .grid{stroke:var(--rule)}svg circle{fill:var(--link)}
+svg .bar{stroke:var(--link);stroke-width:1.5;opacity:.6}
+summary{font-weight:600}li{margin:3px 0}.note{border-left:3px solid var(--warm-line);padding-left:10px}
+"""
+
+
+def html(report: Report) -> str:
+    """Return a report as one page."""
+    first = sorted(report.metrics, key=lambda one: one.name != report.main)[:3]
+    pairs = f"<h2>All pairs</h2>{_table(*pair_cells(report))}" if len(report.pairs) > 1 else ""
+    notes = "".join(f'<p class="note">{escape(one)}</p>' for one in report.notes)
+    settings = [f"{name}: {value}" for name, value in report.about.items()]
+    body = f"""<h1>{escape(report.title)}</h1>
+<p class="verdict">{escape(verdict(report))}</p>
+{_table(*cells(report, first))}
+{notes}
+<h2>{escape(report.metric.label)} against tokens a question</h2>
+{scatter(report)}
+{pairs}
+<details><summary>All metrics</summary>
+{_table(*cells(report))}
+{_list(one.removeprefix("- ").replace("**", "") for one in legend(report))}</details>
+<details><summary>Settings</summary>{_list(settings)}</details>"""
+    return html_page(report.title, _STYLE, body)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
+    top = f"<thead><tr>{_cells(head, 'th')}</tr></thead>"
+    return f'<div class="wide"><table>{top}<tbody>{body}</tbody></table></div>'
+
+
+def _cells(row: Iterable[str], tag: str) -> str:
+    return "".join(f"<{tag}>{escape(one)}</{tag}>" for one in row)
+
+
+def _list(lines: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(one)}</li>' for one in lines)}</ul>"
+
+
+_WIDE, _HIGH, _LEFT, _LOW = 640, 360, 50, 44
+"""Pixels of the plot, and those left of and below its axes."""
+
+
+def scatter(report: Report) -> str:
+    """Return a plot of the main score, with its interval, against tokens a question, as SVG."""
+    times = 100 if report.metric.percent else 1
+    scored = [(one.system, one.tokens, one.scores[report.main]) for one in report.lines if report.main in one.scores]
+    points = [(name, x, times * one.mean, times * one.low, times * one.high) for name, x, one in scored]
+    if not points:
+        return ""
+    most = max(x for _, x, *_ in points) * 1.15 or 1.0
+    bottom, top = min(one[3] for one in points), max(one[4] for one in points)
+    margin = max((top - bottom) / 10, 0.5)
+    bottom, top = bottom - margin, top + margin
+
+    def across(x: float) -> float:
+        return _LEFT + (_WIDE - _LEFT - 20) * x / most
+
+    def down(y: float) -> float:
+        return _HIGH - _LOW - (_HIGH - _LOW - 10) * (y - bottom) / (top - bottom)
+
+    parts = [f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="score against tokens">']
+    for y in _ticks(bottom, top):
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE}" y1="{down(y):.0f}" y2="{down(y):.0f}"/>')
+        parts.append(_text(_LEFT - 6, down(y) + 4, f"{y:g}", "end"))
+    parts += [_text(across(x), _HIGH - 24, f"{x:,.0f}", "middle") for x in _ticks(0, most)]
+    parts.append(_text(_WIDE, _HIGH - 4, "tokens a question", "end"))
+    taken = [(across(x) - 6, across(x) + 6, down(y) + 4) for _, x, y, *_ in points]
+    for name, tokens, mean, low, high in sorted(points, key=lambda one: -one[2]):
+        x, y = across(tokens), down(mean)
+        left = x > _WIDE * 0.6
+        parts.append(f'<line class="bar" x1="{x:.1f}" x2="{x:.1f}" y1="{down(low):.1f}" y2="{down(high):.1f}"/>')
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(name)}</title></circle>')
+        shown = name if len(name) <= 40 else f"{name[:39]}…"
+        start = x - 9 - 8 * len(shown) if left else x + 9
+        height = _free(start, y + 4, 8 * len(shown), taken)
+        parts.append(_text(x + (-9 if left else 9), height, shown, "end" if left else "start"))
+    return "\n".join([*parts, "</svg>"])
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return a few round numbers between two."""
+    size = 10.0 ** math.floor(math.log10(high - low))
+    step = next(size * one for one in (0.1, 0.2, 0.5, 1, 2, 5) if (high - low) / (size * one) <= 6)
+    return [at * step for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _free(x: float, y: float, length: float, taken: list[tuple[float, float, float]]) -> float:
+    """Return the first height from `y` down at which a label from `x` on, so long, covers no other."""
+    while any(abs(top - y) < 15 and left < x + length and x < right for left, right, top in taken):
+        y += 15
+    taken.append((x, x + length, y))
+    return y
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
