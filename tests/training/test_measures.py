@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ragweave.training.linear import best_threshold, routes_of
-from ragweave.training.measures import auc, best_balanced, filtered, gate_threshold, judged, recall_threshold
+from ragweave.training.measures import auc, best_balanced, filtered, judged, recall_threshold
 
 
 def test_auc_counts_pairs_in_the_right_order_and_ties_by_half() -> None:
@@ -39,10 +39,3 @@ def test_a_router_retrieves_no_more_than_it_may() -> None:
         float((routes_of(chances, best_threshold(chances, labels, most)) > 0).mean()) for most in (0.75, 0.5, 0.1)
     ]
     assert shares == [0.75, 0.5, 0.0]
-
-
-def test_a_gates_threshold_retrieves_where_it_helps() -> None:
-    right = [(True, False), (True, True), (False, True), (False, True)]
-    assert gate_threshold([0.1, 0.2, 0.6, 0.9], right) == 0.2
-    assert gate_threshold([0.1, 0.2, 0.6, 0.9], right, 0.25) == 0.6
-    assert gate_threshold([float("inf")] * 4, right) == -1.0

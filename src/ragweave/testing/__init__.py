@@ -9,12 +9,10 @@ Subclass one in your tests and pytest runs it. Besides ragweave they need only `
         replies = ["Ada Brenner"]
 """
 
-from ragweave.testing.chat_model import ChatModelSpecTests
 from ragweave.testing.method import MethodTests
-from ragweave.testing.metric import MetricTests
-from ragweave.testing.retriever import RetrieverTests
 from ragweave.testing.scripted import CARDS, ModelCall, Record, RecordingRetriever, Script, ScriptedModel, unsure
 from ragweave.testing.store import KnowledgeStoreTests
+from ragweave.testing.suites import ChatModelSpecTests, MetricTests, RetrieverTests
 
 __all__ = [
     "CARDS",

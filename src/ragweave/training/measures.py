@@ -15,13 +15,9 @@ _ROUNDING = 1 - 1e-4
 
 def auc(scores: Array, labels: Flags) -> float:
     """Return the area under the ROC curve: how often a right one scores above a wrong one; ties count half."""
-    order = np.unique(scores, return_inverse=True)[1]
-    counts = np.bincount(order)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[order]
-    right, wrong = int(labels.sum()), int((~labels).sum())
-    if not right or not wrong:
-        return 0.5
-    return float((ranks[labels].sum() - right * (right + 1) / 2) / (right * wrong))
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(labels, scores)) if labels.any() and not labels.all() else 0.5
 
 
 def best_balanced(chances: Array, labels: Flags) -> float:
@@ -104,26 +100,3 @@ def _filtered(scores: Array, keep: Flags, sizes: NDArray[np.int_], threshold: fl
         hits / max(taken.sum(), 1),
         sizes[taken].sum() / sizes.sum(),
     ]
-
-
-def gate_threshold(
-    uncertainties: Sequence[float], right: Sequence[tuple[float, float]], retrieve_at_most: float = 0.6
-) -> float:
-    """Return the uncertainty above which to retrieve: the option `threshold` of a gate on your own questions.
-
-    The one with the most right answers within the share that is retrieved for; the highest of equals.
-
-    Args:
-        uncertainties: Of each question's answer without retrieval; infinite if it is retrieved for in any case.
-        right: Whether that answer is right, and whether the one after retrieval is; or scores.
-        retrieve_at_most: Greatest share of the questions retrieved for.
-    """
-    values, scores = np.asarray(uncertainties, np.float64), np.asarray(right, np.float64)
-    finite = np.unique(values[np.isfinite(values)])
-    cuts = [*finite[::-1], min(-1.0, finite.min(initial=0.0) - 1.0)]  # below all: always retrieve
-    best, most = float(cuts[0]), -1.0
-    for cut in cuts:
-        reached = float(np.where(values > cut, scores[:, 1], scores[:, 0]).mean())
-        if (values > cut).mean() <= retrieve_at_most and reached > most + 1e-12:
-            best, most = float(cut), reached
-    return best

@@ -38,8 +38,8 @@ class _Recipe:
 _TORCH = ("torch", "transformers", "accelerate")
 _RECIPES: dict[Kind, _Recipe] = {
     "linear": _Recipe("linear", ("sklearn", "safetensors")),
-    "span-encoder": _Recipe("span_encoder", _TORCH),
-    "cross-encoder": _Recipe("cross_encoder", (*_TORCH, "sentence_transformers", "datasets")),
+    "span-encoder": _Recipe("encoders", _TORCH, "span_settings", "fit_spans"),
+    "cross-encoder": _Recipe("encoders", (*_TORCH, "sentence_transformers", "datasets"), "pair_settings", "fit_pairs"),
     "seq2seq": _Recipe("writer", _TORCH, "seq2seq_settings", "fit_seq2seq"),
     "causal-lora": _Recipe("writer", (*_TORCH, "peft", "trl", "datasets"), "lora_settings", "fit_lora"),
 }

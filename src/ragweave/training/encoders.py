@@ -1,7 +1,7 @@
-"""Training of span encoders (`tools/trained/networks.py`) by transformers' trainer.
+"""Training of span encoders and cross-encoders (`tools/trained/networks.py`) by their libraries' trainers.
 
-All passages of a row are one example. The loss is the negative log of the softmax share of the sentences to keep, and
-that of the answer's tokens in them.
+To a span encoder all passages of a row are one example. Its loss is the negative log of the softmax share of the sentences
+to keep, and that of the answer's tokens in them. A cross-encoder reads each sentence, or a judge's draft, by itself.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -20,22 +21,25 @@ from transformers import Trainer, TrainingArguments, set_seed
 from ragweave.errors import UsageError
 from ragweave.tools.models.huggingface import model_folder, model_of, tokenizer_of
 from ragweave.tools.trained.card import Role, read_card
+from ragweave.tools.trained.forms import sentence_pairs
 from ragweave.tools.trained.networks import (
     OUTSIDE,
+    PairScorer,
     Reader,
     Sheet,
     SpanEncoder,
     SpanScorer,
     Window,
     batch_of,
+    cross_encoder,
     padded,
     read_span_encoder,
     relative,
     write_span_encoder,
 )
 from ragweave.training.job import Job, NeuralSettings, Trained
-from ragweave.training.measures import filtered, recall_threshold
-from ragweave.training.rows import FilterRow, sentences_of, unit_of
+from ragweave.training.measures import best_balanced, filtered, judged, recall_threshold
+from ragweave.training.rows import FilterRow, JudgeRow, Row, sentences_of, unit_of
 from ragweave.training.trainer import arguments, one_gpu, run
 
 _HEAD_RATE = 5e-4
@@ -58,16 +62,26 @@ _FURTHER = {"epochs": 2.0, "learning_rate": 5e-5}
 _LAYER = re.compile(r"\blayers?\.(\d+)\.")
 
 
-class SpanSettings(NeuralSettings):
+class EncoderSettings(NeuralSettings):
+    """Settings of cross-encoders."""
+
+    recall: float = Field(0.9, ge=0, le=1)
+    """Recall of the sentences to keep that a filter's threshold must reach on held-out rows."""
+
+
+class SpanSettings(EncoderSettings):
     """Settings of span encoders. `base` may be a trained span encoder, which is then trained further."""
 
     learning_rate: float = Field(1e-4, gt=0)
-    recall: float = Field(0.9, ge=0, le=1)
-    """Recall of the sentences to keep that the threshold must reach on held-out rows."""
 
 
-def settings_for(role: Role, given: dict[str, Any]) -> SpanSettings:  # noqa: ARG001 - filters alone
-    """Return the settings, with those given."""
+def pair_settings(role: Role, given: dict[str, Any]) -> EncoderSettings:  # noqa: ARG001 - the same for both
+    """Return the settings of a cross-encoder, with those given."""
+    return EncoderSettings(**given)
+
+
+def span_settings(role: Role, given: dict[str, Any]) -> SpanSettings:  # noqa: ARG001 - filters alone
+    """Return the settings of a span encoder, with those given."""
     base = Path(str(given.get("base", ""))).expanduser()
     return SpanSettings(**({**_FURTHER, **given} if (base / "card.json").is_file() else given))
 
@@ -177,7 +191,7 @@ def rates(model: SpanEncoder, settings: SpanSettings) -> list[dict[str, Any]]:
     return [{"params": values, "lr": rate, "weight_decay": decay} for (rate, decay), values in groups.items()]
 
 
-def fit(job: Job) -> Trained:
+def fit_spans(job: Job) -> Trained:
     """Train a span encoder, choose its threshold and measure it."""
     settings = cast("SpanSettings", job.settings)
     set_seed(settings.seed)
@@ -221,3 +235,79 @@ def _measured(scorer: SpanScorer, rows: Sequence[FilterRow], settings: SpanSetti
     keep = [one.keep for one in examples]
     threshold = recall_threshold(scores, keep, settings.recall)
     return filtered(scores, keep, [one.sizes for one in examples], threshold), threshold
+
+
+# ---- cross-encoders
+
+
+class Group(NamedTuple):
+    """The pairs of one row."""
+
+    pairs: list[tuple[str, str]]
+    labels: list[bool]
+    sizes: list[int]
+    """Words of each second text."""
+
+
+def read_groups(rows: Sequence[Row]) -> Iterator[Group]:
+    """Yield the pairs of each row: a judge's one, or one for each of a filter's sentences."""
+    for row in rows:
+        if isinstance(row, JudgeRow):
+            yield Group([(row.question, row.draft)], [row.known], [len(row.draft.split())])
+            continue
+        passages, keep = sentences_of(cast("FilterRow", row))
+        sizes = [len(text.split()) for one in passages for text in one.sentences]
+        yield Group(sentence_pairs(row.question, passages), keep, sizes)
+
+
+def fit_pairs(job: Job) -> Trained:
+    """Train a cross-encoder, choose its threshold and measure it."""
+    from sentence_transformers import cross_encoder as library
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+
+    from datasets import Dataset
+
+    class _Trainer(library.CrossEncoderTrainer):
+        def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+            """Write no card of the library's, which would ask the hub."""
+
+    settings = cast("EncoderSettings", job.settings)
+    set_seed(settings.seed)
+    train = list(read_groups(job.train))
+    labels = [one for each in train for one in each.labels]
+    if all(labels) or not any(labels):
+        raise UsageError("all rows have the same label, and a cross-encoder learns from both")
+    model = cross_encoder(model_folder(settings.base), settings.max_input)
+    pairs = [one for each in train for one in each.pairs]
+    columns = {"first": [a for a, _ in pairs], "second": [b for _, b in pairs], "label": list(map(float, labels))}
+    balance = torch.tensor((len(labels) - sum(labels)) / sum(labels))
+    trainer: Any = _Trainer(
+        model=model,
+        args=one_gpu(library.CrossEncoderTrainingArguments(**arguments(settings, job.folder))),
+        train_dataset=Dataset.from_dict(columns),
+        loss=BinaryCrossEntropyLoss(model, pos_weight=balance),
+    )
+    run(trainer, job)
+    metrics, threshold = _measured_pairs(PairScorer(model), list(read_groups(job.held_out)), job.role, settings.recall)
+    if main := trainer.is_world_process_zero():
+        model.model.save_pretrained(job.folder)
+        model.tokenizer.save_pretrained(job.folder)
+    fields = {"threshold": threshold, "unit": unit_of(job.train), "max_input": settings.max_input}
+    return Trained(metrics=metrics, fields=fields, main=main)
+
+
+def _measured_pairs(
+    scorer: PairScorer, groups: Sequence[Group], role: Role, recall: float
+) -> tuple[dict[str, float], float]:
+    scores = [scorer.probabilities(one.pairs) for one in groups]
+    if role == "judge":
+        chances, labels = (
+            np.asarray([one for (one,) in scores]),
+            np.asarray([one.labels[0] for one in groups], np.bool_),
+        )
+        threshold = best_balanced(chances, labels)
+        return judged(chances, labels, threshold), threshold
+    chosen = [at for at, one in enumerate(groups) if any(one.labels) and not all(one.labels)]
+    scores, keep = [scores[at] for at in chosen], [groups[at].labels for at in chosen]
+    threshold = recall_threshold(scores, keep, recall)
+    return filtered(scores, keep, [groups[at].sizes for at in chosen], threshold), threshold
