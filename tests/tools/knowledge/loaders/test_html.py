@@ -59,6 +59,18 @@ def test_tables_with_captions_spans_and_two_header_rows():
     assert one.text[one.tables[0].body :].startswith("| North")
 
 
+def test_tables_for_layout_are_blocks():
+    prices = "<table><tr><td>Tea<td>2</tr><tbody><tr><td>Milk<td>1</tr></tbody><tfoot><tr><td>Both<td>3</tfoot></table>"
+    page = f"<table><tbody><tr><td><p>Menu.</p><p>Today.</p></td><td><h2>Prices</h2>{prices}</td></tr></tbody></table>"
+    (one,), _ = read("a.html", page)
+    assert one.text.split("\n\n") == [
+        "Menu.",
+        "Today.",
+        "## Prices",
+        "| Tea | 2 |\n| --- | --- |\n| Milk | 1 |\n| Both | 3 |",
+    ]
+
+
 def test_formulas():
     half, square = "<mfrac><mn>1</mn><mn>2</mn></mfrac>", "<msup><mi>c</mi><mrow><mn>2</mn></mrow></msup>"
     assert read("a.html", f"<p><math>{half}<mi>m</mi>{square}</math></p>")[0][0].text == "1/2mc^2"

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, BinaryIO, TextIO
 
 from ragweave.state.passages import encodable
@@ -42,6 +42,7 @@ _BLOCKS = re.findall(
     r"\w+", "address aside details fieldset figure form header hgroup label legend main menu search summary textarea"
 )
 """Blocks that markdownify takes for words of the line around them."""
+_LAYOUT = "descendant-or-self::table[.//table or .//h1 or .//h2 or .//h3][not(./tr/th or ./*/tr/th)]"
 _MATH = {"msup": "^", "msub": "_", "mfrac": "/"}
 _MOST_SPANNED = 100_000
 """Cells of a page, with those that they span, up to which spanned cells are repeated."""
@@ -272,9 +273,16 @@ def _prune(page: Any) -> None:
 
 
 def _spell_out(root: Any) -> None:
-    """Write out what only markup says: formulas, raised digits, letters of lists, spanned cells, alternative texts."""
+    """Write out what only markup says: formulas, raised digits, letters of lists, spanned cells, alternative texts.
+
+    Tables for layout become blocks.
+    """
     for one in root.xpath(".//msup/*[2]|.//msub/*[2]|.//mfrac/*[2]"):
         one.text = f"{_MATH[one.getparent().tag]}{one.text or ''}"
+    for one in root.xpath(_LAYOUT):
+        rows = one.xpath("./tr|./*/tr")
+        for part in (one, *rows, *chain.from_iterable(rows)):
+            part.tag = "div"
     spanned = sum(_span(one, "colspan") * _span(one, "rowspan") for one in root.iter("td", "th"))
     for one in root.xpath("descendant-or-self::table"):
         _arrange(one, fill=spanned <= _MOST_SPANNED)
@@ -306,6 +314,7 @@ def _arrange(table: Any, *, fill: bool) -> None:
             if (name := above.text_content()) != below.text_content():
                 below.text = f"{name} {below.text or ''}"
         upper.getparent().remove(upper)
+    etree.strip_tags(table, "thead", "tbody", "tfoot")  # markdownify takes the first row of each for a header
 
 
 def _fill(rows: list[Any]) -> None:
