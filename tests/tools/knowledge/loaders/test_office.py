@@ -169,12 +169,15 @@ def test_headers_of_two_rows_titles_and_second_tables():
         (),
         ("Item", "Sum"),
         ("Net", "=1+1"),
+        (),
+        ("Checked by", "Ida Holm"),
     ]
     found, notices = read("a.xlsx", sheet(rows, merged=["B2:C2"]))
     assert [one.text for one in found] == [
         "Sales",
         "Region: North\n2025 Q1: 11\n2025 Q2: 12",
         "Item: Net",
+        "Checked by Ida Holm",
     ]
     assert "1 formulas of sheet 'Sheet' have no saved value" in notices
 

@@ -78,7 +78,7 @@ def _table(name: str, rows: Iterator[_Row], settings: Settings, place: dict[str,
     width = Counter(len(one.cells) for one in first).most_common(1)[0][0] if first else 0
     texts = [[*filter(None, one.cells)] for one in first]
     at = next((at for at, one in enumerate(texts) if 2 * len(one) > width and (width == 1 or len({*one}) > 1)), 0)
-    if place and width == 1:  # a sheet of notes
+    if place and (width == 1 or len(first) == at + 1):  # notes, or a total, on a sheet
         at = len(first)
     above = "\n".join(" ".join(dict.fromkeys(one)) for one in texts[:at])
     if above:
