@@ -106,7 +106,7 @@ def test_the_next_run_finishes_one_that_failed(tmp_path: Path) -> None:
 
     with ServedKnowledgeBase("qdrant::memory:#notes", model) as kb:
         model.before = refuse
-        with pytest.raises(ConnectionError):
+        with pytest.raises(KnowledgeBaseError, match=r"cannot be written \(refused\)"):
             kb.index_paths([tmp_path / f"{number}.txt" for number in range(3)])
         assert len(kb) == 0
         model.before = lambda: None

@@ -109,25 +109,17 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         self.path = without_secrets(address)
         if kind == "chroma" and "://" not in url:
             url = str(Path(url).resolve())
+        missing = "" if create else f"; if it is missing, make it with `ragweave index FILES --kb {self.path}`"
         try:
-            self._records = _records(kind, url, name)
-            self.settings = self._agreed(settings, embeddings)
-            model = embeddings_of(self.path, self.settings.embedding, embeddings)
-            if model is None:
-                named = str(self.settings.embedding).removeprefix(OBJECT)
-                raise KnowledgeBaseError(f"{self.path} was made with {named}: pass that object")
-            self._embeddings = model
-            self._collection, self._search = SERVERS[kind][0](url, name, model, self.settings, create)
-            if create:
-                self._records.note({_SETTINGS: asdict(self.settings)})
-        except RagweaveError:
-            raise
+            with _client_errors(f"{self.path} cannot be opened", missing):
+                self._records = _records(kind, url, name)
+                self.settings = self._agreed(settings, embeddings)
+                self._embeddings = self._model(embeddings)
+                self._collection, self._search = SERVERS[kind][0](url, name, self._embeddings, self.settings, create)
+                if create:
+                    self._records.note({_SETTINGS: asdict(self.settings)})
         except ImportError as error:
             raise MissingExtraError(f"A knowledge base at {kind}:", SERVERS[kind][1]) from error
-        except Exception as error:  # each client has its own
-            said = without_secrets(" ".join(str(error).split()))[:300]
-            hint = "" if create else f"; if it is missing, make it with `ragweave index FILES --kb {self.path}`"
-            raise KnowledgeBaseError(f"{self.path} cannot be opened ({said}){hint}") from error
 
     def _agreed(self, given: Settings | None, embeddings: Embeddings | None) -> Settings:
         """Return the settings that are noted, else those given."""
@@ -141,16 +133,24 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             raise UsageError(f"{self.path}: a server's knowledge base needs an embedding model")
         return made
 
+    def _model(self, given: Embeddings | None) -> Embeddings:
+        model = embeddings_of(self.path, self.settings.embedding, given)
+        if model is None:
+            named = str(self.settings.embedding).removeprefix(OBJECT)
+            raise KnowledgeBaseError(f"{self.path} was made with {named}: pass that object")
+        return model
+
     @contextmanager
     def _reading(self) -> Iterator[Records]:
         yield self._records
 
     @contextmanager
     def _writing(self) -> Iterator[ServerWriter]:
-        if len(self) and not self._search("any", 1, {}):  # the server has lost its passages
-            self._records.write("DELETE FROM ragweave_passages WHERE collection = ?", [()])
-            self._records.forget(self._records.sources())
-        yield ServerWriter(self._records, self._collection)
+        with _client_errors(f"{self.path} cannot be written"):
+            if len(self) and not self._search("any", 1, {}):  # the server has lost its passages
+                self._records.write("DELETE FROM ragweave_passages WHERE collection = ?", [()])
+                self._records.forget(self._records.sources())
+            yield ServerWriter(self._records, self._collection)
 
     def drop(self) -> int:
         """Delete all passages and what is noted of them; return how many passages there were."""
@@ -169,8 +169,9 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
 
         def search(query: str, k: int) -> list[Document]:
             first: dict[str, Document] = {}
-            for doc in map(_shown, self._search(query, 2 * k, wanted)):
-                first.setdefault(doc.page_content, doc)  # copies of a text fill one place
+            with _client_errors(f"{self.path} cannot be searched"):
+                for doc in map(_shown, self._search(query, 2 * k, wanted)):
+                    first.setdefault(doc.page_content, doc)  # copies of a text fill one place
             return [*first.values()]
 
         return SearchRetriever(search=search, k=k, embeddings=self._embeddings)
@@ -178,6 +179,18 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
     def close(self) -> None:
         """Close the connection to the records."""
         self._records.close()
+
+
+@contextmanager
+def _client_errors(what: str, hint: str = "") -> Iterator[None]:
+    """Raise `KnowledgeBaseError` for the errors of clients, each of which has its own."""
+    try:
+        yield
+    except (RagweaveError, ImportError):
+        raise
+    except Exception as error:
+        said = without_secrets(" ".join(str(error).split()))[:300] or type(error).__name__
+        raise KnowledgeBaseError(f"{what} ({said}){hint}") from error
 
 
 class Records:
