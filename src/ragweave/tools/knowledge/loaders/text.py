@@ -273,10 +273,7 @@ def _prune(page: Any) -> None:
 
 
 def _spell_out(root: Any) -> None:
-    """Write out what only markup says: formulas, raised digits, letters of lists, spanned cells, alternative texts.
-
-    Tables for layout become blocks.
-    """
+    """Write out what only markup says: formulas, list letters, spanned cells, …; make blocks of layout tables."""
     for one in root.xpath(".//msup/*[2]|.//msub/*[2]|.//mfrac/*[2]"):
         one.text = f"{_MATH[one.getparent().tag]}{one.text or ''}"
     for one in root.xpath(_LAYOUT):
