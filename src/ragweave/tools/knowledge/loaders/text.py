@@ -237,6 +237,7 @@ def tree_markdown(root: Any) -> str:
     from markdownify import markdownify
 
     _spell_out(root)
+    _plain_tables(root)
     for one in root.iter(*_BLOCKS):
         one.tag = "div"
     try:
@@ -273,16 +274,9 @@ def _prune(page: Any) -> None:
 
 
 def _spell_out(root: Any) -> None:
-    """Write out what only markup says: formulas, list letters, spanned cells, …; make blocks of layout tables."""
+    """Write out what only markup says: formulas, raised digits, letters of lists, alternative texts."""
     for one in root.xpath(".//msup/*[2]|.//msub/*[2]|.//mfrac/*[2]"):
         one.text = f"{_MATH[one.getparent().tag]}{one.text or ''}"
-    for one in root.xpath(_LAYOUT):
-        rows = one.xpath("./tr|./*/tr")
-        for part in (one, *rows, *chain.from_iterable(rows)):
-            part.tag = "div"
-    spanned = sum(_span(one, "colspan") * _span(one, "rowspan") for one in root.iter("td", "th"))
-    for one in root.xpath("descendant-or-self::table"):
-        _arrange(one, fill=spanned <= _MOST_SPANNED)
     for one in root.iter("sup"):
         if not (said := one.text_content().strip()).isalpha() or len(said) == 1:  # no ordinal, such as 3rd
             one.text = f"^{one.text or ''}"
@@ -296,25 +290,32 @@ def _spell_out(root: Any) -> None:
         one.text = alternative(one.get("alt"))
 
 
-def _arrange(table: Any, *, fill: bool) -> None:
-    """Give a table one row as its header; `fill`: repeat cells that span rows, and headers that span columns."""
+def _plain_tables(root: Any) -> None:
+    """Make blocks of tables for layout; give the others one row as their header, and no spanned cells."""
     from lxml import etree
 
-    etree.strip_elements(table, "colgroup", "col", with_tail=False)
-    for one in table.xpath("./caption"):
-        table.addprevious(one)
-    if fill:
-        _fill(table.xpath("./tr|./*/tr"))
-    head = table.xpath("./thead[following-sibling::*]/tr")
-    for upper in head[-2::-1]:
-        for above, below in zip(upper, head[-1], strict=False):
-            if (name := above.text_content()) != below.text_content():
-                below.text = f"{name} {below.text or ''}"
-        upper.getparent().remove(upper)
-    etree.strip_tags(table, "thead", "tbody", "tfoot")  # markdownify takes the first row of each for a header
+    for one in root.xpath(_LAYOUT):
+        rows = one.xpath("./tr|./*/tr")
+        for part in (one, *rows, *chain.from_iterable(rows)):
+            part.tag = "div"
+    few = sum(_span(one, "colspan") * _span(one, "rowspan") for one in root.iter("td", "th")) <= _MOST_SPANNED
+    for table in root.xpath("descendant-or-self::table"):
+        etree.strip_elements(table, "colgroup", "col", with_tail=False)
+        for one in table.xpath("./caption"):
+            table.addprevious(one)
+        if few:
+            _fill(table.xpath("./tr|./*/tr"))
+        head = table.xpath("./thead[following-sibling::*]/tr")
+        for upper in head[-2::-1]:
+            for above, below in zip(upper, head[-1], strict=False):
+                if (name := above.text_content()) != below.text_content():
+                    below.text = f"{name} {below.text or ''}"
+            upper.getparent().remove(upper)
+        etree.strip_tags(table, "thead", "tbody", "tfoot")  # markdownify takes the first row of each for a header
 
 
 def _fill(rows: list[Any]) -> None:
+    """Repeat cells that span rows, and headers that span columns."""
     from lxml import etree
 
     for at, row in enumerate(rows):
