@@ -298,20 +298,24 @@ def _plain_tables(root: Any) -> None:
         rows = one.xpath("./tr|./*/tr")
         for part in (one, *rows, *chain.from_iterable(rows)):
             part.tag = "div"
+    etree.strip_elements(root, "colgroup", "col", with_tail=False)
+    for one in root.xpath("descendant-or-self::table/caption"):
+        one.getparent().addprevious(one)
     few = sum(_span(one, "colspan") * _span(one, "rowspan") for one in root.iter("td", "th")) <= _MOST_SPANNED
-    for table in root.xpath("descendant-or-self::table"):
-        etree.strip_elements(table, "colgroup", "col", with_tail=False)
-        for one in table.xpath("./caption"):
-            table.addprevious(one)
+    for one in root.xpath("descendant-or-self::table"):
         if few:
-            _fill(table.xpath("./tr|./*/tr"))
-        head = table.xpath("./thead[following-sibling::*]/tr")
-        for upper in head[-2::-1]:
-            for above, below in zip(upper, head[-1], strict=False):
-                if (name := above.text_content()) != below.text_content():
-                    below.text = f"{name} {below.text or ''}"
-            upper.getparent().remove(upper)
-        etree.strip_tags(table, "thead", "tbody", "tfoot")  # markdownify takes the first row of each for a header
+            _fill(one.xpath("./tr|./*/tr"))
+        _join(one.xpath("./thead[following-sibling::*]/tr"))
+    etree.strip_tags(root, "thead", "tbody", "tfoot")  # markdownify takes the first row of each for a header
+
+
+def _join(header: list[Any]) -> None:
+    """Make one row of the rows of a header."""
+    for upper in header[-2::-1]:
+        for above, below in zip(upper, header[-1], strict=False):
+            if (name := above.text_content()) != below.text_content():
+                below.text = f"{name} {below.text or ''}"
+        upper.getparent().remove(upper)
 
 
 def _fill(rows: list[Any]) -> None:
