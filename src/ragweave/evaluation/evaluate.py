@@ -9,7 +9,6 @@ A run whose folder exists is resumed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -21,7 +20,7 @@ from ragweave.datasets import Dataset, Question, open_dataset, select
 from ragweave.errors import UsageError
 from ragweave.evaluation.folder import read_results, shard_folder
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
-from ragweave.evaluation.run import Budget, Run, Summary, System, run_async
+from ragweave.evaluation.run import Budget, Run, Summary, System
 from ragweave.evaluation.systems import (
     Gold,
     GoldRetriever,
@@ -130,19 +129,12 @@ def evaluate(
     data = open_dataset(settings.data)
     questions = _questions(settings, data, shard)
     mine = [one for one in own if not isinstance(one, Metric)]
-    budget = Budget(calls, dollars)
-
-    async def work(run: Run) -> Summary:
-        async with AsyncExitStack() as stack:
-            opened = _Opener(settings, data, prompts, run, stack, budget, given or {})
-            systems = [*opened.systems(metrics), *mine]
-            return await run.ask(questions, systems, concurrency=concurrency, budget=budget, quiet=quiet)
-
     plain = settings.plain()
     if others := [one for one in metrics if one not in METRICS.ours()]:
         plain["own_metrics"] = {one.name: one.described() for one in others}
-    with Run(shard_folder(folder, shard), plain, cache) as run:
-        return run_async(work(run))
+    with Run(shard_folder(folder, shard), plain, cache, Budget(calls, dollars)) as run:
+        systems = [*_Opener(settings, data, prompts, run, given or {}).systems(metrics), *mine]
+        return run.conduct(run.ask(questions, systems, concurrency=concurrency, quiet=quiet))
 
 
 def with_names(settings: Settings, given: Mapping[str, Any]) -> Settings:
@@ -188,8 +180,6 @@ class _Opener:
     prompts: Sequence[dict[str, ChatPromptTemplate]]
     """Those of each system."""
     run: Run
-    stack: AsyncExitStack
-    budget: Budget
     given: Mapping[str, Any]
 
     def systems(self, metrics: Sequence[Metric]) -> list[GraphSystem]:
@@ -199,7 +189,7 @@ class _Opener:
             return []
         specs = {"answer": "extractive", **settings.models, **self.given}
         models = {
-            role: open_priced(settings, role, specs[role], self.run, self.stack, self.budget)
+            role: open_priced(settings, role, specs[role], self.run)
             for role in ROLES
             if role in specs and role != SCORER
         }
@@ -255,18 +245,18 @@ class _Opener:
         return retriever_of(settings.retriever, path)
 
 
-def open_priced(settings: Settings, role: str, spec: Any, run: Run, stack: AsyncExitStack, budget: Budget) -> Any:
-    """Open a role's model, and note its price in the budget.
+def open_priced(settings: Settings, role: str, spec: Any, run: Run) -> Any:
+    """Open a role's model, and note its price in the run's budget.
 
     Raises:
         UsageError: The budget is in dollars, and the model has no price.
     """
     name = redacted(settings.models.get(role, spec))
-    made = open_model(spec, run.cache, stack, name)
+    made = open_model(spec, run.cache, run.closing, name)
     listed = settings.prices.get(role, settings.prices.get("*"))
     price = Price(*listed) if listed else price_of(made) or (Price(0, 0) if name == "extractive" else None)
     if price:
-        budget.prices[name] = price
-    elif budget.dollars is not None:
+        run.budget.prices[name] = price
+    elif run.budget.dollars is not None:
         raise UsageError(f"a budget in dollars needs the price of {name}: --price INPUT,OUTPUT")
     return made

@@ -28,7 +28,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -53,7 +52,7 @@ from ragweave.evaluation.folder import (
 )
 from ragweave.evaluation.metrics.answers import contains
 from ragweave.evaluation.metrics.judged import ask
-from ragweave.evaluation.run import Run, Summary, run_async
+from ragweave.evaluation.run import FunctionSystem, Run, Summary
 from ragweave.evaluation.systems import OwnPassages, graph_system, open_model
 from ragweave.nodes import proxy, read
 from ragweave.nodes.prompts import template_of
@@ -370,25 +369,11 @@ def make_labels(
     questions = select(data, limit=settings.limit, shard=shard)
     plain = {name: value for name, value in asdict(settings).items() if value not in ("", None, {})}
 
-    async def work(run: Run) -> Summary:
-        async with AsyncExitStack() as stack:
-            models = {
-                role: open_model(spec, run.cache, stack) for role, spec in settings.models.items() if role != "scorer"
-            }
-            label = KINDS[settings.kind](settings, {**models, **(given or {})})
-            return await run.ask(questions, [_Labeller(settings.kind, label)], concurrency=concurrency, quiet=quiet)
-
     with Run(shard_folder(folder, shard), plain, cache) as run:
-        return run_async(work(run))
-
-
-@dataclass
-class _Labeller:
-    name: str
-    label: Label
-
-    async def __call__(self, question: Question) -> Record:
-        return await self.label(question)
+        specs = {role: spec for role, spec in settings.models.items() if role != "scorer"}
+        models = {role: open_model(spec, run.cache, run.closing) for role, spec in specs.items()}
+        labeller = FunctionSystem(settings.kind, KINDS[settings.kind](settings, {**models, **(given or {})}))
+        return run.conduct(run.ask(questions, [labeller], concurrency=concurrency, quiet=quiet))
 
 
 def _read_any(row: Row) -> Sequence[Question]:

@@ -19,13 +19,13 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from anyio.from_thread import start_blocking_portal
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -67,6 +67,18 @@ class System(Protocol):
     async def __call__(self, question: Question) -> Record:
         """Answer, and return what is to be written down."""
         ...
+
+
+@dataclass
+class FunctionSystem:
+    """A function as a system."""
+
+    name: str
+    function: Callable[[Question], Awaitable[Record]]
+
+    async def __call__(self, question: Question) -> Record:
+        """Call the function."""
+        return await self.function(question)
 
 
 @dataclass
@@ -126,7 +138,9 @@ class Summary:
 class Run:
     """A run folder that is open for writing."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any], cache: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, Any], cache: Path | None = None, budget: Budget | None = None
+    ) -> None:
         """Open or make the folder.
 
         Raises:
@@ -140,6 +154,9 @@ class Run:
         except UsageError:
             os.close(self._file)
             raise
+        self.budget = budget or Budget()
+        self.closing = AsyncExitStack()
+        """Closes what is opened for the run, in its event loop."""
         self.done: set[tuple[str, str]] = set()
         self.failed: set[tuple[str, str]] = set()
         for one in read_results(folder):
@@ -161,13 +178,26 @@ class Run:
         """Append a record by one system call: a killed process leaves whole lines."""
         os.write(self._file, (json.dumps(record, ensure_ascii=False) + "\n").encode(errors="replace"))
 
+    def conduct(self, work: Coroutine[Any, Any, Summary]) -> Summary:
+        """Run a coroutine to its end, and close what was opened; where a loop runs, as in a notebook, in a thread."""
+
+        async def closed() -> Summary:
+            async with self.closing:
+                return await work
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(closed())
+        with start_blocking_portal() as portal:  # cancels the work after Ctrl-C
+            return portal.call(closed)
+
     async def ask(
         self,
         questions: Iterable[Question],
         systems: Sequence[System],
         *,
         concurrency: int = 16,
-        budget: Budget | None = None,
         quiet: bool = False,
     ) -> Summary:
         """Ask every system what it has not answered yet, `concurrency` questions at a time; what failed before comes last.
@@ -177,19 +207,18 @@ class Run:
         """
         if concurrency < 1:
             raise UsageError(f"concurrency must be at least 1, not {concurrency}")
-        budget = budget or Budget()
         pairs = [(question, system) for question in questions for system in systems]
         todo = [one for one in pairs if (one[0].id, one[1].name) not in self.done]
         todo.sort(key=lambda one: (one[0].id, one[1].name) in self.failed)
         loop = _Loop(self, todo, quiet)
         summary = loop.summary
         summary.skipped = len(pairs) - len(todo)
-        self.cache.gate[:] = [loop.check, lambda: budget.check(self.cache.spent)]
+        self.cache.gate[:] = [loop.check, lambda: self.budget.check(self.cache.spent)]
         try:
             await loop.work(concurrency)
         finally:
             summary.spent = self.cache.spent
-            summary.dollars = budget.cost(summary.spent)
+            summary.dollars = self.budget.cost(summary.spent)
         return summary
 
 
@@ -270,28 +299,6 @@ class _Loop:
             "calls": asked.paid,
             "seconds": round(time.perf_counter() - began, 3),
         }
-
-
-def run_async(work: Coroutine[Any, Any, Summary]) -> Summary:
-    """Run a coroutine to its end; where a loop runs already, as in a notebook, in a thread with a loop of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    running: list[tuple[asyncio.AbstractEventLoop, Any]] = []
-
-    async def noted() -> Summary:
-        running.append((asyncio.get_running_loop(), asyncio.current_task()))
-        return await work
-
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(asyncio.run, noted())
-        try:
-            return done.result()
-        except KeyboardInterrupt:
-            for loop, task in running:
-                loop.call_soon_threadsafe(task.cancel)
-            raise
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,14 @@ from ragweave.evaluation.evaluate import EVALUATOR, Settings, open_priced, with_
 from ragweave.evaluation.folder import Record, dropped, read_results, row, shown_passage
 from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.metrics.text import all_words, stands_in
-from ragweave.evaluation.run import Budget, Run, Summary, run_async
+from ragweave.evaluation.run import Budget, FunctionSystem, Run, Summary
 from ragweave.nodes.forms import Form, limited
 from ragweave.tools.models import ChatModel
 from ragweave.tools.retrieval.names import names_in, sentences, subjects
 from ragweave.tools.text.untrusted import render_passages, untrusted
 
 FILE = "questions.jsonl"
+_NAME = "synthetic"
 _SHORTEST = 30
 """Words of a passage that is worth a question."""
 _LONGEST = 10
@@ -78,27 +79,18 @@ class Written(Form):
         return None
 
 
-class Writer:
-    """A system whose record holds a question over its own question's passages."""
-
-    name = "synthetic"
-
-    def __init__(self, model: ChatModel) -> None:
-        """Take the model that writes."""
-        self._model = model
-
-    async def __call__(self, question: Question) -> Record:
-        """Write a question, or say why the reply is refused."""
-        passages, name = question.passages, question.question
-        prompt = (_TWO if name else _ONE) + _FORM
-        asked = prompt.format(passages=render_passages(passages), name=untrusted(name))
-        found = await ask(self._model, Written, [HumanMessage(asked)])
-        if found is None:
-            return dropped("the reply cannot be read")
-        if why := refusal(found, passages, name):
-            return dropped(why)
-        gold = [{**shown_passage(one), "is_gold": True} for one in passages]
-        return row(id=question.id, question=found.question, answers=[found.answer], passages=gold)
+async def write_question(model: ChatModel, about: Question) -> Record:
+    """Write a question over a question's passages, or say why the reply is refused."""
+    passages, name = about.passages, about.question
+    prompt = (_TWO if name else _ONE) + _FORM
+    asked = prompt.format(passages=render_passages(passages), name=untrusted(name))
+    found = await ask(model, Written, [HumanMessage(asked)])
+    if found is None:
+        return dropped("the reply cannot be read")
+    if why := refusal(found, passages, name):
+        return dropped(why)
+    gold = [{**shown_passage(one), "is_gold": True} for one in passages]
+    return row(id=about.id, question=found.question, answers=[found.answer], passages=gold)
 
 
 def refusal(found: Written, passages: Sequence[Document], name: str = "") -> str:
@@ -150,22 +142,19 @@ def write_questions(
             "--model openai:NAME, or --model evaluator=openai:NAME to answer with extractive"
         )
     plain = {"kb": settings.kb, "count": count, "model": name, "seed": settings.seed}
-    spec = (given or {}).get(role, name)
     todo = islice(candidates(_passages(settings.kb), random.Random(settings.seed)), _MOST * count)
-    budget = Budget(calls, dollars)
 
-    async def work(run: Run) -> Summary:
-        async with AsyncExitStack() as stack:
-            writer = Writer(open_priced(settings, role, spec, run, stack, budget))
-            summary = Summary(spent=run.cache.spent)
-            while (missing := count - len(_rows(run.folder))) > 0 and not (summary.stopped or summary.failed):
-                if not (batch := list(islice(todo, missing))):
-                    break
-                summary = await run.ask(batch, [writer], concurrency=concurrency, budget=budget, quiet=quiet)
-            return summary
+    async def work(run: Run, system: FunctionSystem) -> Summary:
+        summary = Summary(spent=run.cache.spent)
+        while (missing := count - len(_rows(run.folder))) > 0 and not (summary.stopped or summary.failed):
+            if not (batch := list(islice(todo, missing))):
+                break
+            summary = await run.ask(batch, [system], concurrency=concurrency, quiet=quiet)
+        return summary
 
-    with Run(folder / Writer.name, plain, cache) as run:
-        summary = run_async(work(run))
+    with Run(folder / _NAME, plain, cache, Budget(calls, dollars)) as run:
+        model = open_priced(settings, role, (given or {}).get(role, name), run)
+        summary = run.conduct(work(run, FunctionSystem(_NAME, partial(write_question, model))))
         rows = _rows(run.folder)[:count]
         refused = Counter(one["dropped"] for one in read_results(run.folder) if one.get("dropped"))
     text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in rows)
