@@ -27,9 +27,9 @@ def test_every_row_can_be_run(paper: str) -> None:
         for dataset in table.datasets:
             for model in table.models or [""]:
                 found = plan(paper, table.name, dataset, model=model, filters={"": "part/"})
-                assert len(found.systems) == len({*found.names})
-                assert {*found.metrics} <= {*METRICS}
-                for spec in found.systems:
+                assert len(found.settings.systems) == len({*found.settings.names})
+                assert {*found.settings.metrics} <= {*METRICS}
+                for spec in found.settings.systems:
                     name = spec.removeprefix("proxy:").partition("[")[0]
                     if name in METHODS:
                         read_system(spec)
@@ -38,7 +38,7 @@ def test_every_row_can_be_run(paper: str) -> None:
 def test_a_table_as_a_plan() -> None:
     found = plan("blendfilter", "1", "hotpotqa")
     assert found.paper.printed("BlendFilter", "squad_em") == 50.8
-    assert "blendfilter[k=5,shots=3,profile=blendfilter]" in found.systems
+    assert "blendfilter[k=5,shots=3,profile=blendfilter]" in found.settings.systems
     assert any("subset=blendfilter" in note for note in found.paper.notes)
 
 
@@ -67,22 +67,22 @@ def test_the_large_model_is_called_as_often_as_printed(tmp_path: Path) -> None:
 
 def test_a_row_whose_filter_is_trained_is_empty_without_one() -> None:
     found = plan("filco", "figure 4", "nq")
-    assert found.names == ["FULL", "SILVER"]
-    assert found.oracle == ["SILVER"]
+    assert found.settings.names == ("FULL", "SILVER")
+    assert found.settings.oracle == ("SILVER",)
     assert found.paper.empty["PSG"] == "it needs a trained filter: --filter 'PSG=FOLDER'"
     assert plan("filco", "table4", "nq").paper.printed("FULL, top 5", "filco_em") == 47.6
     trained = plan("filco", "table5", "nq", filters={"STRINC": "parts/strinc"})
-    assert trained.systems == ["filco[k=1,profile=filco,filter=parts/strinc]"]
+    assert trained.settings.systems == ("filco[k=1,profile=filco,filter=parts/strinc]",)
 
 
 def test_a_row_with_a_proxy_of_its_own_is_chosen() -> None:
-    assert plan("slimplm", "3", "nq").names == ["Llama2-7B-Chat"]
-    assert plan("slimplm", "3", "nq", only="Phi").names == ["Phi-2 (2.7B)"]
+    assert plan("slimplm", "3", "nq").settings.names == ("Llama2-7B-Chat",)
+    assert plan("slimplm", "3", "nq", only="Phi").settings.names == ("Phi-2 (2.7B)",)
 
 
 def test_rows_of_one_retriever_run_together() -> None:
     found = plan("blendfilter", "table5", "hotpotqa")
-    assert len(found.names) == len(found.paper.empty) == 4
+    assert len(found.settings.names) == len(found.paper.empty) == 4
 
 
 def test_what_is_not_there_is_named() -> None:

@@ -279,7 +279,7 @@ def reproduce(
 ) -> None:
     """Evaluate the rows of a paper's table. Without a data set, list the tables."""
     from ragweave.datasets import open_dataset
-    from ragweave.evaluation import ROLES, Settings
+    from ragweave.evaluation import ROLES
     from ragweave.evaluation import reproduce as papers
     from ragweave.graphs.specs import read_pairs
 
@@ -293,17 +293,13 @@ def reproduce(
         _show_plan(plan)
         return
     folder = out or Path("runs") / f"{paper}-{table}-{dataset}".replace(" ", "")
-    settings = Settings(
+    settings = replace(
+        plan.settings,
         data=data,
-        systems=tuple(plan.systems),
-        names=tuple(plan.names),
         models={"answer": "extractive", **options.models_of(model, ROLES)},
         options=read_pairs(option or ()),
         kb=kb,
-        retriever=plan.retriever if kb else "auto",
-        gold=plan.gold,
-        oracle=tuple(plan.oracle),
-        metrics=tuple(plan.metrics),
+        retriever=plan.settings.retriever if kb else "auto",
         limit=limit,
         drop_answered=drop_answered,
         prices=prices_of(price),
@@ -318,7 +314,9 @@ def _show_plan(plan: Plan) -> None:
 
     typer.echo(plan.paper.title)
     skipped = ((label, f"not run: {reason}") for label, reason in plan.paper.empty.items())
-    console().print(table_of(["Row", "Runs"], [*zip(plan.names, plan.systems, strict=True), *skipped]))
+    console().print(
+        table_of(["Row", "Runs"], [*zip(plan.settings.names, plan.settings.systems, strict=True), *skipped])
+    )
     for note in plan.paper.notes:
         typer.echo(f"- {note}")
 

@@ -28,7 +28,7 @@ from langchain_core.documents import Document
 from ragweave.datasets import formats
 from ragweave.datasets.question import Format, Question
 from ragweave.datasets.rows import Row, hub_rows, langsmith_rows, read_rows
-from ragweave.datasets.subsets import Subset, subset_of
+from ragweave.datasets.subsets import PaperSubset, chosen, subset_of
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.registry import Registry
 
@@ -52,7 +52,8 @@ class Dataset:
     rows: Callable[[], Iterator[Row]]
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Our names of fields by the file's."""
-    subset: Subset | None = None
+    subset: tuple[PaperSubset | None, frozenset[str] | None] = (None, None)
+    """Which questions are asked: those of a paper, of listed ids, or all."""
     form: Format | None = None
     """Reads the rows, in place of the format of that name."""
     keeps_fields: bool = False
@@ -61,8 +62,7 @@ class Dataset:
     def __iter__(self) -> Iterator[Question]:
         """Yield the questions; one whose id was there before gets `#2` behind it."""
         seen: Counter[str] = Counter()
-        read = self._read() if self.subset is None else self.subset.of(self._read())
-        for at, question in enumerate(read):
+        for at, question in enumerate(chosen(self._read(), *self.subset)):
             seen[question.id] += 1
             again = f"#{seen[question.id]}" if seen[question.id] > 1 else ""
             yield replace(question, id=f"{question.id}{again}", at=at)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -67,51 +68,38 @@ SUBSETS: Mapping[tuple[str, str], PaperSubset] = {
 """By paper and data set. Liu et al. then leave out what is answered without context (`--drop-answered`)."""
 
 
-@dataclass(frozen=True)
-class Subset:
-    """Which questions of a file are asked."""
+def chosen(questions: Iterator[Question], paper: PaperSubset | None, ids: frozenset[str] | None) -> Iterator[Question]:
+    """Yield the questions that a paper asked, or those of the ids, in file order.
 
-    ids: frozenset[str] | None = None
-    paper: PaperSubset | None = None
-
-    def of(self, questions: Iterator[Question]) -> Iterator[Question]:
-        """Yield the questions of the subset, in file order.
-
-        Raises:
-            UsageError: The file does not hold them.
-        """
-        first = self.paper.size if self.paper and self.paper.first else None
-        missing, count = set(self.ids or ()), 0
-        for one in questions:
-            if count == first:
-                break
-            if self.ids is None or one.id in self.ids:
-                missing.discard(one.id)
-                count += 1
-                yield one
-        if missing:
-            raise UsageError(f"the file lacks {len(missing)} of the listed questions, such as {min(missing)!r}")
-        size = (self.paper.full or self.paper.size) if self.paper else count
-        if count != size:
-            raise UsageError(f"the file holds {count:,} questions, and the paper asked {self.paper}")
+    Raises:
+        UsageError: The file does not hold them.
+    """
+    missing, count = set(ids or ()), 0
+    for one in islice(questions, paper.size) if paper and paper.first else questions:
+        if ids is None or one.id in ids:
+            missing.discard(one.id)
+            count += 1
+            yield one
+    if missing:
+        raise UsageError(f"the file lacks {len(missing)} of the listed questions, such as {min(missing)!r}")
+    if paper and count != (paper.full or paper.size):
+        raise UsageError(f"the file holds {count:,} questions, and the paper asked {paper}")
 
 
-def subset_of(dataset: str, paper: str, ids: str) -> Subset | None:
-    """Return the subset that a spec names; None: all.
+def subset_of(dataset: str, paper: str, ids: str) -> tuple[PaperSubset | None, frozenset[str] | None]:
+    """Return the paper's subset and the ids of a file, as a spec names them; None: all.
 
     Raises:
         UsageError: The paper asked no such data set, or its list of ids is wanted and not given.
     """
     listed = _read_ids(Path(ids)) if ids else None
-    if not paper:
-        return Subset(listed) if ids else None
     found = SUBSETS.get((paper, dataset))
-    if found is None:
+    if paper and found is None:
         having = ", ".join(f"{name} ({one})" for one, name in SUBSETS if one == paper or name == dataset)
         raise UsageError(f"no subset {paper!r} of {dataset!r}; there are {having or 'none'}")
-    if found.ids and listed is None:
+    if found and found.ids and listed is None:
         raise UsageError(f"{paper} asked {found}: name the list with ids=FILE ({found.ids})")
-    return Subset(listed, found)
+    return found, listed
 
 
 def _read_ids(path: Path) -> frozenset[str]:

@@ -133,7 +133,7 @@ def evaluate(
     if others := [one for one in metrics if one not in METRICS.ours()]:
         plain["own_metrics"] = {one.name: one.described() for one in others}
     with Run(shard_folder(folder, shard), plain, cache, Budget(calls, dollars)) as run:
-        systems = [*_Opener(settings, data, prompts, run, given or {}).systems(metrics), *mine]
+        systems = [*_systems(settings, data, metrics, prompts, given or {}, run), *mine]
         return run.conduct(run.ask(questions, systems, concurrency=concurrency, quiet=quiet))
 
 
@@ -171,78 +171,62 @@ def _questions(settings: Settings, data: Dataset, shard: str) -> list[Question]:
     return [one for one in chosen if one.id not in right]
 
 
-@dataclass(frozen=True)
-class _Opener:
-    """Opens what the settings name: models, passages to search, systems."""
+def _systems(
+    settings: Settings,
+    data: Dataset,
+    metrics: Sequence[Metric],
+    prompts: Sequence[Mapping[str, ChatPromptTemplate]],
+    given: Mapping[str, Any],
+    run: Run,
+) -> list[GraphSystem]:
+    """Open models and what is searched, and build the systems; `prompts` are those of each."""
+    if not settings.systems:
+        return []
+    specs = {"answer": "extractive", **settings.models, **given}
+    models = {role: open_priced(settings, role, specs[role], run) for role in ROLES if role in specs and role != SCORER}
+    judge = models.pop(EVALUATOR, None)
+    retriever = given.get("retriever") or _retriever(settings, data, run.folder)
+    more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}
+    if settings.second_retriever:
+        more["second_retriever"] = retriever_of(settings.second_retriever, settings.kb)
+    return [
+        graph_system(
+            spec,
+            models,
+            None if retriever is None else GoldRetriever(base=retriever),
+            metrics,
+            options=settings.options,
+            more={**more, "prompts": own},
+            judge=judge,
+            given=settings.passages == "given",
+            gold=settings.gold,
+            oracle=name in settings.oracle or "*" in settings.oracle,
+            seed=settings.seed,
+            name=name,
+        )
+        for name, spec, own in zip(settings.names or settings.systems, settings.systems, prompts, strict=True)
+    ]
 
-    settings: Settings
-    data: Dataset
-    prompts: Sequence[dict[str, ChatPromptTemplate]]
-    """Those of each system."""
-    run: Run
-    given: Mapping[str, Any]
 
-    def systems(self, metrics: Sequence[Metric]) -> list[GraphSystem]:
-        """Build the systems."""
-        settings = self.settings
-        if not settings.systems:
-            return []
-        specs = {"answer": "extractive", **settings.models, **self.given}
-        models = {
-            role: open_priced(settings, role, specs[role], self.run)
-            for role in ROLES
-            if role in specs and role != SCORER
-        }
-        judge = models.pop(EVALUATOR, None)
-        retriever = self.given.get("retriever") or self.retriever()
-        more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}
-        if settings.second_retriever:
-            more["second_retriever"] = retriever_of(settings.second_retriever, settings.kb)
-        return [
-            graph_system(
-                spec,
-                models,
-                None if retriever is None else GoldRetriever(base=retriever),
-                metrics,
-                options=settings.options,
-                more={**more, "prompts": prompts},
-                judge=judge,
-                given=settings.passages == "given",
-                gold=settings.gold,
-                oracle=name in settings.oracle or "*" in settings.oracle,
-                seed=settings.seed,
-                name=name,
-            )
-            for name, spec, prompts in zip(
-                settings.names or settings.systems, settings.systems, self.prompts, strict=True
-            )
-        ]
-
-    def retriever(self) -> Any:
-        """Return what is searched; None: nothing."""
-        settings, data = self.settings, self.data
-        own = bool(next((one.passages for one in data), ()))
-        named = settings.kb or settings.retriever != "auto"
-        where = settings.corpus or ("kb" if named else "own" if own else "file" if data.name == "beir" else "")
-        if settings.passages == "given" or not where:
-            return None
-        if where == "own":
-            if settings.retriever != "auto" or settings.rerank:
-                raise UsageError("each question's own passages are taken as they are: no retriever, no reranker")
-            return OwnPassages()
-        found = self.searched(where)
-        return RerankRetriever.over(found, settings.rerank, k=found.k) if settings.rerank else found
-
-    def searched(self, where: str) -> Any:
-        """Return the retriever over the knowledge base, or over all passages of the data set."""
-        settings = self.settings
-        if where == "kb":
-            return retriever_of(settings.retriever, settings.kb)
-        if settings.retriever in ("auto", "bm25"):
-            return Bm25Retriever.from_documents(list(self.data.corpus()))
-        path = self.run.folder / "kb"
-        KnowledgeBase.open_or_create(path).add(self.data.corpus(), source=settings.data, split=False)
-        return retriever_of(settings.retriever, path)
+def _retriever(settings: Settings, data: Dataset, folder: Path) -> Any:
+    """Return what is searched; None: nothing."""
+    own = bool(next((one.passages for one in data), ()))
+    named = settings.kb or settings.retriever != "auto"
+    where = settings.corpus or ("kb" if named else "own" if own else "file" if data.name == "beir" else "")
+    if settings.passages == "given" or not where:
+        return None
+    if where == "own":
+        if settings.retriever != "auto" or settings.rerank:
+            raise UsageError("each question's own passages are taken as they are: no retriever, no reranker")
+        return OwnPassages()
+    if where == "file" and settings.retriever in ("auto", "bm25"):
+        found: Any = Bm25Retriever.from_documents(list(data.corpus()))
+    elif where == "file":
+        KnowledgeBase.open_or_create(folder / "kb").add(data.corpus(), source=settings.data, split=False)
+        found = retriever_of(settings.retriever, folder / "kb")
+    else:
+        found = retriever_of(settings.retriever, settings.kb)
+    return RerankRetriever.over(found, settings.rerank, k=found.k) if settings.rerank else found
 
 
 def open_priced(settings: Settings, role: str, spec: Any, run: Run) -> Any:

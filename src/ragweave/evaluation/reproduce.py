@@ -19,9 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 from ragweave.datasets import SUBSETS
 from ragweave.errors import UsageError
+from ragweave.evaluation.evaluate import Settings
 from ragweave.evaluation.report import Paper, base_of
 from ragweave.graphs import METHODS
 
@@ -78,16 +80,10 @@ class Table:
         return list(dict.fromkeys(row.model for row in self.rows if row.model))
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is to be evaluated to reproduce a table on a data set."""
+class Plan(NamedTuple):
+    """What is to be evaluated to reproduce a table on a data set, without the data set's file and the models."""
 
-    systems: Sequence[str]
-    names: Sequence[str]
-    oracle: Sequence[str]
-    metrics: Sequence[str]
-    gold: str
-    retriever: str
+    settings: Settings
     paper: Paper
 
 
@@ -150,13 +146,16 @@ def plan(
     positive = "answer_recall" if dataset in ("nq", "triviaqa") else "recall"
     parts = [positive] if any("/" in one for one in columns) else []
     return Plan(
-        systems=[_with_filter(row.spec(dataset), row, label, filters or {}) for label, row in run.items()],
-        names=list(run),
-        oracle=[label for label, row in run.items() if row.run.get("oracle")],
-        metrics=list(dict.fromkeys([*map(base_of, columns), *parts])),
-        gold=table.gold,
-        retriever=retriever,
-        paper=Paper(
+        Settings(
+            data="",
+            systems=tuple(_with_filter(row.spec(dataset), row, label, filters or {}) for label, row in run.items()),
+            names=tuple(run),
+            oracle=tuple(label for label, row in run.items() if row.run.get("oracle")),
+            metrics=tuple(dict.fromkeys([*map(base_of, columns), *parts])),
+            gold=table.gold,
+            retriever=retriever,
+        ),
+        Paper(
             title=f"{paper}, {table.name}: {table.title} ({dataset}{f', {chosen}' if chosen else ''})",
             values=[
                 (label, _ours(paper, column), value)
