@@ -44,7 +44,7 @@ _TOKEN = re.compile(rf"{WORD}|[^\w\s]")
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 _LONGEST_WORD = 200
 """Characters of a word; each 200 characters of a longer run count as one word."""
-_BREAKS = 95
+_PERCENTILE = 95
 """Percentile of the distances between neighbouring sentences above which a passage ends."""
 _SEPARATORS = (r"\n\s*\n", r"\n", r"(?<=[。！？])(?![。！？」』”’）])")
 """Paragraphs, lines, sentences of scripts without spaces between words."""
@@ -157,10 +157,6 @@ class Measure:
         code = locale.locale_alias.get(self.settings.language, "en")[:2]  # the only table of language names at hand
         return [(one.start, one.end) for one in split_sentences(text, code)]
 
-    def but(self, **settings: Any) -> Measure:
-        """Return a copy with other settings."""
-        return replace(self, settings=replace(self.settings, **settings))
-
     def windows(self, text: str) -> Iterator[Span]:
         """Join `size` units at a time; neighbours share `overlap` units, and every unit is covered."""
         units, size, overlap = self.units(text), self.settings.size, self.settings.overlap
@@ -197,8 +193,8 @@ Chunker = Callable[[Loaded, Measure], Iterable[Span]]
 """Takes a text with its headings; gives the spans of its passages, in order."""
 
 
-def _fixed(loaded: Loaded, measure: Measure, **settings: Any) -> Iterable[Span]:
-    return measure.but(**settings).windows(loaded.text)
+def _fixed(loaded: Loaded, measure: Measure) -> Iterable[Span]:
+    return measure.windows(loaded.text)
 
 
 def _whole_sentences(loaded: Loaded, measure: Measure) -> Iterable[Span]:
@@ -232,7 +228,7 @@ def _semantic(loaded: Loaded, measure: Measure) -> Iterable[Span]:
         rows = np.array(measure.embeddings.embed_documents([loaded.text[a[0] : b[1]] for a, b in pairs]))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         distances = 1 - (rows[:-2] * rows[2:]).sum(axis=1)
-        edges[1:1] = (np.flatnonzero(distances > np.percentile(distances, _BREAKS)) + 1).tolist()
+        edges[1:1] = (np.flatnonzero(distances > np.percentile(distances, _PERCENTILE)) + 1).tolist()
     for first, end in pairwise(edges):
         yield from measure.pack(loaded.text, sentences[first:end])
 
@@ -251,7 +247,7 @@ def _recursive(loaded: Loaded, measure: Measure, separators: Sequence[str] = _SE
     return measure.pack(loaded.text, pieces(0, len(loaded.text), 0))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ChunkerKind:
     """The declaration of a chunker: its name, and how to make one."""
 
@@ -259,28 +255,24 @@ class ChunkerKind:
     summary: str
     """One line about where it cuts."""
     cut: Chunker
+    unit: str | None = None
+    """What `size` counts, if not what the settings say."""
 
 
-_OURS = (
-    ("fixed", "a fixed number of words (sentences, tokens), as the papers cut Wikipedia", _fixed),
-    ("sentences", "whole sentences, as many as fit", _whole_sentences),
-    ("headings", "the sections under each heading, long ones at whole sentences", _sections),
-    ("recursive", "paragraphs, lines, then words", _recursive),
-    (
-        "markdown",
-        "the same at Markdown's headings, code blocks and rules first",
-        partial(_recursive, separators=_MARKDOWN + _SEPARATORS),
-    ),
-    ("token", "a fixed number of tokens of the embedding model", partial(_fixed, unit="tokens")),
-    ("semantic", "where the embedding of neighbouring sentences changes most", _semantic),
-)
+def _kinds() -> list[ChunkerKind]:
+    markdown = partial(_recursive, separators=_MARKDOWN + _SEPARATORS)
+    return [
+        ChunkerKind("fixed", "a fixed number of words (sentences, tokens), as the papers cut Wikipedia", _fixed),
+        ChunkerKind("sentences", "whole sentences, as many as fit", _whole_sentences),
+        ChunkerKind("headings", "the sections under each heading, long ones at whole sentences", _sections),
+        ChunkerKind("recursive", "paragraphs, lines, then words", _recursive),
+        ChunkerKind("markdown", "the same at Markdown's headings, code blocks and rules first", markdown),
+        ChunkerKind("token", "a fixed number of tokens of the embedding model", _fixed, unit="tokens"),
+        ChunkerKind("semantic", "where the embedding of neighbouring sentences changes most", _semantic),
+    ]
 
-CHUNKERS: Registry[ChunkerKind] = Registry(
-    "ragweave.chunkers",
-    ChunkerKind,
-    "chunker",
-    lambda: [ChunkerKind(name=name, summary=what, cut=cut) for name, what, cut in _OURS],
-)
+
+CHUNKERS: Registry[ChunkerKind] = Registry("ragweave.chunkers", ChunkerKind, "chunker", _kinds)
 """Every chunker by name: ours, then those of other packages (entry points `ragweave.chunkers`)."""
 
 
@@ -290,7 +282,8 @@ def passages_of(loaded: Loaded, settings: Settings, embeddings: Embeddings | Non
     Raises:
         UsageError: There is no such chunker, or it needs an embedding model.
     """
-    measure = Measure(settings, embeddings)
+    chunker = CHUNKERS.named(settings.chunker)
+    measure = Measure(replace(settings, unit=chunker.unit or settings.unit), embeddings)
     found: list[tuple[int, int, str]] = []  # its span, and what is repeated before it: the header of its table
     done = 0
     for table in loaded.tables:
@@ -323,7 +316,8 @@ def _rows(text: str, table: Table, measure: Measure) -> Iterator[tuple[int, int,
     lead, body, size = text[table.start : table.body], text[table.body : table.end], measure.settings.size
     free = size - min(len(measure.units(lead)), size // 2)
     lines = (one.span() for one in _LINE.finditer(body))
-    for a, b in measure.but(size=max(free, 1), overlap=0).pack(body, lines):
+    narrow = replace(measure, settings=replace(measure.settings, size=max(free, 1), overlap=0))
+    for a, b in narrow.pack(body, lines):
         yield table.body + a, table.body + b, lead
 
 

@@ -5,7 +5,7 @@ from tests.tools.knowledge.loaders.made import passages, read
 
 from ragweave.errors import UsageError
 from ragweave.state.passages import place_at
-from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded
+from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Table
 
 TEXT = "# A\n\nOne two three. Four five six.\n\n## B\n\n" + "Seven eight nine ten. " * 30
 
@@ -80,6 +80,11 @@ def test_long_tables_repeat_their_header():
     assert [made[0].text, made[-1].text] == ["Before.", "After."]
     _, _, rows = table[1].text.partition("|---|---|---|\n")
     assert rows == one.text[table[1].metadata["start"] : table[1].metadata["end"]]
+
+
+def test_tokens_are_counted_in_tables_too():
+    table = Loaded("a-b-c\n" * 40, tables=(Table(0, 0, 240),))
+    assert {each.text for each in passages(table, chunker="token", size=10)} == {"a-b-c\na-b-c"}
 
 
 def test_scripts_without_spaces_and_endless_words():
