@@ -11,6 +11,7 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime, time
 from typing import Any, NamedTuple, TextIO
 
@@ -46,7 +47,7 @@ def load_csv(name: str, file: TextIO, settings: Settings, separator: str = "") -
         file.readline()
     csv.field_size_limit(2**30)
     escape = "\\" if re.search(r'\\"[^,;\t|\r\n]', head) else None
-    yield from _table(name, _records(file, separator or _separator(head, escape), escape), settings, {})
+    yield from _table(name, _records(file, separator or _separator(head, escape), escape), settings)
 
 
 def _separator(head: str, escape: str | None) -> str:
@@ -69,7 +70,7 @@ def _records(file: TextIO, separator: str, escape: str | None) -> Iterator[_Row]
             yield _Row(made.line_num, [one.strip() for one in cells])
 
 
-def _table(name: str, rows: Iterator[_Row], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded | str]:
+def _table(name: str, rows: Iterator[_Row], settings: Settings, *, sheet: bool = False) -> Iterator[Loaded | str]:
     """Yield the rows of a table, after one text of the lines above its header.
 
     The header is the first row with texts, not all equal, in more than half of the usual number of cells.
@@ -78,20 +79,20 @@ def _table(name: str, rows: Iterator[_Row], settings: Settings, place: dict[str,
     width = Counter(len(one.cells) for one in first).most_common(1)[0][0] if first else 0
     texts = [[*filter(None, one.cells)] for one in first]
     at = next((at for at, one in enumerate(texts) if 2 * len(one) > width and (width == 1 or len({*one}) > 1)), 0)
-    if place and (width == 1 or len(first) == at + 1):  # notes, or a total, on a sheet
+    if sheet and (width == 1 or len(first) == at + 1):  # notes, or a total
         at = len(first)
     above = "\n".join(" ".join(dict.fromkeys(one)) for one in texts[:at])
     if above:
-        yield Loaded(above, name, metadata={"line": first[0].line, **place})
+        yield Loaded(above, name, metadata={"line": first[0].line})
     body = itertools.chain(first[at + 1 :], rows)
     header = list(first[at].cells) if first[at:] else []
     if first[at:] and first[at].wide and (below := next(body, None)):
         pairs = itertools.zip_longest(header, below.cells, fillvalue="")
         header = [" ".join(dict.fromkeys(filter(None, pair))) for pair in pairs]
-    yield from _rows(header, body, settings, place)
+    yield from _rows(header, body, settings)
 
 
-def _rows(header: list[str], rows: Iterable[_Row], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded | str]:
+def _rows(header: list[str], rows: Iterable[_Row], settings: Settings) -> Iterator[Loaded | str]:
     """Yield the rows below a header; fields beyond the header keep their number as a name."""
     names: list[str] = []
     for number, name in enumerate(header, 1):
@@ -102,7 +103,7 @@ def _rows(header: list[str], rows: Iterable[_Row], settings: Settings, place: di
         more = (f"column {number}" for number in itertools.count(len(names) + 1))
         return {name: one for one, name in zip(cells, itertools.chain(names, more), strict=False) if one}
 
-    yield from _objects(((row.line, fields(row.cells)) for row in rows), settings, place)
+    yield from _objects(((row.line, fields(row.cells)) for row in rows), settings)
 
 
 def load_json(name: str, file: TextIO, settings: Settings) -> Iterator[Loaded | str]:
@@ -110,7 +111,7 @@ def load_json(name: str, file: TextIO, settings: Settings) -> Iterator[Loaded | 
     text = file.read()
     value = _parsed(text)
     if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-        yield from _objects(enumerate(value, 1), settings, {})
+        yield from _objects(enumerate(value, 1), settings)
     elif value is None and "\n{" in text.strip():
         yield from load_json_lines(name, io.StringIO(text), settings)
     else:
@@ -120,7 +121,7 @@ def load_json(name: str, file: TextIO, settings: Settings) -> Iterator[Loaded | 
 def load_json_lines(_name: str, file: TextIO, settings: Settings) -> Iterator[Loaded | str]:
     """Load the object of each line as a row."""
     rows = ((at, _parsed(line)) for at, line in enumerate(file, 1) if line.strip())
-    yield from _objects(rows, settings, {})
+    yield from _objects(rows, settings)
 
 
 def _parsed(text: str) -> Any:
@@ -130,7 +131,7 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _objects(rows: Iterable[tuple[int, Any]], settings: Settings, place: dict[str, Any]) -> Iterator[Loaded | str]:
+def _objects(rows: Iterable[tuple[int, Any]], settings: Settings) -> Iterator[Loaded | str]:
     """Yield the texts of rows: line and object; those without the text field are named together."""
     wanted = {one.strip() for one in settings.text_field.split(",")}
     either = settings.text_field == Settings.text_field
@@ -138,7 +139,7 @@ def _objects(rows: Iterable[tuple[int, Any]], settings: Settings, place: dict[st
     names: Iterable[str] = ()
     for line, row in rows:
         if isinstance(row, dict) and (either or not wanted.isdisjoint(row)):
-            yield from _object(row, line, settings, place)
+            yield from _object(row, line, settings)
         else:
             bad.append(line)
             names = row if isinstance(row, dict) else names
@@ -151,7 +152,7 @@ def _objects(rows: Iterable[tuple[int, Any]], settings: Settings, place: dict[st
         yield f"{len(bad)} lines {lack} (lines {lines})"
 
 
-def _object(row: dict[str, Any], line: int, settings: Settings, place: dict[str, Any]) -> Iterator[Loaded]:
+def _object(row: dict[str, Any], line: int, settings: Settings) -> Iterator[Loaded]:
     """Yield the text of a row: its text field, or else one line per field."""
     text, title, given = (row.get(name) for name in (settings.text_field, settings.title_field, settings.id_field))
     tables: tuple[Table, ...] = ()
@@ -167,7 +168,7 @@ def _object(row: dict[str, Any], line: int, settings: Settings, place: dict[str,
     if text.strip():
         title = title if isinstance(title, str) else ""
         name = str(given) if isinstance(given, (str, int)) and str(given) else None
-        yield Loaded(text, title, name, {**own_fields(rest), **place, "line": line}, tables=tables)
+        yield Loaded(text, title, name, {**own_fields(rest), "line": line}, tables=tables)
 
 
 def _value(value: Any) -> str:
@@ -204,7 +205,9 @@ def _sheet(name: str, package: zipfile.ZipFile, sheet: Any, settings: Settings) 
     rows = _filled(sheet, _MERGED.findall(source))
     for filled, block in itertools.groupby(rows, key=lambda one: bool(one.cells)):
         if filled:
-            yield from _table(name, block, settings, {"heading_path": [sheet.title]})
+            for one in _table(name, block, settings, sheet=True):
+                head = {"heading_path": [sheet.title]}
+                yield one if isinstance(one, str) else replace(one, metadata=one.metadata | head)
 
 
 def _filled(sheet: Any, merged: list[bytes]) -> Iterator[_Row]:
