@@ -4,8 +4,9 @@
 
 Passages are 100 words drawn by their frequency in the bundled articles and 50,000 made-up rarer ones, queries 80 of
 them. `ragweave` is `ragweave index` without vectors, as a user runs it: reading, hashing, SQLite and BM25; the others
-index the terms alone. Each step runs in a process of its own, whose largest memory is measured. Queries are
-milliseconds of processor time, after two rounds of warming up. Replaces its rows in `results/scale.json`.
+index the terms alone. Each step runs in a process of its own, whose largest memory is measured. Builds are
+seconds of processor time, queries milliseconds of it, after two rounds of warming up. Replaces its rows in
+`results/scale.json`.
 """
 
 from __future__ import annotations
@@ -126,15 +127,14 @@ def ask(engine: str, folder: Path) -> None:
 
 
 def measured(*arguments: str) -> dict[str, Any]:
-    """Run a step in a process of its own; return what it prints, its seconds and its largest memory."""
-    begun = time.perf_counter()
+    """Run a step in a process of its own; return what it prints, its processor time and its largest memory."""
     process = subprocess.Popen([sys.executable, __file__, "--step", *arguments], stdout=subprocess.PIPE)
     assert process.stdout is not None
     printed = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{' '.join(arguments)} failed")
-    seconds = round(time.perf_counter() - begun, 1)
+    seconds = round(usage.ru_utime + usage.ru_stime, 1)
     return {**json.loads(printed or b"{}"), "seconds": seconds, "mib": usage.ru_maxrss // 1024}
 
 
