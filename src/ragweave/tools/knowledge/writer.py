@@ -163,10 +163,7 @@ def _columns(passage: Passage) -> tuple[str | None, ...]:
 def _sync(folder: Path) -> None:
     """Bring the files of a folder to the disk, before the commit that names it."""
     for path in (*folder.iterdir(), folder, folder.parent):
-        if os.name == "nt" and path.is_dir():
-            continue
-        number = os.open(path, os.O_RDONLY)
-        try:
+        with suppress(PermissionError):  # Windows opens no folder
+            number = os.open(path, os.O_RDONLY)
             os.fsync(number)
-        finally:
             os.close(number)

@@ -2,8 +2,8 @@
 
 The index holds each term's score in each passage, computed once (eager sparse scoring, as in
 bm25s). A build writes blocks of postings sorted by term, then merges them, one range of terms at a
-time: its memory does not grow with the postings. The vocabulary takes eight bytes a term: a sorted array of
-64-bit hashes, in which a term's number is its index.
+time: its memory does not grow with the postings. The vocabulary takes eight bytes a term: a sorted
+array of 64-bit hashes, in which a term's number is its index.
 
 Source: Robertson and Zaragoza 2009; Lucene's variant by Kamphuis et al. 2020; eager scoring by Lù
 2024 (bm25s).
@@ -117,8 +117,7 @@ class Bm25Index(Postings):
         """Index the terms of each passage in memory."""
         with TemporaryDirectory() as folder:
             cls.build(passages, Path(folder))
-            made = cls.open(Path(folder))
-            return cls(*(np.array(getattr(made, one.name)) for one in fields(cls)))
+            return cls(*(np.fromfile(_path(Path(folder), name), dtype) for name, dtype in _TYPES.items()))
 
     @classmethod
     def build(
@@ -131,7 +130,7 @@ class Bm25Index(Postings):
     ) -> None:
         """Index the terms of each passage into the files of a folder.
 
-        Memory grows with the vocabulary, and by 8 bytes a passage; until the end temporary files have 5
+        Memory grows with the vocabulary, and by 25 bytes a passage; until the end temporary files have 5
         bytes for each distinct term of each passage, and 16 for each term of a block.
 
         Args:
