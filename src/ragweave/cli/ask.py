@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.cli import options
+from ragweave.cli.chat import read_conversation, store_conversation
+from ragweave.cli.screen import console, explain, marked_up, progress_console
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +47,6 @@ def ask(
     ] = None,
 ) -> None:
     """Answer a question. Prints the answer, its quotes and sources, and what it cost."""
-    from ragweave.cli.screen import progress_console
     from ragweave.state.passages import encodable
 
     question = encodable(question)
@@ -95,8 +96,6 @@ def _ask(
 
     from langchain_core.messages import HumanMessage
 
-    from ragweave.cli.chat import read_conversation, store_conversation
-    from ragweave.cli.screen import progress_console
     from ragweave.cli.show import show_result
     from ragweave.cli.watch import Watch
     from ragweave.tools.footnotes import cited_message
@@ -157,8 +156,6 @@ def _compare(setup: Setup, specs: Sequence[str], question: str, *, json: bool) -
     """Ask the methods one after another, so that the seconds are each method's own."""
     import asyncio
 
-    from ragweave.cli.screen import progress_console
-
     graphs, results = {spec: setup.graph(spec) for spec in specs}, []
     with asyncio.Runner() as runner, progress_console().status("") as status:
         for number, (spec, graph) in enumerate(graphs.items(), start=1):
@@ -175,7 +172,6 @@ def _compare(setup: Setup, specs: Sequence[str], question: str, *, json: bool) -
 
 async def _outcome(graph: MethodGraph, question: str) -> dict[str, Any]:
     """Return what a method answers and what that costs; or why it failed, as the others answer all the same."""
-    from ragweave.cli.screen import explain
     from ragweave.tools.footnotes import label_of
 
     started, found = time.perf_counter(), dict[str, Any]()
@@ -196,8 +192,6 @@ async def _outcome(graph: MethodGraph, question: str) -> dict[str, Any]:
 def _show(question: str, results: Sequence[Mapping[str, Any]]) -> None:
     from rich import box
     from rich.table import Table
-
-    from ragweave.cli.screen import console, marked_up
 
     table = Table(title=marked_up(question), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for head in ("method", "answer", "sources", "calls", "tokens in + out", "seconds"):

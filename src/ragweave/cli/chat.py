@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ragweave.cli import options
+from ragweave.cli.screen import console, explain, one_line, progress_console
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ def chat(
     Questions from a pipe are answered one by one. If one of them fails, the exit code is 1.
     """
     import asyncio
-
-    from ragweave.cli.screen import progress_console
 
     with progress_console().status("loading …"):
         setup = options.Setup.open(
@@ -96,7 +95,6 @@ class Talk:
 
     def run(self) -> None:
         """Read lines until the user leaves; a mistake or a failed call is one line, and the talk goes on."""
-        from ragweave.cli.screen import explain
         from ragweave.state.passages import encodable
         from ragweave.tools.text.untrusted import plain
 
@@ -135,7 +133,6 @@ class Talk:
         from langchain_core.messages import HumanMessage
         from rich.text import Text
 
-        from ragweave.cli.screen import console, one_line, progress_console
         from ragweave.cli.show import show_answer
         from ragweave.cli.watch import Watch
 
@@ -150,7 +147,6 @@ class Talk:
         store_conversation(self._messages, self._setup.kb)
 
     def _show(self, what: str) -> None:
-        from ragweave.cli.screen import console
         from ragweave.cli.show import show_sources, tree
 
         if self._last is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 import typer
 
+from ragweave.cli.screen import progress_bar
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -149,7 +150,6 @@ def _speed(model: LlamaCppChat) -> str:
 
 def _knowledge_base(kb: str, *, repair: bool) -> list[Finding]:
     """Return what is wrong with a knowledge base; first rebuild its index if anything is, and that is wanted."""
-    from ragweave.cli.screen import progress_bar
     from ragweave.tools.knowledge import KnowledgeBase
     from ragweave.tools.knowledge.servers import is_address
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.cli import options
+from ragweave.cli.screen import marked_up, progress_bar, progress_console
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -107,8 +108,6 @@ def _with_bar(
     base: KnowledgeBase | ServedKnowledgeBase, sources: list[str], pages: list[str], loader: str | None
 ) -> list[IndexReport]:
     """Index, and return what each write did."""
-    from ragweave.cli.screen import progress_bar
-
     with progress_bar() as bar:
         advance = _stages(bar)
         if loader is not None:
@@ -142,7 +141,6 @@ def _stages(bar: Any) -> Progress:
 
 
 def _show(base: KnowledgeBase | ServedKnowledgeBase, report: IndexReport) -> None:
-    from ragweave.cli.screen import marked_up, progress_console
 
     screen = progress_console()
     for one in report.notices[:_SHOWN]:

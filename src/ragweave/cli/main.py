@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import ragweave
+from ragweave.cli.screen import explain
 from ragweave.errors import MissingExtraError, UsageError
 from ragweave.tools.text.untrusted import plain
 
@@ -167,8 +168,6 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _explained(error: Exception) -> tuple[str, int]:
     """Return a line on a mistake or a failure, and the exit code; "" if nobody expects such an error."""
-    from ragweave.cli.screen import explain
-
     if format_message := getattr(error, "format_message", None):  # an error of click, of which typer has a copy
         command = getattr(getattr(error, "ctx", None), "command_path", "ragweave")
         return f"{' '.join(format_message().split())} (see {command} --help)", 2

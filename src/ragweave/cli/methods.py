@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragweave.cli.screen import console, table_of
 from ragweave.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -74,7 +75,6 @@ def _drawable(name: str) -> MethodGraph:
 
 def _list(registry: Registry[Any], kind: str, *, json: bool) -> None:
     from ragweave.cli.ask import to_json
-    from ragweave.cli.screen import console, table_of
 
     if json:
         typer.echo(to_json([_facts(registry, name) for name in registry]))
@@ -102,7 +102,6 @@ def _best_and_worst(method: Method) -> tuple[int, int]:
 
 def _show(registry: Registry[Any], name: str, kind: str, *, json: bool) -> None:
     from ragweave.cli.ask import to_json
-    from ragweave.cli.screen import console, table_of
     from ragweave.tools.drawing import edges_of
 
     one, screen = registry.named(name), console()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.cli import options
+from ragweave.cli.screen import console, table_of
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -310,8 +311,6 @@ def reproduce(
 
 def _show_plan(plan: Plan) -> None:
     """Print each row's system, or why it is not run, and what differs from the paper."""
-    from ragweave.cli.screen import console, table_of
-
     typer.echo(plan.paper.title)
     skipped = ((label, f"not run: {reason}") for label, reason in plan.paper.empty.items())
     console().print(
@@ -322,7 +321,6 @@ def _show_plan(plan: Plan) -> None:
 
 
 def _list_tables(paper: str, table: str) -> None:
-    from ragweave.cli.screen import console, table_of
     from ragweave.evaluation import reproduce as papers
 
     if paper:
