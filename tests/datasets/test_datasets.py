@@ -318,3 +318,10 @@ def test_listed_questions(tmp_path: Path) -> None:
         read(tmp_path, "nq", *rows, query=f"?ids={tmp_path / 'ids.json'}")
     with pytest.raises(UsageError, match="name the list with ids=FILE"):
         read(tmp_path, "nq", *rows, query="?subset=slimplm")
+
+
+def test_json_lines_may_begin_with_a_blank_line(tmp_path: Path) -> None:
+    rows = [{"question": f"{at}?", "answer": "a"} for at in range(2)]
+    path = tmp_path / "q.jsonl"
+    path.write_text("\n" + "\n\n".join(map(json.dumps, rows)))
+    assert [one.question for one in open_dataset(str(path))] == ["0?", "1?"]

@@ -79,8 +79,8 @@ def test_slimplms_values() -> None:
     ("text", "says"),
     [
         ("", "has no rows"),
-        ("{", "line 1: Invalid JSON"),
-        ('\n{"question": "?", "needed": 1}', "line 2: needed: Input should be a valid boolean"),
+        ("{", "a.jsonl: is not JSON"),
+        ('\n{"question": "?", "needed": 1}', "a.jsonl:2: needed: Input should be a valid boolean"),
     ],
 )
 def test_a_file_that_cannot_be_read(text: str, says: str, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_rows_are_read_with_what_training_needs_of_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("role", "change", "said"),
     [
-        ("judge", {"known": "perhaps"}, "line 2: known: "),
+        ("judge", {"known": "perhaps"}, "rows.jsonl:2: known: "),
         ("filter", {"answers": []}, "answers"),
         ("filter", {"spans": [{"passage_id": "p", "start": 5, "end": 999}]}, "5 to 999 is no span"),
         ("filter", {"spans": [{"passage_id": "q", "start": 0, "end": 2}]}, "no span of a passage 'q'"),
@@ -40,7 +40,7 @@ def test_a_bad_row_is_named_with_its_line(tmp_path: Path, role: Any, change: dic
 
 
 def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="No such file"):
+    with pytest.raises(UsageError, match="no such file"):
         read_rows(tmp_path / "none.jsonl", "judge")
     with pytest.raises(UsageError, match="has no rows"):
         read_rows(write_rows(tmp_path / "rows.jsonl", []), "judge")

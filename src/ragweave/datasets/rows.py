@@ -16,10 +16,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from ragweave.errors import MissingExtraError, UsageError
 
+RowT = TypeVar("RowT")
 csv.field_size_limit(2**30)
 
 
@@ -122,6 +125,26 @@ def read_rows(path: Path) -> Iterator[Row]:
         yield from _json(path)
 
 
+def rows_of(path: str | Path, kind: TypeAdapter[RowT]) -> list[RowT]:
+    """Return the rows of a file by their pydantic type.
+
+    Raises:
+        UsageError: The file cannot be read or is empty, or a row is not of that type; the text names the line.
+    """
+    rows = [_typed(row, kind) for row in read_rows(Path(path))]
+    if not rows:
+        raise UsageError(f"{path}: has no rows")
+    return rows
+
+
+def _typed(row: Row, kind: TypeAdapter[RowT]) -> RowT:
+    try:
+        return kind.validate_python(row.fields)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        raise row.error(": ".join([*map(str, first["loc"]), first["msg"]])) from error
+
+
 def hub_rows(name: str, config: str | None, split: str) -> Iterator[Row]:
     """Yield the rows of a data set of the Hugging Face hub, or of a local folder of its files, streamed.
 
@@ -189,7 +212,7 @@ def _json(path: Path) -> Iterator[Row]:
 
 def _is_one_object(file: io.TextIOBase) -> bool:
     """Say whether a file is one object over several lines, and not one object a line."""
-    first = file.readline()
+    first = next(filter(str.strip, file), "")
     file.seek(0)
     try:
         json.loads(first)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -26,6 +26,7 @@ from ragweave.nodes.prompts import template_of
 from ragweave.tools.models import Role, chat_model
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
+from ragweave.tools.retrieval.base import find_with
 from ragweave.tools.text.untrusted import redacted
 
 Gold = Literal["as_found", "with", "without"]
@@ -60,8 +61,11 @@ class GraphSystem:
             asked["passages"] = with_gold(list(question.passages), question, self.gold, self.seed, self.k)
         if self.oracle:
             asked["gold_answers"] = question.about.get("label") or list(question.answers)
-        with _searching(question, self):
+        token = _CURRENT.set((question, self, []))
+        try:
             state = await self.graph.ainvoke(asked, output_keys=_STATE)
+        finally:
+            _CURRENT.reset(token)
         state |= {"depth": self.k, "large": self.large}
         return record_of(question, state) | {"scores": await scores(question, state, self.metrics, self.judge)}
 
@@ -153,16 +157,8 @@ def large_roles(models: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(get_args(Role)) - {*small} - ({"filter"} & models.keys())
 
 
-_CURRENT: ContextVar[tuple[Question, GraphSystem, list[Any]]] = ContextVar("ragweave_question")
-
-
-@contextmanager
-def _searching(question: Question, system: GraphSystem) -> Iterator[None]:
-    token = _CURRENT.set((question, system, []))
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+_CURRENT: ContextVar[tuple[Question, GraphSystem, list[Bm25Retriever]]] = ContextVar("ragweave_question")
+"""The question that is being answered, who answers it, and the index of the question's own passages."""
 
 
 class OwnPassages(PassageRetriever):
@@ -188,13 +184,7 @@ class GoldRetriever(PassageRetriever):
     def _find(self, query: str, k: int) -> list[Document]:
         question, system, _ = _CURRENT.get()
         wanted = k + len(question.gold) if system.gold == "without" else k
-        return with_gold(self._found(query, wanted), question, system.gold, system.seed, k)
-
-    def _found(self, query: str, k: int) -> list[Document]:
-        if isinstance(self.base, PassageRetriever):
-            return self.base.find(query, k)
-        found: list[Document] = self.base.invoke(query)[:k]
-        return found
+        return with_gold(find_with(self.base, query, wanted), question, system.gold, system.seed, k)
 
 
 def with_gold(found: Sequence[Document], question: Question, gold: Gold, seed: int, k: int) -> list[Document]:

@@ -19,12 +19,12 @@ from langgraph.runtime import Runtime
 from pydantic import Field, StrictBool, TypeAdapter
 from typing_extensions import TypedDict
 
+from ragweave.datasets.rows import rows_of
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import DecisionOptions, DecisionState, add_decision, to_decision
 from ragweave.nodes.ask import Components, StateNode
 from ragweave.state import RAGState, note
-from ragweave.tools.files import read_jsonl
 from ragweave.tools.retrieval import DenseRetriever
 from ragweave.tools.retrieval.embedding import named_embeddings
 
@@ -64,7 +64,7 @@ class Training(NamedTuple):
 
 def read_training(path: str, embeddings: Embeddings) -> Training:
     """Read and embed the training questions of a file."""
-    rows = read_jsonl(path, TypeAdapter(TrainingQuestion))
+    rows = rows_of(path, TypeAdapter(TrainingQuestion))
     questions = [Document(row["question"], metadata={"needed": row["needed"]}) for row in rows]
     share = sum(row["needed"] for row in rows) / len(rows)
     return Training(DenseRetriever.from_documents(questions, embeddings), share)

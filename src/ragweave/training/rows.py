@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
+from ragweave.datasets.rows import rows_of
 from ragweave.errors import UsageError
 from ragweave.state import RouteName
-from ragweave.tools.files import read_jsonl
 from ragweave.tools.text.words import normalize_answer, split_sentences
 from ragweave.tools.trained.card import Role
 from ragweave.tools.trained.forms import Passage
@@ -121,7 +121,7 @@ def read_rows(path: str | Path, role: Role) -> list[Row]:
     Raises:
         UsageError: The file is missing or empty, or a row is not one for this role; the text names file and line.
     """
-    return read_jsonl(path, TypeAdapter(ROWS[role]))
+    return rows_of(path, TypeAdapter(ROWS[role]))
 
 
 def question_key(row: Row) -> str:
