@@ -144,14 +144,20 @@ def test_encryption(algorithm):
 
 def test_text_in_a_picture():
     pytest.importorskip("rapidocr")
-    image = pytest.importorskip("PIL.Image").new("L", (500, 80), "white")
+    pil = pytest.importorskip("PIL.Image")
     from PIL import ImageDraw, ImageFont
 
-    ImageDraw.Draw(image).text((20, 20), "Invoice 7 is due", font=ImageFont.load_default(32))
-    for suffix in ("png", "pdf"):
+    clear = pil.new("RGBA", (500, 80))
+    ImageDraw.Draw(clear).text((20, 20), "Invoice 7 is due", "black", font=ImageFont.load_default(32))
+    white = pil.new("RGB", clear.size, "white")
+    white.paste(clear, mask=clear)
+    upside_down = pil.Exif()
+    upside_down[0x0112] = 3
+    for suffix, image in (("png", clear), ("pdf", white), ("jpeg", white.rotate(180))):
         file = io.BytesIO()
-        image.save(file, suffix)
-        assert "Invoice" in read(f"note.{suffix}", file.getvalue())[0][0].text
+        image.save(file, suffix, **({"exif": upside_down} if suffix == "jpeg" else {}))
+        text = read(f"note.{suffix}", file.getvalue())[0][0].text
+        assert text.index("Invoice") < text.index("due")
 
 
 def test_each_frame_of_a_picture_is_a_page(monkeypatch):

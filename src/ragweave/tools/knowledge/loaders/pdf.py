@@ -209,8 +209,11 @@ def load_image(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded |
 def recognised(image: Any) -> str:
     """Return the lines of text that a PIL image shows."""
     import numpy as np
+    from PIL import Image, ImageOps
 
-    pixels = np.asarray(image.convert("RGB"))[:, :, ::-1]  # OpenCV's order: blue, green, red
+    upright = ImageOps.exif_transpose(image).convert("RGBA")  # phones store photos as the sensor saw them
+    opaque = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright).convert("RGB")
+    pixels = np.asarray(opaque)[:, :, ::-1]  # OpenCV's order: blue, green, red
     return "\n".join(_engine()(pixels).txts or ())
 
 
