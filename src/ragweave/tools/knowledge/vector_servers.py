@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -109,7 +110,7 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings, crea
             weights = [weigh(tf, len(hashes)) for _, tf in counts]
             return SparseVector(indices=[number for number, _ in counts], values=weights)
 
-    client = QdrantClient(url)
+    client = QdrantClient(url, api_key=os.environ.get("QDRANT_API_KEY"))
     if create and not client.collection_exists(name):
         size = len(embeddings.embed_query("size"))
         client.create_collection(
@@ -139,7 +140,8 @@ def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: Settin
 
     # Elastic's own rank fusion needs a paid licence; without it the scores are added.
     strategy = DenseVectorStrategy(hybrid=True, rrf=False)
-    store = ElasticsearchStore(name, embedding=embeddings, es_url=url, strategy=strategy)
+    key = os.environ.get("ELASTIC_API_KEY")
+    store = ElasticsearchStore(name, embedding=embeddings, es_url=url, es_api_key=key, strategy=strategy)
 
     def native(chosen: Filter) -> list[dict[str, Any]]:
         names = {name: f"metadata.{name}{'.keyword' * isinstance(one[0], str)}" for name, one in chosen.items()}
