@@ -40,7 +40,7 @@ LONGEST_TITLE = 400
 LONGEST_FIELD = 1_000
 """Characters of a metadata value; a longer one is left out, as every passage would repeat it."""
 _WORD = re.compile(r"\S+")
-_TOKEN = re.compile(rf"{WORD}|[^\w\s]")
+_TOKEN = rf"{WORD}|[^\w\s]"
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 _LONGEST_WORD = 200
 """Characters of a word; each 200 characters of a longer run count as one word."""
@@ -127,9 +127,9 @@ class Passage(NamedTuple):
     metadata: dict[str, Any]
 
 
-def _each(pattern: re.Pattern[str], text: str) -> list[Span]:
+def _each(pattern: str | re.Pattern[str], text: str) -> list[Span]:
     """Return the spans that a pattern finds; each letter of a script without spaces is a span."""
-    found = [match.span() for match in pattern.finditer(text)]
+    found = [match.span() for match in re.finditer(pattern, text)]
     if not text.isascii():
         found = [span for one in found for span in apart(text, *one)]
     return [(at, min(at + _LONGEST_WORD, end)) for start, end in found for at in range(start, end, _LONGEST_WORD)]

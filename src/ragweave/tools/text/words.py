@@ -66,8 +66,12 @@ UNSPACED_LETTER = rf"[{_BLOCKS}](?<=[^\W\d_])"
 UNSPACED_MARK = rf"[{_UNSPACED_MARKS}\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 """Pattern of a mark that belongs to the letter before it."""
 
-_LETTER = re.compile(UNSPACED_LETTER)
-_PARTS = re.compile(rf"{UNSPACED_LETTER}{UNSPACED_MARK}*[^\w\s]*|(?:(?!{UNSPACED_LETTER})\S)+")
+
+@cache
+def _letter_and_parts() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Compile patterns at their first use: their long classes take a while."""
+    parts = rf"{UNSPACED_LETTER}{UNSPACED_MARK}*[^\w\s]*|(?:(?!{UNSPACED_LETTER})\S)+"
+    return re.compile(UNSPACED_LETTER), re.compile(parts)
 
 
 def apart(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -75,10 +79,11 @@ def apart(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
     Such a letter keeps its marks and the punctuation behind it. A word without them is yielded as it is.
     """
-    if _LETTER.search(text, start, end) is None:
+    letter, parts = _letter_and_parts()
+    if letter.search(text, start, end) is None:
         yield start, end
     else:
-        yield from (part.span() for part in _PARTS.finditer(text, start, end))
+        yield from (part.span() for part in parts.finditer(text, start, end))
 
 
 def folded(word: str) -> str:
