@@ -39,25 +39,21 @@ def test_quotes_are_cited_by_their_own_page():
     assert pages == [1, 2]
 
 
-def test_columns_are_read_one_after_the_other():
-    def page(left, right):
-        rows = ["BT /F1 10 Tf 50 750 Td (A heading across both of the columns of this page) Tj ET"]
-        for at in range(6):
-            for x, said in ((50, left), (320, right)):
-                first, rest = said.split(maxsplit=1)  # in two fonts
-                rows.append(f"BT /F1 10 Tf {x} {700 - 14 * at} Td ({first} ) Tj /F1 11 Tf ({rest} {at}) Tj ET")
-        return read("c.pdf", pdf((" ".join(rows), "")))[0][0].text.split("\n")
-
-    _, *lines = page("The lighthouse on the northern pier", "Ferries leave the southern pier")
-    assert [one.split()[0] for one in lines] == ["The"] * 6 + ["Ferries"] * 6
-    _, *lines = page("Item number", "7 crowns")  # a table
-    assert [one.split()[0] for one in lines] == ["Item"] * 6
+def test_tables_are_read_row_by_row():
+    cells = ((50, "Ferries leave the pier"), (320, "at ten in the morning"))
+    rows = [
+        f"BT /F1 10 Tf {x} {700 - 14 * at} Td ({said} {at}) Tj ET"
+        for at in range(6) for x, said in cells
+    ]  # fmt: skip
+    lines = read("t.pdf", pdf((" ".join(rows), "")))[0][0].text.split("\n")
+    assert lines == [f"Ferries leave the pier {at} at ten in the morning {at}" for at in range(6)]
 
 
-def test_lines_of_neighbouring_cells_stay_apart():
+def test_lines_stay_apart():
     cells = ((50, 700, "Ring"), (50, 686, "the bell"), (250, 694, "Sold at"), (250, 686, "noon"))
     content = " ".join(f"BT /F1 12 Tf {x} {y} Td ({said}) Tj ET" for x, y, said in cells)
     assert read("c.pdf", pdf((content, "")))[0][0].text.split() == ["Ring", "the", "bell", "Sold", "at", "noon"]
+    assert read("h.pdf", pdf((shown("The depart-", "ment is open."), "")))[0][0].text == "The depart-\nment is open."
 
 
 def test_form_values_and_notes():

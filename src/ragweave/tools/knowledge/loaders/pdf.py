@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import io
-import re
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
-from itertools import pairwise
-from operator import itemgetter
 from typing import Any
 
 from ragweave.errors import MissingExtraError
@@ -28,10 +25,6 @@ _SCAN = 0.4
 """Share of the page that pictures cover from which it may be a scan."""
 _UNMAPPED = 0.3
 """Share of the letters without a meaning from which a page cannot be read."""
-_ROWS = 5
-"""Fewest lines of two columns."""
-_GAP = 1 / 60
-"""Narrowest space between two columns, as a share of the page's width."""
 _PICTURE = "a picture that was not read"
 _DPI = 150
 _LONGEST_SIDE = 4000
@@ -70,7 +63,8 @@ def _page(page: Any) -> tuple[str, str]:
     from pypdfium2 import raw
 
     chars = page.get_textpage()
-    text, fields = _text(page.get_width(), chars), [*_annotations(page)]
+    text, fields = chars.get_text_range().replace("\r\n", "\n"), [*_annotations(page)]
+    text = text.replace("\ufffe", "-\n")  # PDFium's mark of a hyphen that ends a line
     pictures = [one.get_bounds() for one in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE])]
     covered = sum((right - left) * (top - bottom) for left, bottom, right, top in pictures)
     unmapped = sum(raw.FPDFText_HasUnicodeMapError(chars, at) == 1 for at in range(chars.count_chars()))
@@ -89,61 +83,6 @@ def _page(page: Any) -> tuple[str, str]:
     elif trouble:
         trouble += _NEED_OCR
     return "\n".join(filter(None, [text, *fields])), trouble
-
-
-def _text(width: float, chars: Any) -> str:
-    """Return the text of a page in the order of the file, or column by column if its lines run across two of prose."""
-    start = _second_column(width, chars)
-    text = chars.get_text_range() if start is None else _by_columns(start, width * _GAP, chars)
-    return re.sub("\ufffe\n?", "-\n", text.replace("\r\n", "\n"))  # PDFium's mark of a hyphen that ends a line
-
-
-def _second_column(width: float, chars: Any) -> int | None:
-    """Return where the second of two columns begins, if their lines take turns in the file."""
-    parts: list[tuple[float, ...]] = []  # boxes of what stands on one line without a gap, whatever its fonts
-    for at in range(chars.count_rects()):
-        box = chars.get_rect(at)
-        if parts and _beside(parts[-1], box) and abs(box[0] - parts[-1][2]) < width * _GAP:
-            box = parts.pop()[0], *box[1:]
-        parts.append(box)
-    starts = Counter(
-        round(right[0])
-        for left, right in pairwise(parts)
-        if _beside(left, right) and left[2] < right[0] and min(left[2] - left[0], right[2] - right[0]) > width / 5
-    )
-    start, lines = max(starts.items(), key=itemgetter(1), default=(0, 0))
-    return start if lines >= _ROWS else None
-
-
-def _beside(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Return whether two boxes (left, bottom, right, top) are on one line."""
-    return one[1] < other[3] and other[1] < one[3]
-
-
-def _by_columns(start: int, gap: float, chars: Any) -> str:
-    """Return the text of two columns, the second beginning at `start`; what crosses both divides them."""
-    from pypdfium2 import raw
-
-    lines: list[list[int]] = [[]]
-    for at in range(chars.count_chars()):
-        code = raw.FPDFText_GetUnicode(chars, at)
-        if code not in (10, 13):
-            lines[-1].append(at)
-        if code in (2, 10):  # 2 is a hyphen that ends a line
-            lines.append([])
-    columns: tuple[list[str], list[str]] = [], []
-    found: list[str] = []
-    for line in filter(None, lines):
-        boxes = [chars.get_charbox(at) for at in line]
-        cut = next((at for at, box in enumerate(boxes) if box[0] > start - 2), len(line))
-        end = max((box[2] for box in boxes[:cut]), default=0)
-        if end > start or (0 < cut < len(line) and boxes[cut][0] - end < gap):
-            found += [*columns[0], *columns[1], chars.get_text_range(line[0], len(line))]
-            columns = [], []
-            continue
-        for column, part in zip(columns, (line[:cut], line[cut:]), strict=True):
-            column.extend([chars.get_text_range(part[0], len(part))] if part else ())
-    return "\n".join([*found, *columns[0], *columns[1]])
 
 
 def _annotations(page: Any) -> Iterator[str]:
