@@ -30,6 +30,12 @@ def test_what_readers_see_is_kept():
     assert one.text[one.tables[0].body :].startswith("| b |")
 
 
+def test_a_wrapper_of_the_content_stays():
+    sides = "<div class='sidebar'>Recent posts</div>"
+    (one,), _ = read("a.html", f"<body><div class='has-sidebar'><p>The ferry leaves at ten.</p>{sides}</div></body>")
+    assert one.text == "The ferry leaves at ten."
+
+
 def test_each_article_keeps_its_heading():
     articles = "".join(f"<article><h2>News {n}</h2><p>Text {n}.</p></article>" for n in (1, 2))
     (one,), _ = read("a.html", f"<title>T</title><body>{articles}</body>")

@@ -261,10 +261,11 @@ def _prune(page: Any) -> None:
     from lxml import etree
 
     etree.strip_elements(page, *_DROP, with_tail=False)
+    half = len(page.text_content()) / 2  # no wrapper of the content, such as `has-sidebar`
     around = [
         one
-        for one in page.xpath("//body//*[@class or @id]")
-        if one.tag not in ("main", "article", "body") and _AROUND.search(f"{one.get('class', '')} {one.get('id', '')}")
+        for one in page.xpath("//body//*[(@class or @id) and not(self::main or self::article)]")
+        if _AROUND.search(f"{one.get('class', '')} {one.get('id', '')}") and len(one.text_content()) < half
     ]
     links = page.xpath("//*[self::h1 or self::h2 or self::h3 or self::h4 or self::h5 or self::h6]//a")
     permalinks = [one for one in links if _PERMALINK.fullmatch(one.text_content())]
