@@ -1,8 +1,7 @@
-"""Texts as loaders give them, passages as they are stored, and chunkers: how one becomes the other, by name.
+"""Loaded texts, passages, and the chunkers that cut one into the other.
 
-A chunker gives spans of the text, so that every passage is verbatim and knows its offsets. It is
-declared by one value, ours or a package's, which names it as an entry point of the group
-`ragweave.chunkers`:
+A chunker returns spans of the text, so that every passage is verbatim and has its offsets. A package
+declares one as an entry point of the group `ragweave.chunkers`:
 
     CHUNKER = ChunkerKind(name="lines", summary="One passage per line.",
                           cut=lambda loaded, measure: lines_of(loaded.text))
@@ -36,14 +35,14 @@ Span = tuple[int, int]
 """Start and end in characters: `text[start:end]`."""
 
 LONGEST_TITLE = 400
-"""Characters of a title or heading; a longer one is cut."""
+"""Longest title or heading, in characters; longer ones are cut."""
 LONGEST_FIELD = 1_000
-"""Characters of a metadata value; a longer one is left out, as every passage would repeat it."""
+"""Longest metadata value, in characters; longer ones are left out, as every passage would repeat them."""
 _WORD = re.compile(r"\S+")
 _TOKEN = rf"{WORD}|[^\w\s]"
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 _LONGEST_WORD = 200
-"""Characters of a word; each 200 characters of a longer run count as one word."""
+"""Longest word, in characters; a longer run counts as several."""
 _PERCENTILE = 95
 """Percentile of the distances between neighbouring sentences above which a passage ends."""
 _SEPARATORS = (r"\n\s*\n", r"\n", r"(?<=[。！？])(?![。！？」』”’）])")

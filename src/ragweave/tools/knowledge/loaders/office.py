@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
-from ragweave.tools.knowledge.loaders.text import alternative, decode, html_markdown, markdown, numeral, paged
+from ragweave.tools.knowledge.loaders.text import alt_text, decode, html_markdown, markdown, numeral, paged
 from ragweave.tools.knowledge.settings import Settings
 
 _SKIPPED = frozenset(re.findall(r"\w+", "del moveFrom delText instrText Fallback pPr rPr rt bodyPr lstStyle"))
@@ -159,7 +159,7 @@ class _Reader:
             elif one.tag == "ser":
                 yield _series(one)
             elif one.tag == "cNvPr":
-                yield alternative(one.get("descr"))
+                yield alt_text(one.get("descr"))
             elif note := self.notes.get((one.tag, one.get("id"))):
                 yield f"{self._shown(one) or 'Comment'}: {note}"
 
@@ -167,7 +167,7 @@ class _Reader:
         """Return what an element itself adds to the text of its paragraph."""
         if one.tag in ("footnoteReference", "endnoteReference"):
             return f"[^{one.get('id')}]" if (one.tag, one.get("id")) in self.notes else ""
-        text = alternative(one.get("descr")) if one.tag == "docPr" else one.text if one.tag == "t" else None
+        text = alt_text(one.get("descr")) if one.tag == "docPr" else one.text if one.tag == "t" else None
         return text or _SIGNS.get(one.tag, "")
 
     def _mark(self, properties: Any, text: str) -> str:

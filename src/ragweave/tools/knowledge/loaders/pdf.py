@@ -1,6 +1,6 @@
-"""PDF, page by page: text, form fields and notes, by PDFium. A line names the pages that cannot be read.
+"""PDF by PDFium: text, form fields and notes, page by page. A notice names the pages that cannot be read.
 
-Text in scans and pictures is recognised by RapidOCR. Its wheel contains its models, so it needs no network.
+Text in scans and pictures is recognised by RapidOCR. Its models come in its wheel, so it needs no network.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from ragweave.tools.knowledge.loaders.text import paged
 from ragweave.tools.knowledge.settings import Settings
 
 _FEW_LETTERS = 200
-"""Letters on a page up to which they may be a stamp or header over a scan."""
+"""A page with no more letters may be a scan under a stamp or header."""
 _SCAN = 0.4
-"""Share of the page that pictures cover from which it may be a scan."""
+"""A page may be a scan if pictures cover at least this share of it."""
 _UNMAPPED = 0.3
-"""Share of the letters without a meaning from which a page cannot be read."""
-_PICTURE = "a picture that was not read"
+"""A page cannot be read if a larger share of its letters has no Unicode value."""
+_SCANNED = "a picture that was not read"
 _DPI = 150
 _LONGEST_SIDE = 4000
-"""Pixels of a rendered page."""
+"""Longest side of a rendered page, in pixels."""
 _LOCK = threading.Lock()
 """Neither RapidOCR nor PDFium is thread-safe."""
 _NEED_OCR = ' (to recognise it: pip install "ragweave[ocr]")'
 
 
 def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
-    """Load the text of a PDF with the offset at which each page begins."""
+    """Load the text of a PDF, with the offset of each page."""
     import pypdfium2
 
     texts: list[str] = []
-    troubles: dict[str, list[int]] = defaultdict(list)
+    problems: dict[str, list[int]] = defaultdict(list)
     with _LOCK, pypdfium2.PdfDocument(data) as document:
         document.init_forms()
         for number in range(len(document)):
             try:
-                text, trouble = _page(document[number])
+                text, problem = _page(document[number])
             except pypdfium2.PdfiumError as error:  # the other pages can be read
-                text, trouble = "", f"damaged ({error})"
+                text, problem = "", f"damaged ({error})"
             texts.append(text)
-            if trouble:
-                troubles[trouble].append(number + 1)
+            if problem:
+                problems[problem].append(number + 1)
         name = " ".join(document.get_metadata_value("Title").split()) or name
-    notes = [f"{_named(on)}: {what}" for what, on in troubles.items()]
+    notes = [f"{_named(on)}: {what}" for what, on in problems.items()]
     if not any(text.strip() for text in texts):
         raise UnreadableError(": ".join(filter(None, ["PDF without text", "; ".join(notes)])))
     yield from notes
@@ -68,21 +68,21 @@ def _page(page: Any) -> tuple[str, str]:
     pictures = [one.get_bounds() for one in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE])]
     covered = sum((right - left) * (top - bottom) for left, bottom, right, top in pictures)
     unmapped = sum(raw.FPDFText_HasUnicodeMapError(chars, at) == 1 for at in range(chars.count_chars()))
-    trouble = ""
+    problem = ""
     if unmapped > _UNMAPPED * len(text):
-        text, trouble = "", "text that cannot be read, as its font maps no letters"
+        text, problem = "", "text that cannot be read, as its font maps no letters"
     elif covered >= _SCAN * page.get_width() * page.get_height() and sum(map(str.isalnum, text)) <= _FEW_LETTERS:
-        trouble = _PICTURE
+        problem = _SCANNED
     elif not text.strip() and not fields:
         if not raw.FPDFPage_CountObjects(page):
             return "", "empty or damaged"
-        trouble = _PICTURE
-    if trouble and available():
+        problem = _SCANNED
+    if problem and available():
         found = recognised_page(page)
-        text, trouble = found or text, "" if found else "nothing that can be recognised"
-    elif trouble:
-        trouble += _NEED_OCR
-    return "\n".join(filter(None, [text, *fields])), trouble
+        text, problem = found or text, "" if found else "nothing that can be recognised"
+    elif problem:
+        problem += _NEED_OCR
+    return "\n".join(filter(None, [text, *fields])), problem
 
 
 def _annotations(page: Any) -> Iterator[str]:

@@ -21,14 +21,14 @@ from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.settings import Settings
 
 _SAMPLE = 50
-"""Records by which separator and header are found."""
+"""Records from which the separator and header are detected."""
 _HEAD = 100_000
-"""Characters by which a file's separator and way of quoting are found."""
+"""Characters from which the separator and quoting are detected."""
 _MERGED = re.compile(rb'<mergeCell ref="([A-Z]+\d+:[A-Z]+\d+)"')
 _UNSAVED = re.compile(rb"</f>\s*(?:(?:<v\s*/>|<v></v>)\s*)?</c>")
 """A formula without a saved value."""
 _MOST_MERGED = 100_000
-"""Cells of a merged area that are filled with its text."""
+"""Largest merged area, in cells, that is filled with its text."""
 
 
 class _Row(NamedTuple):

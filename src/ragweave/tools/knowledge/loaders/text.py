@@ -25,13 +25,13 @@ from ragweave.tools.knowledge.settings import Settings
 RESERVED = frozenset(re.findall(r"\w+", "source title start end page line heading_path rank score via breaks query"))
 """Metadata that the knowledge base itself sets."""
 _SAMPLE = 1_000_000
-"""Bytes from which the encoding is guessed, and of a small file."""
+"""Bytes from which the encoding is guessed."""
 _BINARY = "not plain text: save it as .docx, .xlsx, .pdf or text"
 _MISREAD = re.compile(r"\ufffd|(?<=[^\W\d_])[^\w\s\x00-\x7f’‘–—…](?=[^\W\d_])")
-"""A sign beyond ASCII between two letters: what letters look like in a wrong code page."""
+"""A non-ASCII symbol between two letters: the mark of a wrong code page."""
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
 _UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
-"""Text that nobody reads: data URIs, and long runs without a blank, such as keys."""
+"""Text that nobody reads: data URIs, and long runs without a space, such as keys."""
 _ANCHOR = re.compile(r"[:\[,-]\s*&\w")
 """A YAML anchor, by which a few lines could grow without bound."""
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.{0,65536}?\r?\n)---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
@@ -41,11 +41,11 @@ _DROP = re.findall(
 _BLOCKS = re.findall(
     r"\w+", "address aside details fieldset figure form header hgroup label legend main menu search summary textarea"
 )
-"""Blocks that markdownify takes for words of the line around them."""
+"""Blocks that markdownify would write inline."""
 _LAYOUT = "descendant-or-self::table[.//table or .//h1 or .//h2 or .//h3][not(./tr/th or ./*/tr/th)]"
 _MATH = {"msup": "^", "msub": "_", "mfrac": "/"}
 _MOST_SPANNED = 100_000
-"""Cells of a page, with those that they span, up to which spanned cells are repeated."""
+"""Spanned cells are repeated on pages of up to this many cells, those included."""
 _AROUND = re.compile(
     r"(?:^|[-_ ])(?:cookies?|consent|breadcrumbs?|sidebar|navbar|site-header|skip-link|headerlink"
     r"|advert|newsletter|share|social)(?:$|[-_ ])",
@@ -57,7 +57,7 @@ _HIDDEN = "//*[@hidden or @aria-hidden='true' or @role='navigation' or @role='ba
 
 
 def decode(data: bytes) -> tuple[str, str]:
-    """Return the text of bytes, and a line on its encoding where it is not UTF-8."""
+    """Decode bytes; return the text, and a notice if it is not UTF-8."""
     encoding, note = "utf-8-sig", ""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         encoding = "utf-16"
@@ -81,9 +81,9 @@ def decode(data: bytes) -> tuple[str, str]:
 
 
 def text_file(file: BinaryIO) -> tuple[TextIO, str]:
-    """Return a file as text, and a line on its encoding where it is not UTF-8.
+    """Open a file as text; return it, and a notice if it is not UTF-8.
 
-    A large file in UTF-8 is not read whole.
+    A large UTF-8 file is not held in memory.
     """
     text, note = decode(file.read(_SAMPLE))
     if file.read(1):
@@ -101,10 +101,10 @@ def text_file(file: BinaryIO) -> tuple[TextIO, str]:
 
 
 def _guess(data: bytes) -> tuple[str, bool]:
-    """Return the likeliest encoding, and whether the text itself names it, as HTML, XML and Python do.
+    """Return the likeliest encoding, and whether the text declares it, as HTML, XML and Python can.
 
-    charset-normalizer takes short Western texts for one of twenty similar code pages. Where it finds
-    Latin letters, Windows' Western code page is likelier, unless its letters make no words.
+    charset-normalizer confuses the many similar code pages of short Western texts. If it finds Latin
+    letters, cp1252 is likelier, unless the text then has symbols within words.
     """
     from charset_normalizer import from_bytes
     from charset_normalizer.utils import any_specified_encoding
@@ -275,7 +275,7 @@ def _prune(page: Any) -> None:
 
 
 def _spell_out(root: Any) -> None:
-    """Write out what only markup says: formulas, raised digits, letters of lists, alternative texts."""
+    """Write out what only markup says: formulas, raised digits, letters of lists, alt texts."""
     for one in root.xpath(".//msup/*[2]|.//msub/*[2]|.//mfrac/*[2]"):
         one.text = f"{_MATH[one.getparent().tag]}{one.text or ''}"
     for one in root.iter("sup"):
@@ -288,7 +288,7 @@ def _spell_out(root: Any) -> None:
         one.tag = "ul"
     for one in root.xpath(".//img[@alt]"):
         one.tag = "span"
-        one.text = alternative(one.get("alt"))
+        one.text = alt_text(one.get("alt"))
 
 
 def _plain_tables(root: Any) -> None:
@@ -339,8 +339,8 @@ def _span(cell: Any, name: str) -> int:
     return max(1, int(number)) if re.fullmatch("[0-9]{1,4}", number) else 1
 
 
-def alternative(text: str | None) -> str:
-    """Return the alternative text of a picture; "" if it is a single word or a file name."""
+def alt_text(text: str | None) -> str:
+    """Return the alt text of a picture; "" if it is a single word or a file name."""
     return " ".join(text.split()) if text and " " in text.strip() else ""
 
 
