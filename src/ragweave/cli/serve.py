@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import socket
@@ -14,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ragweave.cli import options
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import UsageError, need
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
@@ -47,7 +46,10 @@ def serve(
         raise UsageError("--mcp serves one method")
     if http and not mcp:
         raise UsageError("--http goes with --mcp")
-    _check_packages("mcp" if mcp else "serve")
+    if mcp:
+        need("ragweave serve --mcp", "mcp", "mcp", "uvicorn")
+    else:
+        need("ragweave serve", "serve", "fastapi", "uvicorn", "prometheus_client")
     keys = [key for text in api_key or () for key in re.split(r"[,\s]+", text)]
     if host not in _LOCAL and not keys and not no_key:
         raise UsageError(f"{host} can be reached from other machines: give --api-key, or --no-key to let anyone call")
@@ -80,12 +82,6 @@ def serve(
         _run(http_app(server, host=host, limits=limits), host, port, "ask and search at {}/mcp")
     else:
         server.run("stdio")
-
-
-def _check_packages(extra: str) -> None:
-    for name in ("mcp", "uvicorn") if extra == "mcp" else ("fastapi", "uvicorn", "prometheus_client"):
-        if importlib.util.find_spec(name) is None:
-            raise MissingExtraError(f"ragweave serve{' --mcp' if extra == 'mcp' else ''}", extra)
 
 
 def _run(app: Any, host: str, port: int, what: str) -> None:

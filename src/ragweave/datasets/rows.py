@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import UsageError, need
 
 RowT = TypeVar("RowT")
 csv.field_size_limit(2**30)
@@ -152,16 +152,13 @@ def hub_rows(name: str, config: str | None, split: str) -> Iterator[Row]:
         MissingExtraError: The package `datasets` is not installed.
         UsageError: There is no such data set or split, or it cannot be downloaded.
     """
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise MissingExtraError("A data set of the Hugging Face hub", "hub") from error
+    need("A data set of the Hugging Face hub", "hub", "datasets")
+    from datasets import load_dataset
+
     try:
         rows = load_dataset(name, config, split=split, streaming=True)
         for number, fields in enumerate(rows, 1):
             yield Row(fields, f"hf:{name} {split}, row {number}", number)
-    except UsageError:
-        raise
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(f"hf:{name}: {' '.join(str(error).split())[:200]}") from error
 
@@ -263,10 +260,9 @@ def _table(path: Path, separator: str) -> Iterator[Row]:
 
 
 def _parquet(path: Path) -> Iterator[Row]:
-    try:
-        from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise MissingExtraError("A Parquet file", "hub") from error
+    need("A Parquet file", "hub", "pyarrow")
+    from pyarrow.parquet import ParquetFile
+
     number = 0
     for batch in ParquetFile(path).iter_batches():
         for fields in batch.to_pylist():

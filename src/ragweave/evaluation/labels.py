@@ -350,14 +350,8 @@ def make_labels(
 ) -> Summary:
     """Label a data set's questions, or resume, and return how it ended.
 
-    Args:
-        settings: What is labelled.
-        folder: The folder of the labels.
-        shard: `2/8`: only every eighth question.
-        cache: A file of replies that several runs share; None: one of this run.
-        concurrency: Questions in flight at once.
-        given: Models by role (`proxy`, `teacher`, `answer`, `scorer`) and a `retriever` as objects.
-        quiet: Whether there is no progress bar.
+    The arguments are those of `evaluate`; `given` holds models by role (`proxy`, `teacher`, `answer`, `scorer`) and a
+    `retriever` as objects.
 
     Raises:
         UsageError: A setting is wrong, or the folder holds other labels.
@@ -368,7 +362,6 @@ def make_labels(
     data = open_dataset(settings.data, form=form, keeps_fields=True)
     questions = select(data, limit=settings.limit, shard=shard)
     plain = {name: value for name, value in asdict(settings).items() if value not in ("", None, {})}
-
     with Run(shard_folder(folder, shard), plain, cache) as run:
         specs = {role: spec for role, spec in settings.models.items() if role != "scorer"}
         models = {role: open_model(spec, run.cache, run.closing) for role, spec in specs.items()}

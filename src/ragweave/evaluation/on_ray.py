@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ragweave.errors import MissingExtraError, UsageError
+from ragweave.errors import UsageError, need
 from ragweave.evaluation.folder import shard_folder
 from ragweave.evaluation.run import Summary
 
@@ -51,10 +51,9 @@ def run_on_ray(
         UsageError: There is no cluster at the address, or `work` refuses its settings.
         MissingExtraError: Ray is not installed.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError("A run on Ray", "ray") from error
+    need("A run on Ray", "ray", "ray")
+    import ray
+
     folder = folder.resolve()
     try:
         ray.init(address=None if address == LOCAL else address, ignore_reinit_error=True, log_to_driver=False)

@@ -48,19 +48,13 @@ class Message(BaseModel):
     """An agent's calls of tools: what it says beside them is no answer."""
 
 
-class StreamOptions(BaseModel):
-    """What a stream ends with."""
-
-    include_usage: bool | None = None
-
-
 class ChatRequest(BaseModel):
     """What a caller asks; OpenAI's other settings are passed over."""
 
     model: str
     messages: list[Message] = Field(min_length=1)
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: dict[str, Any] | None = None
     n: int | None = None
     response_format: dict[str, Any] | None = None
     tool_choice: Any = None
@@ -267,7 +261,7 @@ async def _events(asked: ChatRequest, work: asyncio.Task[tuple[AIMessage, dict[s
     for delta, end in deltas:
         # In ASCII: clients that read line by line take U+2028 or U+0085 for the end of one.
         yield f"data: {json.dumps({**head, 'choices': [{'index': 0, 'delta': delta, 'finish_reason': end}]})}\n\n"
-    if asked.stream_options is not None and asked.stream_options.include_usage:
+    if (asked.stream_options or {}).get("include_usage"):
         yield f"data: {json.dumps({**head, 'choices': [], 'usage': usage})}\n\n"
     yield "data: [DONE]\n\n"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ragweave.datasets import Question
 from ragweave.datasets.formats import verdict
-from ragweave.errors import MissingExtraError
+from ragweave.errors import need
 from ragweave.evaluation.metrics.metric import Compute, Metric, Score, State, given
 from ragweave.evaluation.metrics.text import all_words, filco_normalize, overlap, squad_normalize, stands_in, words_of
 
@@ -118,10 +118,9 @@ def _lost(question: Question, state: State) -> Score:
 
 @lru_cache(maxsize=1)
 def _scorer() -> Any:
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-    except ImportError as error:
-        raise MissingExtraError("ROUGE", "eval") from error
+    need("ROUGE", "eval", "rouge_score")
+    from rouge_score.rouge_scorer import RougeScorer
+
     return RougeScorer(["rouge1", "rouge2", "rougeL"])
 
 
