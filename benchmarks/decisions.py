@@ -46,7 +46,7 @@ from ragweave.tools.models.decisions import LogprobDecisions, platt, sigmoid
 from ragweave.tools.text.untrusted import numbered, render_passages, untrusted
 from ragweave.tools.trained.models import trained_filter
 from ragweave.training import train
-from ragweave.training.measures import auc
+from ragweave.training.job import auc
 
 RESULTS = Path(__file__).parent / "results" / "decisions.jsonl"
 TASKS = ("grade", "filter", "known")

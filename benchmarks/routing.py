@@ -24,8 +24,8 @@ import numpy as np
 from ragweave.state import ROUTES
 from ragweave.tools.text.words import normalize_answer
 from ragweave.tools.trained.linear import read_rows
+from ragweave.training.job import auc
 from ragweave.training.linear import best_threshold, out_of_fold, routed
-from ragweave.training.measures import auc
 
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 SETS = {

@@ -30,7 +30,7 @@ from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FilterKind, FilterSettings
 from ragweave.tools.trained.models import trained_filter
 from ragweave.training import train
-from ragweave.training.measures import filtered
+from ragweave.training.job import filtered
 from ragweave.training.rows import FilterRow, question_key, read_rows, sentences_of
 
 

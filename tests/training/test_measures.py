@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ragweave.training.job import auc, best_balanced, filtered, judged, recall_threshold
 from ragweave.training.linear import best_threshold, routes_of
-from ragweave.training.measures import auc, best_balanced, filtered, judged, recall_threshold
 
 
 def test_auc_counts_pairs_in_the_right_order_and_ties_by_half() -> None:

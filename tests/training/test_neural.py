@@ -24,7 +24,7 @@ from ragweave.tools.trained.card import read_card
 from ragweave.tools.trained.forms import Input, filter_input, fitted, generator_input, judge_input
 from ragweave.tools.trained.models import trained_filter
 from ragweave.training import train
-from ragweave.training.measures import filtered
+from ragweave.training.job import filtered
 from ragweave.training.rows import FilterRow, read_rows, sentences_of, split_rows
 
 for module in ("torch", "transformers", "accelerate", "sentence_transformers", "peft", "trl", "datasets"):

@@ -37,8 +37,7 @@ from ragweave.tools.trained.networks import (
     relative,
     write_span_encoder,
 )
-from ragweave.training.job import Job, NeuralSettings, Trained
-from ragweave.training.measures import best_balanced, filtered, judged, recall_threshold
+from ragweave.training.job import Job, NeuralSettings, Trained, best_balanced, filtered, judged, recall_threshold
 from ragweave.training.rows import FilterRow, JudgeRow, Row, sentences_of, unit_of
 from ragweave.training.trainer import arguments, one_gpu, run
 

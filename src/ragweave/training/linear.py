@@ -17,8 +17,7 @@ from ragweave.state import ROUTES
 from ragweave.tools.trained.card import Role
 from ragweave.tools.trained.linear import FEATURES, Array, Linear, read_rows
 from ragweave.tools.trained.models import dearest
-from ragweave.training.job import Job, Settings, Trained
-from ragweave.training.measures import Flags, auc, best_balanced, judged
+from ragweave.training.job import Flags, Job, Settings, Trained, auc, best_balanced, judged
 from ragweave.training.rows import JudgeRow, RouterRow, Row, question_key
 
 _STRENGTH = 0.0005
