@@ -334,7 +334,7 @@ def _records(kind: str, url: str, name: str) -> Records:
     if kind == "pg":
         import psycopg
 
-        return Records(name, psycopg.connect(url), "%s")
+        return Records(name, psycopg.connect(url, autocommit=True), "%s")
     if (folder := state_folder()) is None:
         raise UsageError(f"{kind}: there is no home folder for the records: set XDG_STATE_HOME")
     folder.mkdir(parents=True, exist_ok=True)
