@@ -49,8 +49,8 @@ def place_at(document: Document, offset: int) -> dict[str, Any]:
 
 
 def encodable(text: str) -> str:
-    """Return a text with `?` for each lone surrogate, which no encoding can write."""
-    return text.encode("utf-8", "replace").decode()
+    """Return a text with `?` for each lone surrogate, which no encoding can write, and U+FFFD for each NUL."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")  # PostgreSQL has no NUL
 
 
 def with_id(document: Document) -> Document:
@@ -64,7 +64,7 @@ def with_id(document: Document) -> Document:
 def as_document(value: object) -> Document:
     """Return the document of a document, its JSON form (`page_content` or `text`, `metadata`, `id`) or a text.
 
-    Lone surrogates, which no encoding can write, become `?`.
+    Lone surrogates become `?`, and NULs U+FFFD (see `encodable`).
 
     Raises:
         UsageError: It is none of these.

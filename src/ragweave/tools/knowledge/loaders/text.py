@@ -127,8 +127,7 @@ def readable(text: str) -> str:
 
     A loader that notes offsets in a text calls this before.
     """
-    text = encodable(text).replace("\0", "\ufffd")
-    return _UNREAD.sub(lambda run: f"[{len(run.group())} characters left out]", text)
+    return _UNREAD.sub(lambda run: f"[{len(run.group())} characters left out]", encodable(text))
 
 
 def paged(pages: Iterable[str], title: str) -> Loaded:
