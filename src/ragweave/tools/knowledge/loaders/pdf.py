@@ -45,7 +45,7 @@ def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | s
         for number in range(len(document)):
             try:
                 text, problem = _page(document[number])
-            except pypdfium2.PdfiumError as error:  # the other pages can be read
+            except Exception as error:  # noqa: BLE001 - the other pages can be read
                 text, problem = "", f"damaged ({error})"
             texts.append(text)
             if problem:
@@ -79,7 +79,7 @@ def _page(page: Any) -> tuple[str, str]:
         problem = _SCANNED
     if problem and available():
         found = recognised_page(page)
-        text, problem = found or text, "" if found else "nothing that can be recognised"
+        text, problem = max(found, text, key=len), "" if found else "nothing that can be recognised"
     elif problem:
         problem += _NEED_OCR
     return "\n".join(filter(None, [text, *fields])), problem
