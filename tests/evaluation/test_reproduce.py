@@ -107,7 +107,7 @@ def test_derived_columns() -> None:
     assert measured("em/positive", mine, first, "answer_recall") == {"b": 1.0, "c": 0.5}
     assert measured("gain(em)/positive", mine, first, "answer_recall") == {"a": 0.0, "b": 1.0}
     assert measured("gain(em)/negative", mine, first, "answer_recall") == {"c": 0.5}
-    assert measured("better(em)", mine, first) == {"a": 0.0, "b": 1.0, "c": 1.0}
+    assert measured("gain(em)>0", mine, first) == {"a": 0.0, "b": 1.0, "c": 1.0}
     assert measured("f1", mine, first) == {}
     assert best_of([first, mine])["em"] == {"a": 1.0, "b": 1.0, "c": 0.5}
 

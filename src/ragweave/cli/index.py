@@ -84,14 +84,11 @@ def _opened(place: str, given: dict[str, Any]) -> KnowledgeBase | ServedKnowledg
         given["embedding"] = None
     if is_address(place):
         return ServedKnowledgeBase(place, settings=Settings(**given) if given else None)
-    if not KnowledgeBase.exists(place):
-        return KnowledgeBase.create(place, settings=Settings(**given))
-    base = KnowledgeBase.open(place)
-    if not given:
-        return base
-    with base:
-        settings = replace(base.settings, **given)
-    return KnowledgeBase.open_or_create(place, settings=settings)
+    own = Settings()
+    if KnowledgeBase.exists(place):
+        with KnowledgeBase.open(place) as base:
+            own = base.settings
+    return KnowledgeBase.open_or_create(place, settings=replace(own, **given))
 
 
 def _pages(paths: Sequence[str], wanted: bool) -> list[str]:

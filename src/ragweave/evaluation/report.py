@@ -7,8 +7,8 @@ A column of a paper's table may be derived from scores, one value per question:
 
     output_precision/positive   the questions whose passages are positive: they hold an answer, or are gold
     gain(em)/negative           the difference to the table's first row, on the others
-    better(rouge_l)             whether it is above the first row
     answer_share>0.5            whether it is above a value
+    gain(rouge_l)>0             whether it is above the first row
 
 Sources: FILCO (Wang et al. 2023), table 2 and figure 6; SlimPLM (Tan et al. 2024), figures 2 and 3.
 """
@@ -35,7 +35,7 @@ Values: TypeAlias = Mapping[str, float]
 Scores: TypeAlias = Mapping[str, Values]
 """Values by metric."""
 
-_COLUMN = re.compile(r"(?:(gain|better)\()?([\w@]+)\)?(?:>([\d.]+))?(?:/(positive|negative))?")
+_COLUMN = re.compile(r"(?:(gain)\()?([\w@]+)\)?(?:>([\d.]+))?(?:/(positive|negative))?")
 _ELSEWHERE = ("data", "names", "own_metrics")
 """Settings that a report shows in other places."""
 
@@ -292,20 +292,17 @@ def measured(column: str, mine: Scores, first: Scores, positive: str = "") -> di
 
     The metric `positive` is above 0 for questions whose passages are positive.
     """
-    how, name, above, where = _parts(column)
+    gain, name, above, where = _parts(column)
     found = dict(mine.get(name, {}))
     if where:
-        passages = (first if how else mine).get(positive, {})
+        passages = (first if gain else mine).get(positive, {})
         found = {
             at: found[at] for at, value in passages.items() if at in found and (value > 0) == (where == "positive")
         }
-    if above:
-        return {at: float(value > float(above)) for at, value in found.items()}
-    if not how:
-        return found
-    base = first.get(name, {})
-    gains = {at: value - base[at] for at, value in found.items() if at in base}
-    return gains if how == "gain" else {at: float(value > 0) for at, value in gains.items()}
+    if gain:
+        base = first.get(name, {})
+        found = {at: value - base[at] for at, value in found.items() if at in base}
+    return {at: float(value > float(above)) for at, value in found.items()} if above else found
 
 
 def best_of(rows: Iterable[Scores]) -> dict[str, dict[str, float]]:
@@ -321,13 +318,13 @@ def best_of(rows: Iterable[Scores]) -> dict[str, dict[str, float]]:
 
 def column_label(column: str, label: Callable[[str], str]) -> str:
     """Return what a column is called, given what its metric is called."""
-    how, name, above, where = _parts(column)
-    text = f"{label(name)} > {above}" if above else label(name)
-    text = {"gain": f"gain in {text}", "better": f"{text} better"}.get(how, text)
+    gain, name, above, where = _parts(column)
+    text = f"gain in {label(name)}" if gain else label(name)
+    text = f"{text} > {above}" if above else text
     return f"{text}, {where}" if where else text
 
 
 def _parts(column: str) -> tuple[str, str, str, str]:
     found = _COLUMN.fullmatch(column)
-    how, name, above, where = found.groups("") if found else ("", column, "", "")
-    return how, name, above, where
+    gain, name, above, where = found.groups("") if found else ("", column, "", "")
+    return gain, name, above, where
