@@ -15,7 +15,7 @@ from ragweave.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from langchain_core.prompts import ChatPromptTemplate
 
-    from ragweave.graphs import Method, MethodGraph
+    from ragweave.graphs import Method
     from ragweave.registry import Registry
 
 KINDS = {
@@ -44,13 +44,16 @@ def methods(
         )
     if not name:
         _list(registry, kind, json=json)
-    elif svg:
+    elif svg or mermaid:
+        from ragweave.graphs import build_graph
         from ragweave.tools.drawing import draw_svg
 
-        svg.write_text(draw_svg(_drawable(name).get_graph(), title=f"The graph of {name}"), "utf-8")
-        typer.echo(f"wrote {svg}", err=True)
-    elif mermaid:
-        typer.echo(_drawable(name).get_graph().draw_mermaid())
+        graph = build_graph(name).get_graph()
+        if mermaid:
+            typer.echo(graph.draw_mermaid())
+        if svg:
+            svg.write_text(draw_svg(graph, title=f"The graph of {name}"), "utf-8")
+            typer.echo(f"wrote {svg}", err=True)
     else:
         _show(registry, name, kind, json=json)
 
@@ -61,16 +64,6 @@ def _registry(kind: str) -> Registry[Any]:
     module, _, name = KINDS[kind].partition(":")
     found: Registry[Any] = getattr(import_module(module), name)
     return found
-
-
-def _drawable(name: str) -> MethodGraph:
-    """Return a method's graph over a model that is not there: it is drawn, not run."""
-    from langchain_core.runnables import RunnableLambda
-
-    from ragweave.graphs import build_graph
-
-    model: Any = RunnableLambda(lambda asked: asked)
-    return build_graph(name, model=model)
 
 
 def _list(registry: Registry[Any], kind: str, *, json: bool) -> None:
@@ -102,6 +95,7 @@ def _best_and_worst(method: Method) -> tuple[int, int]:
 
 def _show(registry: Registry[Any], name: str, kind: str, *, json: bool) -> None:
     from ragweave.cli.ask import to_json
+    from ragweave.graphs import build_graph
     from ragweave.tools.drawing import edges_of
 
     one, screen = registry.named(name), console()
@@ -111,7 +105,7 @@ def _show(registry: Registry[Any], name: str, kind: str, *, json: bool) -> None:
     screen.print(f"{one.name}: {one.summary}", markup=False)
     if kind != "methods":
         return
-    graph = _drawable(name).get_graph()
+    graph = build_graph(name).get_graph()
     lines = one.when, f"Paper: {one.paper}", f"Model calls with the default options: {_calls(one)}"
     screen.print("\n".join(lines), markup=False)
     ends: dict[str, list[str]] = {}

@@ -22,11 +22,11 @@ from functools import lru_cache
 from typing import Any, cast
 
 from langchain_core.documents import Document
-from langchain_core.runnables import RunnableLambda
 from langgraph_sdk.runtime import ServerRuntime
 
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS, Method, MethodGraph, build_graph
+from ragweave.graphs.build import MODEL_ARGUMENTS
 from ragweave.graphs.chat import chat_over
 from ragweave.graphs.specs import read_options
 from ragweave.nodes.options import Options
@@ -36,7 +36,6 @@ from ragweave.tools.models.roles import trained_role
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
 
 _LOG = logging.getLogger("ragweave.serving")
-_SMALL = ("proxy", "judge", "rewriter", "filter_model", "router")
 DEFAULT_METHOD = "concat_pf"
 
 
@@ -124,21 +123,17 @@ def served(method: Method, *, drawn: bool = False) -> ServedGraph:
     arguments: dict[str, Any] = {"citations": True, **read_options(method.options, texts)}
     if "filter" in method.options.model_fields and (own := _setting("filter")) and not drawn:
         arguments["filter"] = own
-    model: Any = RunnableLambda(lambda asked: asked)
     if not drawn:
-        model = _model(_setting("model") or "extractive")
-        arguments |= {name: _model(spec) for name in _SMALL if (spec := _setting(name))}
+        arguments |= {name: _model(spec) for name in MODEL_ARGUMENTS.values() if (spec := _setting(name))}
         arguments["retriever"] = _retriever(_setting("kb") or "", _setting("search") or "auto")
-    return _for_callers(build_graph(method, model=model, **arguments), method)
+    return _for_callers(build_graph(method, **arguments), method)
 
 
 def served_chat(method: Method, *, drawn: bool = False) -> ServedGraph:
     """Build a conversation over a method as the environment says; see `served`."""
-    restater: Any = RunnableLambda(lambda asked: asked)
-    if not drawn:
-        restater = _model(_setting("model") or "extractive")
-        if trained_role(restater) and (proxy := _setting("proxy")):  # a trained generator restates nothing
-            restater = _model(proxy)
+    restater = _model("extractive" if drawn else _setting("model") or "extractive")
+    if trained_role(restater) and (proxy := _setting("proxy")):  # a trained generator restates nothing
+        restater = _model(proxy)
     return _for_callers(chat_over(served(method, drawn=drawn), restater), method)
 
 
