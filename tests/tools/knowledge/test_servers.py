@@ -59,6 +59,8 @@ def test_settings_are_noted_and_forgotten() -> None:
         assert kb.drop() == 1
     with ServedKnowledgeBase(address, WordEmbeddings()) as fresh:
         assert (len(fresh), fresh.settings.size) == (0, 100)
+    with pytest.raises(KnowledgeBaseError, match="cannot be read"):  # it is closed
+        len(fresh)
 
 
 def test_a_collection_that_is_lost_is_filled_again(tmp_path: Path) -> None:

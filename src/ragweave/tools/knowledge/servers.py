@@ -1,6 +1,6 @@
 """Knowledge bases on servers: what LangChain's vector stores have, brought up to date.
 
-Which passages a server has is noted beside it: for PostgreSQL in the same database, for the others
+Which passages a server has is recorded beside it: for PostgreSQL in the same database, for the others
 in an SQLite file in the user's state folder, so that one machine does the indexing. Unlike a folder's, a write
 is not all or nothing: readers may see an unfinished one, and of two writers at once the last wins,
 passage by passage. The next write of the same sources finishes one that was killed.
@@ -90,13 +90,13 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             address: Kind of server, its URL, and the collection behind `#`. A password is better
                 left to the environment (PGPASSWORD) than written here.
             embeddings: A LangChain embeddings object instead of `settings.embedding`.
-            settings: How to cut and embed; noted at the first use, and then the same each time.
+            settings: How to chunk and embed; stored when the collection is made, and fixed from then on.
             create: Whether a missing collection is made.
 
         Raises:
             UsageError: It is no address.
-            KnowledgeBaseError: The server does not answer, there is no such collection, or the settings are
-                not those noted.
+            KnowledgeBaseError: The server does not answer, there is no such collection, or the settings differ
+                from the stored ones.
             MissingExtraError: The server's client is not installed.
         """
         kind, _, rest = address.partition(":")
@@ -113,18 +113,18 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         try:
             with _client_errors(f"{self.path} cannot be opened", missing):
                 self._records = _records(kind, url, name)
-                self.settings = self._agreed(settings, embeddings)
+                self.settings = self._own_settings(settings, embeddings)
                 self._embeddings = self._model(embeddings)
                 self._collection, self._search = SERVERS[kind][0](url, name, self._embeddings, self.settings, create)
                 if create:
-                    self._records.note({_SETTINGS: asdict(self.settings)})
+                    self._records.save({_SETTINGS: asdict(self.settings)})
         except ImportError as error:
             raise MissingExtraError(f"A knowledge base at {kind}:", SERVERS[kind][1]) from error
 
-    def _agreed(self, given: Settings | None, embeddings: Embeddings | None) -> Settings:
-        """Return the settings that are noted, else those given."""
-        if noted := self._records.rows(f"{_SOURCES} AND key = ?", _SETTINGS):
-            own = Settings(**json.loads(noted[0][1]))
+    def _own_settings(self, given: Settings | None, embeddings: Embeddings | None) -> Settings:
+        """Return the stored settings, or else those given."""
+        if stored := self._records.rows(f"{_SOURCES} AND key = ?", _SETTINGS):
+            own = Settings(**json.loads(stored[0][1]))
             if given is not None:
                 given.check_same(own, self.path, embeddings)
             return own
@@ -142,7 +142,8 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
 
     @contextmanager
     def _reading(self) -> Iterator[Records]:
-        yield self._records
+        with _client_errors(f"{self.path} cannot be read"):
+            yield self._records
 
     @contextmanager
     def _writing(self) -> Iterator[ServerWriter]:
@@ -153,7 +154,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             yield ServerWriter(self._records, self._collection)
 
     def drop(self) -> int:
-        """Delete all passages and what is noted of them; return how many passages there were."""
+        """Delete all passages and their records; return how many passages there were."""
         count = len(self)
         with self._writing() as writer:
             for one in self.sources():
@@ -194,7 +195,7 @@ def _client_errors(what: str, hint: str = "") -> Iterator[None]:
 
 
 class Records:
-    """What is noted of one collection: its settings, its sources, and the passages that the server has.
+    """Records of one collection: its settings, its sources, and the passages that the server has.
 
     `db` is a connection (DB-API 2.0), and `mark` how its database marks parameters. In each statement the
     first parameter is the collection.
@@ -219,8 +220,8 @@ class Records:
         self._db.cursor().executemany(sql.replace("?", self._mark), [(self._collection, *row) for row in rows])
         self._db.commit()
 
-    def note(self, sources: Mapping[str, Any]) -> None:
-        """Note sources as JSON, instead of those of the same keys."""
+    def save(self, sources: Mapping[str, Any]) -> None:
+        """Store sources as JSON, instead of those with the same keys."""
         sql = "INSERT INTO ragweave_sources VALUES (?, ?, ?) ON CONFLICT (collection, key) DO UPDATE SET value = excluded.value"
         self.write(sql, [(key, json.dumps(value)) for key, value in sources.items()])
 
@@ -257,7 +258,7 @@ class ServerWriter:
         self._records, self._store = records, store
         self.sources = records.sources
         self._new: dict[str, tuple[Document, tuple[str | None, ...]]] = {}
-        """Passages to be sent, and what is to be noted of them."""
+        """Passages to be sent, and their records."""
         self._gone: set[str] = set()
         self._sources: dict[str, Source] = {}
         """Sources whose passages have been staged."""
@@ -312,20 +313,20 @@ class ServerWriter:
         return self._sent
 
     def _send(self) -> None:
-        """Send what is staged. Sources are noted last: those of a killed write are read again."""
+        """Send what is staged. Sources are stored last: those of a killed write are read again."""
         records = self._records
         if self._new:
             self._store.add_documents([doc for doc, _ in self._new.values()], ids=[*self._new])
             records.write(
                 "INSERT INTO ragweave_passages VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                [note for _, note in self._new.values()],
+                [record for _, record in self._new.values()],
             )
         if self._gone:
             self._store.delete([*self._gone])
             records.write(
                 "DELETE FROM ragweave_passages WHERE collection = ? AND id = ?", [(one,) for one in self._gone]
             )
-        records.note({key: asdict(one) for key, one in self._sources.items()})
+        records.save({key: asdict(one) for key, one in self._sources.items()})
         self._sent += len(self._new)
         self._new, self._gone, self._sources = {}, set(), {}
 
