@@ -415,3 +415,17 @@ def test_wrong_settings_are_named(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         evaluate(Settings(data=questions(1), **more), tmp_path / "run", quiet=True)
+
+
+@pytest.mark.loopback
+def test_a_rerankers_replies_are_paid_for_once(
+    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
+    server.script = lambda body: "[2] > [1]" if "Rank all" in json.dumps(body) else "1931"
+    run = Settings(data=questions(2), models={"answer": spec}, corpus="file", rerank=f"listwise:{spec}&n=1")
+    summary = evaluate(run, tmp_path / "run", quiet=True)
+    assert (summary.answered, summary.calls, len(server.requests)) == (2, 4, 4)
+    (tmp_path / "run" / "results.jsonl").unlink()
+    assert evaluate(run, tmp_path / "run", quiet=True).answered == 2
+    assert len(server.requests) == 4
+    assert "budget of 1 calls" in evaluate(run, tmp_path / "brief", calls=1, concurrency=1, quiet=True).stopped

@@ -36,7 +36,8 @@ from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.knowledge.retrievers import retriever_of
 from ragweave.tools.models.specs import scorer_of
 from ragweave.tools.prices import Price, price_of
-from ragweave.tools.retrieval import Bm25Retriever, RerankRetriever
+from ragweave.tools.retrieval import Bm25Retriever
+from ragweave.tools.retrieval.reranking import LISTWISE, ListwiseReranker, RerankRetriever
 from ragweave.tools.text.untrusted import redacted
 
 EVALUATOR, SCORER = "evaluator", "scorer"
@@ -185,7 +186,7 @@ def _systems(
     specs = {"answer": "extractive", **settings.models, **given}
     models = {role: open_priced(settings, role, specs[role], run) for role in ROLES if role in specs and role != SCORER}
     judge = models.pop(EVALUATOR, None)
-    retriever = given.get("retriever") or _retriever(settings, data, run.folder)
+    retriever = given.get("retriever") or _retriever(settings, data, run)
     more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}
     if settings.second_retriever:
         more["second_retriever"] = retriever_of(settings.second_retriever, settings.kb)
@@ -208,7 +209,7 @@ def _systems(
     ]
 
 
-def _retriever(settings: Settings, data: Dataset, folder: Path) -> Any:
+def _retriever(settings: Settings, data: Dataset, run: Run) -> Any:
     """Return what is searched; None: nothing."""
     own = bool(next((one.passages for one in data), ()))
     named = settings.kb or settings.retriever != "auto"
@@ -222,11 +223,16 @@ def _retriever(settings: Settings, data: Dataset, folder: Path) -> Any:
     if where == "file" and settings.retriever in ("auto", "bm25"):
         found: Any = Bm25Retriever.from_documents(list(data.corpus()))
     elif where == "file":
-        KnowledgeBase.open_or_create(folder / "kb").add(data.corpus(), source=settings.data, split=False)
-        found = retriever_of(settings.retriever, folder / "kb")
+        KnowledgeBase.open_or_create(run.folder / "kb").add(data.corpus(), source=settings.data, split=False)
+        found = retriever_of(settings.retriever, run.folder / "kb")
     else:
         found = retriever_of(settings.retriever, settings.kb)
-    return RerankRetriever.over(found, settings.rerank, k=found.k) if settings.rerank else found
+    if not settings.rerank:
+        return found
+    reranker: Any = settings.rerank
+    if reranker.startswith(LISTWISE):
+        reranker = ListwiseReranker(model=open_priced(settings, "reranker", reranker.removeprefix(LISTWISE), run))
+    return RerankRetriever.over(found, reranker, k=found.k)
 
 
 def open_priced(settings: Settings, role: str, spec: Any, run: Run) -> Any:
