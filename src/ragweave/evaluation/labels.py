@@ -167,7 +167,8 @@ def judge(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
             groups = [(name,) for group in groups for name in group]
         if why := unmatched(groups):
             return dropped(why)
-        said = await draft_of(question)
+        if not (said := await draft_of(question)):
+            return dropped("no draft")
         ratio = match_ratio(said, groups)
         return row(
             id=question.id,
@@ -286,8 +287,7 @@ def rewriter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
         raise UsageError("who annotates? Give --model teacher=SPEC, or --label FIELD if the rows hold claims")
 
     async def label(question: Question) -> Record:
-        said = await draft_of(question)
-        if not said:
+        if not (said := await draft_of(question)):
             return dropped("no draft")
         if teacher is None:
             found = annotation(question.about, settings.label)
