@@ -60,18 +60,8 @@ def ask(
         from ragweave.graphs.specs import split_systems
 
         specs = split_systems(methods) or [method]
-        setup = options.Setup.open(
-            [one.partition("[")[0].rpartition(":")[2] for one in specs],
-            kb=kb,
-            model=model,
-            k=k,
-            retriever=retriever,
-            rerank=rerank,
-            second_retriever=second_retriever,
-            option=option,
-            filters=filters,
-            citations=str(citations),
-        )
+        names = [one.partition("[")[0].rpartition(":")[2] for one in specs]
+        setup = options.Setup.open(names, kb, model, k, retriever, rerank, second_retriever, option, filters, citations)
     if methods:
         if follow_up or stream or trace or save:
             raise UsageError("--methods goes with none of --continue, --stream, --trace and --save")

@@ -55,17 +55,7 @@ def chat(
     import asyncio
 
     with progress_console().status("loading …"):
-        setup = options.Setup.open(
-            [method],
-            kb=kb,
-            model=model,
-            k=k,
-            retriever=retriever,
-            rerank=rerank,
-            second_retriever=second_retriever,
-            option=option,
-            citations="true",
-        )
+        setup = options.Setup.open([method], kb, model, k, retriever, rerank, second_retriever, option)
         earlier = read_conversation(kb) if follow_up else []
         graph = setup.chat(method)
     setup.show_notice()

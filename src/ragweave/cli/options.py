@@ -157,7 +157,6 @@ class Setup:
     def open(
         cls,
         methods: Sequence[str],
-        *,
         kb: str,
         model: Iterable[str] | None,
         k: int | None,
@@ -166,9 +165,9 @@ class Setup:
         second_retriever: str,
         option: Iterable[str] | None,
         filters: Iterable[str] | None = None,
-        **defaults: str,
+        citations: bool = True,
     ) -> Setup:
-        """Open what the options name; `defaults` are options of methods, unless the user sets them.
+        """Open what the options name.
 
         Raises:
             UsageError: A name or an option is unknown, or a model cannot be opened.
@@ -196,7 +195,7 @@ class Setup:
             models=models,
             retriever=open_retriever(kb, retriever, rerank, k, filters),
             second=retriever_of(second_retriever, kb) if second_retriever else None,
-            options={**defaults, **given},
+            options={"citations": str(citations), **given},
         )
 
     def graph(self, spec: str) -> MethodGraph:

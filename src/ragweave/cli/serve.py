@@ -56,17 +56,7 @@ def serve(
     from ragweave.serving.guard import Limits
 
     limits = Limits(api_keys=keys, origins=origin or (), concurrency=concurrency)
-    setup = options.Setup.open(
-        names,
-        kb=kb,
-        model=model,
-        k=None,
-        retriever=retriever,
-        rerank=rerank,
-        second_retriever=second_retriever,
-        option=option,
-        citations="true",
-    )
+    setup = options.Setup.open(names, kb, model, None, retriever, rerank, second_retriever, option)
     if not mcp:
         from ragweave.serving.openai_api import create_app
 

@@ -103,11 +103,7 @@ class Budget:
         """Raise `Stopped` if another call would be too much."""
         if self.calls is not None and sum(one[0] for one in spent.values()) >= self.calls:
             raise Stopped(f"the budget of {self.calls} calls is spent")
-        if self.dollars is None:
-            return
-        if (cost := self.cost(spent)) is None:
-            raise Stopped(f"no budget in dollars without a price for each of {', '.join(spent)}")
-        if cost >= self.dollars:
+        if self.dollars is not None and (self.cost(spent) or 0) >= self.dollars:
             raise Stopped(f"the budget of ${self.dollars:g} is spent")
 
 
