@@ -135,6 +135,8 @@ def main() -> None:
         name, *places = options.step
         step(name, *map(Path, places))
         return
+    if lost := [str(one) for one in options.beside if not (one / "ragweave").is_dir()]:
+        parser.error(f"no source folder: {', '.join(lost)}")
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
