@@ -27,6 +27,7 @@ def executed(path: Path, folder: Path) -> Any:
         kernel_name="python3",
         timeout=3600,
         record_timing=False,
+        coalesce_streams=True,
         resources={"metadata": {"path": str(folder)}},
     )
     client.execute()
