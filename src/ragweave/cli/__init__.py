@@ -10,8 +10,8 @@ import sys
 
 def run() -> None:
     """Run the command line; Ctrl-C ends it with one line, even while modules are being imported."""
-    gc.set_threshold(50_000)  # imports make many objects and little garbage: .2 s
-    atexit.register(gc.freeze)  # or Python searches every object for garbage before it exits: .3 s
+    gc.set_threshold(50_000)  # imports make many objects and little garbage
+    atexit.register(gc.freeze)  # or Python searches every object for garbage before it exits
     try:
         from ragweave.cli.main import run as run_main
 

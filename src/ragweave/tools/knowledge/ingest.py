@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
     AnyWriter: TypeAlias = "Writer | ServerWriter"
 
-_MOST_BYTES = 2**30
+_LARGEST = 2**30
 """Largest file that is read."""
 _LARGE = 2**24
 """Bytes of the largest file that is read at once."""
 _CLOCK = 2_000_000_000
 """Nanoseconds within which two changes may leave a file with the same time, so that its bytes are read."""
-SECONDS = 30.0
+PAGE_SECONDS = 30.0
 """Longest time that a page may take, redirects included."""
-MOST_BYTES = 20_000_000
+PAGE_BYTES = 20_000_000
 """Longest page."""
 
 
@@ -198,8 +198,8 @@ def _opened(key: str, before: Source | None) -> tuple[Source, BinaryIO | None]:
         return before, None
     if not path.is_file():
         raise UnreadableError("not a regular file")
-    if stat.st_size > _MOST_BYTES:
-        raise UnreadableError(f"longer than {_MOST_BYTES >> 20} MiB")
+    if stat.st_size > _LARGEST:
+        raise UnreadableError(f"longer than {_LARGEST >> 20} MiB")
     now = time.time_ns()
     file = path.open("rb") if stat.st_size > _LARGE else io.BytesIO(path.read_bytes())
     digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -261,7 +261,7 @@ def fetch(url: str) -> tuple[bytes, str]:
         httpx.HTTPError: The page cannot be reached, or is refused.
         ValueError: It is too long or too slow, or redirects to a private address.
     """
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + PAGE_SECONDS
 
     def check(request: httpx.Request) -> None:
         if request.url.netloc != httpx.URL(url).netloc and not _is_public(request.url.host):
@@ -280,8 +280,8 @@ def fetch(url: str) -> tuple[bytes, str]:
         answer.raise_for_status()
         for piece in answer.iter_bytes():
             data += piece
-            if len(data) > MOST_BYTES or time.monotonic() > end:
-                raise ValueError(f"longer than {MOST_BYTES} bytes, or took longer than {SECONDS:g} s")
+            if len(data) > PAGE_BYTES or time.monotonic() > end:
+                raise ValueError(f"longer than {PAGE_BYTES} bytes, or took longer than {PAGE_SECONDS:g} s")
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     return bytes(data), ".html" if "html" in kind else mimetypes.guess_extension(kind) or ""
 

@@ -62,7 +62,7 @@ def test_refusals(site, path, reason):
 
 
 def test_bounds(site, monkeypatch):
-    monkeypatch.setattr(ingest, "MOST_BYTES", 1000)
+    monkeypatch.setattr(ingest, "PAGE_BYTES", 1000)
     _, (notice,) = fetched([f"{site}/long"])
     assert "longer than 1000" in notice.reason
 
