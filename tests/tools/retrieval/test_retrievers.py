@@ -25,7 +25,7 @@ from ragweave.tools.retrieval import (
     reciprocal_rank_fusion,
 )
 from ragweave.tools.retrieval.base import find_with, takes_k
-from ragweave.tools.retrieval.embedding import load_sentence_transformer, named_embeddings
+from ragweave.tools.retrieval.embedding import named_embeddings
 from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings, onnx_available
 from ragweave.tools.text.words import words
 
@@ -151,9 +151,9 @@ def test_the_packaged_model_gives_each_text_its_own_vector() -> None:
 
 
 def test_e5_gets_its_prefixes(tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers")
+    library = pytest.importorskip("sentence_transformers")
     folder = str(make_tiny_encoder(tmp_path / "e5-tiny"))
-    bare, ours = load_sentence_transformer(folder), named_embeddings(folder)
+    bare, ours = library.SentenceTransformer(folder), named_embeddings(folder)
     query, passage = bare.encode(
         ["query: capital of France", f"passage: {CITIES[0].page_content}"],
         normalize_embeddings=True,

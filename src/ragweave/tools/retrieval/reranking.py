@@ -14,13 +14,13 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.retrievers import BaseRetriever
 from pydantic import Field, PrivateAttr
 
-from ragweave.errors import UnusableModelError, UsageError
+from ragweave.errors import UnusableModelError, UsageError, need
 from ragweave.state.passages import indexed_text
 from ragweave.tools.imported import imported, is_path
 from ragweave.tools.models import calls
 from ragweave.tools.models.messages import text_of, without_thoughts
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, with_score
-from ragweave.tools.retrieval.embedding import load_named, named_embeddings, require_encoders
+from ragweave.tools.retrieval.embedding import load_named, named_embeddings
 from ragweave.tools.text.untrusted import render_passages
 
 DEPTH = 20
@@ -56,7 +56,7 @@ Reranker = str | PairScorer | BaseDocumentCompressor
 
 def _cross_encoder(spec: str) -> PairScorer:
     """Load a cross-encoder; `UsageError` if it has no ranking head: a fresh one would rank at random."""
-    require_encoders(f"The reranker {spec}")
+    need(f"The reranker {spec}", "encoders", "sentence_transformers")
     from sentence_transformers import CrossEncoder
 
     model = load_named(CrossEncoder, spec, "reranker")
