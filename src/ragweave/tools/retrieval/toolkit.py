@@ -137,7 +137,7 @@ _Ids = Annotated[list[str], "The names of passages, as a search shows them."]
 _Messages = Annotated[Any, InjectedState("messages")]
 
 
-def search_tools(retriever: PassageRetriever, k: int = 5, sides: int = 1) -> list[BaseTool]:
+def search_tools(retriever: PassageRetriever, k: int = 5) -> list[BaseTool]:
     """Return the tools `keyword_search`, `semantic_search` and `read` over a retriever.
 
     An agent (`langchain.agents.create_agent`, or LangGraph's `ToolNode`) reads snippets and texts; the
@@ -146,7 +146,6 @@ def search_tools(retriever: PassageRetriever, k: int = 5, sides: int = 1) -> lis
     Args:
         retriever: A knowledge base's retriever: `read` finds passages by their ids.
         k: Snippets a search.
-        sides: Neighbours that are read before and behind a passage.
     """
     by_words, by_meaning = keyword_search(retriever), semantic_search(retriever)
 
@@ -166,7 +165,7 @@ def search_tools(retriever: PassageRetriever, k: int = 5, sides: int = 1) -> lis
         known = {one.id for said in messages if said.type == "tool" and said.name == "read" for one in said.artifact}
         lines, new = list[str](), list[Document]()
         for name in dict.fromkeys(ids):
-            found = around(retriever, name, sides)
+            found = around(retriever, name, 1)
             unread = [one for one in found if one.id not in known]
             missing = (READ_BEFORE if found else NO_PASSAGE).format(name=one_line(name))
             lines += [render_passage(str(one.id), one) for one in unread] or [missing]
