@@ -193,8 +193,7 @@ def _opened(key: str, before: Source | None) -> tuple[Source, BinaryIO | None]:
         raise UnreadableError("a name not in UTF-8")
     stat = path.stat()
     state = stat.st_size, stat.st_mtime_ns
-    same = before is not None and state == (before.size, before.modified)
-    if before and same and before.checked - before.modified > _CLOCK:
+    if before and state == (before.size, before.modified) and before.checked - before.modified > _CLOCK:
         return before, None
     if not path.is_file():
         raise UnreadableError("not a regular file")

@@ -65,7 +65,6 @@ class Writer:
         with self._db:
             count = self._db.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?, ?)", rows).rowcount
         self._sources.append(source)
-        self._changed = True
         return max(count, 0)
 
     def remove(self, key: str) -> None:
@@ -100,7 +99,7 @@ class Writer:
     def commit(self, progress: Progress | None = None) -> int:
         """Make the write the current state, all or nothing; return how many passages were embedded."""
         embedded = 0 if self._search.store.settings.embedding is None else self._embed(progress)
-        if not self._changes and not self._changed:
+        if not self._changes:
             return embedded
         db = self._db
         db.execute("BEGIN IMMEDIATE")
