@@ -32,7 +32,9 @@ def test_a_follow_up_is_shown_as_it_was_restated(scripted: Models, kb: Path) -> 
 
 
 def test_commands(scripted: Models, kb: Path) -> None:
-    done = talk(scripted, kb, "How long is the bridge?", "/method concat", "/trace", "How long?", "/trace", "/help")
+    lines = "How long is the bridge?", "/method concat", "/trace", "How long?", "/trace", "/help"
+    done = talk(scripted, kb, *lines, args=("--method", "direct[k=1]"))
+    assert done.returncode == 0, done.stderr
     assert "concat\n" in done.stdout
     assert "concat › concat " in done.stdout
     assert "/sources " in done.stdout

@@ -60,8 +60,7 @@ def ask(
         from ragweave.graphs.specs import split_systems
 
         specs = split_systems(methods) or [method]
-        names = [one.partition("[")[0].rpartition(":")[2] for one in specs]
-        setup = options.Setup.open(names, kb, model, k, retriever, rerank, second_retriever, option, filters, citations)
+        setup = options.Setup.open(specs, kb, model, k, retriever, rerank, second_retriever, option, filters, citations)
     if methods:
         if follow_up or stream or trace or save:
             raise UsageError("--methods goes with none of --continue, --stream, --trace and --save")

@@ -156,7 +156,7 @@ class Setup:
     @classmethod
     def open(
         cls,
-        methods: Sequence[str],
+        specs: Sequence[str],
         kb: str,
         model: Iterable[str] | None,
         k: int | None,
@@ -172,20 +172,19 @@ class Setup:
         Raises:
             UsageError: A name or an option is unknown, or a model cannot be opened.
         """
-        from ragweave.graphs import METHODS
-        from ragweave.graphs.specs import read_pairs
+        from ragweave.graphs.specs import read_pairs, read_system
         from ragweave.tools.knowledge import retriever_of
         from ragweave.tools.models import chat_model
 
-        listed = [METHODS.named(one) for one in methods]
+        listed = [read_system(one)[0] for one in specs]
         given = read_pairs(option or ())
         if k is not None and given.setdefault("k", str(k)) != str(k):
             raise UsageError(f"-k {k} and --option k={given['k']}: k is given twice")
         fields = {name for one in listed for name in one.options.model_fields}
         if unknown := next((name for name in given if name not in fields), None):
-            raise UsageError(f"{', '.join(methods)} has no option {unknown!r}: {did_you_mean(unknown, sorted(fields))}")
+            raise UsageError(f"{', '.join(specs)} has no option {unknown!r}: {did_you_mean(unknown, sorted(fields))}")
         if second_retriever and not any(one.second_search for one in listed):
-            raise UsageError(f"--second-retriever: {', '.join(methods)} has no second search; crag has one")
+            raise UsageError(f"--second-retriever: {', '.join(specs)} has no second search; crag has one")
         try:
             models = {role: chat_model(spec) for role, spec in ({"answer": "extractive"} | models_of(model)).items()}
         except ModelError as error:
