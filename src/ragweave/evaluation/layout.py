@@ -60,7 +60,7 @@ def cells(
         metrics: The metrics that are shown; None: all.
         brief: Whether intervals are shown as half their width, such as 40.1 ±3.2.
     """
-    shown = sorted(report.metrics, key=lambda one: one.name != report.main) if metrics is None else metrics
+    shown = report.metrics if metrics is None else metrics
     printed = {column for _, column, _ in report.paper.values}
     priced = any(line.dollars is not None for line in report.lines)
     head = ["System"]
@@ -127,7 +127,7 @@ def show(report: Report, console: Console | None = None) -> None:
     """Print a report: as many metrics as fit."""
     console = console or Console()
     width = min(console.width, WIDTH)
-    shown = sorted(report.metrics, key=lambda one: one.name != report.main)
+    shown = list(report.metrics)
     head, rows = cells(report, shown, brief=True)
     while len(shown) > 1 and _width(head, rows) > width:
         shown.pop()
@@ -222,13 +222,12 @@ summary{font-weight:600}li{margin:3px 0}.note{border-left:3px solid var(--warm-l
 
 def html(report: Report) -> str:
     """Return a report as one page."""
-    first = sorted(report.metrics, key=lambda one: one.name != report.main)[:3]
     pairs = f"<h2>All pairs</h2>{_table(*pair_cells(report))}" if len(report.pairs) > 1 else ""
     notes = "".join(f'<p class="note">{escape(one)}</p>' for one in report.notes)
     settings = [f"{name}: {value}" for name, value in report.about.items()]
     body = f"""<h1>{escape(report.title)}</h1>
 <p class="verdict">{escape(verdict(report))}</p>
-{_table(*cells(report, first))}
+{_table(*cells(report, report.metrics[:3]))}
 {notes}
 <h2>{escape(report.metric.label)} against tokens a question</h2>
 {scatter(report)}

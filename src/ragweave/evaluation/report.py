@@ -81,7 +81,7 @@ class Paper:
     empty: Mapping[str, str] = field(default_factory=dict)
     """Why a row was not run, by system."""
     positive: str = ""
-    """The metric that tells positive passages (`derived`)."""
+    """The metric that tells positive passages."""
 
     def printed(self, system: str, column: str) -> float | None:
         """Return a printed value; None if there is none."""
@@ -100,6 +100,7 @@ class Report:
     main: str
     """The metric that systems are compared by."""
     metrics: list[Metric]
+    """The main one first."""
     lines: list[Line]
     pairs: list[Pair]
     paper: Paper = field(default_factory=Paper)
@@ -154,7 +155,7 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
     return Report(
         title=paper.title or _title(str(settings.get("data", listed[0].name))),
         main=chosen,
-        metrics=metrics,
+        metrics=sorted(metrics, key=lambda one: one.name != chosen),
         lines=lines,
         pairs=_pairs(names, values, chosen),
         paper=paper,
