@@ -19,6 +19,7 @@ from ragweave.errors import UsageError, did_you_mean
 from ragweave.evaluation.cache import ReplyCache
 from ragweave.evaluation.folder import Record, shown_passage
 from ragweave.evaluation.metrics import Metric, scores
+from ragweave.evaluation.metrics.answers import SMALL
 from ragweave.graphs import Method, build_graph
 from ragweave.graphs.build import MODEL_ARGUMENTS, RETRY
 from ragweave.graphs.specs import read_system
@@ -31,8 +32,6 @@ from ragweave.tools.text.untrusted import redacted
 
 Gold = Literal["as_found", "with", "without"]
 """What becomes of gold passages: nothing, one is put in if none was found, or all are taken out."""
-
-_SMALL = ("proxy", "judge", "rewrite", "router")
 
 
 @dataclass
@@ -153,7 +152,7 @@ def graph_system(
 
 def large_roles(models: Mapping[str, Any]) -> frozenset[str]:
     """Return the roles that the answering model plays: those that no other model was given for."""
-    small = _SMALL if "proxy" in models else [role for role in _SMALL if role in models]
+    small = SMALL if "proxy" in models else [role for role in SMALL if role in models]
     return frozenset(get_args(Role)) - {*small} - ({"filter"} & models.keys())
 
 

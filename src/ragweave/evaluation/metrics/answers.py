@@ -164,7 +164,8 @@ METRICS = (
 
 # ---- costs, on request: every report shows calls and tokens in all
 
-_SMALL = ("proxy", "rewrite", "judge", "router")
+SMALL = ("proxy", "rewrite", "judge", "router")
+"""The roles of small models."""
 _SOURCE = "Tan et al. 2024, SlimPLM, table 4"
 """`api_calls` are those of the answering model, whatever roles it plays (#API). A token that a small model wrote counts a
 tenth (section 4.6); one of the answering model in a small one's place counts one."""
@@ -208,5 +209,5 @@ COSTS = (
     _cost("tokens_proxy", "Proxy", "Tokens of drafts, a tenth each.", _tokens("proxy"), _SOURCE),
     _cost("tokens_rewrite", "Rewriter", "Tokens of queries, a tenth each.", _tokens("rewrite"), _SOURCE),
     _cost("tokens_judge", "Judge", "Tokens of verdicts, a tenth each.", _tokens("judge"), _SOURCE),
-    _cost("tokens_small", "Small models", "The last three together.", _tokens(*_SMALL), _SOURCE),
+    _cost("tokens_small", "Small models", "The last three and the router's together.", _tokens(*SMALL), _SOURCE),
 )
