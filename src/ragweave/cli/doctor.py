@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
 import typer
 
-from ragweave.cli.screen import progress_bar
+from ragweave.cli.screen import progress_console
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _knowledge_base(kb: str, *, repair: bool) -> list[Finding]:
         raise UsageError("--kb: doctor checks a folder, not a server")
     with KnowledgeBase.open(kb) as base:
         if repair and base.check():
-            with progress_bar():
+            with progress_console().status("rebuilding …"):
                 base.rebuild()
         found = [Finding("knowledge base", "problem", line) for line in base.check()]
         gone = [

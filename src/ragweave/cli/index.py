@@ -138,7 +138,6 @@ def _stages(bar: Any) -> Progress:
 
 
 def _show(base: KnowledgeBase | ServedKnowledgeBase, report: IndexReport) -> None:
-
     screen = progress_console()
     for one in report.notices[:_SHOWN]:
         verb = "read in part" if one.partly else "skipped"
