@@ -92,7 +92,7 @@ def open_model(spec: Any, cache: ReplyCache, stack: AsyncExitStack, name: str = 
 
     The client retries transient errors (429, 5xx), below the cache: if LangGraph did, a node would repeat its
     finished calls, and if the run did, the calls beside the one that failed would be cancelled after they were paid
-    for. LangGraph retries only for clients that don't. aiohttp's client, if installed, takes half the processor time.
+    for. LangGraph retries only for clients that don't. aiohttp's client, if installed, takes less processor time.
     """
     model: Any = chat_model(spec)
     if hasattr(model, "root_async_client") and getattr(model, "http_async_client", None) is None:
