@@ -47,7 +47,7 @@ class Row:
     """`oracle`: the filter sees right answers; `filter`: it is trained, on the labels named; `answer`: the proxy
     answers; `proxy`: the row has a proxy of its own; `best_of`: the best of a method's rows, question by question."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """What else the paper says: questions, shots, trained components."""
+    """`trained`: which components the paper trained; `dropped`: which questions it left out."""
 
     def spec(self, dataset: str) -> str:
         """Return the system on a data set; "" if it is no method of ours."""
