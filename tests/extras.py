@@ -75,6 +75,7 @@ NOT_CORE = (
     "notebooks",
     "serving/test_mcp_server.py",
     "serving/test_openai_api.py",
+    "serving/test_serve_command.py",
     "tools/models/test_llamacpp.py",
     "tools/models/test_scoring.py",
     "tools/test_tracing.py",
