@@ -29,13 +29,12 @@ from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.text.untrusted import LONGEST_TITLE
 from ragweave.tools.text.words import WORD, apart, split_sentences
 
 Span = tuple[int, int]
 """Start and end in characters: `text[start:end]`."""
 
-LONGEST_TITLE = 400
-"""Longest title or heading, in characters; longer ones are cut."""
 LONGEST_FIELD = 1_000
 """Longest metadata value, in characters; longer ones are left out, as every passage would repeat them."""
 _WORD = re.compile(r"\S+")
@@ -134,6 +133,11 @@ def _each(pattern: str | re.Pattern[str], text: str) -> list[Span]:
     return [(at, min(at + _LONGEST_WORD, end)) for start, end in found for at in range(start, end, _LONGEST_WORD)]
 
 
+def _within(units: list[Span], start: int, end: int) -> list[Span]:
+    """Return the units of which a part is between two offsets."""
+    return units[bisect_right(units, start, key=itemgetter(1)) : bisect_left(units, end, key=itemgetter(0))]
+
+
 @dataclass(frozen=True)
 class Measure:
     """Counts what the settings say (words, sentences, or tokens of the embedding model), and cuts by it."""
@@ -163,16 +167,15 @@ class Measure:
             window = units[first : first + size]
             yield window[0][0], window[-1][1]
 
-    def pack(self, text: str, pieces: Iterable[Span]) -> Iterator[Span]:
+    def pack(self, units: list[Span], pieces: Iterable[Span]) -> Iterator[Span]:
         """Join pieces (sentences or lines, in order), as many as fit into `size`; a longer one is cut.
 
-        A passage repeats the last pieces of the one before it, up to `overlap`.
+        A passage repeats the last pieces of the one before it, up to `overlap`. `units` are the text's.
         """
-        units, size, overlap = self.units(text), self.settings.size, self.settings.overlap
-        starts, ends = [start for start, _ in units], [end for _, end in units]
+        size, overlap = self.settings.size, self.settings.overlap
         taken: list[tuple[int, int, int]] = []  # spans, and how many units each has
         for low, high in pieces:
-            within = units[bisect_right(ends, low) : bisect_left(starts, high)]
+            within = _within(units, low, high)
             spans = [(low, high, len(within))]
             if len(within) > size:
                 step = overlap or size
@@ -197,7 +200,7 @@ def _fixed(loaded: Loaded, measure: Measure) -> Iterable[Span]:
 
 
 def _whole_sentences(loaded: Loaded, measure: Measure) -> Iterable[Span]:
-    return measure.pack(loaded.text, measure.sentences(loaded.text))
+    return measure.pack(measure.units(loaded.text), measure.sentences(loaded.text))
 
 
 def _sections(loaded: Loaded, measure: Measure) -> Iterable[Span]:
@@ -228,22 +231,24 @@ def _semantic(loaded: Loaded, measure: Measure) -> Iterable[Span]:
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         distances = 1 - (rows[:-2] * rows[2:]).sum(axis=1)
         edges[1:1] = (np.flatnonzero(distances > np.percentile(distances, _PERCENTILE)) + 1).tolist()
+    units = measure.units(loaded.text)
     for first, end in pairwise(edges):
-        yield from measure.pack(loaded.text, sentences[first:end])
+        yield from measure.pack(units, sentences[first:end])
 
 
 def _recursive(loaded: Loaded, measure: Measure, separators: Sequence[str] = _SEPARATORS) -> Iterable[Span]:
     """Cut at the first separator what is too long, and so on, as LangChain's `RecursiveCharacterTextSplitter`."""
+    units = measure.units(loaded.text)
 
     def pieces(start: int, end: int, level: int) -> Iterator[Span]:
-        if level == len(separators) or len(measure.units(loaded.text[start:end])) <= measure.settings.size:
+        if level == len(separators) or len(_within(units, start, end)) <= measure.settings.size:
             yield start, end
             return
         found = re.compile(separators[level]).finditer(loaded.text, start, end)
         for a, b in pairwise([start, *(one.end() for one in found), end]):
             yield from pieces(a, b, level + 1)
 
-    return measure.pack(loaded.text, pieces(0, len(loaded.text), 0))
+    return measure.pack(units, pieces(0, len(loaded.text), 0))
 
 
 @dataclass(frozen=True)
@@ -316,7 +321,7 @@ def _rows(text: str, table: Table, measure: Measure) -> Iterator[tuple[int, int,
     free = size - min(len(measure.units(lead)), size // 2)
     lines = (one.span() for one in _LINE.finditer(body))
     narrow = replace(measure, settings=replace(measure.settings, size=max(free, 1), overlap=0))
-    for a, b in narrow.pack(body, lines):
+    for a, b in narrow.pack(measure.units(body), lines):
         yield table.body + a, table.body + b, lead
 
 
