@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+_RESAMPLES, _ROUNDS, _SEED = 2000, 10_000, 0
 _CELLS = 4_000_000
 """Random numbers in memory at once."""
 _ROUNDING = 1e-9
@@ -42,22 +43,22 @@ class Comparison:
     """Two-sided p-value of the paired randomisation test, above 0."""
 
 
-def bootstrap(values: Sequence[float], *, resamples: int = 2000, seed: int = 0) -> Interval:
+def bootstrap(values: Sequence[float]) -> Interval:
     """Return the mean of values, one a question, with its percentile-bootstrap interval.
 
     Raises:
         ValueError: There are no values, or one is NaN or infinite.
     """
     data = _checked(values)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(_SEED)
     means = np.concatenate(
-        [data[random.integers(0, data.size, (rows, data.size))].mean(axis=1) for rows in _blocks(resamples, data.size)]
+        [data[random.integers(0, data.size, (rows, data.size))].mean(axis=1) for rows in _blocks(_RESAMPLES, data.size)]
     )
     low, high = np.quantile(means, [0.025, 0.975])
     return Interval(float(data.mean()), float(low), float(high), int(data.size))
 
 
-def compare(first: Sequence[float], second: Sequence[float], *, rounds: int = 10_000, seed: int = 0) -> Comparison:
+def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
     """Test whether two systems differ on the same questions, in the same order.
 
     The p-value is the share of sign flips whose mean difference is at least as large as the observed one, that
@@ -72,7 +73,7 @@ def compare(first: Sequence[float], second: Sequence[float], *, rounds: int = 10
     moved: NDArray[np.float64] = gaps[np.abs(gaps) > _ROUNDING]
     sizes = np.abs(moved)
     even = not sizes.size or float(sizes.max() - sizes.min()) <= _ROUNDING
-    return Comparison(bootstrap(gaps.tolist(), seed=seed), _counted(moved) if even else _drawn(moved, rounds, seed))
+    return Comparison(bootstrap(gaps.tolist()), _counted(moved) if even else _drawn(moved))
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -98,13 +99,13 @@ def _counted(gaps: NDArray[np.float64]) -> float:
     return max(min(1.0, float(2 * tail / 2**total)), sys.float_info.min)
 
 
-def _drawn(gaps: NDArray[np.float64], rounds: int, seed: int) -> float:
+def _drawn(gaps: NDArray[np.float64]) -> float:
     """Return the share of random sign flips that are at least as large as the gaps as they are."""
-    random, total, extreme = np.random.default_rng(seed), float(gaps.sum()), 1
-    for rows in _blocks(rounds, gaps.size):
+    random, total, extreme = np.random.default_rng(_SEED), float(gaps.sum()), 1
+    for rows in _blocks(_ROUNDS, gaps.size):
         up = random.integers(0, 2, (rows, gaps.size), np.int8) @ gaps
         extreme += int((np.abs(2 * up - total) >= abs(total) - _ROUNDING).sum())
-    return extreme / (rounds + 1)
+    return extreme / (_ROUNDS + 1)
 
 
 def _blocks(total: int, width: int) -> list[int]:
