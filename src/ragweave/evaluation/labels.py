@@ -107,7 +107,6 @@ class LabelSettings:
     """Passages a question; of those that come with it, the gold ones first."""
     kb: str = ""
     """A knowledge base to search in their place."""
-    retriever: str = "auto"
 
 
 def match_ratio(draft: str, groups: Sequence[Sequence[str]]) -> float:
@@ -186,7 +185,7 @@ def needed(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
     """Label whether a question needs retrieval, by the model `answer` without passages and with them."""
     if "answer" not in models:
         raise UsageError("who answers? Give --model answer=SPEC")
-    found = models.get("retriever") or (retriever_of(settings.retriever, settings.kb) if settings.kb else OwnPassages())
+    found = retriever_of("auto", settings.kb) if settings.kb else OwnPassages()
     specs = ("direct", f"direct[retrieve=true,k={settings.k}]")
     graphs = [graph_system(one, {"answer": models["answer"]}, found, ()) for one in specs]
 
@@ -209,7 +208,7 @@ def context_filter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
     if settings.measure == "cxmi" and not spec:
         raise UsageError("cxmi needs a scorer: --model scorer=hf:NAME")
     scorer = scorer_of(spec) if spec else None
-    searched = retriever_of(settings.retriever, settings.kb) if settings.kb else None
+    searched = retriever_of("auto", settings.kb) if settings.kb else None
 
     async def label(question: Question) -> Record:
         answers = [*question.answers, *(name for one in question.parts for name in one)]
@@ -350,8 +349,7 @@ def make_labels(
 ) -> Summary:
     """Label a data set's questions, or resume, and return how it ended.
 
-    The arguments are those of `evaluate`; `given` holds models by role (`proxy`, `teacher`, `answer`, `scorer`) and a
-    `retriever` as objects.
+    The arguments are those of `evaluate`; `given` holds models by role (`proxy`, `teacher`, `answer`, `scorer`) as objects.
 
     Raises:
         UsageError: A setting is wrong, or the folder holds other labels.
