@@ -60,6 +60,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check src tests benchmarks docs examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/deptry src
 	$(BIN)/python docs/sync.py --check
 
 sync: $(VENV)/dev
