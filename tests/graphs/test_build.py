@@ -101,7 +101,7 @@ def test_a_state_of_ones_own_starts_every_question_empty() -> None:
 
 
 def test_a_method_of_ones_own() -> None:
-    @method("mine", summary="Asks.", paper="", when="", calls=lambda o: (o.samples, o.samples))
+    @method("mine", paper="", when="", calls=lambda o: (o.samples, o.samples))
     def mine(graph: Any, components: Any) -> None:
         graph.add_node("direct", answer_node(components, "direct", "direct"))
         graph.add_node("vote", vote_node("direct"))

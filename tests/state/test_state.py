@@ -8,21 +8,8 @@ import pytest
 from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
-from ragweave.state import (
-    Candidate,
-    add_usage,
-    as_document,
-    by_query,
-    interleave,
-    merge,
-    merge_candidates,
-    merge_notes,
-    no_usage,
-    ranked,
-    unique,
-    with_id,
-)
-from ragweave.state.passages import heading_of
+from ragweave.state import Candidate, add_usage, merge, merge_candidates, merge_notes, no_usage
+from ragweave.state.passages import as_document, by_query, heading_of, interleave, ranked, unique, with_id
 
 
 def texts(documents: list[Document]) -> list[str]:

@@ -24,7 +24,8 @@ from ragweave.graphs.build import build_graph
 from ragweave.nodes.ask import Components, Retriever
 from ragweave.nodes.gate import GateOptions, GateState, gate_branches, gate_node, gated
 from ragweave.nodes.retrieve import Route, collect_node, join, retrieve_node, search_branches
-from ragweave.state import Citation, unique
+from ragweave.state import Citation
+from ragweave.state.passages import unique
 from ragweave.tools.citations import cite
 from ragweave.tools.footnotes import cited_message, with_quotes
 from ragweave.tools.models.decisions import Gate
@@ -59,7 +60,6 @@ def _to_search(state: GateState, runtime: Runtime[GatedSearchOptions]) -> Route:
 
 @method(
     "gated_search",
-    summary="Searches where the model is uncertain of a short draft.",
     paper="Wang et al. 2025, TARG",
     when="Inside RetrieveWhenUncertain.",
     calls=lambda o: (o.gate_drafts, o.gate_drafts),
@@ -67,7 +67,7 @@ def _to_search(state: GateState, runtime: Runtime[GatedSearchOptions]) -> Route:
     state=GateState,
 )
 def gated_search(graph: Graph, components: Components) -> None:
-    """Wire the gate and the search, without an answer."""
+    """Searches where the model is uncertain of a short draft."""
     graph.add_node("gate", gate_node(components, "answer"))
     graph.add_node("decide", join)
     graph.add_node("retrieve", retrieve_node(components.retriever))

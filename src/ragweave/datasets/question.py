@@ -15,8 +15,8 @@ from typing import Any, Literal
 from langchain_core.documents import Document
 
 from ragweave.datasets.rows import Row, either
+from ragweave.state import AnswerType
 from ragweave.state.passages import content_id
-from ragweave.state.rag import AnswerType
 
 Kind = Literal["short", "yes_no", "parts", "long", "retrieval"]
 """How a question is scored: a short answer; Yes or No; several short answers that one text must give

@@ -94,7 +94,6 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
 
 @method(
     "adaptive",
-    summary="All four papers' components in one graph; each can be switched off.",
     paper="SlimPLM, BlendFilter, FILCO, Post-fusion as Fallback",
     when="For experiments: start with everything on, read the trace, and switch off what does not earn its calls.",
     group="when to retrieve",
@@ -105,7 +104,7 @@ def calls(o: AdaptiveOptions) -> tuple[int, int]:
     files=filco.filco.files,
 )
 def adaptive(graph: Graph, components: Components) -> None:
-    """Wire the proxy, the blended search, the filters, the answer and its fallback."""
+    """All four papers' components in one graph; each can be switched off."""
     slimplm.add_proxy(graph, components, given="augment")
     blendfilter.add_blending(graph, components)
     graph.add_node("trim", slimplm.trim)

@@ -82,7 +82,6 @@ def _reader(options: AdaptiveRagOptions) -> str:
 
 @method(
     "adaptive_rag",
-    summary="A classifier chooses for each question: no retrieval, one round, or many.",
     paper="Jeong et al. 2024, Adaptive-RAG",
     when="Where easy and multi-hop questions come mixed: train a `router` on your own.",
     group="when to retrieve",
@@ -95,7 +94,7 @@ def _reader(options: AdaptiveRagOptions) -> str:
     prompts={**route.PROMPTS, **ircot.PROMPTS},
 )
 def adaptive_rag(graph: Graph, components: Components) -> None:
-    """Wire figure 2: the classifier, and what each class leads to."""
+    """A classifier chooses for each question: no retrieval, one round, or many."""
     wanted, to_fallback = fallback_retrieval(components, "search")
     readers: dict[Hashable, str] = {"direct": "answer", "step by step": "answer_cot"}
     graph.add_node("classify", route.classify(components))

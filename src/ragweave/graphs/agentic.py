@@ -37,7 +37,8 @@ from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Query, Route, retrieve_node
 from ragweave.nodes.vote import candidate, end_by_vote
-from ragweave.state import UNKNOWN, RAGState, ranked
+from ragweave.state import UNKNOWN, RAGState
+from ragweave.state.passages import ranked
 from ragweave.tools.models.calls import calls_tools
 from ragweave.tools.retrieval import Bm25Retriever, toolkit
 from ragweave.tools.text.untrusted import one_line, render_passage
@@ -272,7 +273,6 @@ def to_tools(state: AgenticState, runtime: Runtime[AgenticOptions]) -> Route:
 
 @method(
     "agentic",
-    summary="The model searches by words and by meaning, reads what looks promising, and answers when it knows.",
     paper="Du et al. 2026, A-RAG",
     when="Multi-hop questions, with a model that calls tools well: a 1.5B loses by it.",
     group="agentic",
@@ -282,7 +282,7 @@ def to_tools(state: AgenticState, runtime: Runtime[AgenticOptions]) -> Route:
     prompts=PROMPTS,
 )
 def agentic(graph: Graph, components: Components) -> None:
-    """Wire the loop: agent → a branch for each tool call → agent."""
+    """The model searches by words and by meaning, reads what looks promising, and answers when it knows."""
     retriever = components.retriever
 
     def read_passages(state: Any) -> RAGState:

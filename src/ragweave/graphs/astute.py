@@ -217,7 +217,6 @@ def to_answer(state: AstuteState, runtime: Runtime[AstuteOptions]) -> str | list
 
 @method(
     "astute",
-    summary="Own knowledge and retrieved passages, consolidated by source, then answered.",
     paper="Wang et al. 2024, Astute RAG",
     when="A large model that knows much, over a retriever that may mislead: what both sources say outweighs what one "
     "says alone. Small models remember too little.",
@@ -228,7 +227,7 @@ def to_answer(state: AstuteState, runtime: Runtime[AstuteOptions]) -> str | list
     prompts=PROMPTS,
 )
 def astute(graph: Graph, components: Components) -> None:
-    """Wire algorithm 1: a call for what is known, one for each further round, and the answer."""
+    """Own knowledge and retrieved passages, consolidated by source, then answered."""
     graph.add_node("retrieve", search_node(components))
     graph.add_node("recall", recall(components))
     graph.add_node("collect", collect_node())

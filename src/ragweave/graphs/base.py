@@ -3,9 +3,9 @@
 A method is one file: its options, its state, its prompts, its nodes, and a decorated function that
 wires them:
 
-    @method("crag", summary="…", paper="…", when="…", calls=…, options=CragOptions, state=CragState,
-            prompts=PROMPTS)
+    @method("crag", paper="…", when="…", calls=…, options=CragOptions, state=CragState, prompts=PROMPTS)
     def crag(graph: Graph, components: Components) -> None:
+        "What the method does, in a line."
         graph.add_node("grade", grade(components))
         …
 
@@ -37,8 +37,8 @@ from ragweave.nodes.ask import Components, Templates
 from ragweave.nodes.options import Options, make_options
 from ragweave.nodes.prompts import Prompts, template_of
 from ragweave.nodes.retrieve import GIVEN
-from ragweave.state import AnswerType, RAGState, as_document, ranked
-from ragweave.state.passages import QUESTION
+from ragweave.state import AnswerType, RAGState
+from ragweave.state.passages import QUESTION, as_document, ranked
 from ragweave.tools.drawing import draw_svg
 
 Graph: TypeAlias = StateGraph[Any, Any, Any, Any]
@@ -58,7 +58,7 @@ class Method:
     name: str
     """How it is asked for."""
     summary: str
-    """What it does, in a line."""
+    """What it does, in a line: the first line of the docstring of what wires it."""
     paper: str
     """Where it was published."""
     when: str
@@ -79,7 +79,6 @@ class Method:
 def method(
     name: str,
     *,
-    summary: str,
     paper: str,
     when: str,
     calls: Calls,
@@ -99,7 +98,10 @@ def method(
     def declare(wire: Callable[[Graph, Components], None]) -> Method:
         searches = issubclass(options, queries.SearchOptions)
         own = {**answer.PROMPTS, **sufficiency.PROMPTS, **(queries.PROMPTS if searches else {}), **(prompts or {})}
-        templates = {name: template_of(one) for name, one in own.items()}
+        templates, summary = (
+            {name: template_of(one) for name, one in own.items()},
+            (wire.__doc__ or "").partition("\n")[0],
+        )
         return Method(name, summary, paper, when, counted, options, state, templates, wire, files, second_search, group)
 
     return declare

@@ -32,7 +32,8 @@ from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.read import QUERY_LENGTH, cut, is_unknown, plain, without_unknown
 from ragweave.nodes.retrieve import Route, join, retrieve_node, search_branches
 from ragweave.nodes.vote import vote_node
-from ragweave.state import RAGState, merge, note, ranked
+from ragweave.state import RAGState, merge, note
+from ragweave.state.passages import ranked
 
 QueryKind = Literal["question", "external", "internal"]
 
@@ -205,7 +206,6 @@ def add_blending(graph: Graph, components: Components) -> None:
 
 @method(
     "blendfilter",
-    summary="Three blended queries, each one's passages filtered by the model itself.",
     paper="Wang et al. 2024, BlendFilter",
     when="Multi-hop questions, and retrievers that bring much that is off-topic. Eleven calls per question.",
     group="more than one hop",
@@ -215,7 +215,7 @@ def add_blending(graph: Graph, components: Components) -> None:
     prompts={**FILTER_PROMPTS, **PROMPTS},
 )
 def blendfilter(graph: Graph, components: Components) -> None:
-    """Wire figure 1: blend, filter, reason, read the answer."""
+    """Three blended queries, each one's passages filtered by the model itself."""
     add_blending(graph, components)
     graph.add_node("reason", answer_node(components, "reason", "reason", **REASONING))
     graph.add_node("reasoned", join)

@@ -154,7 +154,6 @@ def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:
 
 @method(
     "chain_of_note",
-    summary="A note on each passage, then the answer or Unknown.",
     paper="Yu et al. 2023, Chain-of-Note",
     when="Noisy retrieval, where irrelevant passages must not mislead and an honest Unknown is worth having. Replies "
     "are longer: a note per passage.",
@@ -164,7 +163,7 @@ def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:
     prompts=PROMPTS,
 )
 def chain_of_note(graph: Graph, components: Components) -> None:
-    """Wire begin → retrieve → collect → chain_of_note → vote."""
+    """A note on each passage, then the answer or Unknown."""
     noted = answer_node(
         components,
         "chain_of_note",

@@ -31,7 +31,6 @@ def add_reading(graph: Graph, components: Components, name: str, **how: Any) -> 
 
 @method(
     "concat",
-    summary="All passages in one prompt.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="The everyday choice where calls are expensive. It may say Unknown although a passage holds the answer.",
     group="start here",
@@ -39,5 +38,5 @@ def add_reading(graph: Graph, components: Components, name: str, **how: Any) -> 
     options=FusionOptions,
 )
 def concat(graph: Graph, components: Components) -> None:
-    """Wire begin → retrieve → collect → concat → vote."""
+    """All passages in one prompt."""
     add_reading(graph, components, "concat")

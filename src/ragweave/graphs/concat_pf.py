@@ -28,7 +28,6 @@ def to_fallback(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 
 @method(
     "concat_pf",
-    summary="Concat; where it says Unknown, Post-Fusion as the fallback.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="The recommended start: Concat's price on most questions, and k more calls only where it has no answer.",
     group="start here",
@@ -36,7 +35,7 @@ def to_fallback(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
     options=FusionOptions,
 )
 def concat_pf(graph: Graph, components: Components) -> None:
-    """Wire figure 2's upper half: 1 call where Concat knows, 1 + k where it does not."""
+    """Concat; where it says Unknown, Post-Fusion as the fallback."""
     add_retrieval(graph, components)
     graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_node("concat_vote", vote_node("concat", continues=lambda state, _options: bool(state["passages"])))

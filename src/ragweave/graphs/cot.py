@@ -16,7 +16,6 @@ from ragweave.nodes.ask import Components
 
 @method(
     "cot",
-    summary="Ask the model to think step by step, without retrieval unless retrieve=True.",
     paper="Wei et al. 2022, Chain-of-Thought",
     when="A baseline for questions that take several steps of reasoning, with a model that can reason.",
     group="baselines",
@@ -25,7 +24,7 @@ from ragweave.nodes.ask import Components
     prompts=PROMPTS,
 )
 def cot(graph: Graph, components: Components) -> None:
-    """Wire one call: begin → (retrieve →) collect → cot → vote."""
+    """Ask the model to think step by step, without retrieval unless retrieve=True."""
     answer = answer_node(
         components, "cot", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
     )

@@ -34,7 +34,8 @@ from ragweave.nodes.read import choice, phrase
 from ragweave.nodes.retrieve import Route, arranged, retrieve_node, search_branches
 from ragweave.nodes.segments import recompose, split_passages, tokens_saved
 from ragweave.nodes.vote import end_by_vote
-from ragweave.state import RAGState, by_query, merge, note
+from ragweave.state import RAGState, merge, note
+from ragweave.state.passages import by_query
 from ragweave.tools.text.untrusted import numbered, render_passages
 
 Word = Literal["Correct", "Ambiguous", "Incorrect"]
@@ -204,7 +205,6 @@ def to_second_search(state: CragState) -> Route:
 
 @method(
     "crag",
-    summary="Retrieval is graded, then refined, added to, or replaced by a second search.",
     paper="Yan et al. 2024, CRAG",
     when="Where retrieval often fails and there is another source to search: give a second retriever, such as a web "
     "search. One call per passage: let a small judge grade.",
@@ -216,7 +216,7 @@ def to_second_search(state: CragState) -> Route:
     second_search=True,
 )
 def crag(graph: Graph, components: Components) -> None:
-    """Wire figure 2: one call per passage, one to search again, one to refine, and the answer."""
+    """Retrieval is graded, then refined, added to, or replaced by a second search."""
     add_retrieval(graph, components)
     graph.add_node("grade", grade(components))
     graph.add_node("assess", assess)

@@ -35,7 +35,8 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, Turns, few_shot
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches, search_usage
 from ragweave.nodes.vote import end_by_vote, pool_of
-from ragweave.state import UNKNOWN, RAGState, by_query, note
+from ragweave.state import UNKNOWN, RAGState, note
+from ragweave.state.passages import by_query
 from ragweave.tools.models.messages import counted_calls
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval.reranking import RerankRetriever
@@ -196,7 +197,6 @@ def to_answer(state: DecomposeState, runtime: Runtime[DecomposeOptions]) -> Rout
 
 @method(
     "decompose",
-    summary="Sub-questions are searched for, and their passages pooled, reranked and read once.",
     paper="Ammann et al. 2025, Question Decomposition",
     when="Multi-hop questions whose facts are in different documents; with a reranker.",
     group="more than one hop",
@@ -206,7 +206,7 @@ def to_answer(state: DecomposeState, runtime: Runtime[DecomposeOptions]) -> Rout
     prompts=PROMPTS,
 )
 def decompose(graph: Graph, components: Components) -> None:
-    """Wire split → plan → retrieve → (solve → plan →) pool → answer."""
+    """Sub-questions are searched for, and their passages pooled, reranked and read once."""
     graph.add_node("split", split(components))
     graph.add_node("plan", plan)
     graph.add_node("retrieve", retrieve_node(components.retriever))

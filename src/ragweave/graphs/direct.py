@@ -48,7 +48,6 @@ def add_asking(graph: Graph, components: Components, name: str, answer: Node) ->
 
 @method(
     "direct",
-    summary="Ask the model, without retrieval unless retrieve=True.",
     paper="the baseline of all papers",
     when="To know what the model knows by itself. With retrieve=True it is the plainest RAG there is.",
     group="baselines",
@@ -57,7 +56,7 @@ def add_asking(graph: Graph, components: Components, name: str, answer: Node) ->
     prompts=PROMPTS,
 )
 def direct(graph: Graph, components: Components) -> None:
-    """Wire one call: begin → (retrieve →) collect → direct → vote."""
+    """Ask the model, without retrieval unless retrieve=True."""
     answer = answer_node(
         components, "direct", "direct_passages", closed_book="direct", named=with_shots, values=answered
     )

@@ -103,7 +103,6 @@ def _place(passage: Document) -> tuple[float, ...]:
 
 @method(
     "dos_rag",
-    summary="As many passages as the budget holds, in the order of their documents.",
     paper="Laitenberger et al. 2025, DOS RAG",
     when="A model with a long context, and documents cut into passages: the simple baseline that multi-stage methods "
     "have to beat at the same number of tokens.",
@@ -112,7 +111,7 @@ def _place(passage: Document) -> tuple[float, ...]:
     options=DosRagOptions,
 )
 def dos_rag(graph: Graph, components: Components) -> None:
-    """Wire begin → retrieve → collect → restore → concat → vote."""
+    """As many passages as the budget holds, in the order of their documents."""
     add_retrieval(graph, components)
     graph.add_node("restore", restore)
     graph.add_node("concat", answer_node(components, "concat", "concat"))

@@ -226,7 +226,6 @@ def scores_by_model(o: FilterOptions) -> int:
 
 @method(
     "filco",
-    summary="Only the sentences that help go into the prompt.",
     paper="Wang et al. 2023, FILCO",
     when="Long passages of which a sentence helps. The paper's scores need a filter trained on its labels.",
     group="noisy passages",
@@ -236,7 +235,7 @@ def scores_by_model(o: FilterOptions) -> int:
     files=frozenset({"encoder"}),
 )
 def filco(graph: Graph, components: Components) -> None:
-    """Wire figure 1: retrieve → filter → generate."""
+    """Only the sentences that help go into the prompt."""
     add_retrieval(graph, components)
     graph.add_node("filter_context", filter_node(components))
     graph.add_node("choose_sentences", choose_sentences(components))

@@ -198,7 +198,6 @@ def write(state: FlareState, reply: Reply[Any], options: FlareOptions) -> FlareS
 
 @method(
     "flare",
-    summary="Look up each sentence that the model is unsure of, and write it anew.",
     paper="Jiang et al. 2023, FLARE",
     when="Long answers, with a model that reports log-probabilities: it looks up what it is unsure of while it writes.",
     group="when to retrieve",
@@ -208,7 +207,7 @@ def write(state: FlareState, reply: Reply[Any], options: FlareOptions) -> FlareS
     prompts=PROMPTS,
 )
 def flare(graph: Graph, components: Components) -> None:
-    """Wire the loop: each doubtful sentence is looked up before the model writes on."""
+    """Look up each sentence that the model is unsure of, and write it anew."""
     graph.add_node("flare", write(components))
     add_search(graph, retrieve_node(components.retriever))
     graph.add_edge("begin", "flare")

@@ -35,7 +35,8 @@ from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, show_of
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import candidate, end_by_vote
-from ragweave.state import UNKNOWN, AnswerType, RAGState, by_query
+from ragweave.state import UNKNOWN, AnswerType, RAGState
+from ragweave.state.passages import by_query
 from ragweave.tools.text.untrusted import one_line
 from ragweave.tools.text.words import normalize_answer, split_sentences
 
@@ -187,7 +188,6 @@ def add_readers(graph: Graph, components: Components) -> None:
 
 @method(
     "ircot",
-    summary="Each sentence of the reasoning is searched for; a reader answers over what was found.",
     paper="Trivedi et al. 2023, IRCoT",
     when="Multi-hop questions, where what to search for next follows from what was found.",
     group="more than one hop",
@@ -197,7 +197,7 @@ def add_readers(graph: Graph, components: Components) -> None:
     prompts=PROMPTS,
 )
 def ircot(graph: Graph, components: Components) -> None:
-    """Wire the loop: retrieve → collect → reason → retrieve; then the reader."""
+    """Each sentence of the reasoning is searched for; a reader answers over what was found."""
     add_search(graph, retrieve_node(components.retriever), found_so_far)
     graph.add_node("reason", reason(components))
     add_readers(graph, components)

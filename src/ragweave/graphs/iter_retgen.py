@@ -77,7 +77,6 @@ def vote(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> RAGS
 
 @method(
     "iter_retgen",
-    summary="Retrieve and answer in rounds; each searches with the last one's text.",
     paper="Shao et al. 2023, ITER-RETGEN",
     when="Questions whose answer's words find better passages than the question's; a baseline of BlendFilter and SlimPLM.",
     group="more than one hop",
@@ -87,7 +86,7 @@ def vote(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> RAGS
     prompts={**PROMPTS, "cot_passages@slimplm": REFERENCE},
 )
 def iter_retgen(graph: Graph, components: Components) -> None:
-    """Wire the loop: retrieve → collect → answer → requery → retrieve."""
+    """Retrieve and answer in rounds; each searches with the last one's text."""
     answer = answer_node(
         components, "answer", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
     )

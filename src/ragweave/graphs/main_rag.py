@@ -144,7 +144,6 @@ def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RA
 
 @method(
     "main_rag",
-    summary="An answer from each passage is judged; passages above an adaptive threshold are read together.",
     paper="Chang et al. 2025, MAIN-RAG",
     when="Noisy passages, with a model that judges them well or a decision model as its judge.",
     group="noisy passages",
@@ -154,7 +153,7 @@ def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RA
     prompts=PROMPTS,
 )
 def main_rag(graph: Graph, components: Components) -> None:
-    """Wire the three agents: predict → judge → filter → final."""
+    """An answer from each passage is judged; passages above an adaptive threshold are read together."""
     add_retrieval(graph, components)
     graph.add_node("predict", answer_node(components, "predict", "post_fusion", one_passage=True))
     graph.add_node("predicted", join)

@@ -34,7 +34,6 @@ def to_distiller(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
 
 @method(
     "pf_concat",
-    summary="Post-Fusion; then Concat as the distiller over what gave an answer.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="Where quality is worth k + 1 calls: passages without an answer are dropped, and candidates help to decide.",
     group="noisy passages",
@@ -42,7 +41,7 @@ def to_distiller(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
     options=FusionOptions,
 )
 def pf_concat(graph: Graph, components: Components) -> None:
-    """Wire figure 2's lower half: k calls, and one more where any passage gave an answer."""
+    """Post-Fusion; then Concat as the distiller over what gave an answer."""
     add_retrieval(graph, components)
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", one_passage=True))
     graph.add_node("sift", sift)

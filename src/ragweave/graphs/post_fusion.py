@@ -16,7 +16,6 @@ from ragweave.nodes.vote import end_by_vote
 
 @method(
     "post_fusion",
-    summary="Each passage alone, then a majority vote.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="Where passages are long or distract from one another. A wrong majority can vote a right answer down.",
     group="noisy passages",
@@ -24,7 +23,7 @@ from ragweave.nodes.vote import end_by_vote
     options=FusionOptions,
 )
 def post_fusion(graph: Graph, components: Components) -> None:
-    """Wire begin → retrieve → collect → post_fusion (one branch per passage) → vote."""
+    """Each passage alone, then a majority vote."""
     add_retrieval(graph, components)
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", one_passage=True))
     graph.add_conditional_edges(

@@ -26,7 +26,6 @@ PROMPTS: Prompts = {
 
 @method(
     "pruning",
-    summary="One prompt that first rules out the passages that cannot answer.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="One call, with a model that follows a worked example: it first rules passages out.",
     group="noisy passages",
@@ -35,5 +34,5 @@ PROMPTS: Prompts = {
     prompts=PROMPTS,
 )
 def pruning(graph: Graph, components: Components) -> None:
-    """Wire begin → retrieve → collect → pruning → vote."""
+    """One prompt that first rules out the passages that cannot answer."""
     add_reading(graph, components, "pruning", reasoning=True, copies="1891")

@@ -30,7 +30,8 @@ from ragweave.nodes.forms import Form
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import GIVEN, arranged
 from ragweave.nodes.vote import candidate
-from ragweave.state import UNKNOWN, RAGState, by_query, note
+from ragweave.state import UNKNOWN, RAGState, note
+from ragweave.state.passages import by_query
 from ragweave.tools.text.untrusted import one_line, render_passages
 
 
@@ -203,7 +204,6 @@ def react(state: ReactState, reply: Reply[Step], options: ReactOptions) -> React
 
 @method(
     "react",
-    summary="Thoughts and actions in turns: search, observe, finish.",
     paper="Yao et al. 2022, ReAct",
     when="Multi-hop questions, with a model that keeps to the Thought and Action format.",
     group="agentic",
@@ -213,6 +213,6 @@ def react(state: ReactState, reply: Reply[Step], options: ReactOptions) -> React
     prompts=PROMPTS,
 )
 def react_method(graph: Graph, components: Components) -> None:
-    """Wire the loop: react → retrieve → collect → react; one call per step."""
+    """Thoughts and actions in turns: search, observe, finish."""
     graph.add_node("react", react(components))
     add_loop(graph, components, "react", then="react")

@@ -32,7 +32,8 @@ from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import candidate, passages_read
-from ragweave.state import UNKNOWN, Citation, RAGState, note, ranked
+from ragweave.state import UNKNOWN, Citation, RAGState, note
+from ragweave.state.passages import ranked
 from ragweave.tools.citations import cite
 from ragweave.tools.text.untrusted import one_line
 from ragweave.tools.text.words import normalize_answer
@@ -211,7 +212,6 @@ def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
 
 @method(
     "research",
-    summary="A report over your documents, section by section, with each sentence cited or marked as unsupported.",
     paper="after Shao et al. 2024, STORM",
     when="A question that takes a page to answer, from many documents. `most_calls` and `most_tokens` limit the cost.",
     group="agentic",
@@ -222,7 +222,7 @@ def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
     files=frozenset({"search_by"}),
 )
 def research(graph: Graph, components: Components) -> None:
-    """Wire retrieve → collect → plan, then a search and a section per round, and the report."""
+    """A report over your documents, section by section, with each sentence cited or marked as unsupported."""
     add_search(graph, retrieve_node(components.retriever))
     graph.add_node("plan", plan(components))
     graph.add_node("retrieve_section", retrieve_node(components.retriever))

@@ -169,7 +169,6 @@ def read_documents(state: SearchO1State, reply: Reply[Any], _options: SearchO1Op
 
 @method(
     "search_o1",
-    summary="A reasoning model searches while it thinks; a second call reads the documents for it.",
     paper="Li et al. 2025, Search-o1",
     when="Multi-hop questions, with a model that reasons at length, such as QwQ; long documents. A 1.5B loses by it.",
     group="agentic",
@@ -179,7 +178,7 @@ def read_documents(state: SearchO1State, reply: Reply[Any], _options: SearchO1Op
     prompts=PROMPTS,
 )
 def search_o1(graph: Graph, components: Components) -> None:
-    """Wire algorithm 1: reason → search → read → reason."""
+    """A reasoning model searches while it thinks; a second call reads the documents for it."""
     graph.add_node("reason", reason(components))
     graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("read", read_documents(components))

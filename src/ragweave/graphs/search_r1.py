@@ -130,7 +130,6 @@ def queries_of(text: str, protocol: Name) -> list[str]:
 
 @method(
     "search_r1",
-    summary="A trained model searches in the middle of its reasoning, by tags.",
     paper="Jin et al. 2025, Search-R1",
     when="With a checkpoint trained to search: Search-R1, R1-Searcher, ReSearch, AutoRefine or O2-Searcher.",
     group="agentic",
@@ -140,7 +139,7 @@ def queries_of(text: str, protocol: Name) -> list[str]:
     prompts={name: one.prompt for name, one in PROTOCOLS.items()},
 )
 def search_r1_method(graph: Graph, components: Components) -> None:
-    """Wire algorithm 1: write → search → write."""
+    """A trained model searches in the middle of its reasoning, by tags."""
     graph.add_node("search_r1", search_r1(components))
     graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_edge("begin", "search_r1")

@@ -30,7 +30,8 @@ from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_no
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form
 from ragweave.nodes.vote import candidate
-from ragweave.state import UNKNOWN, RAGState, note, unique
+from ragweave.state import UNKNOWN, RAGState, note
+from ragweave.state.passages import unique
 from ragweave.tools.text.untrusted import one_line, render_lines
 
 
@@ -244,7 +245,6 @@ def read(state: SelfAskState, reply: Reply[Any], options: SelfAskOptions) -> Sel
 
 @method(
     "self_ask",
-    summary="The model asks follow-up questions, reads what each finds, then answers.",
     paper="Press et al. 2022, Self-Ask",
     when="Multi-hop questions, with a model that asks good follow-up questions.",
     group="more than one hop",
@@ -254,7 +254,7 @@ def read(state: SelfAskState, reply: Reply[Any], options: SelfAskOptions) -> Sel
     prompts=PROMPTS,
 )
 def self_ask(graph: Graph, components: Components) -> None:
-    """Wire the loop: each follow-up is looked up and read before the chain goes on."""
+    """The model asks follow-up questions, reads what each finds, then answers."""
     graph.add_node("self_ask", chain(components))
     graph.add_node("read", read(components))
     graph.add_edge("read", "self_ask")

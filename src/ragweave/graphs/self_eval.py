@@ -153,7 +153,6 @@ def add_decision(graph: Graph, components: Components, decision: str) -> None:
 
 @method(
     "self_eval",
-    summary="The model itself says first whether it needs to retrieve.",
     paper="Kadavath et al. 2022, Self-Eval",
     when="Where some questions need no retrieval and the model can tell which.",
     group="when to retrieve",
@@ -163,7 +162,7 @@ def add_decision(graph: Graph, components: Components, decision: str) -> None:
     prompts=PROMPTS,
 )
 def self_eval(graph: Graph, components: Components) -> None:
-    """Wire one call to decide and one to answer."""
+    """The model itself says first whether it needs to retrieve."""
     graph.add_node("need", need(components))
     graph.add_conditional_edges("begin", to_decision, {"decide": "need", "passages given": "collect"})
     add_decision(graph, components, "need")

@@ -97,7 +97,6 @@ def neighbours_node(embeddings: Embeddings | None) -> StateNode:
 
 @method(
     "skr_knn",
-    summary="Retrieve where most of the nearest training questions needed it.",
     paper="Wang et al. 2023, SKR",
     when="Where you have training questions labelled with whether retrieval helped (`ragweave label needed`).",
     group="when to retrieve",
@@ -107,7 +106,7 @@ def neighbours_node(embeddings: Embeddings | None) -> StateNode:
     files=frozenset({"training", "embedding"}),
 )
 def skr_knn(graph: Graph, components: Components) -> None:
-    """Wire the neighbours, who decide, and one call to answer."""
+    """Retrieve where most of the nearest training questions needed it."""
     graph.add_node("neighbours", neighbours_node(components.embeddings))
     graph.add_conditional_edges("begin", to_decision, {"decide": "neighbours", "passages given": "collect"})
     add_decision(graph, components, "neighbours")

@@ -35,7 +35,8 @@ from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Route, add_search, retrieve_node, to_queries
 from ragweave.nodes.vote import is_answered, vote_node
-from ragweave.state import RAGState, lowest_ranked
+from ragweave.state import RAGState
+from ragweave.state.passages import lowest_ranked
 from ragweave.tools.text.words import estimate_tokens
 
 
@@ -168,7 +169,6 @@ def small_calls(o: proxy.ProxyOptions) -> tuple[int, int]:
 
 @method(
     "slimplm",
-    summary="A small proxy model decides when and what to retrieve; one call to the big one.",
     paper="Tan et al. 2024, SlimPLM",
     when="Many easy questions, an expensive model and a small one at hand: the small one decides, the big one is called once.",
     group="when to retrieve",
@@ -178,7 +178,7 @@ def small_calls(o: proxy.ProxyOptions) -> tuple[int, int]:
     prompts={**proxy.PROMPTS, **route.PROMPTS, **PROMPTS},
 )
 def slimplm(graph: Graph, components: Components) -> None:
-    """Wire figure 2: draft, judge, rewrite, search, answer."""
+    """A small proxy model decides when and what to retrieve; one call to the big one."""
     add_proxy(graph, components, given="collect")
     add_search(graph, retrieve_node(components.retriever))
     graph.add_node("trim", trim)

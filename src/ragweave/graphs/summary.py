@@ -23,7 +23,6 @@ PROMPTS: Prompts = {
 
 @method(
     "summary",
-    summary="One prompt that first sums up what helps.",
     paper="Liu et al. 2024, Post-fusion as Fallback",
     when="One call, with a model that follows a worked example: it first sums up what helps.",
     group="noisy passages",
@@ -32,5 +31,5 @@ PROMPTS: Prompts = {
     prompts=PROMPTS,
 )
 def summary(graph: Graph, components: Components) -> None:
-    """Wire begin → retrieve → collect → summary → vote."""
+    """One prompt that first sums up what helps."""
     add_reading(graph, components, "summary", reasoning=True, copies="1891")

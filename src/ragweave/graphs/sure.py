@@ -292,7 +292,6 @@ def to_checks(state: SureState, runtime: Runtime[SureOptions]) -> Route:
 
 @method(
     "sure",
-    summary="Candidate answers, a summary for each; the best supported one wins.",
     paper="Kim et al. 2024, SuRe",
     when="Short answers where passages speak for several: seven calls, most of them short. The winning summary is a "
     "rationale to show.",
@@ -303,7 +302,7 @@ def to_checks(state: SureState, runtime: Runtime[SureOptions]) -> Route:
     prompts=PROMPTS,
 )
 def sure(graph: Graph, components: Components) -> None:
-    """Wire figure 2: candidates, summaries, validity and ranking, choice."""
+    """Candidate answers, a summary for each; the best supported one wins."""
     add_retrieval(graph, components)
     graph.add_node("propose", propose(components))
     graph.add_node("summarise", summarise(components))

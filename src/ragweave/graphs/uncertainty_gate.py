@@ -47,7 +47,6 @@ def decide(state: GateState, runtime: Runtime[UncertaintyGateOptions]) -> GateSt
 
 @method(
     "uncertainty_gate",
-    summary="Retrieves where the model is uncertain of a short draft.",
     paper="Wang et al. 2025, TARG",
     when="Where many questions need no retrieval and the model reports log-probabilities; with `gate=variance` for any "
     "model. Set `threshold` on questions whose answers you know.",
@@ -57,7 +56,7 @@ def decide(state: GateState, runtime: Runtime[UncertaintyGateOptions]) -> GateSt
     state=GateState,
 )
 def uncertainty_gate(graph: Graph, components: Components) -> None:
-    """Wire a draft of twenty tokens, or several, and the answer."""
+    """Retrieves where the model is uncertain of a short draft."""
     graph.add_node("gate", gate_node(components, lambda options: options.gated_by))
     graph.add_node("decide", decide)
     graph.add_conditional_edges("begin", to_gate, {"each draft": "gate", "passages given": "collect"})

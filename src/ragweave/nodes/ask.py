@@ -45,7 +45,8 @@ from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.nodes import read
 from ragweave.nodes.forms import Form, Ids
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, lowest_ranked, no_usage, note, running
+from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, no_usage, note, running
+from ragweave.state.passages import lowest_ranked
 from ragweave.tools.filters import FilterKind
 from ragweave.tools.models import calls
 from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid

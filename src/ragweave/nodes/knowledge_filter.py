@@ -23,7 +23,8 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.read import phrase
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join
-from ragweave.state import RAGState, by_query, interleave, merge, note
+from ragweave.state import RAGState, merge, note
+from ragweave.state.passages import by_query, interleave
 from ragweave.tools.text.untrusted import numbered, untrusted
 
 

@@ -28,7 +28,8 @@ from ragweave.nodes.forms import Form, limited_list
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, Turns, few_shot
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, add_search, retrieve_node, to_retrieval
-from ragweave.state import add_usage, note, ranked
+from ragweave.state import add_usage, note
+from ragweave.state.passages import ranked
 from ragweave.tools.retrieval.retrievers import fused
 
 MOST = {"fusion": 4, "step_back": 1, "decompose": 5}

@@ -15,7 +15,8 @@ from typing_extensions import TypedDict
 from ragweave.errors import UsageError
 from ragweave.nodes.ask import Caller, FunctionNode, Node, Retriever, StateNode, cost_of
 from ragweave.nodes.options import Options, Order
-from ragweave.state import RAGState, Usage, by_page, interleave, no_usage, note, ranked
+from ragweave.state import RAGState, Usage, no_usage, note
+from ragweave.state.passages import by_page, interleave, ranked
 from ragweave.tools.models.messages import CallCounter, counted_calls
 from ragweave.tools.retrieval.base import takes_k
 

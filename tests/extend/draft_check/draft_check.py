@@ -26,14 +26,13 @@ def to_check(state, runtime):
 
 @method(
     "draft_check",
-    summary="Answer, then read the passages again with the answer as a hint.",
     paper="an example",
     when="Where a first reading often misses a detail.",
     calls=lambda o: (o.samples, (1 + o.check) * o.samples),
     options=DraftCheckOptions,
 )
 def draft_check(graph, components):
-    """Wire begin → retrieve → collect → draft → drafted → check → vote."""
+    """Answer, then read the passages again with the answer as a hint."""
     graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
     graph.add_node("draft", answer_node(components, "draft", "concat"))
