@@ -70,12 +70,6 @@ class AbstractKnowledgeBase(ABC):
         with self._reading() as now:
             return now.count()
 
-    @property
-    def state(self) -> str:
-        """The name of the current state: each write that changes passages gives it a new one."""
-        with self._reading() as now:
-            return now.index
-
     def sources(self) -> list[Source]:
         """Return what was indexed: files, pages and names of added documents."""
         with self._reading() as now:

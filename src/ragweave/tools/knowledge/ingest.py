@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from urllib.parse import urldefrag, urlsplit
@@ -22,7 +21,8 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.tools.knowledge.chunking import Loaded, Passage, UnreadableError, passages_of
-from ragweave.tools.knowledge.loaders import EXTRAS, load
+from ragweave.tools.knowledge.loaders import load
+from ragweave.tools.knowledge.loaders.pdf import NEED_OCR, available
 from ragweave.tools.knowledge.settings import Notice, Progress, Settings
 from ragweave.tools.knowledge.store import FILE, Source
 
@@ -55,7 +55,6 @@ class Ingest:
     counts: Counter[str] = field(default_factory=Counter)
     """Files by what became of them, as in an `IndexReport`."""
     notices: list[Notice] = field(default_factory=list)
-    extras: list[str] = field(default_factory=lambda: [one for one in EXTRAS if find_spec(one)])
 
     def paths(self, paths: Iterable[Path]) -> None:
         """Take the files under some paths: read new and changed ones, remove missing ones.
@@ -121,7 +120,7 @@ class Ingest:
                 self._take(source, load(Path(key), file, self.settings), before)
                 return
         was = lost.pop(moved)
-        source = replace(source, notices=was.notices, extras=was.extras)
+        source = replace(source, notices=was.notices)
         self.writer.update(moved, source)
         self.counts["moved"] += 1
         self._repeat(source)
@@ -142,14 +141,12 @@ class Ingest:
     def _take(self, source: Source, texts: Iterable[Loaded | str], before: Source | None) -> None:
         """Read a source and stage its passages one by one, unless its bytes are as before.
 
-        The hash is stored even if the source cannot be read: it is read again when it changes, or
-        when another extra is installed.
+        The hash is stored even if the source cannot be read: it is read again when it changes.
         """
         if before and before.hash == source.hash:
-            self.writer.update(source.key, replace(source, notices=before.notices, extras=before.extras))
+            self.writer.update(source.key, replace(source, notices=before.notices))
             self._unchanged(before)
             return
-        source = replace(source, extras=self.extras)
 
         def passages() -> Iterator[Passage]:
             for one in texts:
@@ -170,12 +167,10 @@ class Ingest:
             self.counts["changed" if before else "added"] += 1
 
     def _known(self, kind: str) -> dict[str, Source]:
-        """Return what is known of sources, without the hash of those of which an extra may read more now."""
-        known = self.writer.sources(kind).items()
-        more = {
-            key: replace(one, hash="", checked=0) for key, one in known if one.notices and one.extras != self.extras
-        }
-        return dict(known) | more
+        """Return what is known of sources, without the hash of those that lacked OCR, if it is there now."""
+        known = self.writer.sources(kind)
+        lacked = (key for key, one in known.items() if any(NEED_OCR in said for said, _ in one.notices))
+        return known | {key: replace(known[key], hash="", checked=0) for key in lacked if available()}
 
     def _unchanged(self, source: Source) -> None:
         skipped = any(not partly for _, partly in source.notices)

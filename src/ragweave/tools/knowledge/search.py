@@ -94,13 +94,13 @@ class Search:
                 f"{rows.shape[1]}; open it with {self.store.settings.embedding}"
             )
 
-    def build(self, now: Snapshot, folder: Path, *, anew: bool = False) -> None:
+    def build(self, now: Snapshot, folder: Path) -> None:
         """Write the index of a state into a folder: row ids, BM25 arrays and vectors.
 
-        It extends the one that `now.index` still names, unless it is made `anew`.
+        It extends the one that `now.index` still names.
         """
         try:
-            before = self.open("" if anew else now.index, now.dimensions())
+            before = self.open(now.index, now.dimensions())
         except (OSError, ValueError):  # damaged, or deleted: made anew
             before = self.open("", 0)
         rows = now.rows()

@@ -8,7 +8,6 @@ passage by passage. The next write of the same sources finishes one that was kil
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 import uuid
@@ -232,11 +231,6 @@ class Records:
     def count(self) -> int:
         """Return the number of passages."""
         return int(self.rows("SELECT count(*) FROM ragweave_passages WHERE collection = ?")[0][0])
-
-    @property
-    def index(self) -> str:
-        """The name of the current state: a hash of the ids of all passages."""
-        return hashlib.sha256(" ".join(sorted(one for one, _ in self.rows(_PASSAGES))).encode()).hexdigest()[:16]
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
         """Return the sources by key, in alphabetical order."""

@@ -91,8 +91,6 @@ class Source:
     """When its bytes were last read, nanoseconds."""
     notices: list[tuple[str, bool]] = field(default_factory=list)
     """What was not read of it: reason, and whether the rest was read."""
-    extras: list[str] = field(default_factory=list)
-    """The packages of `loaders.EXTRAS` that were installed then."""
 
 
 class Snapshot:

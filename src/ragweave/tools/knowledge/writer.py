@@ -35,8 +35,6 @@ class Writer:
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
         self._changed = False
         """Whether passages change."""
-        self._anew = False
-        """Whether the index is built anew, not extended."""
 
     moves = True
     """Whether `update` may give passages another source."""
@@ -83,8 +81,7 @@ class Writer:
 
     def rebuild(self) -> None:
         """Make names and index anew from the passages."""
-        self._anew = True
-        for what in ("names", "mentions", "meta WHERE key = 'named'"):
+        for what in ("names", "mentions", "meta WHERE key IN ('index', 'named')"):
             self._change(f"DELETE FROM {what}", ())  # noqa: S608
 
     def update(self, key: str, source: Source) -> None:
@@ -150,7 +147,7 @@ class Writer:
         db.execute("INSERT OR REPLACE INTO meta SELECT 'named', coalesce(max(id), 0) FROM passages")
         folder = self._search.store.folder / f"index-{secrets.token_hex(8)}"
         folder.mkdir()
-        self._search.build(now, folder, anew=self._anew)
+        self._search.build(now, folder)
         _sync(folder)
         db.execute("INSERT OR REPLACE INTO meta VALUES ('index', ?)", (folder.name,))
 

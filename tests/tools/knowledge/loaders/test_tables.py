@@ -17,6 +17,7 @@ def test_lines_above_the_header_are_no_header():
 def test_separators_quotes_and_names():
     for text in ("sep=;\na;b\n1,5;2\n", "a\tb\n1,5\t2\n", '"a"|"b"\n"1,5"|"2"\n'):
         assert [one.text for one in read("a.csv", text)[0]] == ["a: 1,5\nb: 2"]
+    assert read("a.csv", "sep=;\na;b\n1,5;2\n")[0][0].metadata["line"] == 3
     (one,), _ = read("a.csv", 'id,a,a,\n7,x,"say \\"hi, all\\"",z,w\n')
     assert one.id == "7" and one.text.endswith('a: x\na 3: say "hi, all"\ncolumn 4: z\ncolumn 5: w')
 

@@ -91,8 +91,6 @@ FILES: dict[str, Loader] = {
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"), load_image),
 }
 """Loaders of bytes by suffix."""
-EXTRAS = ("rapidocr",)
-"""Packages without which some files cannot be read, or not completely."""
 
 
 def load(path: Path, file: BinaryIO, settings: Settings) -> Iterator[Loaded | str]:

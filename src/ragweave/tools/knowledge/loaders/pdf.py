@@ -31,7 +31,8 @@ _LONGEST_SIDE = 4000
 """Longest side of a rendered page, in pixels."""
 _LOCK = threading.Lock()
 """Neither RapidOCR nor PDFium is thread-safe."""
-_NEED_OCR = ' (to recognise it: pip install "ragweave[ocr]")'
+NEED_OCR = 'pip install "ragweave[ocr]"'
+"""What notices say where OCR would read more."""
 
 
 def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
@@ -81,7 +82,7 @@ def _page(page: Any) -> tuple[str, str]:
         found = recognised_page(page)
         text, problem = max(found, text, key=len), "" if found else "nothing that can be recognised"
     elif problem:
-        problem += _NEED_OCR
+        problem += f" (to recognise it: {NEED_OCR})"
     return "\n".join(filter(None, [text, *fields])), problem
 
 

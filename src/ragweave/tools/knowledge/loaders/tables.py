@@ -42,12 +42,12 @@ def load_csv(name: str, file: TextIO, settings: Settings, separator: str = "") -
     """Load one text per row of a file with a header, and one of the lines above the header."""
     head = file.read(_HEAD)
     file.seek(0)
-    if named := re.match(r'"?sep=(.)"?\r?\n', head, re.IGNORECASE):
-        head, separator = head[named.end() :], named[1]
-        file.readline()
+    named = re.match(r'"?sep=(.)"?\r?\n', head, re.IGNORECASE)
     csv.field_size_limit(2**30)
     escape = "\\" if re.search(r'\\"[^,;\t|\r\n]', head) else None
-    yield from _table(name, _records(file, separator or _separator(head, escape), escape), settings)
+    separator = named[1] if named else separator or _separator(head, escape)
+    rows = _records(file, separator, escape)
+    yield from _table(name, itertools.islice(rows, int(bool(named)), None), settings)
 
 
 def _separator(head: str, escape: str | None) -> str:

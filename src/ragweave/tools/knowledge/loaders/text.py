@@ -22,8 +22,12 @@ from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.chunking import Heading, Loaded, Table, UnreadableError
 from ragweave.tools.knowledge.settings import Settings
 
-RESERVED = frozenset(re.findall(r"\w+", "source title start end page line heading_path rank score via breaks query"))
-"""Metadata that the knowledge base itself sets."""
+RESERVED = frozenset(
+    re.findall(
+        r"\w+", "source title position start end page line heading_path breaks rank score via snippet query question"
+    )
+)
+"""Metadata that ragweave itself sets."""
 _SAMPLE = 1_000_000
 """Bytes from which the encoding is guessed."""
 _BINARY = "not plain text: save it as .docx, .xlsx, .pdf or text"
