@@ -30,7 +30,7 @@ from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FilterKind, FilterSettings
 from ragweave.tools.trained.models import trained_filter
 from ragweave.training import train
-from ragweave.training.job import filtered
+from ragweave.training.job import Scored, filtered
 from ragweave.training.rows import FilterRow, question_key, read_rows, sentences_of
 
 
@@ -71,9 +71,11 @@ def scores_of(kind: FilterKind, row: FilterRow) -> list[float]:
 
 def show(name: str, found: Sequence[tuple[FilterRow, list[float]]]) -> None:
     """Print the measures of some rows."""
-    labelled = [sentences_of(row) for row, _ in found]
-    sizes = [[len(text.split()) for one in each.passages for text in one.sentences] for each in labelled]
-    measures = filtered([one for _, one in found], [each.keep for each in labelled], sizes, 0.5)
+    scored = []
+    for row, scores in found:
+        passages, keep = sentences_of(row)
+        scored.append(Scored(scores, keep, [len(text.split()) for one in passages for text in one.sentences]))
+    measures = filtered(scored, 0.5)
     print(
         f"{name:24}" + "  ".join(f"{key.replace('_', ' ')} {value:.3f}" for key, value in measures.items()), flush=True
     )

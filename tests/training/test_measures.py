@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ragweave.training.job import auc, best_balanced, filtered, judged, recall_threshold
+from ragweave.training.job import Scored, auc, best_balanced, filtered, judged, recall_threshold
 from ragweave.training.linear import best_threshold, routes_of
 
 
@@ -23,12 +23,14 @@ def test_a_judges_threshold_parts_the_classes() -> None:
 
 
 def test_a_filters_threshold_reaches_the_recall() -> None:
-    scores = [[1.0, 0.6, 0.1], [0.2, 1.0, 0.3]]
-    keep = [[True, True, False], [True, False, False]]
-    assert recall_threshold(scores, keep, 0.75) == pytest.approx(0.2, rel=1e-3)
-    assert recall_threshold(scores, keep, 0.5) == pytest.approx(0.6, rel=1e-3)
-    assert recall_threshold([], [], 0.9) == 0.5
-    found = filtered(scores, keep, [[2, 2, 4], [4, 2, 2]], 0.5)
+    rows = [
+        Scored([1.0, 0.6, 0.1], [True, True, False], [2, 2, 4]),
+        Scored([0.2, 1.0, 0.3], [True, False, False], [4, 2, 2]),
+    ]
+    assert recall_threshold(rows, 0.75) == pytest.approx(0.2, rel=1e-3)
+    assert recall_threshold(rows, 0.5) == pytest.approx(0.6, rel=1e-3)
+    assert recall_threshold([], 0.9) == 0.5
+    found = filtered(rows, 0.5)
     assert found == {"first": 0.5, "in_two": 0.5, "recall": 0.5, "precision": 0.5, "words_kept": 0.375}
 
 

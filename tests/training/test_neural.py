@@ -24,10 +24,10 @@ from ragweave.tools.trained.card import read_card
 from ragweave.tools.trained.forms import Input, filter_input, fitted, generator_input, judge_input
 from ragweave.tools.trained.models import trained_filter
 from ragweave.training import train
-from ragweave.training.job import filtered
+from ragweave.training.job import Scored, filtered
 from ragweave.training.rows import FilterRow, read_rows, sentences_of, split_rows
 
-for module in ("torch", "transformers", "accelerate", "sentence_transformers", "peft", "trl", "datasets"):
+for module in ("torch", "transformers", "accelerate", "sentence_transformers", "peft", "datasets"):
     pytest.importorskip(module)
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries' own
 
@@ -99,14 +99,13 @@ def test_a_filter_scores_as_it_was_measured(kind: Any, tmp_path: Path) -> None:
     held = [row for row in read_rows(tmp_path / "filter.jsonl", "filter") if isinstance(row, FilterRow)]
     _, held_out = split_rows(held, 0.2)
     kind_of_filter = trained_filter(f"{folder}/")
-    scores, keep, sizes = [], [], []
+    scored = []
     for row in held_out:
         passages = [Document(one.text, id=one.id, metadata={"title": one.title}) for one in row.passages]
         segments = split_passages(passages)
-        scores.append(list(kind_of_filter.scores(row.question, segments, [], FilterSettings())))
-        keep.append(sentences_of(row).keep)
-        sizes.append([len(one.page_content.split()) for one in segments])
-    assert filtered(scores, keep, sizes, card.threshold or 0) == pytest.approx(card.metrics)
+        scores = kind_of_filter.scores(row.question, segments, [], FilterSettings())
+        scored.append(Scored(scores, sentences_of(row).keep, [len(one.page_content.split()) for one in segments]))
+    assert filtered(scored, card.threshold or 0) == pytest.approx(card.metrics)
     assert card.metrics["first"] == 1.0
 
 

@@ -14,17 +14,15 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 from transformers import Trainer, TrainingArguments, set_seed
 
 from ragweave.errors import UsageError
 from ragweave.tools.models.huggingface import model_folder, model_of, tokenizer_of
-from ragweave.tools.trained.card import Role, read_card
+from ragweave.tools.trained.card import read_card
 from ragweave.tools.trained.forms import sentence_pairs
 from ragweave.tools.trained.networks import (
     OUTSIDE,
-    PairScorer,
     Reader,
     Sheet,
     SpanEncoder,
@@ -34,10 +32,9 @@ from ragweave.tools.trained.networks import (
     cross_encoder,
     padded,
     read_span_encoder,
-    relative,
     write_span_encoder,
 )
-from ragweave.training.job import Job, NeuralSettings, Trained, best_balanced, filtered, judged, recall_threshold
+from ragweave.training.job import EncoderSettings, Job, Scored, Trained, best_balanced, judged, measured
 from ragweave.training.rows import FilterRow, JudgeRow, Row, sentences_of, unit_of
 from ragweave.training.trainer import arguments, one_gpu, run
 
@@ -56,33 +53,7 @@ _LONGEST = 16
 """Most tokens of an answer that is looked for: longer ones are sentences themselves."""
 _LOOSE = ("strinc",)
 """Measures that keep what holds the answer's words, whether or not it says so."""
-_FURTHER = {"epochs": 2.0, "learning_rate": 5e-5}
-"""Defaults for a base that is a span encoder already."""
 _LAYER = re.compile(r"\blayers?\.(\d+)\.")
-
-
-class EncoderSettings(NeuralSettings):
-    """Settings of cross-encoders."""
-
-    recall: float = Field(0.9, ge=0, le=1)
-    """Recall of the sentences to keep that a filter's threshold must reach on held-out rows."""
-
-
-class SpanSettings(EncoderSettings):
-    """Settings of span encoders. `base` may be a trained span encoder, which is then trained further."""
-
-    learning_rate: float = Field(1e-4, gt=0)
-
-
-def pair_settings(role: Role, given: dict[str, Any]) -> EncoderSettings:  # noqa: ARG001 - the same for both
-    """Return the settings of a cross-encoder, with those given."""
-    return EncoderSettings(**given)
-
-
-def span_settings(role: Role, given: dict[str, Any]) -> SpanSettings:  # noqa: ARG001 - filters alone
-    """Return the settings of a span encoder, with those given."""
-    base = Path(str(given.get("base", ""))).expanduser()
-    return SpanSettings(**({**_FURTHER, **given} if (base / "card.json").is_file() else given))
 
 
 class Example(NamedTuple):
@@ -174,7 +145,7 @@ def collate(examples: Sequence[dict[str, Any]], filler: int) -> dict[str, Tensor
     }
 
 
-def rates(model: SpanEncoder, settings: SpanSettings) -> list[dict[str, Any]]:
+def rates(model: SpanEncoder, settings: EncoderSettings) -> list[dict[str, Any]]:
     """Return AdamW's parameter groups, and freeze what does not learn; biases and norms don't decay."""
     layers = int(model.encoder.config.num_hidden_layers)
     groups: dict[tuple[float, float], list[Any]] = {}
@@ -192,7 +163,7 @@ def rates(model: SpanEncoder, settings: SpanSettings) -> list[dict[str, Any]]:
 
 def fit_spans(job: Job) -> Trained:
     """Train a span encoder, choose its threshold and measure it."""
-    settings = cast("SpanSettings", job.settings)
+    settings = cast("EncoderSettings", job.settings)
     set_seed(settings.seed)
     path, model = _start(settings.base)
     tokenizer = tokenizer_of(path)
@@ -211,7 +182,9 @@ def fit_spans(job: Job) -> Trained:
         optimizers=(torch.optim.AdamW(rates(model, settings), lr=settings.learning_rate), None),
     )
     run(trainer, job)
-    metrics, threshold = _measured(SpanScorer(tokenizer, model, limit), held_out, settings)
+    shares = SpanScorer(reader, model).shares
+    scored = [Scored(shares([one.sheet])[0], one.keep, one.sizes) for one in read_examples(held_out, reader)]
+    metrics, threshold = measured(scored, settings.recall)
     if main := trainer.is_world_process_zero():
         write_span_encoder(job.folder, model, tokenizer)
     fields = {"threshold": threshold, "unit": unit_of(train), "max_input": limit}
@@ -228,14 +201,6 @@ def _start(base: str) -> tuple[Path, SpanEncoder]:
     return path, read_span_encoder(path, _DROPOUT)
 
 
-def _measured(scorer: SpanScorer, rows: Sequence[FilterRow], settings: SpanSettings) -> tuple[dict[str, float], float]:
-    examples = list(read_examples(rows, scorer.reader))
-    scores = [relative(one) for one in scorer.logits([one.sheet for one in examples])]
-    keep = [one.keep for one in examples]
-    threshold = recall_threshold(scores, keep, settings.recall)
-    return filtered(scores, keep, [one.sizes for one in examples], threshold), threshold
-
-
 # ---- cross-encoders
 
 
@@ -243,7 +208,8 @@ class Group(NamedTuple):
     """The pairs of one row."""
 
     pairs: list[tuple[str, str]]
-    labels: list[bool]
+    keep: list[bool]
+    """A judge's one says whether the draft is known."""
     sizes: list[int]
     """Words of each second text."""
 
@@ -273,7 +239,7 @@ def fit_pairs(job: Job) -> Trained:
     settings = cast("EncoderSettings", job.settings)
     set_seed(settings.seed)
     train = list(read_groups(job.train))
-    labels = [one for each in train for one in each.labels]
+    labels = [one for each in train for one in each.keep]
     if all(labels) or not any(labels):
         raise UsageError("all rows have the same label, and a cross-encoder learns from both")
     model = cross_encoder(model_folder(settings.base), settings.max_input)
@@ -287,7 +253,8 @@ def fit_pairs(job: Job) -> Trained:
         loss=BinaryCrossEntropyLoss(model, pos_weight=balance),
     )
     run(trainer, job)
-    metrics, threshold = _measured_pairs(PairScorer(model), list(read_groups(job.held_out)), job.role, settings.recall)
+    scored = [Scored(model.predict(one.pairs).tolist(), one.keep, one.sizes) for one in read_groups(job.held_out)]
+    metrics, threshold = _measured_judge(scored) if job.role == "judge" else measured(scored, settings.recall)
     if main := trainer.is_world_process_zero():
         model.model.save_pretrained(job.folder)
         model.tokenizer.save_pretrained(job.folder)
@@ -295,18 +262,7 @@ def fit_pairs(job: Job) -> Trained:
     return Trained(metrics=metrics, fields=fields, main=main)
 
 
-def _measured_pairs(
-    scorer: PairScorer, groups: Sequence[Group], role: Role, recall: float
-) -> tuple[dict[str, float], float]:
-    scores = [scorer.probabilities(one.pairs) for one in groups]
-    if role == "judge":
-        chances, labels = (
-            np.asarray([one for (one,) in scores]),
-            np.asarray([one.labels[0] for one in groups], np.bool_),
-        )
-        threshold = best_balanced(chances, labels)
-        return judged(chances, labels, threshold), threshold
-    chosen = [at for at, one in enumerate(groups) if any(one.labels) and not all(one.labels)]
-    scores, keep = [scores[at] for at in chosen], [groups[at].labels for at in chosen]
-    threshold = recall_threshold(scores, keep, recall)
-    return filtered(scores, keep, [groups[at].sizes for at in chosen], threshold), threshold
+def _measured_judge(rows: Sequence[Scored]) -> tuple[dict[str, float], float]:
+    chances, labels = np.asarray([one.scores[0] for one in rows]), np.asarray([one.keep[0] for one in rows], np.bool_)
+    threshold = best_balanced(chances, labels)
+    return judged(chances, labels, threshold), threshold

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from ragweave.tools.trained.card import Role
+from ragweave.tools.trained.card import CARD, Kind, Role
 from ragweave.training.rows import Row
 
 Array = NDArray[np.float64]
@@ -33,6 +33,22 @@ class Settings(BaseModel):
     """Seed of order and new weights."""
 
 
+class LinearSettings(Settings):
+    """Settings of linear judges and routers."""
+
+    folds: int = Field(5, ge=2)
+    """Folds of the questions, to choose the threshold on rows that were not fitted on."""
+
+
+class RouterSettings(LinearSettings):
+    """Settings of routers."""
+
+    retrieve_at_most: float = Field(0.6, gt=0, le=1)
+    """Greatest share of the questions that the threshold may retrieve for."""
+    drafts: bool = True
+    """Whether the draft answer is read too; false: the question alone, as Adaptive-RAG's classifier does."""
+
+
 class NeuralSettings(Settings):
     """Settings of trainings in steps."""
 
@@ -52,6 +68,65 @@ class NeuralSettings(Settings):
     """Decoupled weight decay of AdamW."""
     save_every: int = Field(200, ge=1)
     """Steps between checkpoints."""
+
+
+class EncoderSettings(NeuralSettings):
+    """Settings of cross-encoders and span encoders."""
+
+    recall: float = Field(0.9, ge=0, le=1)
+    """Recall of the sentences to keep that a filter's threshold must reach on held-out rows."""
+
+
+class WriterSettings(NeuralSettings):
+    """Settings of components that write: FILCO's (Wang et al. 2023, section 4.1 and appendix)."""
+
+    base: str = "google/flan-t5-xl"
+    learning_rate: float = Field(5e-5, gt=0)
+    batch: int = Field(32, ge=1)
+    micro_batch: int = Field(4, ge=1)
+    max_input: int = Field(1024, ge=1)
+    max_output: int = Field(512, ge=1)
+    """Most tokens written."""
+    warmup: float = Field(0.0, ge=0)
+    weight_decay: float = Field(0.0, ge=0)
+    activation_checkpointing: bool = False
+    """Whether activations are computed again, which takes less memory and more time."""
+
+
+class LoraSettings(WriterSettings):
+    """Settings of causal models with adapters."""
+
+    lora_rank: int = Field(16, ge=1)
+    """Rank of the adapters."""
+    lora_alpha: int = Field(32, ge=1)
+    """Scale of the adapters."""
+    lora_dropout: float = Field(0.05, ge=0, lt=1)
+    """Dropout before the adapters."""
+
+
+_KINDS: Mapping[Kind, type[Settings]] = {
+    "linear": LinearSettings,
+    "span-encoder": EncoderSettings,
+    "cross-encoder": EncoderSettings,
+    "seq2seq": WriterSettings,
+    "causal-lora": LoraSettings,
+}
+_MAX_OUTPUT: Mapping[Role, int] = {"judge": 16, "rewriter": 512, "filter": 512, "generator": 128}
+
+
+def settings_of(kind: Kind, role: Role, given: Mapping[str, Any]) -> Settings:
+    """Return the settings of a kind in a role, with those given."""
+    if kind == "linear":
+        return (RouterSettings if role == "router" else LinearSettings)(**given)
+    usual: dict[str, Any] = {}
+    if kind == "span-encoder":
+        further = (Path(str(given.get("base", ""))).expanduser() / CARD).is_file()  # a trained one, trained further
+        usual = {"epochs": 2.0, "learning_rate": 5e-5} if further else {"learning_rate": 1e-4}
+    elif kind in ("seq2seq", "causal-lora"):
+        usual = {"max_output": _MAX_OUTPUT[role]}
+        if kind == "causal-lora":
+            usual["base"] = f"meta-llama/Llama-2-7b{'-chat' if role in ('judge', 'rewriter') else ''}-hf"
+    return _KINDS[kind](**{**usual, **given})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,51 +190,38 @@ def judged(chances: Array, labels: Flags, threshold: float) -> dict[str, float]:
     return {"accuracy": accuracy, "larger_class": max(share, 1 - share), "auc": auc(chances, labels)}
 
 
-def recall_threshold(scores: Sequence[Sequence[float]], keep: Sequence[Sequence[bool]], recall: float) -> float:
-    """Return the highest threshold at which the mean recall of the sentences to keep is `recall`; 0.5 of no rows.
+class Scored(NamedTuple):
+    """The sentences of a question, of which some are to be kept and some are not."""
 
-    Args:
-        scores: Of each question's sentences.
-        keep: Which are to be kept, at least one of each question.
-        recall: In [0, 1].
-    """
-    found = sorted(
-        (
-            (score, 1 / sum(own) / len(keep))
-            for each, own in zip(scores, keep, strict=True)
-            for score, one in zip(each, own, strict=True)
-            if one
-        ),
-        reverse=True,
-    )
+    scores: Sequence[float]
+    keep: Sequence[bool]
+    sizes: Sequence[int]
+    """Words of each."""
+
+
+def recall_threshold(rows: Sequence[Scored], recall: float) -> float:
+    """Return the highest threshold at which the mean recall of the sentences to keep is `recall`; 0.5 of no rows."""
+    found = [
+        (score, 1 / sum(one.keep)) for one in rows for score, kept in zip(one.scores, one.keep, strict=True) if kept
+    ]
     reached, least = 0.0, 0.5
-    for score, weight in found:
-        reached, least = reached + weight, score * _ROUNDING
+    for score, weight in sorted(found, reverse=True):
+        reached, least = reached + weight / len(rows), score * _ROUNDING
         if reached >= recall - 1e-9:
             break
     return least
 
 
-def filtered(
-    scores: Sequence[Sequence[float]], keep: Sequence[Sequence[bool]], sizes: Sequence[Sequence[int]], threshold: float
-) -> dict[str, float]:
+def filtered(rows: Sequence[Scored], threshold: float) -> dict[str, float]:
     """Return how often the best sentence, or one of the best two, is to be kept, and what the threshold keeps.
 
-    Args:
-        scores: Of each question's sentences.
-        keep: Which are to be kept, at least one of each question.
-        sizes: Words of each sentence.
-        threshold: Sentences at or above it are kept.
-
     Returns:
-        `first`, `in_two`; mean `recall` and `precision` of sentences; `words_kept`, a share. {} of no rows.
+        `first`, `in_two`; mean `recall` and `precision` of sentences at or above the threshold; `words_kept`, a share.
+        {} of no rows.
     """
-    rows = [
-        _filtered(np.asarray(s), np.asarray(k), np.asarray(w), threshold)
-        for s, k, w in zip(scores, keep, sizes, strict=True)
-    ]
+    found = [_filtered(np.asarray(one.scores), np.asarray(one.keep), np.asarray(one.sizes), threshold) for one in rows]
     names = ("first", "in_two", "recall", "precision", "words_kept")
-    return dict(zip(names, map(float, np.mean(rows, axis=0)), strict=True)) if rows else {}
+    return dict(zip(names, map(float, np.mean(found, axis=0)), strict=True)) if rows else {}
 
 
 def _filtered(scores: Array, keep: Flags, sizes: NDArray[np.int_], threshold: float) -> list[float]:
@@ -173,3 +235,10 @@ def _filtered(scores: Array, keep: Flags, sizes: NDArray[np.int_], threshold: fl
         hits / max(taken.sum(), 1),
         sizes[taken].sum() / sizes.sum(),
     ]
+
+
+def measured(rows: Sequence[Scored], recall: float) -> tuple[dict[str, float], float]:
+    """Return a filter's measures on held-out rows, and the threshold that they are for."""
+    mixed = [one for one in rows if any(one.keep) and not all(one.keep)]
+    threshold = recall_threshold(mixed, recall)
+    return filtered(mixed, threshold), threshold

@@ -7,17 +7,15 @@ threshold is chosen on training rows out of fold.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from pydantic import Field
 
 from ragweave.errors import UsageError
 from ragweave.state import ROUTES
-from ragweave.tools.trained.card import Role
 from ragweave.tools.trained.linear import FEATURES, Array, Linear, read_rows
 from ragweave.tools.trained.models import dearest
-from ragweave.training.job import Flags, Job, Settings, Trained, auc, best_balanced, judged
+from ragweave.training.job import Flags, Job, LinearSettings, RouterSettings, Trained, auc, best_balanced, judged
 from ragweave.training.rows import JudgeRow, RouterRow, Row, question_key
 
 _STRENGTH = 0.0005
@@ -27,27 +25,6 @@ _FEATURES_SCALE = 10.0
 _SURE = 6.0
 """The logit of a route that was right on every row."""
 _GRID = np.round(np.arange(0.0, 1.001, 0.005), 3)
-
-
-class LinearSettings(Settings):
-    """Settings of linear judges and routers."""
-
-    folds: int = Field(5, ge=2)
-    """Folds of the questions, to choose the threshold on rows that were not fitted on."""
-
-
-class RouterSettings(LinearSettings):
-    """Settings of routers."""
-
-    retrieve_at_most: float = Field(0.6, gt=0, le=1)
-    """Greatest share of the questions that the threshold may retrieve for."""
-    drafts: bool = True
-    """Whether the draft answer is read too; false: the question alone, as Adaptive-RAG's classifier does."""
-
-
-def settings_for(role: Role, given: dict[str, Any]) -> Settings:
-    """Return the settings of a role, with those given."""
-    return (RouterSettings if role == "router" else LinearSettings)(**given)
 
 
 def fit_linear(rows: Array, labels: Flags) -> Linear:

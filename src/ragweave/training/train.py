@@ -3,46 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from ragweave.errors import UsageError, need
 from ragweave.tools.trained.card import CARD, ROLES, Card, Kind, Role, read_card, write_card
-from ragweave.training.job import CHECKPOINTS, Job, Settings, Trained
+from ragweave.training.job import CHECKPOINTS, Job, Settings, Trained, settings_of
 from ragweave.training.rows import Row, check_apart, read_rows, split_rows
 
-
-@dataclass(frozen=True)
-class _Recipe:
-    """How a kind is trained: a module of this package, and the names of two functions in it."""
-
-    module: str
-    needs: tuple[str, ...]
-    settings: str = "settings_for"
-    fit: str = "fit"
-
-    def function(self, name: str) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(import_module(f"ragweave.training.{self.module}"), name)
-        return found
-
-
 _TORCH = ("torch", "transformers", "accelerate")
-_RECIPES: dict[Kind, _Recipe] = {
-    "linear": _Recipe("linear", ("sklearn", "safetensors")),
-    "span-encoder": _Recipe("encoders", _TORCH, "span_settings", "fit_spans"),
-    "cross-encoder": _Recipe("encoders", (*_TORCH, "sentence_transformers", "datasets"), "pair_settings", "fit_pairs"),
-    "seq2seq": _Recipe("writer", _TORCH, "seq2seq_settings", "fit_seq2seq"),
-    "causal-lora": _Recipe("writer", (*_TORCH, "peft", "trl", "datasets"), "lora_settings", "fit_lora"),
+_FITS: dict[Kind, tuple[str, tuple[str, ...]]] = {
+    "linear": ("linear:fit", ("sklearn", "safetensors")),
+    "span-encoder": ("encoders:fit_spans", _TORCH),
+    "cross-encoder": ("encoders:fit_pairs", (*_TORCH, "sentence_transformers", "datasets")),
+    "seq2seq": ("writer:fit", _TORCH),
+    "causal-lora": ("writer:fit", (*_TORCH, "peft")),
 }
+"""What trains a kind, in this package, and the modules that it needs."""
 DEFAULT_KIND: dict[Role, Kind] = {
     "judge": "linear",
     "router": "linear",
@@ -51,7 +34,7 @@ DEFAULT_KIND: dict[Role, Kind] = {
     "generator": "seq2seq",
 }
 """The smallest kind that does the role well."""
-_LIBRARIES = ("ragweave", "torch", "transformers", "sentence-transformers", "peft", "trl", "scikit-learn")
+_LIBRARIES = ("ragweave", "torch", "transformers", "sentence-transformers", "peft", "scikit-learn")
 
 
 def train(
@@ -87,15 +70,14 @@ def train(
         ModelError: The base model is not on this machine.
         KeyboardInterrupt: Ctrl-C was pressed; a checkpoint was saved.
     """
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # trl would report each training to the hub
     chosen, folder = kind or DEFAULT_KIND.get(role, "linear"), Path(out).expanduser()
-    recipe = _recipe(chosen, role)
-    own = _settings(recipe, role, chosen, settings or {})
+    _check_kind(chosen, role)
+    own = _settings(chosen, role, settings or {})
     files = [_labels(one) for one in (labels, held_out) if one is not None]
     rows, held = _rows(role, files, own.held_out)
     _begin(folder, resume=resume)
     job = Job(role=role, train=rows, held_out=held, settings=own, folder=folder, resume=resume)
-    trained: Trained = recipe.function(recipe.fit)(job)
+    trained: Trained = resolve_name(f"ragweave.training.{_FITS[chosen][0]}")(job)
     card = Card(
         role=role,
         kind=chosen,
@@ -117,25 +99,22 @@ def train(
     return card
 
 
-def _recipe(kind: Kind, role: Role) -> _Recipe:
+def _check_kind(kind: Kind, role: Role) -> None:
     if role not in get_args(Role):
         raise UsageError(f"unknown role {role!r}; roles: {', '.join(get_args(Role))}")
     if kind not in ROLES:
         raise UsageError(f"unknown kind {kind!r}; kinds: {', '.join(ROLES)}")
     if role not in ROLES[kind]:
         raise UsageError(f"a {kind} can't be trained as a {role}, only as: {', '.join(ROLES[kind])}")
-    recipe = _RECIPES[kind]
-    need(f"Training a {kind}", "train", *recipe.needs)
-    return recipe
+    need(f"Training a {kind}", "train", *_FITS[kind][1])
 
 
-def _settings(recipe: _Recipe, role: Role, kind: Kind, given: dict[str, Any]) -> Settings:
+def _settings(kind: Kind, role: Role, given: dict[str, Any]) -> Settings:
     try:
-        made: Settings = recipe.function(recipe.settings)(role, given)
+        return settings_of(kind, role, given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise UsageError(f"setting {first['loc'][0]} of a {kind} {role}: {first['msg']}") from error
-    return made
 
 
 def _labels(given: str | Path) -> Path:

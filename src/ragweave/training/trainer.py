@@ -1,4 +1,4 @@
-"""Running a trainer of transformers, trl or sentence-transformers: arguments, Ctrl-C, resuming.
+"""Running a trainer of transformers or sentence-transformers: arguments, Ctrl-C, resuming.
 
 On several GPUs: `accelerate launch --multi_gpu -m ragweave train …`. `batch` is the rows of a step on all together.
 """

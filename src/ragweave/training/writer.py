@@ -1,4 +1,4 @@
-"""Training of components that write: FLAN-T5 in full by transformers, Llama with low-rank adapters by trl and peft.
+"""Training of components that write: FLAN-T5 in full, Llama with low-rank adapters by peft, both by transformers.
 
 Settings are FILCO's (Wang et al. 2023, section 4.1 and appendix); SlimPLM (Tan et al. 2024, appendix A) trains its judge
 and rewriter from Llama2-7B-Chat and prints no settings. The loss is on the output alone.
@@ -6,13 +6,11 @@ and rewriter from Llama2-7B-Chat and prints no settings. The loss is on the outp
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 import torch
-from pydantic import Field
-from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments, set_seed
+from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments, set_seed
 
 from ragweave.tools.models.huggingface import model_folder, model_of, tokenizer_of
 from ragweave.tools.text.words import normalize_answer
@@ -28,53 +26,14 @@ from ragweave.tools.trained.forms import (
     verdict,
 )
 from ragweave.tools.trained.networks import Writer
-from ragweave.training.job import Job, NeuralSettings, Trained
+from ragweave.training.job import Job, LoraSettings, Trained, WriterSettings
 from ragweave.training.rows import FilterRow, JudgeRow, RewriteRow, Row, unit_of
 from ragweave.training.trainer import arguments, has_bfloat16, one_gpu, run
 
-_MAX_OUTPUT: Mapping[Role, int] = {"judge": 16, "rewriter": 512, "filter": 512, "generator": 128}
 _MEASURED = 200
 """Most held-out rows that are written out to be measured."""
 _MARKS = "<>"
 """Marks of verdicts and claims, which T5's vocabulary lacks."""
-
-
-class WriterSettings(NeuralSettings):
-    """Settings of components that write."""
-
-    base: str = "google/flan-t5-xl"
-    learning_rate: float = Field(5e-5, gt=0)
-    batch: int = Field(32, ge=1)
-    micro_batch: int = Field(4, ge=1)
-    max_input: int = Field(1024, ge=1)
-    max_output: int = Field(512, ge=1)
-    """Most tokens written."""
-    warmup: float = Field(0.0, ge=0)
-    weight_decay: float = Field(0.0, ge=0)
-    activation_checkpointing: bool = False
-    """Whether activations are computed again, which takes less memory and more time."""
-
-
-class LoraSettings(WriterSettings):
-    """Settings of causal models with adapters."""
-
-    lora_rank: int = Field(16, ge=1)
-    """Rank of the adapters."""
-    lora_alpha: int = Field(32, ge=1)
-    """Scale of the adapters."""
-    lora_dropout: float = Field(0.05, ge=0, lt=1)
-    """Dropout before the adapters."""
-
-
-def seq2seq_settings(role: Role, given: dict[str, Any]) -> WriterSettings:
-    """Return the settings of a sequence-to-sequence model, with those given."""
-    return WriterSettings(**{"max_output": _MAX_OUTPUT[role], **given})
-
-
-def lora_settings(role: Role, given: dict[str, Any]) -> LoraSettings:
-    """Return the settings of a causal model, with those given."""
-    base = "meta-llama/Llama-2-7b-chat-hf" if role in ("judge", "rewriter") else "meta-llama/Llama-2-7b-hf"
-    return LoraSettings(**{"base": base, "max_output": _MAX_OUTPUT[role], **given})
 
 
 def example(role: Role, row: Row) -> tuple[Input, str]:
@@ -91,34 +50,65 @@ def example(role: Role, row: Row) -> tuple[Input, str]:
     return generator_input(row.question, texts), silver.answers[0]
 
 
-def fit_seq2seq(job: Job) -> Trained:
-    """Train a sequence-to-sequence model in full, and measure it."""
+def fit(job: Job) -> Trained:
+    """Train a sequence-to-sequence model in full, or low-rank adapters on a causal one, and measure it."""
     settings = cast("WriterSettings", job.settings)
     set_seed(settings.seed)
     path = model_folder(settings.base)
-    tokenizer, model = tokenizer_of(path), model_of(path, "AutoModelForSeq2SeqLM", dtype=torch.float32)
-    if job.role in ("judge", "rewriter"):
-        _add_marks(tokenizer)
-    if len(tokenizer) > model.get_input_embeddings().num_embeddings:
-        model.resize_token_embeddings(len(tokenizer))
+    tokenizer, limit = tokenizer_of(path), settings.max_input
+    if causal := isinstance(settings, LoraSettings):
+        model = _with_adapters(path, settings)
+        context = getattr(model.config, "max_position_embeddings", limit + settings.max_output)
+        limit = min(limit, context - settings.max_output)
+    else:
+        model = model_of(path, "AutoModelForSeq2SeqLM", dtype=torch.float32)
+        if job.role in ("judge", "rewriter"):
+            _add_marks(tokenizer)
+        if len(tokenizer) > model.get_input_embeddings().num_embeddings:
+            model.resize_token_embeddings(len(tokenizer))
 
     def encoded(row: Row) -> dict[str, list[int]]:
         given, target = example(job.role, row)
-        text, _ = fitted(tokenizer, given, settings.max_input)
+        if causal:
+            given = given._replace(tail=given.tail + lead(job.role, row.question))
+        read = tokenizer(fitted(tokenizer, given, limit)[0])["input_ids"]
         ids = tokenizer(target, add_special_tokens=False)["input_ids"][: settings.max_output - 1]
-        return {"input_ids": tokenizer(text)["input_ids"], "labels": [*ids, tokenizer.eos_token_id]}
+        wanted = [*ids, tokenizer.eos_token_id]
+        return (
+            {"input_ids": read + wanted, "labels": [-100] * len(read) + wanted}
+            if causal
+            else {"input_ids": read, "labels": wanted}
+        )
 
     values = arguments(settings, job.folder, activation_checkpointing=settings.activation_checkpointing)
-    trainer: Any = Seq2SeqTrainer(
+    trainer: Any = Trainer(
         model=model,
-        args=one_gpu(Seq2SeqTrainingArguments(**values)),
+        args=one_gpu(TrainingArguments(**values)),
         train_dataset=cast("Any", [encoded(row) for row in job.train]),
         data_collator=DataCollatorForSeq2Seq(tokenizer, model),
-        processing_class=tokenizer,
-        compute_loss_func=_loss_of_tokens,
+        compute_loss_func=None if causal else _loss_of_tokens,
     )
     run(trainer, job)
-    return _finished(job, trainer, model, tokenizer, settings.max_input)
+    return _finished(job, trainer, model, tokenizer, limit)
+
+
+def _with_adapters(path: Path, settings: LoraSettings) -> Any:
+    import peft
+
+    dtype = torch.bfloat16 if torch.cuda.is_available() and has_bfloat16() else torch.float32
+    model = model_of(path, "AutoModelForCausalLM", dtype=dtype)
+    if settings.activation_checkpointing:
+        model.enable_input_require_grads()  # else no gradient reaches the adapters
+    config = peft.LoraConfig(
+        task_type=peft.TaskType.CAUSAL_LM,
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules="all-linear",
+    )
+    adapted = peft.get_peft_model(model, config)
+    adapted.peft_config["default"].base_model_name_or_path = settings.base
+    return adapted
 
 
 def _add_marks(tokenizer: Any) -> None:
@@ -137,47 +127,6 @@ def _loss_of_tokens(outputs: Any, labels: Any, num_items_in_batch: Any = None) -
     logits = outputs["logits"].float().flatten(0, 1)
     total = torch.nn.functional.cross_entropy(logits, labels.flatten(), ignore_index=-100, reduction="sum")
     return total / (num_items_in_batch if num_items_in_batch is not None else (labels >= 0).sum())
-
-
-def fit_lora(job: Job) -> Trained:
-    """Train low-rank adapters on a causal model, and measure it."""
-    import peft
-
-    from datasets import Dataset
-
-    trl: Any = import_module("trl")
-    settings = cast("LoraSettings", job.settings)
-    set_seed(settings.seed)
-    path = model_folder(settings.base)
-    tokenizer = tokenizer_of(path)
-    dtype = torch.bfloat16 if torch.cuda.is_available() and has_bfloat16() else torch.float32
-    model = model_of(path, "AutoModelForCausalLM", dtype=dtype)
-    context = getattr(model.config, "max_position_embeddings", settings.max_input + settings.max_output)
-    room = min(settings.max_input, context - settings.max_output)
-
-    def texts(row: Row) -> dict[str, str]:
-        given, target = example(job.role, row)
-        tail = given.tail + lead(job.role, row.question)
-        ids = tokenizer(target, add_special_tokens=False)["input_ids"][: settings.max_output - 1]
-        return {"prompt": fitted(tokenizer, given._replace(tail=tail), room)[0], "completion": tokenizer.decode(ids)}
-
-    values = arguments(settings, job.folder, activation_checkpointing=settings.activation_checkpointing)
-    trainer: Any = trl.SFTTrainer(
-        model=model,
-        args=one_gpu(trl.SFTConfig(**values, max_length=None, completion_only_loss=True)),
-        train_dataset=Dataset.from_list([texts(row) for row in job.train]),
-        processing_class=tokenizer,
-        peft_config=peft.LoraConfig(
-            task_type=peft.TaskType.CAUSAL_LM,
-            r=settings.lora_rank,
-            lora_alpha=settings.lora_alpha,
-            lora_dropout=settings.lora_dropout,
-            target_modules="all-linear",
-        ),
-    )
-    run(trainer, job)
-    trainer.model.peft_config["default"].base_model_name_or_path = settings.base
-    return _finished(job, trainer, trainer.model, tokenizer, room)
 
 
 def _finished(job: Job, trainer: Any, model: Any, tokenizer: Any, max_input: int) -> Trained:

@@ -6,7 +6,9 @@ a folder without a card is not finished. No code in the folder is run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -108,30 +110,23 @@ def write_card(folder: Path, card: Card) -> None:
     draft.replace(folder / CARD)
 
 
-def load(folder: str | Path) -> Any:
-    """Load a component, once for all graphs of the process: a scorer or `Writer`, by the kind on its card.
+@contextmanager
+def loaded(folder: str | Path) -> Iterator[Any]:
+    """Load a component, once for all graphs of the process, and give it to one thread at a time.
+
+    Yields:
+        What the kind's `load` returns (`linear.py`, `networks.py`).
 
     Raises:
         MissingExtraError: The packages of that kind are not installed.
         ModelError: The weights are damaged, or not there.
     """
     path = Path(folder).expanduser().resolve()
-    return _loaded(path, (path / CARD).stat().st_mtime_ns)
+    with _TURN:  # tokenizers are not safe under threads
+        yield _loaded(path, (path / CARD).stat().st_mtime_ns)
 
 
-@lru_cache(maxsize=8)
-def _loaded(path: Path, _changed: int) -> Any:
-    card = read_card(path)
-    need(f"A trained {card.kind}", *_NEEDED.get(card.kind, ("hf", "safetensors", "torch", "transformers")))
-    try:
-        return _made(path, card)
-    except UsageError:
-        raise
-    except Exception as error:  # each library has errors of its own
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ModelError(f"{path}: can't be read ({reason})") from error
-
-
+_TURN = threading.RLock()
 _NEEDED: Mapping[Kind, tuple[str, ...]] = {
     "linear": ("offline", "safetensors"),
     "cross-encoder": ("encoders", "sentence_transformers"),
@@ -139,12 +134,18 @@ _NEEDED: Mapping[Kind, tuple[str, ...]] = {
 """The extra that runs a kind, and its modules."""
 
 
-def _made(path: Path, card: Card) -> Any:
+@lru_cache(maxsize=8)
+def _loaded(path: Path, _changed: int) -> Any:
+    card = read_card(path)
+    need(f"A trained {card.kind}", *_NEEDED.get(card.kind, ("hf", "safetensors", "torch", "transformers")))
     if card.kind == "linear":
-        from ragweave.tools.trained.linear import LinearScorer
-
-        return LinearScorer(path, card)
-    from ragweave.tools.trained import networks
-
-    loaders = {"span-encoder": networks.load_span_scorer, "cross-encoder": networks.load_pair_scorer}
-    return loaders.get(card.kind, networks.load_writer)(path, card)
+        from ragweave.tools.trained.linear import load
+    else:
+        from ragweave.tools.trained.networks import load
+    try:
+        return load(path, card)
+    except UsageError:
+        raise
+    except Exception as error:  # each library has errors of its own
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ModelError(f"{path}: can't be read ({reason})") from error

@@ -89,12 +89,18 @@ def read_rows(pairs: Sequence[tuple[str, str]], encoder: str) -> Array:
 
 @dataclass(frozen=True)
 class Linear:
-    """The weights of c outputs that read n numbers."""
+    """A judge or router: the weights of c outputs that read n numbers."""
 
     weights: Array
     """(c, n)"""
     bias: Array
     """(c,)"""
+    encoder: str = "minilm"
+    """The embedding model, as for `read_rows`."""
+
+    def predict(self, pairs: Sequence[tuple[str, str]]) -> Array:
+        """Return (pairs, c): the probability that a draft is known, or that each route's answer is right."""
+        return self.probabilities(read_rows(pairs, self.encoder))
 
     def probabilities(self, rows: Array) -> Array:
         """Return the probability of each output for rows of `read_rows`, (rows, c)."""
@@ -105,19 +111,11 @@ class Linear:
         """Write the weights."""
         from safetensors.numpy import save_file
 
-        save_file(vars(self), folder / _WEIGHTS)
+        save_file({"weights": self.weights, "bias": self.bias}, folder / _WEIGHTS)
 
 
-class LinearScorer:
-    """A linear judge or router."""
+def load(folder: Path, card: Card) -> Linear:
+    """Load a trained judge or router."""
+    from safetensors.numpy import load_file
 
-    def __init__(self, folder: Path, card: Card) -> None:
-        """Read its weights."""
-        from safetensors.numpy import load_file
-
-        self._linear, self._encoder = Linear(**load_file(folder / _WEIGHTS)), card.base
-
-    def chances(self, question: str, draft: str) -> list[float]:
-        """Return the probability that a draft is known, or that each route's answer is right."""
-        found: list[float] = self._linear.probabilities(read_rows([(question, draft)], self._encoder))[0].tolist()
-        return found
+    return Linear(**load_file(folder / _WEIGHTS), encoder=card.base)

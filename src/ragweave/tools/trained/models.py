@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from langchain_core.decisions import BaseDecisionModel, Choice, ClassifierResponse, Noul
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
@@ -21,7 +22,7 @@ from ragweave.state import ROUTES
 from ragweave.tools.filters import FilterKind, quoted
 from ragweave.tools.models.messages import task_of
 from ragweave.tools.models.specs import trained_folder
-from ragweave.tools.trained.card import WRITERS, Card, Role, load, read_card
+from ragweave.tools.trained.card import WRITERS, Card, Role, loaded, read_card
 from ragweave.tools.trained.forms import TASKS, Passage, by_passage, filter_input, sentence_pairs, task_input
 
 _LOGGER = logging.getLogger("ragweave")
@@ -97,7 +98,9 @@ class TrainedDecisions(_Component, BaseDecisionModel, extra="forbid"):
             raise UsageError(f"{self.folder}: is a {role} that reads {reads} alone: name another model for this step")
         if any(type(one) is not kind for one in questions.values()):
             raise UsageError(f"{self.folder}: is a trained {role} and answers nothing but a {kind.__name__}")
-        chances = load(self.folder).chances(question, draft if self._card.drafts else "")
+        with loaded(self.folder) as component:
+            (found,) = component.predict([(question, draft if self._card.drafts else "")])
+        chances: list[float] = np.atleast_1d(found).tolist()
         answers = {name: self._answer(one, chances) for name, one in questions.items()}
         return ClassifierResponse.model_validate({"model": self.model, "answers": answers})
 
@@ -135,7 +138,8 @@ class TrainedChat(_Component, BaseChatModel, extra="forbid"):
                 f"{self.folder}: is a trained {self.trained_role} and can only do the task {wanted!r} of a graph: use "
                 "another model here"
             )
-        (one,) = load(self.folder).write(task["question"], [task_input(task)])
+        with loaded(self.folder) as writer:
+            (one,) = writer.write(task["question"], [task_input(task)])
         read, written = one.input_tokens, one.output_tokens
         message = AIMessage(
             content=one.text,
@@ -203,10 +207,11 @@ def _scores(folder: Path, card: Card, question: str, segments: Sequence[Document
         Passage(str(group[0].metadata.get("title") or ""), [one.page_content for one in group])
         for group in by_passage(segments)
     ]
-    scorer, is_span = load(folder), card.kind == "span-encoder"
-    pairs = sentence_pairs(question, passages)
-    scores: list[float] = scorer.shares(question, passages) if is_span else scorer.probabilities(pairs)
-    return scores
+    with loaded(folder) as scorer:
+        if card.kind == "cross-encoder":
+            return [float(one) for one in scorer.predict(sentence_pairs(question, passages))]
+        (shares,) = scorer.shares([scorer.reader.read(question, passages)])
+    return list(shares)
 
 
 def _by_quotes(folder: Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
@@ -214,7 +219,8 @@ def _by_quotes(folder: Path, card: Card, question: str, segments: Sequence[Docum
     texts = [" ".join(one.page_content for one in group) for group in by_passage(segments)]
     groups = by_passage(segments) if card.alone else [list(segments)]
     inputs = [filter_input(question, [text]) for text in texts] if card.alone else [filter_input(question, texts)]
-    written = load(folder).write(question, inputs)
+    with loaded(folder) as writer:
+        written = writer.write(question, inputs)
     if any(one.cut for one in written):
         _LOGGER.warning("%s: the passages did not fit the filter's input, and were cut", folder)
     return [

@@ -8,11 +8,10 @@ sequence-to-sequence ones, and causal ones with low-rank adapters; they decode g
 
 from __future__ import annotations
 
-import math
 import re
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -186,61 +185,31 @@ class SpanEncoder(nn.Module):
         return Scores(mean + peak + self.cosine * near + known, tokens)
 
 
-class PairScorer:
-    """Gives probabilities to pairs of texts by a cross-encoder; threads take turns."""
-
-    def __init__(self, model: Any) -> None:
-        """Take a model of sentence-transformers with one label."""
-        self._model, self._lock = model, threading.Lock()
-
-    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return the probability of each pair, in [0, 1]; those too long lose the end of the longer text."""
-        with self._lock:
-            found: list[float] = self._model.predict(list(pairs), activation_fn=nn.Sigmoid()).tolist() if pairs else []
-        return found
-
-    def chances(self, question: str, draft: str) -> list[float]:
-        """Return the probability that a draft is known, alone in a list."""
-        return self.probabilities([(question, draft)])
-
-
-def load_pair_scorer(folder: Path, card: Card) -> PairScorer:
-    """Load a trained cross-encoder."""
-    return PairScorer(cross_encoder(folder, card.max_input))
-
-
 def cross_encoder(folder: Path, limit: int) -> Any:
-    """Read a cross-encoder, or an encoder under a new head, with the most tokens of a pair."""
+    """Read a cross-encoder, or an encoder under a new head, with the most tokens of a pair.
+
+    Its `predict` gives probabilities; pairs that are too long lose the end of the longer text.
+    """
     from sentence_transformers import CrossEncoder
 
     settings = {"use_safetensors": True, "dtype": torch.float32}
-    return CrossEncoder(str(folder), num_labels=1, max_length=limit, model_kwargs=settings, **SAFELY)
+    more = {"activation_fn": nn.Sigmoid(), "model_kwargs": settings}
+    return CrossEncoder(str(folder), num_labels=1, max_length=limit, **more, **SAFELY)
 
 
-class SpanScorer:
-    """Scores the sentences of passages; threads take turns."""
+class SpanScorer(NamedTuple):
+    """A span encoder, and what reads its input."""
 
-    def __init__(self, tokenizer: Any, model: SpanEncoder, limit: int) -> None:
-        """Take a fast tokenizer, a network, and the most tokens of a window."""
-        self.reader, self._model, self._lock = Reader(tokenizer, limit), model, threading.Lock()
+    reader: Reader
+    model: SpanEncoder
 
-    def shares(self, question: str, passages: Sequence[Passage]) -> list[float]:
-        """Return each sentence's probability over that of the best one, in (0, 1], over all passages in order."""
-        with self._lock:
-            (found,) = self.logits([self.reader.read(question, passages)])
-        return relative(found)
-
-    def logits(self, sheets: Sequence[Sheet]) -> list[list[float]]:
-        """Return the logits of each sheet's sentences."""
+    def shares(self, sheets: Sequence[Sheet]) -> list[list[float]]:
+        """Return the probability of each sentence of a sheet over that of the best one, in (0, 1]."""
         filler = self.reader.tokenizer.pad_token_id or 0
         with torch.inference_mode():
-            self._model.eval()
-            return [self._model.scores(batch_of([one], filler)).sentences.float().tolist() for one in sheets]
-
-
-def relative(logits: Sequence[float]) -> list[float]:
-    """Return each sentence's share over the best one's, in (0, 1]."""
-    return [math.exp(one - max(logits)) for one in logits]
+            self.model.eval()
+            logits = [self.model.scores(batch_of([one], filler)).sentences.double() for one in sheets]
+            return [(one - one.max()).exp().tolist() for one in logits]
 
 
 def write_span_encoder(folder: Path, model: SpanEncoder, tokenizer: Any) -> None:
@@ -264,12 +233,6 @@ def read_span_encoder(folder: Path, dropout: float = 0.0) -> SpanEncoder:
     return model.float().eval()
 
 
-def load_span_scorer(folder: Path, card: Card) -> SpanScorer:
-    """Load a trained span encoder."""
-    model = read_span_encoder(folder).to(device())
-    return SpanScorer(tokenizer_of(folder), model, card.max_input)
-
-
 # ---- writers
 
 
@@ -285,43 +248,51 @@ class Written(NamedTuple):
     """Whether the end of the input was not read."""
 
 
+@dataclass(frozen=True)
 class Writer:
-    """Writes texts; threads take turns."""
+    """Writes texts."""
 
-    def __init__(self, model: Any, tokenizer: Any, role: Role, max_input: int, max_output: int) -> None:
-        """Take a transformers model with its tokenizer, and the most tokens to read and to write."""
-        self._model, self._tokenizer, self._role = model, tokenizer, role
-        self._max_input, self._max_output, self._lock = max_input, max_output, threading.Lock()
+    model: Any
+    """A model of transformers."""
+    tokenizer: Any
+    role: Role
+    max_input: int
+    """Most tokens read."""
+    max_output: int
+    """Most tokens written."""
 
     def write(self, question: str, inputs: Sequence[Input]) -> list[Written]:
         """Return what the model writes for each input of a question."""
-        with self._lock:
-            return [self._written(question, one) for one in inputs]
+        return [self._written(question, one) for one in inputs]
 
     def _written(self, question: str, given: Input) -> Written:
-        causal = not self._model.config.is_encoder_decoder
+        causal = not self.model.config.is_encoder_decoder
         if causal:
-            given = given._replace(tail=given.tail + lead(self._role, question))
-        text, cut = fitted(self._tokenizer, given, self._max_input)
-        inputs = self._tokenizer(text, return_tensors="pt", return_token_type_ids=False).to(self._model.device)
+            given = given._replace(tail=given.tail + lead(self.role, question))
+        text, cut = fitted(self.tokenizer, given, self.max_input)
+        inputs = self.tokenizer(text, return_tensors="pt", return_token_type_ids=False).to(self.model.device)
         with torch.inference_mode():
-            (made,) = self._model.eval().generate(
+            (made,) = self.model.eval().generate(
                 **inputs,
-                max_new_tokens=self._max_output,
+                max_new_tokens=self.max_output,
                 do_sample=False,
                 num_beams=1,
-                eos_token_id=self._tokenizer.eos_token_id,
-                pad_token_id=self._tokenizer.pad_token_id,
+                eos_token_id=self.tokenizer.eos_token_id,
+                pad_token_id=self.tokenizer.pad_token_id,
             )
         read = inputs["input_ids"].shape[1]
         new = made[read:] if causal else made[1:]
-        finished = bool((new == self._tokenizer.eos_token_id).any())
-        return Written(self._tokenizer.decode(new, skip_special_tokens=True).strip(), read, len(new), finished, cut)
+        finished = bool((new == self.tokenizer.eos_token_id).any())
+        return Written(self.tokenizer.decode(new, skip_special_tokens=True).strip(), read, len(new), finished, cut)
 
 
-def load_writer(folder: Path, card: Card) -> Writer:
-    """Load a component that writes; the base of its adapters must be on this machine."""
+def load(folder: Path, card: Card) -> Any:
+    """Load a trained cross-encoder, `SpanScorer` or `Writer`; the base of adapters must be on this machine."""
     where = device()
+    if card.kind == "cross-encoder":
+        return cross_encoder(folder, card.max_input)
+    if card.kind == "span-encoder":
+        return SpanScorer(Reader(tokenizer_of(folder), card.max_input), read_span_encoder(folder).to(where))
     dtype = torch.bfloat16 if where == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
     if card.kind == "seq2seq":
         model = model_of(folder, "AutoModelForSeq2SeqLM", dtype=dtype)
