@@ -24,8 +24,8 @@ def index(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Files and folders: text, Markdown, HTML, PDF, Word, PowerPoint, EPUB, CSV, JSON lines; with an "
-            "extra, Excel and scans."
+            help="Files and folders: text, Markdown, HTML, PDF, Word, PowerPoint, EPUB, Excel, CSV, JSON lines; with an "
+            "extra, scans."
         ),
     ] = None,
     kb: options.Kb = options.DEFAULT_KB,
@@ -75,20 +75,14 @@ def index(
 
 def _opened(place: str, given: dict[str, Any]) -> KnowledgeBase | ServedKnowledgeBase:
     """Open a knowledge base, or create it; the settings given must agree with those of an old one."""
-    from dataclasses import replace
-
-    from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, Settings
+    from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase
     from ragweave.tools.knowledge.servers import is_address
 
     if given.get("embedding") == "none":
         given["embedding"] = None
     if is_address(place):
-        return ServedKnowledgeBase(place, settings=Settings(**given) if given else None)
-    own = Settings()
-    if KnowledgeBase.exists(place):
-        with KnowledgeBase.open(place) as base:
-            own = base.settings
-    return KnowledgeBase.open_or_create(place, settings=replace(own, **given))
+        return ServedKnowledgeBase(place, settings=given)
+    return KnowledgeBase.open_or_create(place, settings=given)
 
 
 def _pages(paths: Sequence[str], wanted: bool) -> list[str]:

@@ -208,7 +208,8 @@ def test_settings_are_fixed_once_there_are_passages(tmp_path: Path, docs: Path) 
     with pytest.raises(KnowledgeBaseError, match="size = 50, not 100"):
         KnowledgeBase.open_or_create(tmp_path / "kb", settings=PLAIN)
     auto = Settings(size=50)
-    assert KnowledgeBase.open_or_create(tmp_path / "kb", settings=auto).settings == first
+    for same in (auto, {"unit": "words"}, {}, None):
+        assert KnowledgeBase.open_or_create(tmp_path / "kb", settings=same).settings == first
     for wrong in ({"size": 0}, {"overlap": 100}, {"unit": "pages"}, {"language": "klingon"}):
         with pytest.raises(UsageError, match=f"{next(iter(wrong))}"):
             Settings(**wrong)  # type: ignore[arg-type]

@@ -72,6 +72,15 @@ def test_a_collection_that_is_lost_is_filled_again(tmp_path: Path) -> None:
             assert kb.as_retriever(1).invoke("salt")
 
 
+def test_rows_are_read_again_by_other_fields(tmp_path: Path) -> None:
+    pytest.importorskip("langchain_chroma")
+    (tmp_path / "rows.jsonl").write_text('{"body": "A lost key.", "cost": "Forty euro."}\n')
+    for field, text in (("body", "A lost key."), ("cost", "Forty euro.")):
+        with ServedKnowledgeBase(f"chroma:{tmp_path}/chroma#rows", WordEmbeddings(), {"text_field": field}) as kb:
+            kb.index_paths(tmp_path / "rows.jsonl")
+            assert [doc.page_content for doc in kb.as_retriever(5).invoke("key euro")] == [text]
+
+
 def test_only_indexing_makes_a_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("langchain_chroma")
     model = WordEmbeddings()

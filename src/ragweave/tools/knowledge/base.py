@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, get_args
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -27,13 +27,17 @@ from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings
 from ragweave.tools.knowledge.store import FILE, ITEMS, Filter, Snapshot, Source, Store
 from ragweave.tools.knowledge.writer import Writer
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
-from ragweave.tools.retrieval.embedding import OBJECT, name_of, named_embeddings
+from ragweave.tools.retrieval.embedding import OBJECT, PACKAGED, name_of, named_embeddings
+from ragweave.tools.retrieval.onnx_embedding import onnx_available
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
 
 if TYPE_CHECKING:
     from ragweave.tools.knowledge.ingest import AnyWriter
     from ragweave.tools.knowledge.servers import Records
+
+SomeSettings: TypeAlias = Settings | Mapping[str, Any] | None
+"""All settings, or some by name, where the others are the default, or as they are."""
 
 
 class AbstractKnowledgeBase(ABC):
@@ -247,14 +251,12 @@ class KnowledgeBase(AbstractKnowledgeBase):
         return cls(path, embeddings)
 
     @classmethod
-    def create(
-        cls, path: str | Path, *, settings: Settings | None = None, embeddings: Embeddings | None = None
-    ) -> Self:
+    def create(cls, path: str | Path, *, settings: SomeSettings = None, embeddings: Embeddings | None = None) -> Self:
         """Create an empty knowledge base in a new or empty folder.
 
         Args:
             path: The folder.
-            settings: How to chunk, analyse and embed; only the fields of rows can be changed later.
+            settings: How to chunk, analyse and embed, or some of that by name.
             embeddings: A LangChain embeddings object instead of `settings.embedding`; `open` then
                 needs it too.
 
@@ -264,8 +266,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
             UsageError: The chunker is unknown.
             MissingExtraError: What runs the embedding model is not installed.
         """
-        made = checked((settings or Settings()).resolved(embeddings), embeddings)
-        Store.create(_folder(path), made)
+        Store.create(_folder(path), agreed(path, None, settings, embeddings))
         return cls(path, embeddings)
 
     @staticmethod
@@ -275,7 +276,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
 
     @classmethod
     def open_or_create(
-        cls, path: str | Path, *, settings: Settings | None = None, embeddings: Embeddings | None = None
+        cls, path: str | Path, *, settings: SomeSettings = None, embeddings: Embeddings | None = None
     ) -> Self:
         """Open a knowledge base, or create it if there is none.
 
@@ -288,15 +289,10 @@ class KnowledgeBase(AbstractKnowledgeBase):
         if not cls.exists(path):
             return cls.create(path, settings=settings, embeddings=embeddings)
         store = Store(Path(path))
-        own = store.settings
-        given = (settings or own).resolved(embeddings)
         with store.snapshot() as now:
-            empty = now.count() == 0
-        same = replace(given, text_field=own.text_field, id_field=own.id_field, title_field=own.title_field) == own
-        if given != own and (empty or same):
-            store.reset(checked(given, embeddings))
-        elif settings is not None:
-            settings.check_same(own, path, embeddings)
+            wanted = agreed(path, store.settings, settings, embeddings, empty=now.count() == 0)
+        if wanted != store.settings:
+            store.reset(wanted)
         store.close()
         return cls(path, embeddings)
 
@@ -376,12 +372,38 @@ class KnowledgeBase(AbstractKnowledgeBase):
         self._search.open.cache_clear()
 
 
-def checked(settings: Settings, embeddings: Embeddings | None) -> Settings:
-    """Return settings whose chunker and embedding model exist; `UsageError` or `KnowledgeBaseError` if not."""
-    CHUNKERS.named(settings.chunker)
-    if settings.embedding is not None and embeddings is None:
-        named_embeddings(settings.embedding).warm_up()
-    return settings
+def agreed(
+    path: str | Path, own: Settings | None, given: SomeSettings, embeddings: Embeddings | None, *, empty: bool = False
+) -> Settings:
+    """Return the settings that a knowledge base is to have, with its embedding model by name.
+
+    A new one (`own` is None) or an `empty` one takes those given, another one the fields of rows alone.
+
+    Raises:
+        KnowledgeBaseError: Other settings differ from its own, or there is no such embedding model.
+        UsageError: The chunker is unknown.
+    """
+    wanted = given if isinstance(given, Settings) else replace(own or Settings(), **(given or {}))
+    if own is not None and not empty:
+        if embeddings is not None or wanted.embedding == "auto":
+            wanted = replace(wanted, embedding=own.embedding)
+        pairs = zip(asdict(own).items(), asdict(wanted).values(), strict=True)
+        differ = [f"{n} = {a!r}, not {b!r}" for (n, a), b in pairs if a != b and not n.endswith("_field")]
+        if differ:
+            raise KnowledgeBaseError(
+                f"{path} was made with other settings: {', '.join(differ)}; "
+                "leave them out, or make another knowledge base"
+            )
+        return wanted
+    if embeddings is not None:
+        wanted = replace(wanted, embedding=name_of(embeddings))
+    elif wanted.embedding == "auto":
+        wanted = replace(wanted, embedding=PACKAGED if onnx_available() else None)
+    if wanted != own:
+        CHUNKERS.named(wanted.chunker)
+        if wanted.embedding is not None and embeddings is None:
+            named_embeddings(wanted.embedding).warm_up()
+    return wanted
 
 
 def embeddings_of(path: str | Path, name: str | None, given: Embeddings | None) -> Embeddings | None:

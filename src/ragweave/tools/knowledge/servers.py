@@ -25,7 +25,7 @@ from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import indexed_text
 from ragweave.tools.files import state_folder
-from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, checked, embeddings_of
+from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embeddings_of
 from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.settings import Progress, Settings
 from ragweave.tools.knowledge.store import Source
@@ -79,7 +79,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         self,
         address: str,
         embeddings: Embeddings | None = None,
-        settings: Settings | None = None,
+        settings: SomeSettings = None,
         *,
         create: bool = True,
     ) -> None:
@@ -89,7 +89,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             address: Kind of server, its URL, and the collection behind `#`. A password is better
                 left to the environment (PGPASSWORD) than written here.
             embeddings: A LangChain embeddings object instead of `settings.embedding`.
-            settings: How to chunk and embed; stored when the collection is made, and fixed from then on.
+            settings: How to chunk and embed, or some of that by name; fixed from then on, but for the fields of rows.
             create: Whether a missing collection is made.
 
         Raises:
@@ -120,16 +120,16 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         except ImportError as error:
             raise MissingExtraError(f"A knowledge base at {kind}:", SERVERS[kind][1]) from error
 
-    def _own_settings(self, given: Settings | None, embeddings: Embeddings | None) -> Settings:
-        """Return the stored settings, or else those given."""
-        if stored := self._records.rows(f"{_SOURCES} AND key = ?", _SETTINGS):
-            own = Settings(**json.loads(stored[0][1]))
-            if given is not None:
-                given.check_same(own, self.path, embeddings)
-            return own
-        made = checked((given or Settings()).resolved(embeddings), embeddings)
+    def _own_settings(self, given: SomeSettings, embeddings: Embeddings | None) -> Settings:
+        """Return the stored settings, or else those given; with other fields of rows, sources are to be read again."""
+        stored = self._records.rows(f"{_SOURCES} AND key = ?", _SETTINGS)
+        own = Settings(**json.loads(stored[0][1])) if stored else None
+        made = agreed(self.path, own, given, embeddings)
         if made.embedding is None:
             raise UsageError(f"{self.path}: a server's knowledge base needs an embedding model")
+        if own not in (None, made):
+            again = {key: asdict(replace(one, hash="", checked=0)) for key, one in self._records.sources().items()}
+            self._records.save(again)
         return made
 
     def _model(self, given: Embeddings | None) -> Embeddings:

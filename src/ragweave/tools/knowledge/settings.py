@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
-from langchain_core.embeddings import Embeddings
-
-from ragweave.errors import KnowledgeBaseError, UsageError
+from ragweave.errors import UsageError
 from ragweave.tools.retrieval.analyzer import analyzer_for
-from ragweave.tools.retrieval.embedding import PACKAGED, name_of
-from ragweave.tools.retrieval.onnx_embedding import onnx_available
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage (`read` or `embed`), how much of it is done, and its total."""
@@ -19,7 +14,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of a knowledge base, fixed when it is created."""
+    """Settings of a knowledge base, fixed once it has passages, but for the fields of rows."""
 
     chunker: str = "fixed"
     """Where passages begin and end: a name of `chunking.CHUNKERS`."""
@@ -53,28 +48,6 @@ class Settings:
         if self.embedding == "":
             raise UsageError("embedding must be a model or None, not an empty string")
         analyzer_for(self.language)
-
-    def resolved(self, embeddings: Embeddings | None = None) -> Settings:
-        """Return a copy that names its embedding model; an object that is given is that model."""
-        if embeddings is not None:
-            return replace(self, embedding=name_of(embeddings))
-        if self.embedding == "auto":
-            return replace(self, embedding=PACKAGED if onnx_available() else None)
-        return self
-
-    def check_same(self, own: Settings, path: str | Path, embeddings: Embeddings | None) -> None:
-        """Raise `KnowledgeBaseError` if these settings differ from those of the knowledge base at `path`.
-
-        An embeddings object is not compared here, and `auto` is any model.
-        """
-        free = embeddings is not None or self.embedding == "auto"
-        ours, theirs = asdict(replace(self, embedding=own.embedding) if free else self), asdict(own)
-        differ = [f"{name} = {theirs[name]!r}, not {one!r}" for name, one in ours.items() if one != theirs[name]]
-        if differ:
-            raise KnowledgeBaseError(
-                f"{path} was made with other settings: {', '.join(differ)}; "
-                "leave them out, or make another knowledge base"
-            )
 
 
 @dataclass(frozen=True)
