@@ -180,7 +180,7 @@ def test_another_model_of_the_same_class_is_refused(tmp_path: Path) -> None:
     bare = KnowledgeBase.open(tmp_path / "kb")
     assert found(bare, "one", mode="bm25") == ["One."] and bare.delete("unknown") == 0
     for work in (bare.as_retriever, lambda: bare.add(Document("Two."))):
-        with pytest.raises(KnowledgeBaseError, match="pass one to open"):
+        with pytest.raises(KnowledgeBaseError, match="pass that object to open"):
             work()
     assert len(bare) == 1
     plain = KnowledgeBase.create(tmp_path / "plain", settings=PLAIN)

@@ -24,7 +24,7 @@ from ragweave.tools.knowledge.ingest import Ingest, fetched
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.search import Search
 from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings
-from ragweave.tools.knowledge.store import FILE, ITEMS, Filter, Snapshot, Source, Store
+from ragweave.tools.knowledge.store import FILE, ITEMS, AnyOf, Filter, Snapshot, Source, Store
 from ragweave.tools.knowledge.writer import Writer
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
 from ragweave.tools.retrieval.embedding import OBJECT, PACKAGED, name_of, named_embeddings
@@ -62,7 +62,7 @@ class AbstractKnowledgeBase(ABC):
         """Begin a write."""
 
     @abstractmethod
-    def _retriever(self, k: int, mode: RetrieverName, chosen: dict[str, Any]) -> PassageRetriever:
+    def _retriever(self, k: int, mode: RetrieverName, chosen: AnyOf) -> PassageRetriever:
         """Search passages whose metadata has the values chosen."""
 
     @abstractmethod
@@ -107,7 +107,10 @@ class AbstractKnowledgeBase(ABC):
             UsageError: `k` is below 1, or mode or reranker is unknown.
             KnowledgeBaseError: The mode needs embeddings, and there are none.
         """
-        found = self._retriever(check_k(k), mode, dict(filter or {}))
+        any_of = {
+            name: [*one] if isinstance(one, list | tuple | set) else [one] for name, one in (filter or {}).items()
+        }
+        found = self._retriever(check_k(k), mode, any_of)
         return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
 
     def as_tools(
@@ -317,7 +320,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
             sql = f"SELECT DISTINCT item.value FROM passages p, {ITEMS} WHERE field.key = ?"  # noqa: S608
             return [value for (value,) in now.db.execute(sql, (name,))]
 
-    def _retriever(self, k: int, mode: RetrieverName, chosen: dict[str, Any]) -> PassageRetriever:
+    def _retriever(self, k: int, mode: RetrieverName, chosen: AnyOf) -> PassageRetriever:
         if mode not in (modes := get_args(RetrieverName)):
             raise UsageError(f"unknown mode {mode!r}; choose one of: {', '.join(modes)}")
         if self.settings.embedding is None and mode in ("dense", "hybrid"):
@@ -414,8 +417,7 @@ def embeddings_of(path: str | Path, name: str | None, given: Embeddings | None) 
         raise KnowledgeBaseError(f"{path} was created without embeddings; create a new one")
     if name != name_of(given):
         raise KnowledgeBaseError(
-            f"{path} was made with {name.removeprefix(OBJECT)}, whose vectors cannot be compared "
-            f"with those of {name_of(given).removeprefix(OBJECT)}"
+            f"{path} was made with {name}, whose vectors cannot be compared with those of {name_of(given)}"
         )
     return given
 

@@ -32,12 +32,8 @@ if TYPE_CHECKING:
 
     AnyWriter: TypeAlias = "Writer | ServerWriter"
 
-_LARGEST = 2**30
-"""Largest file that is read."""
-_LARGE = 2**24
-"""Bytes of the largest file that is read at once."""
 _CLOCK = 2_000_000_000
-"""Nanoseconds within which two changes may leave a file with the same time, so that its bytes are read."""
+"""Nanoseconds within which two changes may leave a file with the same time."""
 PAGE_SECONDS = 30.0
 """Longest time that a page may take, redirects included."""
 PAGE_BYTES = 20_000_000
@@ -170,7 +166,7 @@ class Ingest:
         """Return what is known of sources, without the hash of those that lacked OCR, if it is there now."""
         known = self.writer.sources(kind)
         lacked = (key for key, one in known.items() if any(NEED_OCR in said for said, _ in one.notices))
-        return known | {key: replace(known[key], hash="", checked=0) for key in lacked if available()}
+        return known | {key: replace(known[key], hash="") for key in lacked if available()}
 
     def _unchanged(self, source: Source) -> None:
         skipped = any(not partly for _, partly in source.notices)
@@ -187,18 +183,15 @@ def _opened(key: str, before: Source | None) -> tuple[Source, BinaryIO | None]:
     if _shown(key) != key:
         raise UnreadableError("a name not in UTF-8")
     stat = path.stat()
-    state = stat.st_size, stat.st_mtime_ns
-    if before and state == (before.size, before.modified) and before.checked - before.modified > _CLOCK:
+    if before and before.hash and (stat.st_size, stat.st_mtime_ns) == (before.size, before.modified):
         return before, None
     if not path.is_file():
         raise UnreadableError("not a regular file")
-    if stat.st_size > _LARGEST:
-        raise UnreadableError(f"longer than {_LARGEST >> 20} MiB")
-    now = time.time_ns()
-    file = path.open("rb") if stat.st_size > _LARGE else io.BytesIO(path.read_bytes())
+    settled = time.time_ns() - stat.st_mtime_ns > _CLOCK
+    file = path.open("rb")
     digest = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)
-    return Source(key, "file", digest, *state, now), file
+    return Source(key, "file", digest, stat.st_size, stat.st_mtime_ns * settled), file
 
 
 def _shown(key: str) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
@@ -16,10 +15,9 @@ from numpy.typing import NDArray
 from ragweave.errors import KnowledgeBaseError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import heading_of, indexed_text
-from ragweave.tools.knowledge.store import Snapshot, Store
+from ragweave.tools.knowledge.store import AnyOf, Snapshot, Store
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.bm25_index import EMPTY, Bm25Index, mapped, top_k
-from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.graph import SEEDS, NamePath, Scores, Seed, along_names
 from ragweave.tools.retrieval.retrievers import fused_scores, unit
 
@@ -42,7 +40,7 @@ class _Index:
     masks: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
     """Which passages pass a filter, by the filter."""
 
-    def only(self, scores: Scores, now: Snapshot, chosen: dict[str, Any]) -> Scores:
+    def only(self, scores: Scores, now: Snapshot, chosen: AnyOf) -> Scores:
         """Return scores, 0 for passages that do not pass the filter."""
         if not chosen:
             return scores
@@ -70,10 +68,8 @@ class Search:
     def model(self) -> Embeddings:
         """Return the embedding model; `KnowledgeBaseError` if it is an object that `open` was not given."""
         if self.embeddings is None:
-            name = str(self.store.settings.embedding).removeprefix(OBJECT)
-            raise KnowledgeBaseError(
-                f"{self.store.folder} was created with an embeddings object ({name}): pass one to open()"
-            )
+            name = self.store.settings.embedding
+            raise KnowledgeBaseError(f"{self.store.folder} was made with {name}: pass that object to open()")
         return self.embeddings
 
     def embed(self, texts: list[str]) -> list[bytes]:
@@ -115,7 +111,7 @@ class Search:
                     before.vectors[keep].tofile(file)
                 file.writelines(now.vectors(0 if before.vectors is None else last))
 
-    def search(self, query: str, k: int, mode: RetrieverName, chosen: dict[str, Any]) -> list[Document]:
+    def search(self, query: str, k: int, mode: RetrieverName, chosen: AnyOf) -> list[Document]:
         """Return up to k passages, best first; of equal texts one.
 
         Where a writer deleted the index after a transaction began, the next state is taken.
@@ -145,7 +141,7 @@ class Search:
         vector: NDArray[np.float32] | None,
         k: int,
         mode: RetrieverName,
-        chosen: dict[str, Any],
+        chosen: AnyOf,
     ) -> list[Document]:
         near = None
         if vector is not None and index.vectors is not None:
@@ -166,7 +162,7 @@ class Search:
             scores = index.only(scores, now, chosen)
         return _distinct(now, index, scores, k, paths)
 
-    def around(self, name: str, sides: int, chosen: dict[str, Any]) -> list[Document]:
+    def around(self, name: str, sides: int, chosen: AnyOf) -> list[Document]:
         """Return the passage of an id with up to `sides` neighbours on each side in its document, in order."""
         with self.store.snapshot() as now:
             found = now.db.execute(

@@ -28,10 +28,9 @@ from ragweave.tools.files import state_folder
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embeddings_of
 from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.settings import Progress, Settings
-from ragweave.tools.knowledge.store import Source
+from ragweave.tools.knowledge.store import AnyOf, Source
 from ragweave.tools.knowledge.vector_servers import SERVERS
 from ragweave.tools.retrieval.base import PassageRetriever
-from ragweave.tools.retrieval.embedding import OBJECT
 from ragweave.tools.retrieval.retrievers import SearchRetriever
 from ragweave.tools.text.untrusted import without_secrets
 
@@ -113,7 +112,9 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             with _client_errors(f"{self.path} cannot be opened", missing):
                 self._records = _records(kind, url, name)
                 self.settings = self._own_settings(settings, embeddings)
-                self._embeddings = self._model(embeddings)
+                self._embeddings = embeddings_of(self.path, self.settings.embedding, embeddings)
+                if self._embeddings is None:
+                    raise KnowledgeBaseError(f"{self.path} was made with {self.settings.embedding}: pass that object")
                 self._collection, self._search = SERVERS[kind][0](url, name, self._embeddings, self.settings, create)
                 if create:
                     self._records.save({_SETTINGS: asdict(self.settings)})
@@ -128,16 +129,9 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         if made.embedding is None:
             raise UsageError(f"{self.path}: a server's knowledge base needs an embedding model")
         if own not in (None, made):
-            again = {key: asdict(replace(one, hash="", checked=0)) for key, one in self._records.sources().items()}
+            again = {key: asdict(replace(one, hash="")) for key, one in self._records.sources().items()}
             self._records.save(again)
         return made
-
-    def _model(self, given: Embeddings | None) -> Embeddings:
-        model = embeddings_of(self.path, self.settings.embedding, given)
-        if model is None:
-            named = str(self.settings.embedding).removeprefix(OBJECT)
-            raise KnowledgeBaseError(f"{self.path} was made with {named}: pass that object")
-        return model
 
     @contextmanager
     def _reading(self) -> Iterator[Records]:
@@ -162,15 +156,14 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         self._records.forget([_SETTINGS])
         return count
 
-    def _retriever(self, k: int, mode: RetrieverName, chosen: dict[str, Any]) -> PassageRetriever:
+    def _retriever(self, k: int, mode: RetrieverName, chosen: AnyOf) -> PassageRetriever:
         if mode != "auto":
             raise UsageError(f"{self.path} has a search of its own: the mode is auto, not {mode}")
-        wanted = {name: [*one] if isinstance(one, list | tuple | set) else [one] for name, one in chosen.items()}
 
         def search(query: str, k: int) -> list[Document]:
             first: dict[str, Document] = {}
             with _client_errors(f"{self.path} cannot be searched"):
-                for doc in map(_shown, self._search(query, 2 * k, wanted)):
+                for doc in map(_shown, self._search(query, 2 * k, chosen)):
                     first.setdefault(doc.page_content, doc)  # copies of a text fill one place
             return [*first.values()]
 
@@ -296,7 +289,7 @@ class ServerWriter:
         for name in names:
             for one, key in self._records.rows(f"{_PASSAGES} AND ? IN (name, document)", name):
                 self._gone.add(one)
-                self._sources[key] = replace(known[key], hash="", checked=0)
+                self._sources[key] = replace(known[key], hash="")
 
     def commit(self, _progress: Progress | None = None) -> int:
         """Finish the write; return how many passages were embedded."""

@@ -41,6 +41,8 @@ from ragweave.tools.retrieval.graph import TABLES
 
 Filter = Mapping[str, Any] | None
 """Metadata names to a value, or to a list of values of which any will do; None: all passages."""
+AnyOf = Mapping[str, list[Any]]
+"""The same with lists alone."""
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
 _UNFINISHED = f"{FILE}.new-"
@@ -53,7 +55,7 @@ ITEMS = (
     "ELSE json_array(field.value) END) item"
 )
 """SQL: the values of a passage's metadata, one by one."""
-AGAIN = "UPDATE sources SET value = json_set(value, '$.hash', '', '$.checked', 0)"
+AGAIN = "UPDATE sources SET value = json_set(value, '$.hash', '')"
 """SQL: sources are to be read again."""
 _SCHEMA = (
     """
@@ -82,13 +84,11 @@ class Source:
     kind: str
     """`file`, `page` or `added`."""
     hash: str = ""
-    """SHA-256 of its bytes."""
+    """SHA-256 of its bytes; "" if it is to be read again."""
     size: int = 0
     """Bytes."""
     modified: int = 0
-    """The file's time of modification, nanoseconds."""
-    checked: int = 0
-    """When its bytes were last read, nanoseconds."""
+    """The file's time of modification, nanoseconds; 0 if it was read so soon that it may change without another time."""
     notices: list[tuple[str, bool]] = field(default_factory=list)
     """What was not read of it: reason, and whether the rest was read."""
 
@@ -150,19 +150,15 @@ class Snapshot:
         row = self.db.execute("SELECT length(vector) / 4 FROM vectors LIMIT 1").fetchone()
         return int(row[0]) if row else 0
 
-    def matching(self, wanted: Mapping[str, Any]) -> set[int]:
-        """Return the row ids of passages whose metadata has all the given values.
-
-        A list of values means any of them; a list in the metadata matches by any of its items.
-        """
+    def matching(self, wanted: AnyOf) -> set[int]:
+        """Return the row ids of passages that pass a filter; a list in the metadata matches by any of its items."""
         found: list[set[int]] = []
-        for name, value in wanted.items():
-            any_of = json.dumps([*value] if isinstance(value, list | tuple | set) else [value])
+        for name, values in wanted.items():
             if name == "source":
                 sql = "SELECT p.id FROM passages p JOIN sources s ON s.id = p.source WHERE ?2 = 'source' AND s.key"
             else:
                 sql = f"SELECT p.id FROM passages p, {ITEMS} WHERE field.key = ?2 AND item.value"  # noqa: S608
-            rows = self.db.execute(sql + " IN (SELECT value FROM json_each(?1))", (any_of, name))  # noqa: S608
+            rows = self.db.execute(sql + " IN (SELECT value FROM json_each(?1))", (json.dumps(values), name))  # noqa: S608
             found.append({row for (row,) in rows})
         return set.intersection(*found)
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +21,21 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 
 from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.store import AnyOf
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import with_score
 from ragweave.tools.retrieval.retrievers import DEPTH, fused, unit
 
-Filter = Mapping[str, list[Any]]
-"""Metadata names to values of which any will do."""
-Search = Callable[[str, int, Filter], list[Document]]
+Search = Callable[[str, int, AnyOf], list[Document]]
 """Query, k and filter to documents with `metadata["score"]`, best first."""
 Collection = tuple[VectorStore, Search]
 """A collection of a server, and how it is searched."""
 
 
-def _by_store(store: VectorStore, native: Callable[[Filter], Any], *, distances: bool = False) -> Collection:
+def _by_store(store: VectorStore, native: Callable[[AnyOf], Any], *, distances: bool = False) -> Collection:
     """Return a collection that its store searches; `native` translates filters, `distances` are 1 - cosine."""
 
-    def search(query: str, k: int, chosen: Filter) -> list[Document]:
+    def search(query: str, k: int, chosen: AnyOf) -> list[Document]:
         more = {"filter": native(chosen)} if chosen else {}
         found = store.similarity_search_with_score(query, k=k, **more)
         return [with_score(doc, 1 - float(score) if distances else float(score)) for doc, score in found]
@@ -75,7 +74,7 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings, cr
         ("1 - (embedding <=> %(vector)s::vector)", "true"),
     )
 
-    def search(query: str, k: int, chosen: Filter) -> list[Document]:
+    def search(query: str, k: int, chosen: AnyOf) -> list[Document]:
         vector = json.dumps(unit([embeddings.embed_query(query)])[0].tolist())
         values = {"query": query, "language": language, "vector": vector, "chosen": json.dumps(chosen)}
         rankings = []
@@ -127,7 +126,7 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings, crea
             return models.FieldCondition(key=f"metadata.{name}", range=models.Range(gte=value, lte=value))
         return models.FieldCondition(key=f"metadata.{name}", match=models.MatchValue(value=value))
 
-    def native(chosen: Filter) -> models.Filter:
+    def native(chosen: AnyOf) -> models.Filter:
         any_of = (models.Filter(should=[equal(name, one) for one in values]) for name, values in chosen.items())
         return models.Filter(must=[*any_of])
 
@@ -143,7 +142,7 @@ def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: Settin
     key = os.environ.get("ELASTIC_API_KEY")
     store = ElasticsearchStore(name, embedding=embeddings, es_url=url, es_api_key=key, strategy=strategy)
 
-    def native(chosen: Filter) -> list[dict[str, Any]]:
+    def native(chosen: AnyOf) -> list[dict[str, Any]]:
         names = {name: f"metadata.{name}{'.keyword' * isinstance(one[0], str)}" for name, one in chosen.items()}
         return [{"terms": {names[name]: values}} for name, values in chosen.items()]
 
@@ -168,7 +167,7 @@ def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings, cre
     def joined(word: str, clauses: list[Any]) -> Any:
         return clauses[0] if len(clauses) == 1 else {word: clauses}  # which takes at least two
 
-    def native(chosen: Filter) -> Any:
+    def native(chosen: AnyOf) -> Any:
         return joined("$and", [joined("$or", [{name: one} for one in values]) for name, values in chosen.items()])
 
     return _by_store(store, native, distances=True)

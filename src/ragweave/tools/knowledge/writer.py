@@ -81,7 +81,7 @@ class Writer:
 
     def rebuild(self) -> None:
         """Make names and index anew from the passages."""
-        for what in ("names", "mentions", "meta WHERE key IN ('index', 'named')"):
+        for what in ("names", "mentions", "meta WHERE key = 'index'"):
             self._change(f"DELETE FROM {what}", ())  # noqa: S608
 
     def update(self, key: str, source: Source) -> None:
@@ -143,8 +143,7 @@ class Writer:
         db.execute("DELETE FROM sources WHERE kind = 'added' AND id NOT IN (SELECT source FROM passages)")
         db.execute("DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)")
         now = Snapshot(db)
-        add_names(db, now.texts(int(now.meta("named") or 0)))
-        db.execute("INSERT OR REPLACE INTO meta SELECT 'named', coalesce(max(id), 0) FROM passages")
+        add_names(db, now.texts(db.execute("SELECT coalesce(max(passage), 0) FROM mentions").fetchone()[0]))
         folder = self._search.store.folder / f"index-{secrets.token_hex(8)}"
         folder.mkdir()
         self._search.build(now, folder)

@@ -182,7 +182,6 @@ class RerankRetriever(PassageRetriever):
     depth: int = Field(default=DEPTH, ge=1)
     """Passages asked of `base`, at least `k`."""
     _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
-    _loaded: Any = PrivateAttr(default=None)
 
     @classmethod
     def over(cls, base: BaseRetriever, model: Reranker, *, k: int = 5, depth: int = DEPTH) -> RerankRetriever:
@@ -198,13 +197,13 @@ class RerankRetriever(PassageRetriever):
         if not found:
             return []
         with self._lock:
-            if self._loaded is None:
-                self._loaded = load_reranker(self.model) if isinstance(self.model, str) else self.model
-        if isinstance(self._loaded, BaseDocumentCompressor):
-            return _compressed(self._loaded, query, found)
+            if isinstance(self.model, str):
+                self.model = load_reranker(self.model)
+        if isinstance(self.model, BaseDocumentCompressor):
+            return _compressed(self.model, query, found)
         pairs = [(query, indexed_text(doc.page_content, doc.metadata)) for doc in found]
         with self._lock:  # tokenizers and most models are not safe under threads
-            scores = np.asarray(self._loaded.predict(pairs), dtype=float)
+            scores = np.asarray(self.model.predict(pairs), dtype=float)
         if scores.shape not in ((len(found),), (len(found), 1)) or np.isnan(scores).any():
             raise UnusableModelError(
                 f"the reranker gave scores of shape {scores.shape} (NaN: {int(np.isnan(scores).sum())}) "
