@@ -12,7 +12,7 @@ from langchain_core.messages import message_to_dict, messages_from_dict
 from tests.quotes import check_citations
 
 from ragweave.tools.citations import cite
-from ragweave.tools.footnotes import Footnote, annotations_of, cited_message, footnotes, with_marks
+from ragweave.tools.footnotes import annotations_of, cited_message, footnotes, label_of, path_of, with_marks
 
 BRIDGE = Document(
     "The bridge at Alden was opened in 1932. It has five arches of granite. It was painted grey.",
@@ -114,16 +114,19 @@ ANSWER = "It was opened in 1932. Elephants danced in Patagonia. It was painted g
 
 @pytest.mark.parametrize("source", [r"C:\Users\ada\people.txt", r"\\server\share\people.txt", "/srv/people.txt"])
 def test_a_label_has_file_and_page_and_no_path(source: str) -> None:
-    (quote,) = cite("Who?", "Ada Brenner", PASSAGES)[0]["quotes"]
-    assert Footnote(1, quote, "Staff", source, 3).label == "Staff — people.txt, page 3"
-    assert Footnote(1, quote, "", source, None).label == "people.txt"
+    assert (
+        label_of(Document("", metadata={"title": "Staff", "source": source, "page": 3})) == "Staff — people.txt, page 3"
+    )
+    assert label_of(Document("", metadata={"source": source})) == "people.txt"
 
 
 def test_a_footnote_says_by_which_name_its_passage_was_reached() -> None:
     via = {"name": "Ada Brenner", "passage": "doc0", "heading": "Bridge at Alden"}
     reached = Document("Ada Brenner was born in Vell.", id="ada", metadata={"via": via})
     citations = cite("Where was the builder of the bridge born?", "Vell", [*PASSAGES, reached])
-    assert [one.path for one in footnotes(citations, [*PASSAGES, reached])] == ["Bridge at Alden → Ada Brenner"]
+    assert [path_of(one.passage) for one in footnotes(citations, [*PASSAGES, reached])] == [
+        "Bridge at Alden → Ada Brenner"
+    ]
     (note,) = annotations_of(citations, [*PASSAGES, reached])
     assert note["extras"]["path"] == "Bridge at Alden → Ada Brenner"  # type: ignore[typeddict-item]
 

@@ -22,7 +22,6 @@ from ragweave.cli.screen import console, counted, one_line
 from ragweave.cli.watch import Asked, Searched, Step, Watch
 from ragweave.graphs import MethodGraph
 from ragweave.state import Citation
-from ragweave.state.passages import heading_of
 from ragweave.tools.drawing import draw_svg, edges_of
 from ragweave.tools.footnotes import (
     Footnote,
@@ -112,8 +111,7 @@ def _remarks(result: Mapping[str, Any], watch: Watch) -> Iterator[str]:
 
 def _show_quotes(screen: Console, citations: Sequence[Citation], passages: Sequence[Document]) -> None:
     for one in footnotes(citations, passages):
-        path = one.path and f"found by {one.path}"
-        where = ", ".join(filter(None, [described(one.heading, _near(one.source), one.page, one.line), path]))
+        where = _where(one.passage)
         _hang(screen, f" [{one.number}] ", f"“{one.quote['text']}”" + (f" ({where})" if where else ""))
     if citations and not all(one["quotes"] for one in citations):
         screen.print(Text(" [?] no passage supports this", "yellow"))
@@ -133,12 +131,14 @@ def show_sources(screen: Console, result: Mapping[str, Any]) -> None:
 
 def place_line(doc: Document) -> str:
     """Return where a passage comes from, and how it begins."""
-    meta = doc.metadata
-    where = described(heading_of(meta), _near(str(meta.get("source") or "")), meta.get("page"), meta.get("line"))
     text = " ".join(re.sub(r"\A(#+ .*\n+)+", "", doc.page_content).split())
     start = text if len(text) <= 80 else text[:79] + "…"
+    return " — ".join(filter(None, [_where(doc), start]))
+
+
+def _where(doc: Document) -> str:
     path = path_of(doc)
-    return " — ".join(filter(None, [", ".join(filter(None, [where, path and f"found by {path}"])), start]))
+    return ", ".join(filter(None, [described(doc, _near), path and f"found by {path}"]))
 
 
 def _behind_answer(result: Mapping[str, Any]) -> set[str]:

@@ -26,37 +26,18 @@ UNSUPPORTED = "unsupported"
 
 
 class Footnote(NamedTuple):
-    """A quote with its number, and where it stands."""
+    """A quote with its number."""
 
     number: int
     """From 1, in the order of the answer."""
     quote: Quote
-    heading: str
-    """Title and headings above the quote; empty if it has none."""
-    source: str
-    """Path or address of the file; empty if unknown."""
-    page: int | None
-    """Page of the quote, from 1."""
-    line: int | None = None
-    """Line of the quote's row in a table, from 1."""
-    path: str = ""
-    """How graph retrieval reached the passage (see `path_of`)."""
-
-    @property
-    def file(self) -> str:
-        """The file's name without its folders, or the address."""
-        return file_of(self.source)
+    passage: Document
+    """The passage that is quoted, with page and heading of the quote in its metadata; without text if it is not known."""
 
     @property
     def label(self) -> str:
-        """Heading, file, page and line; the passage's id if it has none of them."""
-        return described(self.heading, self.file, self.page, self.line) or self.quote["passage"]
-
-
-def described(heading: str, file: str, page: int | None, line: int | None = None) -> str:
-    """Return a place on one line: `Refunds — handbook.pdf, page 3`."""
-    where = ", ".join(filter(None, [file, f"page {page}" if page else "", f"line {line}" if line else ""]))
-    return " — ".join(filter(None, ["" if heading == file else heading, where]))
+        """Where the quote stands, as `label_of` has it."""
+        return label_of(self.passage)
 
 
 def file_of(source: str) -> str:
@@ -64,11 +45,23 @@ def file_of(source: str) -> str:
     return source if source.startswith(("https://", "http://")) else PureWindowsPath(PurePath(source).name).name
 
 
+def described(document: Document, file: Callable[[str], str] = file_of) -> str:
+    """Return where a passage stands, on one line: `Refunds — handbook.pdf, page 3`; empty if nothing is known.
+
+    Args:
+        document: The passage.
+        file: From its source, which may be empty, to what is shown of it.
+    """
+    meta = document.metadata
+    heading, name = heading_of(meta), file(str(meta.get("source") or ""))
+    places = (f"{one} {meta[one]}" for one in ("page", "line") if meta.get(one))
+    where = ", ".join(filter(None, [name, *places]))
+    return " — ".join(filter(None, ["" if heading == name else heading, where]))
+
+
 def label_of(document: Document) -> str:
     """Return a passage's heading, file, page and line on one line; its id if it has none of them."""
-    meta = document.metadata
-    file = file_of(str(meta.get("source") or ""))
-    return described(heading_of(meta), file, meta.get("page"), meta.get("line")) or str(document.id)
+    return described(document) or str(document.id)
 
 
 def path_of(document: Document) -> str:
@@ -81,15 +74,14 @@ def footnotes(citations: Iterable[Citation], passages: Iterable[Document]) -> li
     """Return each quoted sentence once, numbered."""
     known = {doc.id or "": doc for doc in passages}
     quotes = {key_of(quote): quote for one in citations for quote in one["quotes"]}
-    return [_footnote(number, quote, known) for number, quote in enumerate(quotes.values(), start=1)]
+    return [Footnote(at, one, _quoted(one, known)) for at, one in enumerate(quotes.values(), start=1)]
 
 
-def _footnote(number: int, quote: Quote, known: Mapping[str, Document]) -> Footnote:
-    document = known.get(quote["passage"], Document(""))
-    place, meta = place_at(document, quote["start"]), document.metadata
-    heading = heading_of({"title": meta.get("title"), "heading_path": place.get("heading_path")})
-    source = str(meta.get("source") or "")
-    return Footnote(number, quote, heading, source, place.get("page"), meta.get("line"), path_of(document))
+def _quoted(quote: Quote, known: Mapping[str, Document]) -> Document:
+    """Return a quote's passage with the place of the quote, which may be on a later page than the passage's start."""
+    passage = known.get(quote["passage"], Document("", id=quote["passage"]))
+    own = {"page": None, "heading_path": None, **place_at(passage, quote["start"])}
+    return passage.model_copy(update={"metadata": {**passage.metadata, **own}})
 
 
 def annotated(
@@ -157,6 +149,8 @@ def annotations_of(citations: Sequence[Citation], passages: Sequence[Document]) 
 
 def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:
     where = {name: note.quote[name] for name in ("passage", "start", "end", "score")}
+    meta = note.passage.metadata
+    source = str(meta.get("source") or "")
     made: Annotated = {
         "type": "citation",
         "id": f"lc_{uuid.uuid5(uuid.NAMESPACE_OID, f'{key_of(note.quote)} {span}')}",
@@ -164,12 +158,12 @@ def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:
         "start_index": span["start_index"],
         "end_index": span["end_index"],
         "cited_text": note.quote["text"],
-        "extras": {"number": note.number, **where, "file": note.file, "page": note.page},
+        "extras": {"number": note.number, **where, "file": file_of(source), "page": meta["page"]},
     }
-    if note.path:
-        made["extras"]["path"] = note.path
-    if note.source.startswith(("https://", "http://")):
-        made["url"] = note.source
+    if path := path_of(note.passage):
+        made["extras"]["path"] = path
+    if source.startswith(("https://", "http://")):
+        made["url"] = source
     return made
 
 
