@@ -43,15 +43,16 @@ def untrusted(text: str) -> str:
     invisible format and control characters, which could hide any of these. Applying it twice
     changes nothing more.
     """
-    visible = _drop_invisible(_LINES.sub("\n", text.replace("\r\n", "\n")))
+    visible = plain(_LINES.sub("\n", text.replace("\r\n", "\n")))
     broken = _BRACKETS.sub(lambda match: match.group() + " ", _TAG.sub("‹", visible))
     return _ROLE_LINE.sub(r"\1\2\3 -", broken)
 
 
-def _drop_invisible(text: str) -> str:
-    """Leave what can be seen, and what shapes the visible letter beyond ASCII before it.
+def plain(text: str) -> str:
+    """Return `text` without control and format characters, which could steer a terminal, and lone surrogates.
 
-    Joiners shape Persian, Indic and emoji text; behind `<` they would hide a delimiter.
+    Line ends and tabs stay, and so does what shapes the visible letter beyond ASCII before it: joiners, as Persian,
+    Indic and emoji text has them. Behind `<` they would hide a delimiter.
     """
     hidden = {char for char in set(text) if char in _SHAPING or unicodedata.category(char) in _INVISIBLE} - {"\n", "\t"}
     if not hidden:
@@ -112,19 +113,6 @@ def numbered(label: str, first: int = 1) -> Callable[[Sequence[Document]], str]:
         return "\n".join(f"{label} {number} : {line}" for number, line in enumerate(lines, start=first))
 
     return show
-
-
-# ---- terminals
-
-
-def plain(text: str) -> str:
-    """Return `text` without what could steer a terminal: control and format characters.
-
-    Models, documents and file names are untrusted. Line ends and tabs stay; a lone surrogate,
-    which no terminal can show, becomes `?`.
-    """
-    kept = (char for char in text if char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cf", "Co"))
-    return "".join(kept).encode("utf-8", "replace").decode("utf-8")
 
 
 # ---- secrets

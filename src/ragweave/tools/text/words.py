@@ -178,8 +178,8 @@ def _stemmer() -> Stemmer.Stemmer:
 
 # ---- sentences
 
-_WINDOW = 4_000
-"""Characters that sentencex sees at once: its time grows with the square of the quotes in them."""
+_PARAGRAPH = re.compile(r"(?s).+?(?:\n\n|\Z)")
+"""What sentencex sees at once: its time grows with the square of the quotes in a text."""
 _BLANKS = {
     ord(one): "\n" if one in "\x85\u2028\u2029" else " " for one in map(chr, range(0x80, 0x3001)) if one.isspace()
 }
@@ -197,52 +197,26 @@ class Sentence(NamedTuple):
 def split_sentences(text: str, language: str = "en") -> list[Sentence]:
     """Split `text` into sentences without surrounding white space; offsets are characters.
 
-    Takes time linear in the text: a long one is read in windows, each from the start of the
-    sentence that the window before it could not end.
-
     Args:
         text: Any text; white space alone gives an empty list.
         language: ISO 639-1 code; a language that sentencex lacks falls back to its nearest.
     """
     sentences: list[Sentence] = []
-    for start, end in _spans(text, language):
-        piece = text[start:end]
-        stripped = piece.strip()
-        if stripped:
-            first = start + len(piece) - len(piece.lstrip())
-            sentences.append(Sentence(stripped, first, first + len(stripped)))
+    for paragraph in _PARAGRAPH.finditer(text):
+        for start, end in _boundaries(paragraph[0], language):
+            piece = paragraph[0][start:end]
+            if stripped := piece.strip():
+                first = paragraph.start() + start + len(piece) - len(piece.lstrip())
+                sentences.append(Sentence(stripped, first, first + len(stripped)))
     return sentences
 
 
-def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of the sentences, white space around them included."""
-    offset = begin = 0
-    while len(text) - offset > _WINDOW:
-        found = _segments(text[offset : offset + _WINDOW], offset, language)
-        for start, end in found[:-1]:
-            yield min(begin, start), end
-            begin = end
-        ends = len(found) > 1 and found[-1][0] - offset >= _WINDOW // 2
-        offset = found[-1][0] if ends else _cut(text, offset)
-    for start, end in _segments(text[offset:], offset, language):
-        yield min(begin, start), end
-        begin = end
-    yield begin, len(text)
-
-
-def _segments(window: str, offset: int, language: str) -> list[tuple[int, int]]:
-    """Return the spans, in the source, of the sentences of a window that begins at `offset`."""
+def _boundaries(text: str, language: str) -> list[tuple[int, int]]:
     try:
-        found = sentencex.get_sentence_boundaries(language, window.translate(_BLANKS))
+        found = sentencex.get_sentence_boundaries(language, text.translate(_BLANKS))
     except BaseException as error:
         # Rust's panics get past `except Exception`, and the extension does not export their class.
         if type(error).__name__ != "PanicException":
             raise
-        return [(offset, offset + len(window))]
-    return [(offset + one["start_index"], offset + one["end_index"]) for one in found]
-
-
-def _cut(text: str, offset: int) -> int:
-    """Return where to continue inside a sentence longer than half a window: after a blank."""
-    blank = text.rfind(" ", offset + _WINDOW // 2, offset + _WINDOW)
-    return offset + _WINDOW if blank < 0 else blank + 1
+        return [(0, len(text))]
+    return [(one["start_index"], one["end_index"]) for one in found]
