@@ -22,8 +22,8 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.build import build_graph
 from ragweave.nodes.ask import Components, Retriever
-from ragweave.nodes.gate import GateOptions, GateState, gate_branches, gate_node, gated
-from ragweave.nodes.retrieve import Route, collect_node, join, retrieve_node, search_branches
+from ragweave.nodes.gate import GateOptions, GateState, decide_node, gate_branches, gate_node
+from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
 from ragweave.state import Citation
 from ragweave.state.passages import unique
 from ragweave.tools.citations import cite
@@ -53,9 +53,8 @@ class GatedSearchOptions(GateOptions):
     threshold: float | None = Field(None, description="Uncertainty above which to retrieve; none: the gate's own.")
 
 
-def _to_search(state: GateState, runtime: Runtime[GatedSearchOptions]) -> Route:
-    known, _ = gated(state, runtime.context, runtime.context.threshold)
-    return "certain" if known else search_branches(state["queries"])
+def _to_search(state: GateState) -> Route:
+    return "certain" if state["known"] else search_branches(state["queries"])
 
 
 @method(
@@ -69,7 +68,7 @@ def _to_search(state: GateState, runtime: Runtime[GatedSearchOptions]) -> Route:
 def gated_search(graph: Graph, components: Components) -> None:
     """Searches where the model is uncertain of a short draft."""
     graph.add_node("gate", gate_node(components, "answer"))
-    graph.add_node("decide", join)
+    graph.add_node("decide", decide_node("threshold"))
     graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())
     graph.add_conditional_edges("begin", lambda state, runtime: gate_branches(state, runtime.context), ["gate"])

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from ragweave.graphs import ircot
 from ragweave.graphs.base import Graph, method
-from ragweave.graphs.self_eval import fallback_retrieval
+from ragweave.graphs.self_eval import fallback_retrieval, to_answer
 from ragweave.nodes import route
 from ragweave.nodes.answer import answer_branches
 from ragweave.nodes.ask import Components
@@ -69,11 +69,8 @@ def to_route(state: AdaptiveRagState, runtime: Runtime[AdaptiveRagOptions]) -> R
 
 
 def to_reader(state: AdaptiveRagState, runtime: Runtime[AdaptiveRagOptions]) -> Route:
-    """Route: the reader of one round; a fallback that found nothing would ask the same again."""
-    looks_again = bool(state["candidates"])
-    contexts = [state["passages"]] if state["passages"] or not looks_again else []
-    node = _reader(runtime.context)
-    return answer_branches(state, node, runtime.context, contexts, round=1 if looks_again else None) or "nothing found"
+    """Route: the reader of one round."""
+    return to_answer(state, runtime, _reader(runtime.context))
 
 
 def _reader(options: AdaptiveRagOptions) -> str:

@@ -32,7 +32,7 @@ from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import choice, phrase
 from ragweave.nodes.retrieve import Route, arranged, retrieve_node, search_branches
-from ragweave.nodes.segments import recompose, split_passages, tokens_saved
+from ragweave.nodes.segments import kept, split_passages
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import by_query
@@ -176,13 +176,9 @@ def refining(state: CragState, options: CragOptions) -> Prompt[Ids] | None:
 
 
 @model_node("filter", refining)
-def refine(state: CragState, reply: Reply[Ids], options: CragOptions) -> CragState:
+def refine(state: CragState, reply: Reply[Ids], options: CragOptions) -> RAGState:
     """Recompose the passages from the first strips named; keep them whole if none is named."""
-    kept = reply.form.pick(reply.passages, most=options.strips) if reply.form else []
-    if not kept:
-        return {"notes": [note("filter_kept_nothing")]} if reply.form else {}
-    passages = recompose(state["passages"], kept)
-    return {"passages": passages, "usage": tokens_saved(state["passages"], passages)}
+    return kept(state, reply.form.pick(reply.passages, most=options.strips)) if reply.form else {}
 
 
 def to_grading(state: CragState) -> Route:

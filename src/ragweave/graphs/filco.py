@@ -30,7 +30,7 @@ from ragweave.nodes.papers import Style, bare_texts, context_text
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import is_unknown
-from ragweave.nodes.segments import recompose, reranked, split_passages, tokens_saved
+from ragweave.nodes.segments import kept, reranked, split_passages
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import Note, RAGState, add_usage, no_usage, note
 from ragweave.tools import filters
@@ -181,13 +181,6 @@ def best_of(
     best = kind.best(scores, top=top, threshold=chosen.threshold, answers=compared)
     text = sum(len(one.page_content) for one in state["passages"])
     return filters.best_share(segments, best, HALF * text) if half else best
-
-
-def kept(state: RAGState, segments: Sequence[Document], *, may_be_none: bool = False) -> RAGState:
-    """Return the passages rebuilt from the segments kept; without any, all passages (released code)."""
-    notes = [] if segments else [note("filter_kept_nothing")]
-    passages = recompose(state["passages"], segments) if segments or may_be_none else state["passages"]
-    return {"passages": passages, "usage": tokens_saved(state["passages"], passages), "notes": notes}
 
 
 def choosing(state: RAGState, o: FilterOptions) -> Prompt[Ids] | None:

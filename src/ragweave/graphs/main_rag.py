@@ -33,6 +33,7 @@ from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route, arranged, join
 from ragweave.nodes.vote import end_by_vote, pool_of
 from ragweave.state import RAGState, merge, note
+from ragweave.state.passages import ranked_anew
 from ragweave.tools.models import calls
 from ragweave.tools.text.untrusted import untrusted
 
@@ -127,10 +128,8 @@ def above_bar(passages: Sequence[Document], scores: Mapping[str, float], n: floa
     """Return the passages at the judge bar or above it, ranked by their scores, the best first."""
     found = [scores.get(str(one.id), 0.0) for one in passages]
     bar = statistics.fmean(found) - n * statistics.pstdev(found)
-    best = sorted(
-        (pair for pair in zip(found, passages, strict=True) if pair[0] >= bar - 1e-9), key=lambda pair: -pair[0]
-    )
-    return [one.model_copy(update={"metadata": {**one.metadata, "rank": rank}}) for rank, (_, one) in enumerate(best)]
+    best = sorted(zip(found, passages, strict=True), key=lambda pair: -pair[0])
+    return ranked_anew(one for score, one in best if score >= bar - 1e-9)
 
 
 def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RAGState:

@@ -105,12 +105,11 @@ def to_search(state: DecisionState, runtime: Runtime[DecisionOptions]) -> Route:
     return search_branches(state["queries"])
 
 
-def to_answer(state: DecisionState, runtime: Runtime[DecisionOptions]) -> Route:
+def to_answer(state: RAGState, runtime: Runtime[Any], node: str = "answer") -> Route:
     """Route: one branch per sample; a fallback that found nothing would ask the same again."""
-    if not state["known"]:
-        return answer_branches(state, "answer", runtime.context, [state["passages"]])
-    contexts = [state["passages"]] if state["passages"] else []
-    return answer_branches(state, "answer", runtime.context, contexts, round=1) or "nothing found"
+    falls_back = bool(state["candidates"])
+    contexts = [state["passages"]] if state["passages"] or not falls_back else []
+    return answer_branches(state, node, runtime.context, contexts, round=1 if falls_back else None) or "nothing found"
 
 
 def fallback_retrieval(

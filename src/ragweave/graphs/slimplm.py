@@ -30,7 +30,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes import papers, proxy, route
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample
 from ragweave.nodes.ask import Components
-from ragweave.nodes.gate import gate_node, gated
+from ragweave.nodes.gate import decide_node, gate_node
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Route, add_search, retrieve_node, to_queries
@@ -94,12 +94,6 @@ def to_draft(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> str:
     return "draft" if runtime.context.question_judge or runtime.context.rewrite else "no proxy"
 
 
-def decide(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> proxy.ProxyState:
-    """Decide by the proxy's uncertainty."""
-    known, seen = gated(state, runtime.context, runtime.context.route_threshold)
-    return {"known": known, "notes": [seen]}
-
-
 def after_judge(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> Route:
     """Route: what is known, or takes no search, is answered without passages; anything else is searched for."""
     if state["known"] or state["route"] == "none":
@@ -125,7 +119,7 @@ def add_proxy(graph: Graph, components: Components, given: str) -> None:
     graph.add_node("draft", proxy.draft(components), error_handler=proxy.proxy_failed)
     graph.add_node("judge", proxy.judge(components), error_handler=proxy.proxy_failed)
     graph.add_node("gate", gate_node(components, "proxy"), error_handler=proxy.proxy_failed)
-    graph.add_node("decide", decide)
+    graph.add_node("decide", decide_node("route_threshold"))
     graph.add_node("classify", route.classify(components), error_handler=proxy.proxy_failed)
     graph.add_node("rewrite", proxy.rewrite_node(components), error_handler=proxy.proxy_failed)
     graph.add_node("judge_claim", proxy.judge_claim(components), error_handler=proxy.proxy_failed)

@@ -16,7 +16,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import DecisionOptions, add_decision
 from ragweave.nodes.ask import Components
-from ragweave.nodes.gate import GateOptions, GateState, gate_branches, gate_node, gated
+from ragweave.nodes.gate import GateOptions, GateState, decide_node, gate_branches, gate_node
 from ragweave.nodes.retrieve import Route
 from ragweave.state import RAGState
 
@@ -39,12 +39,6 @@ def to_gate(state: RAGState, runtime: Runtime[UncertaintyGateOptions]) -> Route:
     return "passages given" if state["given"] else gate_branches(state, runtime.context)
 
 
-def decide(state: GateState, runtime: Runtime[UncertaintyGateOptions]) -> GateState:
-    """Compare the drafts' uncertainty with the threshold."""
-    known, seen = gated(state, runtime.context, runtime.context.threshold)
-    return {"known": known, "notes": [seen]}
-
-
 @method(
     "uncertainty_gate",
     paper="Wang et al. 2025, TARG",
@@ -58,7 +52,7 @@ def decide(state: GateState, runtime: Runtime[UncertaintyGateOptions]) -> GateSt
 def uncertainty_gate(graph: Graph, components: Components) -> None:
     """Retrieves where the model is uncertain of a short draft."""
     graph.add_node("gate", gate_node(components, lambda options: options.gated_by))
-    graph.add_node("decide", decide)
+    graph.add_node("decide", decide_node("threshold"))
     graph.add_conditional_edges("begin", to_gate, {"each draft": "gate", "passages given": "collect"})
     graph.add_edge("gate", "decide")
     add_decision(graph, components, "decide")

@@ -20,7 +20,6 @@ question, the draft and the passages as its state, and the form's own question (
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -89,12 +88,6 @@ class Caller:
             call = partial(target.invoke, given, config, **settings)
             return await run_in_executor(_THREADS, partial(copy_context().run, call))
         return await target.ainvoke(given, config, **settings)
-
-    async def each(self, target: Runnable[Any, Any], given: Sequence[Any], config: RunnableConfig) -> list[Any]:
-        """Return the outputs for several inputs."""
-        if self.awaits:
-            return list(await asyncio.gather(*(target.ainvoke(one, config) for one in given)))
-        return [target.invoke(one, config) for one in given]
 
 
 class FunctionNode(Runnable[Any, Any]):

@@ -13,17 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
+from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from ragweave.nodes.answer import Branch, unknown_clause
-from ragweave.nodes.ask import Components, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import Components, Node, Prompt, Reply, StateNode, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.read import is_unknown
-from ragweave.state import Note, RAGState, merge, note
+from ragweave.state import RAGState, merge, note
 from ragweave.tools.models.decisions import SAMPLED, THRESHOLDS, Gate, disagreement, gate_settings, uncertainty
 from ragweave.tools.models.roles import Role
 
@@ -85,17 +86,20 @@ def gate_node(components: Components, role: Role | Callable[[Any], Role]) -> Nod
     return gate(components)
 
 
-def gated(state: GateState, options: GateOptions, threshold: float | None) -> tuple[bool, Note]:
-    """Return whether the drafts are certain enough, and note it. A draft that says nothing, or Unknown, is not.
+def decide_node(threshold: str) -> StateNode:
+    """Return the node that decides whether the drafts are certain enough; one that says nothing, or Unknown, is not.
 
     Args:
-        state: The state.
-        options: The options in force.
-        threshold: The uncertainty above which to retrieve; None: the gate's own.
+        threshold: The option that says above which uncertainty to retrieve; if it is None, the gate's own value does.
     """
-    drafts, most = list(state["gate_drafts"].values()), THRESHOLDS[options.gate] if threshold is None else threshold
-    texts = [one["text"] for one in drafts]
-    found = disagreement(texts, options.gate) if options.gate in SAMPLED else drafts[0]["uncertainty"]
-    declined = 2 * sum(map(is_unknown, texts)) > len(texts)
-    known = found is not None and found <= most and not declined
-    return known, note("gated", gate=options.gate, uncertainty=found, threshold=most)
+
+    def decide(state: GateState, runtime: Runtime[GateOptions]) -> GateState:
+        gate, own = runtime.context.gate, getattr(runtime.context, threshold)
+        drafts, most = list(state["gate_drafts"].values()), THRESHOLDS[gate] if own is None else own
+        texts = [one["text"] for one in drafts]
+        found = disagreement(texts, gate) if gate in SAMPLED else drafts[0]["uncertainty"]
+        declined = 2 * sum(map(is_unknown, texts)) > len(texts)
+        known = found is not None and found <= most and not declined
+        return {"known": known, "notes": [note("gated", gate=gate, uncertainty=found, threshold=most)]}
+
+    return decide

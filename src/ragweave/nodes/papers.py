@@ -28,37 +28,35 @@ Paper = Literal[
     "blendfilter", "slimplm", "filco", "post_fusion", "ircot", "chain_of_note", "sure", "dos_rag", "crag", "astute"
 ]
 
-_PLAIN = {"ask_again": False, "fallback_retrieval": False, "constrain": False}
-"""What no paper has, switched off."""
+_PLAIN = {
+    "ask_again": False,
+    "fallback_retrieval": False,
+    "constrain": False,
+    "unknown": False,
+    "sample_temperature": 0.0,
+}
+"""What no paper has is off; most don't ask for Unknown, and decode greedily."""
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "blendfilter": {**_PLAIN, "k": 5, "shots": 3, "unknown": False, "reader": False, "sample_temperature": 0.0},
+    "blendfilter": {**_PLAIN, "k": 5, "shots": 3, "reader": False},
     "slimplm": {
         **_PLAIN,
         "k": 20,  # all rows read twenty paragraphs (released code), within 3,000 tokens
         "prompt_tokens": 3000,
         "shots": 0,
-        "unknown": False,
         "rounds": 3,
         "reader": True,
         "sample_temperature": 0.01,
         "top_p": 0.85,
     },
-    "filco": {
-        **_PLAIN,
-        "k": 1,
-        "unknown": False,
-        "sample_temperature": 0.0,
-        "prompt_tokens": 1024,
-        "reply_tokens": 128,
-    },
-    "post_fusion": {**_PLAIN, "k": 5, "unknown": True, "sample_temperature": 0.0},
-    "ircot": {**_PLAIN, "k": 6, "unknown": False, "sample_temperature": 0.0},
-    "chain_of_note": {**_PLAIN, "k": 5, "unknown": False, "sample_temperature": 0.0},
-    "sure": {**_PLAIN, "k": 10, "unknown": False, "sample_temperature": 0.0},
-    "dos_rag": {**_PLAIN, "unknown": False, "sample_temperature": 0.0},
-    "crag": {**_PLAIN, "k": 10, "strips": 5, "unknown": False, "sample_temperature": 0.0},
-    "astute": {**_PLAIN, "k": 10, "own_passages": 1, "iterations": 1, "unknown": False, "sample_temperature": 0.0},
+    "filco": {**_PLAIN, "k": 1, "prompt_tokens": 1024, "reply_tokens": 128},
+    "post_fusion": {**_PLAIN, "k": 5, "unknown": True},
+    "ircot": {**_PLAIN, "k": 6},
+    "chain_of_note": {**_PLAIN, "k": 5},
+    "sure": {**_PLAIN, "k": 10},
+    "dos_rag": _PLAIN,
+    "crag": {**_PLAIN, "k": 10, "strips": 5},
+    "astute": {**_PLAIN, "k": 10, "own_passages": 1, "iterations": 1},
 }
 """Options by the paper whose tables they hold for; a method takes those that it has."""
 

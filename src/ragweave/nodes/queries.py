@@ -124,7 +124,7 @@ def search_node(components: Components) -> Node:
         if query["name"] != _QUESTION or options.query is None:
             return await caller.call(search, query, config)
         made = await caller.call(rewriting, query, config)
-        updates = await caller.each(search, made["searches"], config)
+        updates = await caller.call(search.map(), made["searches"], config)
         found = [one["retrieved"][_QUESTION] for one in updates]
         best = fused(found, options.k) if len(found) > 1 else found[0]
         usage = reduce(add_usage, (one["usage"] for one in updates), made["usage"])

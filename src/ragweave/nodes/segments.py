@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from langchain_core.documents import Document
 
-from ragweave.state import Usage, no_usage
+from ragweave.state import RAGState, no_usage, note
+from ragweave.state.passages import ranked_anew
 from ragweave.tools.text.words import estimate_tokens, split_sentences
 
 
@@ -37,11 +38,15 @@ def recompose(passages: Iterable[Document], kept: Iterable[Document]) -> list[Do
 def reranked(passages: Iterable[Document], best: Sequence[Document]) -> list[Document]:
     """Order passages, and their ranks, by their segments, of which the best comes first."""
     places = list(dict.fromkeys(one.id for one in best))
-    ordered = sorted(passages, key=lambda one: places.index(one.id))
-    return [one.model_copy(update={"metadata": {**one.metadata, "rank": rank}}) for rank, one in enumerate(ordered)]
+    return ranked_anew(sorted(passages, key=lambda one: places.index(one.id)))
 
 
-def tokens_saved(before: Sequence[Document], after: Sequence[Document]) -> Usage:
-    """Return how many tokens a filter kept out of the prompt, as usage."""
-    sizes = (sum(estimate_tokens(one.page_content) for one in passages) for passages in (before, after))
-    return {**no_usage(), "saved_tokens": max(next(sizes) - next(sizes), 0)}
+def kept(state: RAGState, segments: Sequence[Document], *, may_be_none: bool = False) -> RAGState:
+    """Return the update that rebuilds the passages from the segments kept, and counts the tokens that this saves.
+
+    Without any segment all passages stay, unless there `may_be_none`.
+    """
+    passages = recompose(state["passages"], segments) if segments or may_be_none else state["passages"]
+    before, after = (sum(estimate_tokens(one.page_content) for one in some) for some in (state["passages"], passages))
+    notes = [] if segments else [note("filter_kept_nothing")]
+    return {"passages": passages, "usage": {**no_usage(), "saved_tokens": max(before - after, 0)}, "notes": notes}

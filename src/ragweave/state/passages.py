@@ -96,9 +96,14 @@ def _encodable(document: Document) -> Document:
 
 def ranked(documents: Iterable[Document], query: str) -> list[Document]:
     """Return copies, best first, with an id, `rank` from 0 and the name of the `query`."""
+    return ranked_anew(_with_ids(documents), query=query)
+
+
+def ranked_anew(documents: Iterable[Document], **metadata: Any) -> list[Document]:
+    """Return copies whose `rank` is their place, from 0, with more metadata."""
     return [
-        doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank, "query": query}})
-        for rank, doc in enumerate(_with_ids(documents))
+        doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank, **metadata}})
+        for rank, doc in enumerate(documents)
     ]
 
 
@@ -121,10 +126,7 @@ def by_page(documents: Iterable[Document]) -> list[Document]:
     pages: dict[str, list[Document]] = {}
     for doc in documents:
         pages.setdefault(str(doc.metadata.get("title") or doc.id), []).append(doc)
-    return [
-        doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}})
-        for rank, doc in enumerate(interleave(list(pages.values())))
-    ]
+    return ranked_anew(interleave(list(pages.values())))
 
 
 def unique(documents: Iterable[Document]) -> list[Document]:
