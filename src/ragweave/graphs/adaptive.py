@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph import END
 from langgraph.runtime import Runtime, get_runtime
 from pydantic import Field
 
@@ -21,7 +20,7 @@ from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_br
 from ragweave.nodes.ask import Caller, Components, FunctionNode, Node
 from ragweave.nodes.proxy import ProxyState
 from ragweave.nodes.retrieve import Route, join
-from ragweave.nodes.vote import end_by_vote, is_answered, vote_node
+from ragweave.nodes.vote import add_fallback, end_by_vote
 from ragweave.state import RAGState
 
 STYLES: dict[str, dict[str, Any]] = {
@@ -71,18 +70,6 @@ def to_short_answer(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route
     return reasoned or "short already"
 
 
-def falls_back(state: RAGState, options: AdaptiveOptions) -> bool:
-    """Return whether Unknown sends each passage to Post-Fusion."""
-    return options.fallback and bool(state["passages"])
-
-
-def to_fallback(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route:
-    """Route: Unknown sends each passage to Post-Fusion."""
-    if is_answered(state) or not falls_back(state, runtime.context):
-        return "answered"
-    return answer_branches(state, "post_fusion", runtime.context, one_by_one(state["passages"]))
-
-
 def calls(o: AdaptiveOptions) -> tuple[int, int]:
     """Return the calls per question: the proxy's, the texts, two turns per set, and the answers."""
     least, most = slimplm.small_calls(o)
@@ -116,9 +103,6 @@ def adaptive(graph: Graph, components: Components) -> None:
     graph.add_node(
         "short_answer", answer_node(components, "short_answer", "short_answer", round=2, values=blendfilter.last_turn)
     )
-    graph.add_node(
-        "answer_vote", vote_node("direct", "answer", "short_answer", reader="short_answer", continues=falls_back)
-    )
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", round=3, one_passage=True))
     graph.add_conditional_edges(
         "plan", blendfilter.to_first_search, {"each query": "retrieve", "nothing to search": "augment"}
@@ -135,5 +119,13 @@ def adaptive(graph: Graph, components: Components) -> None:
         "reasoned", to_short_answer, {"each reasoning": "short_answer", "short already": "answer_vote"}
     )
     graph.add_edge("short_answer", "answer_vote")
-    graph.add_conditional_edges("answer_vote", to_fallback, {"answered": END, "unknown": "post_fusion"})
+    add_fallback(
+        graph,
+        "answer_vote",
+        *("direct", "answer", "short_answer"),
+        reader="short_answer",
+        wanted=lambda state, o: o.fallback and bool(state["passages"]),
+        then=lambda state, o: answer_branches(state, "post_fusion", o, one_by_one(state["passages"])),
+        routes={"unknown": "post_fusion"},
+    )
     end_by_vote(graph, "post_fusion")

@@ -22,12 +22,12 @@ from pydantic import Field
 
 from ragweave.graphs import ircot
 from ragweave.graphs.base import Graph, method
-from ragweave.graphs.self_eval import fallback_retrieval, to_answer
+from ragweave.graphs.self_eval import to_answer
 from ragweave.nodes import route
 from ragweave.nodes.answer import answer_branches
 from ragweave.nodes.ask import Components
-from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.retrieve import Route, collect_node, fallback_wanted, retrieve_node, search_branches
+from ragweave.nodes.vote import add_fallback
 from ragweave.state import RouteName
 
 
@@ -92,7 +92,6 @@ def _reader(options: AdaptiveRagOptions) -> str:
 )
 def adaptive_rag(graph: Graph, components: Components) -> None:
     """A classifier chooses for each question: no retrieval, one round, or many."""
-    wanted, to_fallback = fallback_retrieval(components, "search")
     readers: dict[Hashable, str] = {"direct": "answer", "step by step": "answer_cot"}
     graph.add_node("classify", route.classify(components))
     graph.add_node("search", retrieve_node(components.retriever, lambda options: options.k_one))
@@ -101,7 +100,6 @@ def adaptive_rag(graph: Graph, components: Components) -> None:
     graph.add_node("add_up", collect_node(ircot.found_so_far))
     graph.add_node("reason", ircot.reason(components))
     ircot.add_readers(graph, components)
-    graph.add_node("vote", vote_node("answer", "answer_cot", continues=wanted))
     routes: dict[Hashable, str] = {"one": "search", "many": "retrieve", **readers}
     first: dict[Hashable, str] = {"classify": "classify", "read": "collect", "reason": "add_up"}
     graph.add_conditional_edges("begin", to_start, {**first, **routes})
@@ -115,4 +113,12 @@ def adaptive_rag(graph: Graph, components: Components) -> None:
     )
     graph.add_edge("answer", "vote")
     graph.add_edge("answer_cot", "vote")
-    graph.add_conditional_edges("vote", to_fallback, {"answered": END, "not known": "search"})
+    add_fallback(
+        graph,
+        "vote",
+        "answer",
+        "answer_cot",
+        wanted=fallback_wanted(components),
+        then=lambda state, _options: search_branches(state["queries"], "search"),
+        routes={"not known": "search"},
+    )

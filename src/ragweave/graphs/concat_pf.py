@@ -6,24 +6,12 @@ Augmented Generation with LLMs), section 3.3 and figure 2, upper half.
 
 from __future__ import annotations
 
-from langgraph.graph import END
-from langgraph.runtime import Runtime
-
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample, one_by_one, together
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import add_retrieval
-from ragweave.nodes.retrieve import Route
-from ragweave.nodes.vote import end_by_vote, is_answered, vote_node
-from ragweave.state import RAGState
-
-
-def to_fallback(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:
-    """Route: an answer ends the run; Unknown sends each passage to Post-Fusion."""
-    if is_answered(state) or not state["passages"]:
-        return "answered"
-    return answer_branches(state, "post_fusion", runtime.context, one_by_one(state["passages"]))
+from ragweave.nodes.vote import add_fallback, end_by_vote
 
 
 @method(
@@ -38,11 +26,17 @@ def concat_pf(graph: Graph, components: Components) -> None:
     """Concat; where it says Unknown, Post-Fusion as the fallback."""
     add_retrieval(graph, components)
     graph.add_node("concat", answer_node(components, "concat", "concat"))
-    graph.add_node("concat_vote", vote_node("concat", continues=lambda state, _options: bool(state["passages"])))
     graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", round=1, one_passage=True))
     graph.add_conditional_edges(
         "collect", each_sample("concat", together), {"each sample": "concat", "no passage": "concat_vote"}
     )
     graph.add_edge("concat", "concat_vote")
-    graph.add_conditional_edges("concat_vote", to_fallback, {"answered": END, "unknown": "post_fusion"})
+    add_fallback(
+        graph,
+        "concat_vote",
+        "concat",
+        wanted=lambda state, _options: bool(state["passages"]),
+        then=lambda state, o: answer_branches(state, "post_fusion", o, one_by_one(state["passages"])),
+        routes={"unknown": "post_fusion"},
+    )
     end_by_vote(graph, "post_fusion")

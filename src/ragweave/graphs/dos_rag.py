@@ -14,7 +14,6 @@ Tokens are estimated, and the best passage is kept even if it is longer than the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any, Self
 
 from langchain_core.documents import Document
@@ -25,9 +24,9 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_node, each_sample, together
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, add_retrieval
+from ragweave.nodes.segments import within_budget
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, note
-from ragweave.tools.text.words import estimate_tokens
 
 TOKENS_PER_PASSAGE = 50
 """Tokens of the budget for which a passage is retrieved (released code)."""
@@ -64,26 +63,12 @@ def restore(state: RAGState, *, runtime: Runtime[DosRagOptions]) -> RAGState:
     return {"passages": in_document_order(kept) if options.document_order else kept, "notes": notes}
 
 
-def within_budget(passages: Sequence[Document], tokens: int | None) -> list[Document]:
-    """Return the best-ranked passages that fit into a budget, at least one, in the order given."""
-    if tokens is None:
-        return list(passages)
-    best = sorted(range(len(passages)), key=lambda place: _rank(passages[place]))
-    sums = accumulate(estimate_tokens(passages[place].page_content) for place in best)
-    kept = best[: max(sum(one <= tokens for one in sums), 1)]
-    return [passage for place, passage in enumerate(passages) if place in kept]
-
-
 def in_document_order(passages: Sequence[Document]) -> list[Document]:
     """Return passages document by document, in each as they stand there; those of unknown place come last."""
     documents: dict[Any, list[Document]] = {}
-    for passage in sorted(passages, key=_rank):
+    for passage in sorted(passages, key=lambda one: int(one.metadata["rank"])):
         documents.setdefault(_document_of(passage), []).append(passage)
     return [passage for one in documents.values() for passage in sorted(one, key=_place)]
-
-
-def _rank(passage: Document) -> int:
-    return int(passage.metadata.get("rank", 0))
 
 
 def _document_of(passage: Document) -> Any:

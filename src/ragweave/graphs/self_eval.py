@@ -9,11 +9,9 @@ Unknown. The examples of our own prompt are ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from langchain_core.decisions import Noul
-from langgraph.graph import END
 from langgraph.runtime import Runtime
 from pydantic import Field
 
@@ -24,8 +22,8 @@ from ragweave.nodes.forms import Form
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, search_node
-from ragweave.nodes.retrieve import Route, add_search, search_branches
-from ragweave.nodes.vote import is_answered, vote_node
+from ragweave.nodes.retrieve import Route, add_search, fallback_wanted, search_branches
+from ragweave.nodes.vote import add_fallback
 from ragweave.state import RAGState
 
 
@@ -112,42 +110,21 @@ def to_answer(state: RAGState, runtime: Runtime[Any], node: str = "answer") -> R
     return answer_branches(state, node, runtime.context, contexts, round=1 if falls_back else None) or "nothing found"
 
 
-def fallback_retrieval(
-    components: Components, node: str = "retrieve"
-) -> tuple[Callable[[RAGState, Any], bool], Callable[[RAGState, Runtime[Any]], Route]]:
-    """Return whether an Unknown without passages is searched for, and the route after the vote that does so.
-
-    Args:
-        components: Without a retriever the run ends Unknown.
-        node: The retrieval node.
-    """
-
-    def wanted(state: RAGState, options: Any) -> bool:
-        return (
-            components.retriever is not None
-            and options.fallback_retrieval
-            and not state["given"]
-            and not state["retrieved"]
-        )
-
-    def to_fallback(state: RAGState, runtime: Runtime[Any]) -> Route:
-        if is_answered(state) or not wanted(state, runtime.context):
-            return "answered"
-        return search_branches(state["queries"], node)
-
-    return wanted, to_fallback
-
-
 def add_decision(graph: Graph, components: Components, decision: str) -> None:
     """Add retrieval and the answer after the node `decision`, which sets `known`."""
-    wanted, to_fallback = fallback_retrieval(components)
     add_search(graph, search_node(components))
     graph.add_node("answer", answer_node(components, "answer", "direct_passages", closed_book="direct"))
-    graph.add_node("vote", vote_node("answer", continues=wanted))
     graph.add_conditional_edges(decision, to_search, {"known": "answer", "needed": "retrieve"})
     graph.add_conditional_edges("collect", to_answer, {"each sample": "answer", "nothing found": "vote"})
     graph.add_edge("answer", "vote")
-    graph.add_conditional_edges("vote", to_fallback, {"answered": END, "not known": "retrieve"})
+    add_fallback(
+        graph,
+        "vote",
+        "answer",
+        wanted=fallback_wanted(components),
+        then=lambda state, _options: search_branches(state["queries"]),
+        routes={"not known": "retrieve"},
+    )
 
 
 @method(

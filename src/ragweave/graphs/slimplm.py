@@ -18,10 +18,8 @@ passages of one title are a page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.documents import Document
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 from pydantic import Field
@@ -33,11 +31,10 @@ from ragweave.nodes.ask import Components
 from ragweave.nodes.gate import decide_node, gate_node
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style
 from ragweave.nodes.prompts import Prompts
-from ragweave.nodes.retrieve import Route, add_search, retrieve_node, to_queries
-from ragweave.nodes.vote import is_answered, vote_node
+from ragweave.nodes.retrieve import Route, add_search, fallback_wanted, retrieve_node, to_queries
+from ragweave.nodes.segments import within_budget
+from ragweave.nodes.vote import add_fallback, vote_node
 from ragweave.state import RAGState
-from ragweave.state.passages import lowest_ranked
-from ragweave.tools.text.words import estimate_tokens
 
 
 class BudgetOptions(proxy.ProxyOptions):
@@ -75,16 +72,8 @@ REFERENCE: dict[str, Any] = {
 
 def trim(state: RAGState, runtime: Runtime[BudgetOptions]) -> RAGState:
     """Cut the reference to its budget, lowest ranks first."""
-    kept, o = list(state["passages"]), runtime.context
-    while len(kept) > 1 and (
-        len(kept) > (o.max_passages or len(kept)) or _tokens(kept) > (o.token_budget or _tokens(kept))
-    ):
-        del kept[lowest_ranked(kept)]
-    return {"passages": kept}
-
-
-def _tokens(passages: Sequence[Document]) -> int:
-    return sum(estimate_tokens(one.page_content) for one in passages)
+    o = runtime.context
+    return {"passages": within_budget(state["passages"], o.token_budget, o.max_passages)}
 
 
 def to_draft(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> str:
@@ -99,13 +88,6 @@ def after_judge(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> Ro
     if state["known"] or state["route"] == "none":
         return answer_branches(state, "direct", runtime.context, [[]])
     return "not known" if runtime.context.rewrite and state["route"] != "one" else "not rewritten"
-
-
-def after_direct(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> str:
-    """Route: if what was judged known comes out Unknown, it is searched for after all."""
-    if is_answered(state) or not runtime.context.fallback_retrieval:
-        return "answered"
-    return "not known" if runtime.context.rewrite else "not rewritten"
 
 
 def add_proxy(graph: Graph, components: Components, given: str) -> None:
@@ -125,10 +107,6 @@ def add_proxy(graph: Graph, components: Components, given: str) -> None:
     graph.add_node("judge_claim", proxy.judge_claim(components), error_handler=proxy.proxy_failed)
     graph.add_node("plan", proxy.plan)
     graph.add_node("direct", answer_node(components, "direct", "direct"))
-    searches_again = components.retriever is not None
-    graph.add_node(
-        "direct_vote", vote_node("direct", continues=lambda _state, o: searches_again and o.fallback_retrieval)
-    )
     graph.add_conditional_edges("begin", to_draft, {"draft": "draft", "no proxy": "plan", "passages given": given})
     graph.add_conditional_edges(
         "draft",
@@ -145,12 +123,14 @@ def add_proxy(graph: Graph, components: Components, given: str) -> None:
     )
     graph.add_edge("judge_claim", "plan")
     graph.add_edge("direct", "direct_vote")
-    if searches_again:
-        graph.add_conditional_edges(
-            "direct_vote", after_direct, {"answered": END, "not known": "rewrite", "not rewritten": "plan"}
-        )
-    else:
-        graph.add_edge("direct_vote", END)
+    add_fallback(
+        graph,
+        "direct_vote",
+        "direct",
+        wanted=fallback_wanted(components),
+        then=lambda _state, o: "not known" if o.rewrite else "not rewritten",
+        routes={"not known": "rewrite", "not rewritten": "plan"},
+    )
 
 
 def small_calls(o: proxy.ProxyOptions) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from langgraph.types import Send
 from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.nodes.ask import Caller, FunctionNode, Node, Retriever, StateNode, cost_of
+from ragweave.nodes.ask import Caller, Components, FunctionNode, Node, Retriever, StateNode, cost_of
 from ragweave.nodes.options import Options, Order
 from ragweave.state import RAGState, Usage, no_usage, note
 from ragweave.state.passages import by_page, interleave, ranked
@@ -70,6 +70,16 @@ def search_usage(made: CallCounter, retrievals: int = 1) -> Usage:
 def search_branches(queries: Mapping[str, str], node: str = "retrieve") -> list[Send]:
     """Return a branch to a retrieval node for each query."""
     return [Send(node, Query(name=name, text=text)) for name, text in queries.items()]
+
+
+def fallback_wanted(components: Components) -> Callable[[RAGState, Any], bool]:
+    """Return whether an Unknown is searched for after all: the option says so, and nothing was searched or given."""
+
+    def wanted(state: RAGState, options: Any) -> bool:
+        new = not state["given"] and not state["retrieved"]
+        return new and components.retriever is not None and bool(options.fallback_retrieval)
+
+    return wanted
 
 
 def to_retrieval(state: RAGState) -> Route:

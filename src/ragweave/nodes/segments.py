@@ -1,8 +1,9 @@
-"""Segments of passages, a few sentences each: split, and recomposed from those that a filter keeps."""
+"""Less text: segments of passages, recomposed from those that a filter keeps, and budgets of tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from langchain_core.documents import Document
 
@@ -39,6 +40,14 @@ def reranked(passages: Iterable[Document], best: Sequence[Document]) -> list[Doc
     """Order passages, and their ranks, by their segments, of which the best comes first."""
     places = list(dict.fromkeys(one.id for one in best))
     return ranked_anew(sorted(passages, key=lambda one: places.index(one.id)))
+
+
+def within_budget(passages: Sequence[Document], tokens: int | None, most: int | None = None) -> list[Document]:
+    """Return the best-ranked passages, at least one, within a budget of tokens and a number, in the order given."""
+    best = sorted(range(len(passages)), key=lambda place: int(passages[place].metadata["rank"]))[:most]
+    sums = accumulate(estimate_tokens(passages[place].page_content) for place in best)
+    places = best[: max(sum(tokens is None or one <= tokens for one in sums), 1)]
+    return [passage for place, passage in enumerate(passages) if place in places]
 
 
 def kept(state: RAGState, segments: Sequence[Document], *, may_be_none: bool = False) -> RAGState:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.documents import Document
@@ -11,6 +11,7 @@ from langgraph.runtime import Runtime, get_runtime
 
 from ragweave.nodes.ask import StateNode
 from ragweave.nodes.options import Options
+from ragweave.nodes.retrieve import Route
 from ragweave.state import UNKNOWN, Candidate, RAGState
 from ragweave.state.passages import QUESTION
 from ragweave.tools.citations import cite
@@ -42,6 +43,35 @@ def vote_node(
     return vote
 
 
+def add_fallback(
+    graph: StateGraph[Any, Any, Any, Any],
+    vote: str,
+    *pools: str,
+    wanted: Callable[[RAGState, Any], bool],
+    then: Callable[[RAGState, Any], Route],
+    routes: Mapping[Hashable, str],
+    reader: str = "",
+) -> None:
+    """Add a vote that ends the run, unless it gives no answer and a fallback is wanted.
+
+    Args:
+        graph: The graph.
+        vote: The name of the node.
+        pools: The names of the nodes whose candidates vote.
+        wanted: Whether there is a fallback for a state and options.
+        then: The route to the fallback.
+        routes: Its labels, and the nodes that they lead to.
+        reader: As for `vote_node`.
+    """
+
+    def to_fallback(state: RAGState, runtime: Runtime[Any]) -> Route:
+        ends = state["status"] == "answered" or not wanted(state, runtime.context)
+        return "answered" if ends else then(state, runtime.context)
+
+    graph.add_node(vote, vote_node(*pools, reader=reader, continues=wanted))
+    graph.add_conditional_edges(vote, to_fallback, {"answered": END, **routes})
+
+
 def end_by_vote(graph: StateGraph[Any, Any, Any, Any], *answers: str) -> None:
     """Add the node `vote` over the candidates of some nodes, which lead to it, and the end behind it."""
     graph.add_node("vote", vote_node(*answers))
@@ -63,11 +93,11 @@ def final_update(
     passages: Sequence[Document] | None = None,
     truncated: bool = False,
 ) -> RAGState:
-    """Return the update that ends a run: the winners' answer, and the passages that they read.
+    """Return the update that ends a run: the answer of the winners, best first, and the passages that they read.
 
     Args:
         state: The state.
-        winners: The candidates that gave the answer, best first; without an answer, the latest ones.
+        winners: The candidates that gave the answer; without one, the latest ones.
         passages: The passages as the prompts showed them; None: those of the state.
         truncated: Whether a limit ended the method.
     """
@@ -136,8 +166,3 @@ def answers_of(candidates: Iterable[Candidate]) -> list[str]:
         if one["answer"] != UNKNOWN:
             said.setdefault(normalize_answer(one["answer"]), one["answer"])
     return list(said.values())
-
-
-def is_answered(state: Mapping[str, Any]) -> bool:
-    """Return whether the last vote gave an answer."""
-    return bool(state["status"] == "answered")
