@@ -36,7 +36,7 @@ from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Query, Route, retrieve_node
-from ragweave.nodes.vote import candidate, end_by_vote
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.state.passages import ranked
 from ragweave.tools.models.calls import calls_tools
@@ -234,9 +234,8 @@ def agent(state: AgenticState, reply: Reply[Step], options: AgenticOptions) -> A
     if says_nothing or copies_example(answer, _EXAMPLE, state, [doc.page_content for doc in passages]):
         said = ""
     if said and not (wanted := look_up(state, options)):
-        shown = {one.id for one in reply.passages}
-        ids = [str(one.id) for one in passages if one.id in shown]
-        return end_chain(state, candidate(answer, reply.text, "agent", ids), passages, truncated=False)
+        ids = [str(one.id) for one in passages if str(one.id) in reply.ids]
+        return end_chain(state, answer, reply.text, ids, passages=passages, truncated=False)
     looks, steps = bool(said) or known is not None, [*state["steps"]]
     for at, (tool, text) in enumerate(known or wanted or [("", "")]):
         name = "question" if looks and tool in SEARCHES else f"round_{number:02}_{at}"

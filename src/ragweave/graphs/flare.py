@@ -31,7 +31,6 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, search_results
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import add_search, retrieve_node
-from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
 from ragweave.tools.models.decisions import Token, tokens_of
 from ragweave.tools.text.untrusted import render_passages, untrusted
@@ -179,8 +178,7 @@ def writing(state: FlareState, options: FlareOptions) -> Prompt[Any]:
 @model_node("answer", writing)
 def write(state: FlareState, reply: Reply[Any], options: FlareOptions) -> FlareState | RAGState:
     """Start the search for the first doubt, or end with the answer."""
-    read = [*state["read"], *(str(one.id) for one in reply.passages)]
-    kind = state["answer_type"]
+    read, kind = [*state["read"], *reply.ids], state["answer_type"]
     if reply.earlier:
         text = _joined(state["written"], _new(reply.earlier, state["written"]))
         on, answer = Written(_joined(text, reply.text)), reading.answer(reply.text, kind)
@@ -188,8 +186,7 @@ def write(state: FlareState, reply: Reply[Any], options: FlareOptions) -> FlareS
         on = written_on(state, reply, options)
         answer = answer_of(on.text, kind, options)
     if on.doubt is None:
-        made = candidate(answer, on.text, "flare", dict.fromkeys(read))
-        return end_chain(state, made, state["passages"], truncated=on.doubtful)
+        return end_chain(state, answer, on.text, read, passages=state["passages"], truncated=on.doubtful)
     name, rounds = f"round_{state['rounds']}", state["rounds"] + 1
     notes = [] if on.query else [note("query_all_masked", sentence=on.doubt.text)]
     searched = {name: on.query or state["question"]}

@@ -34,7 +34,7 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, show_of
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
-from ragweave.nodes.vote import candidate, end_by_vote
+from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, AnswerType, RAGState
 from ragweave.state.passages import by_query
 from ragweave.tools.text.untrusted import one_line
@@ -158,8 +158,9 @@ def reason(state: IrcotState, reply: Reply[Any], options: IrcotOptions) -> Ircot
         return update if state["given"] else {**update, "queries": {**state["queries"], f"round_{len(chain)}": said}}
     if options.read_by != "chain":
         return update
-    made = candidate(answer or UNKNOWN, reply.text, "reason", [str(one.id) for one in reply.passages])
-    return {**update, **end_chain(state, made, state["passages"], truncated=cut_short)}
+    shown = state["passages"]
+    end = end_chain(state, answer or UNKNOWN, reply.text, reply.ids, passages=shown, truncated=cut_short)
+    return {**update, **end}
 
 
 def found_so_far(lists: Sequence[Sequence[Document]]) -> list[Document]:

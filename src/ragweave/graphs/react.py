@@ -29,7 +29,6 @@ from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_befor
 from ragweave.nodes.forms import Form
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import GIVEN, arranged
-from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.state.passages import by_query
 from ragweave.tools.text.untrusted import one_line, render_passages
@@ -170,16 +169,15 @@ def acting(state: ReactState, options: ReactOptions) -> Prompt[Step]:
 def react(state: ReactState, reply: Reply[Step], options: ReactOptions) -> ReactState | RAGState:
     """Start the search that the reply asks for, or end with its answer."""
     hops, last = state["hops"], is_last(state, options)
-    read_ids = [str(one.id) for one in reply.passages]
+    seen = observed(state, options)
 
     def end(answer: str, *, truncated: bool) -> RAGState:
-        made = candidate(answer, reply.text, "react", read_ids)
-        return end_chain(state, made, observed(state, options), truncated=truncated)
+        return end_chain(state, answer, reply.text, reply.ids, passages=seen, truncated=truncated)
 
     plain = is_plain(options)
     step = reply.form or Step(thought=_thought_in(reply.text), action="Search", input="")
-    seen = [f"{one.metadata.get('title') or ''} {one.page_content}" for one in observed(state, options)]
-    if not plain and copies_example(step.of("Finish"), ACTIONS, state, seen):
+    texts = [f"{one.metadata.get('title') or ''} {one.page_content}" for one in seen]
+    if not plain and copies_example(step.of("Finish"), ACTIONS, state, texts):
         step = Step(action="Search", input="")
     finish = step.of("Finish")
     said = finish or (reply.text if last and reply.form is None and not plain else "")

@@ -132,7 +132,7 @@ def write(state: ResearchState, reply: Reply[Form], _options: ResearchOptions) -
     section: Section = {
         "question": state["plan"][len(state["sections"])],
         "text": read.answer(text, "long"),
-        "passages": [str(one.id) for one in reply.passages],
+        "passages": reply.ids,
     }
     return {"sections": [*state["sections"], section]}
 

@@ -30,7 +30,6 @@ from ragweave.nodes.chain import ChainOptions, copies_example, end_chain, to_sea
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import retrieve_node
 from ragweave.nodes.turns import Tags, Turn, TurnsState
-from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.tools.text.words import normalize_answer
@@ -134,8 +133,8 @@ def reason(state: SearchO1State, reply: Reply[Any], options: SearchO1Options) ->
             "must_answer": True,
         }
     written = "".join(one["said"] for one in state["turns"]) + done.said
-    made, passages = candidate(answer, written, "reason", state["read"]), loop.found_in_turns(state, options)
-    return end_chain(state, made, passages, truncated=last and not state["must_answer"])
+    passages, truncated = loop.found_in_turns(state, options), last and not state["must_answer"]
+    return end_chain(state, answer, written, state["read"], passages=passages, truncated=truncated)
 
 
 def digest(turns: list[Turn]) -> str:
@@ -163,8 +162,8 @@ def read_documents(state: SearchO1State, reply: Reply[Any], _options: SearchO1Op
     *earlier, turn = state["turns"]
     said = re.sub(r"\A.*\bfinal information\b[*_: ]*", "", reply.text, flags=re.S | re.I)
     result = untrusted(said).strip() or _NOTHING
-    ids = [*state["read"], *(str(one.id) for one in reply.passages)]
-    return {"turns": [*earlier, {**turn, "result": result}], "read": [*dict.fromkeys(ids)]}
+    ids = [*dict.fromkeys([*state["read"], *reply.ids])]
+    return {"turns": [*earlier, {**turn, "result": result}], "read": ids}
 
 
 @method(

@@ -44,7 +44,6 @@ from ragweave.nodes.ask import Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import ChainOptions, end_chain, to_search
 from ragweave.nodes.retrieve import retrieve_node
 from ragweave.nodes.turns import Turn, TurnsState
-from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.tools.text.untrusted import title_of, untrusted
 
@@ -114,8 +113,8 @@ def search_r1(state: TurnsState, reply: Reply[Any], options: SearchR1Options) ->
         said = loop.boxed(done.text) or done.text
         answer = read.answer(said, state["answer_type"]) if said and done.tags == ANSWER else UNKNOWN
         written = "".join(one["said"] for one in state["turns"]) + done.said
-        made = candidate(answer, written, "search_r1", dict.fromkeys(str(one.id) for one in reply.passages))
-        return end_chain(state, made, loop.found_in_turns(state, options), truncated=last and not state["must_answer"])
+        passages, truncated = loop.found_in_turns(state, options), last and not state["must_answer"]
+        return end_chain(state, answer, written, reply.ids, passages=passages, truncated=truncated)
     wanted = queries_of(done.text, options.protocol) if done.tags else []
     queries = loop.searched(state, wanted) if wanted else {}
     turn = Turn(said=done.said, names=[*queries], result="" if wanted else protocol.invalid)

@@ -29,7 +29,6 @@ from ragweave.nodes.answer import READER
 from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form
-from ragweave.nodes.vote import candidate
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.state.passages import unique
 from ragweave.tools.text.untrusted import one_line, render_lines
@@ -207,8 +206,8 @@ def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> S
         name = f"round_{len(hops)}"
         return {"hops": [*hops, {"name": name, "query": asked, "result": ""}], "queries": {name: asked}}
     early = not state["must_conclude"] and len(hops) < options.rounds
-    made = candidate(answer, reply.text, "self_ask", state["read"])
-    return end_chain(state, made, found(state), truncated=last and (early or answer == UNKNOWN))
+    truncated = last and (early or answer == UNKNOWN)
+    return end_chain(state, answer, reply.text, state["read"], passages=found(state), truncated=truncated)
 
 
 def with_intermediate_answer(hops: list[Hop], text: str) -> tuple[list[Hop], str]:

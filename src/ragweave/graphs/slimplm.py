@@ -91,20 +91,18 @@ def after_judge(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> Ro
 
 
 def add_proxy(graph: Graph, components: Components, given: str) -> None:
-    """Add the proxy's nodes from `begin` to `plan`, and `direct`, which answers what is known.
-
-    Args:
-        graph: The graph.
-        components: The models and the rest.
-        given: The node that answers over passages that the caller gave.
-    """
-    graph.add_node("draft", proxy.draft(components), error_handler=proxy.proxy_failed)
-    graph.add_node("judge", proxy.judge(components), error_handler=proxy.proxy_failed)
-    graph.add_node("gate", gate_node(components, "proxy"), error_handler=proxy.proxy_failed)
+    """Add the proxy's nodes from `begin` to `plan`, `direct`, which answers what is known, and the way to `given`."""
+    small = {
+        "draft": proxy.draft(components),
+        "judge": proxy.judge(components),
+        "gate": gate_node(components, "proxy"),
+        "classify": route.classify(components),
+        "rewrite": proxy.rewrite_node(components),
+        "judge_claim": proxy.judge(components),
+    }
+    for name, asks in small.items():
+        graph.add_node(name, asks, error_handler=proxy.proxy_failed)
     graph.add_node("decide", decide_node("route_threshold"))
-    graph.add_node("classify", route.classify(components), error_handler=proxy.proxy_failed)
-    graph.add_node("rewrite", proxy.rewrite_node(components), error_handler=proxy.proxy_failed)
-    graph.add_node("judge_claim", proxy.judge_claim(components), error_handler=proxy.proxy_failed)
     graph.add_node("plan", proxy.plan)
     graph.add_node("direct", answer_node(components, "direct", "direct"))
     graph.add_conditional_edges("begin", to_draft, {"draft": "draft", "no proxy": "plan", "passages given": given})

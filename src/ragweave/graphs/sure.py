@@ -189,9 +189,8 @@ def propose(state: SureState, reply: Reply[Candidates], o: SureOptions) -> SureS
         if (said := read.answer(text, state["answer_type"])) != UNKNOWN:
             found.setdefault(normalize_answer(said) or said, said)
     proposed = [*found.values()][: o.candidates]
-    read_ids = [str(one.id) for one in reply.passages]
     made = {
-        f"propose:{at}": candidate(one, reply.text, "propose", read_ids, rank=at)
+        f"propose:{at}": candidate(one, reply.text, "propose", reply.ids, rank=at)
         for at, one in enumerate(proposed or [UNKNOWN])
     }
     return {"proposed": proposed, "candidates": made}
@@ -213,8 +212,7 @@ def summarising(state: SureBranch, o: SureOptions) -> Prompt[Any]:
 def summarise(state: SureBranch, reply: Reply[Any], _options: SureOptions) -> SureState:
     """Take the summary."""
     number = state["numbers"][0]
-    answer, read_ids = state["proposed"][number], [str(one.id) for one in reply.passages]
-    made = candidate(answer, reply.text, "summarise", read_ids, rank=number, round=1)
+    made = candidate(state["proposed"][number], reply.text, "summarise", reply.ids, rank=number, round=1)
     summary = reply.text.removesuffix("[DONE]").strip()
     return {"summaries": {str(number): summary}, "candidates": {f"summarise:{number}": made}}
 

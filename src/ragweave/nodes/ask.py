@@ -176,6 +176,11 @@ class Reply(Generic[FormT]):
     probability: float | None = None
     """The probability of yes, by a decision model, or by a chat model where the prompt asks for it (`probability`)."""
 
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the passages that stood in the prompt."""
+        return [str(one.id) for one in self.passages]
+
 
 def model_node(
     role: Role | Callable[[Any], Role], prompt: Prompt[FormT] | Callable[[StateT, OptionsT], Prompt[FormT] | None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 
 from langchain_core.documents import Document
@@ -15,8 +15,8 @@ from ragweave.nodes.answer import answer_branches, answer_node, together
 from ragweave.nodes.ask import Components
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
-from ragweave.nodes.vote import end_by_vote, final_update
-from ragweave.state import Candidate, RAGState
+from ragweave.nodes.vote import candidate, end_by_vote, final_update
+from ragweave.state import RAGState, running
 from ragweave.tools.text.words import normalize_answer
 
 LAST_STEPS = 7
@@ -39,17 +39,20 @@ class ChainOptions(Options):
         return self
 
 
-def end_chain(state: RAGState, made: Candidate, passages: Sequence[Document], *, truncated: bool) -> RAGState:
-    """Return the update that ends a chain with its one candidate.
-
-    Args:
-        state: The state.
-        made: The candidate.
-        passages: All passages of the chain, as they were shown.
-        truncated: Whether a limit ended it.
-    """
+def end_chain(
+    state: RAGState,
+    answer: str,
+    reply: str,
+    read_ids: Iterable[str],
+    *,
+    passages: Sequence[Document],
+    truncated: bool,
+) -> RAGState:
+    """Return the update that ends a chain: its one candidate, and `passages`, all of the chain's as they were shown."""
+    pool = running()[1]
+    made = candidate(answer, reply, pool, dict.fromkeys(read_ids))
     end = final_update(state, [made], passages=passages, truncated=truncated)
-    return {**end, "candidates": {f"{made['pool']}:0": made}}
+    return {**end, "candidates": {f"{pool}:0": made}}
 
 
 def asked_before(query: str, hops: Sequence[Any]) -> bool:

@@ -247,9 +247,10 @@ def judging(state: Any, options: ProxyOptions) -> Prompt[Verdict]:
 
 
 @model_node("judge", judging)
-def judge(_state: ProxyState, reply: Reply[Verdict], _options: ProxyOptions) -> ProxyState:
-    """Take the verdict; one that can't be read means not known."""
-    return {"known": reply.form is not None and reply.form.known == "True"}
+def judge(state: Any, reply: Reply[Verdict], _options: ProxyOptions) -> ProxyState:
+    """Take the verdict on the draft, or on a claim (section 3.3); one that can't be read means not known."""
+    known = reply.form is not None and reply.form.known == "True"
+    return {"verdicts": {state["name"]: known}} if "name" in state else {"known": known}
 
 
 def rewrite_node(components: Components) -> Node:
@@ -274,12 +275,6 @@ def rewrite_node(components: Components) -> Node:
         return {"queries": {**state["queries"], **rewrites}, "claims": claims}
 
     return rewrite(components)
-
-
-@model_node("judge", judging)
-def judge_claim(state: Any, reply: Reply[Verdict], _options: ProxyOptions) -> ProxyState:
-    """Take the verdict on a claim (section 3.3)."""
-    return {"verdicts": {state["name"]: reply.form is not None and reply.form.known == "True"}}
 
 
 def plan(state: ProxyState) -> ProxyState:
