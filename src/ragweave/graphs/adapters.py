@@ -1,7 +1,5 @@
 """A compiled method in a LangChain app: a tool of an agent, or a retriever of a chain."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

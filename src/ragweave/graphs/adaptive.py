@@ -6,8 +6,6 @@ so do texts written with and without passages, and the model filters each query'
 does not know, Post-Fusion (Liu et al. 2024). With components off it makes the calls of each paper's graph.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from langchain_core.runnables import RunnableConfig

@@ -11,8 +11,6 @@ or another decision model; without one, a model is asked by our prompt how many 
 and is answered Unknown is searched for once (`fallback_retrieval`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Literal
 

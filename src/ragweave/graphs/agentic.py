@@ -13,12 +13,10 @@ from what was read, or else found. With `fallback_retrieval`, the method itself 
 loop ends, and, if the model has read nothing yet, also before it answers, and reads the results.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Sequence
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from langchain_core.documents import Document
 from langgraph.graph import END
@@ -78,7 +76,7 @@ class Step(Form):
     input: str = limited(600, "Keywords, a query, numbers of passages, or the final answer.")
 
     @classmethod
-    def from_text(cls, text: str) -> Step:
+    def from_text(cls, text: str) -> Self:
         """Read the first tool and its input (JSON's fields, `tool: input`, `tool[input]`), or a conclusion."""
         found = _ACTION.search(text)
         concluded = text if re.search(r"\banswer is\b", text, re.I) else ""

@@ -12,8 +12,6 @@ searches the web; without passages of either source the question is asked by its
 ours; `NAME@astute` is printed in the paper's appendix, but for how passages are set off.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Sequence
 from typing import Any

@@ -13,8 +13,6 @@ The graph already has its node `begin`. A package lists its method as an entry p
 `ragweave.methods`; a notebook hands it to `register_method`, or to `build_graph` itself.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping

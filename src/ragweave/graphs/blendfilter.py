@@ -11,8 +11,6 @@ words. Ids count from 1, not 0, but there. Examples and wording are ours; `NAME@
 are printed in appendix F, but for the examples' knowledge.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from typing import Annotated, Any, Literal
 

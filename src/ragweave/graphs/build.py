@@ -1,7 +1,5 @@
 """`build_graph`: a compiled graph by its method's name."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from typing import Any, get_args

@@ -9,11 +9,9 @@ Where we differ: the paper trains LLaMa-2 7B on 10,000 such notes (section 2.3.2
 prompted, with two examples in our own words, one of which ends in Unknown.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from langgraph.runtime import Runtime
 from pydantic import Field, create_model
@@ -53,7 +51,7 @@ class Notes(Form):
     answer: str = limited(320)
 
     @classmethod
-    def from_text(cls, text: str) -> Notes:
+    def from_text(cls, text: str) -> Self:
         """Keep the text, of which the answer is read."""
         return cls.model_construct(notes=[], answer=text)
 

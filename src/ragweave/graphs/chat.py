@@ -4,8 +4,6 @@ A follow-up ("and who wrote it?") is rewritten to stand alone before the method 
 conversational retrieval: Elgohary et al. 2019 (CANARD), Anantha et al. 2021 (QReCC).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any
 

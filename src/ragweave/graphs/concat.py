@@ -4,8 +4,6 @@ Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback 
 Augmented Generation with LLMs), section 3.2.1, equation 1: `a = LLM(q, p1 … pk)`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ragweave.graphs.base import Graph, method

@@ -4,8 +4,6 @@ Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback 
 Augmented Generation with LLMs), section 3.3 and figure 2, upper half.
 """
 
-from __future__ import annotations
-
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample, one_by_one, together

@@ -5,8 +5,6 @@ baseline in BlendFilter, whose examples `shots` shows, and in SlimPLM, whose rel
 for MuSiQue and none elsewhere: its row is `shots=3` there.
 """
 
-from __future__ import annotations
-
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.direct import DirectOptions, add_asking
 from ragweave.graphs.examples import PROMPTS, reasoned, with_shots

@@ -14,9 +14,7 @@ for yes or no, is the paper's for a chat model (table 6), `keywords@crag` the re
 is ours, too, and asks for the best strips first. The released generator reads Self-RAG's own format.
 """
 
-from __future__ import annotations
-
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from langchain_core.decisions import Noul
 from langgraph.runtime import Runtime
@@ -70,7 +68,7 @@ class Grade(Form):
     grade: Word
 
     @classmethod
-    def from_text(cls, text: str) -> Grade | None:
+    def from_text(cls, text: str) -> Self | None:
         """Read the word; or yes or no, as the paper asks a chat model."""
         yes_no: dict[str | None, Word] = {"Yes": "Correct", "No": "Incorrect"}
         word = choice(text, *get_args(Word)) or yes_no.get(choice(text, *filter(None, yes_no)))
@@ -83,7 +81,7 @@ class Keywords(Form):
     query: str = limited(160)
 
     @classmethod
-    def from_text(cls, text: str) -> Keywords | None:
+    def from_text(cls, text: str) -> Self | None:
         """Read the first line, after `Query:` if it has that."""
         query = phrase(text, "query", "queries", "keywords")
         return cls(query=query[:160]) if query else None

@@ -17,8 +17,6 @@ be answered, and may add sub-questions. Its released code splits a question only
 itself do not answer it, and takes three rounds at most.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, Literal
 

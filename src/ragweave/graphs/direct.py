@@ -4,8 +4,6 @@ Source: the baseline of all papers. The examples of `shots` are those of BlendFi
 prompt does not ask to say Unknown.
 """
 
-from __future__ import annotations
-
 from langgraph.runtime import Runtime
 from pydantic import Field
 

@@ -11,8 +11,6 @@ Each document's passages stand together, and the documents come in the order of 
 Tokens are estimated, and the best passage is kept even if it is longer than the budget.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Self
 

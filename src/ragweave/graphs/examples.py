@@ -6,8 +6,6 @@ facts that their reasoning uses), and the three for MuSiQue that SlimPLM's relea
 et al. 2023, ITER-RETGEN).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -10,8 +10,6 @@ text stay (the paper's trained filters leave 36 to 56 %, section 1); or a model 
 (`filter="llm"`). Sentences are split by sentencex, not by spaCy. `NAME@filco` is the released code's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 

@@ -13,8 +13,6 @@ released code compares raw logits, which no API reports, with 0.5, and looks up 
 profile here compares probabilities, and looks up the first.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple

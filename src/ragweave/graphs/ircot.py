@@ -14,8 +14,6 @@ and drops question words. `profile="paper"` asks in the layout of section 3.1, w
 instruction for Flan-T5 above the question, which a chat model needs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, Literal, Self

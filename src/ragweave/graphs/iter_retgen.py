@@ -9,8 +9,6 @@ cut at 2,000 characters of text. If a round finds the last one's passages, a mod
 say the same again: the run ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from langgraph.graph import END

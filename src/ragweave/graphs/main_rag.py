@@ -11,8 +11,6 @@ log-odds of its probability. A judge that reports no log-probabilities states it
 filters twenty passages (section 4.3); k is five here, as two calls are made for each.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

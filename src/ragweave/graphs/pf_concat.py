@@ -4,8 +4,6 @@ Source: Liu et al. 2024 (Modeling Uncertainty and Using Post-fusion as Fallback 
 Augmented Generation with LLMs), section 3.3 and figure 2, lower half.
 """
 
-from __future__ import annotations
-
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 

@@ -4,8 +4,6 @@ A checkpoint works only with the prompt that it was trained on, so these prompts
 sources.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

@@ -5,8 +5,6 @@ Augmented Generation with LLMs), section 3.2.2 and figure 8. The figure is a pic
 example are ours.
 """
 
-from __future__ import annotations
-
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions, add_reading
 from ragweave.graphs.examples import one_shot

@@ -11,8 +11,6 @@ is what was retrieved, and the answer is Unknown after seven steps without `Fini
 one text to go on with, as in Yao et al.; no paper at hand prints its examples, which are ours.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Literal, Self

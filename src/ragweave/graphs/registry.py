@@ -1,7 +1,5 @@
 """The methods by name, in the order in which they are listed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from importlib import import_module
 from typing import get_args

@@ -9,8 +9,6 @@ model (`tools/citations.py`). Each round writes one section, so a budget can end
 resume it: `graph.invoke(None, config)`.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Annotated, Any
 

@@ -14,8 +14,6 @@ here is `reply_tokens`, which is ours. After the last query, or a reply without 
 the model. If a model can't continue its own turn, the results come in a user message.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -25,8 +25,6 @@ the passages are shown, as its release does for questions with one answer. A mod
 follows it poorly.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, get_args

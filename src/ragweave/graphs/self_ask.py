@@ -12,11 +12,9 @@ under a paper's profile. The last call's prompt itself says "So the final answer
 answers itself (appendix C, after Yoran et al. 2023); the paper prints no prompt for that: it is ours.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from langchain_core.documents import Document
 from pydantic import Field
@@ -75,7 +73,7 @@ class Step(Form):
     text: str
 
     @classmethod
-    def from_text(cls, text: str) -> Step | None:
+    def from_text(cls, text: str) -> Self | None:
         """Read the first thing said: a labelled line, a bare question or an answer."""
         needed = re.match(r"\W*(?:are follow[- ]?up questions needed(?: here)?:\W*)?(yes|no)\b[.,;:!*_]*", text, re.I)
         rest = text[needed.end() :] if needed else text

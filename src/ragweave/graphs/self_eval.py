@@ -7,8 +7,6 @@ Where we differ: with `fallback_retrieval`, the method retrieves after all if th
 Unknown. The examples of our own prompt are ours.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 from langchain_core.decisions import Noul

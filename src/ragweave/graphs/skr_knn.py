@@ -7,8 +7,6 @@ Where we differ: sentence-transformers averages SimCSE's token vectors, the rele
 `fallback_retrieval`, the method retrieves after all if the answer without passages is Unknown.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from threading import Lock
 from typing import ClassVar, NamedTuple

@@ -16,8 +16,6 @@ query and ranks their paragraphs by E5 against the user's question; here that is
 passages of one title are a page.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from langgraph.graph import END

@@ -4,8 +4,6 @@ Several values of one option are joined by `+` or, outside brackets, by commas: 
 `proxy:METHOD` is answered by the proxy in the place of the answering model.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args, get_origin

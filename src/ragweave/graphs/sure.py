@@ -10,8 +10,6 @@ Where we differ: a reply without a candidate is Unknown. If one order of a pair 
 counts 1/2, and 1 in the released code. Wording and examples are ours; `NAME@sure` is the released code's.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import permutations
 from typing import Annotated, Any, Literal

@@ -6,8 +6,6 @@ Where we differ: an Unknown without passages is followed by retrieval (`fallback
 again while a long answer is written (section 3.2) is left to `flare`. Neither paper has a profile.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from langgraph.runtime import Runtime

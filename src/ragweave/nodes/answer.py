@@ -7,8 +7,6 @@ say when the answer is not known. The wording is ours; theirs is printed as pict
 Variables: `question`, `passages`, `instruction` (how to answer), `unknown`, and `candidates`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -18,8 +18,6 @@ A decision model in the role (`langchain_core.decisions.BaseDecisionModel`) read
 question, the draft and the passages as its state, and the form's own question (`Form.decides`).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +25,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import chain
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from langchain_core.decisions import NoulAnswer
 from langchain_core.documents import Document
@@ -127,6 +125,29 @@ class Components:
 
 
 @dataclass(frozen=True)
+class Reply(Generic[FormT]):
+    """What a model replied."""
+
+    text: str = ""
+    """Its text without thoughts; empty if the model said nothing or was not asked."""
+    form: FormT | None = None
+    """The prompt's form, filled in; None if the reply could not be read."""
+    passages: Sequence[Document] = ()
+    """The passages that stood in the prompt."""
+    message: BaseMessage | None = None
+    """The message itself, for its log-probabilities."""
+    earlier: str = ""
+    """What the model said before it was asked for the answer alone."""
+    probability: float | None = None
+    """The probability of yes, by a decision model, or by a chat model where the prompt asks for it (`probability`)."""
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the passages that stood in the prompt."""
+        return [str(one.id) for one in self.passages]
+
+
+@dataclass(frozen=True)
 class Prompt(Generic[FormT]):
     """What a node asks. It is rendered late, so that passages can be dropped to make it fit."""
 
@@ -157,29 +178,6 @@ class Prompt(Generic[FormT]):
     """Whether the probability of Yes is read from the first token's log-probabilities (`Reply.probability`)."""
     is_answered: Callable[[Reply[Any]], bool] = lambda _reply: True
     """Whether a reply reaches an answer; if not, the model is asked for the answer alone (`ask_again`)."""
-
-
-@dataclass(frozen=True)
-class Reply(Generic[FormT]):
-    """What a model replied."""
-
-    text: str = ""
-    """Its text without thoughts; empty if the model said nothing or was not asked."""
-    form: FormT | None = None
-    """The prompt's form, filled in; None if the reply could not be read."""
-    passages: Sequence[Document] = ()
-    """The passages that stood in the prompt."""
-    message: BaseMessage | None = None
-    """The message itself, for its log-probabilities."""
-    earlier: str = ""
-    """What the model said before it was asked for the answer alone."""
-    probability: float | None = None
-    """The probability of yes, by a decision model, or by a chat model where the prompt asks for it (`probability`)."""
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the passages that stood in the prompt."""
-        return [str(one.id) for one in self.passages]
 
 
 def model_node(
@@ -301,7 +299,7 @@ class _Call:
             return model.bind(stop=[*dict.fromkeys([*calls.own_stops(self.model), *self.prompt.stop])])
         return model
 
-    def relaxed(self, error: Exception) -> _Call:
+    def relaxed(self, error: Exception) -> Self:
         """Return the call without the setting or the form that the server refused; raise any other error."""
         stop = {"stop"} if self.prompt.stop and not self.form else set()
         sent = self.prompt.settings.keys() | stop | ({"continue_final_message"} if self.continues else set())
@@ -349,7 +347,7 @@ class _Call:
         chance = sigmoid(log_odds(message)) if self.prompt.probability and text else None
         return _Answered(Reply(text, form, self.prompt.passages, message, probability=chance), usage, notes)
 
-    def again(self, done: Sequence[_Answered]) -> _Call | None:
+    def again(self, done: Sequence[_Answered]) -> Self | None:
         """Return the call that asks for the answer alone, once, if the reply reaches none."""
         reply = done[-1].reply
         if len(done) > 1 or not self.asks_again or not reply.text or self.prompt.is_answered(reply):

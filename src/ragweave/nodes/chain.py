@@ -1,7 +1,5 @@
 """Chains, in which each call reads the previous reply and may search."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Self
 

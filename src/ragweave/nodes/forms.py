@@ -1,7 +1,5 @@
 """Forms: the structure of a reply. Models that support JSON schemas are constrained to it; other models' text is parsed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin

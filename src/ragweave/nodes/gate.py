@@ -8,8 +8,6 @@ Where we differ: a draft that says Unknown is uncertain, whatever its probabilit
 that word; the gates over samples compare words, not tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any
 

@@ -7,8 +7,6 @@ for the ids alone. StrategyQA's form has no topic. Ids count from 1, but in the 
 from 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Any
 

@@ -4,8 +4,6 @@ The class is the graph's `context_schema`, so that a run may override any of the
 `graph.invoke({"question": …}, context={"k": 8})`. What a run leaves out is as built.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, TypeVar
 

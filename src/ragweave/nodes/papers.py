@@ -11,8 +11,6 @@ sections 3.1 and 4; IRCoT, sections 3.1 and 4.1 and the released configurations;
 appendices A.4 and A.5; SuRe and DOS RAG, released code; CRAG, section 5 and appendix B.2; Astute RAG, section 5.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """How a prompt is declared: as a text, which is the user's message, or as turns of a role and a text."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import TypeAlias

@@ -7,11 +7,9 @@ A draft that only says "I don't know" is neither judged nor rewritten, except by
 and by models trained for the task, which have learned from such drafts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from langchain_core.decisions import Noul
 from langgraph.errors import NodeError
@@ -110,7 +108,7 @@ class Verdict(Form):
     known: Literal["True", "False"]
 
     @classmethod
-    def from_text(cls, text: str) -> Verdict | None:
+    def from_text(cls, text: str) -> Self | None:
         """Read `<Known(True)>` or the bare word; contradictory verdicts are unreadable."""
         said = {one.capitalize() for one in re.findall(r"known\W{0,6}(true|false)", text, re.I)}
         word = said.pop() if len(said) == 1 else None if said else choice(text, "True", "False")
@@ -136,7 +134,7 @@ class Rewrite(Form):
     claims: list[Searched] = limited_list(MOST_CLAIMS)
 
     @classmethod
-    def from_text(cls, text: str) -> Rewrite | None:
+    def from_text(cls, text: str) -> Self | None:
         """Read the paper's `<Claim> … <Query> …` and the released `<Claim(…)> <Search(True)> <Query(…)>`."""
         questions, claims, last = list[Searched](), list[Searched](), None
         marks = list(_MARK.finditer(text))

@@ -12,8 +12,6 @@ Where we differ: results of several texts are merged by reciprocal rank, with Hy
 the question and of several passages. The prompts are ours; Query2doc's has four examples.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 from typing import Any, Literal
 

@@ -6,8 +6,6 @@ invents nothing: if a text does not say what was asked for, an answer is `Unknow
 None. Every pattern takes time linear in the text.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Retrieval: one branch per query, and the node `collect`, where they meet."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeAlias
 

@@ -3,10 +3,8 @@
 The router is a chat model, or a decision model such as a trained router, which may read a draft answer, too.
 """
 
-from __future__ import annotations
-
 import re
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from langchain_core.decisions import Choice
 
@@ -33,7 +31,7 @@ class Complexity(Form):
     searches: Literal["none", "one", "several"]
 
     @classmethod
-    def from_text(cls, text: str) -> Complexity | None:
+    def from_text(cls, text: str) -> Self | None:
         """Read the word, or the paper's letter."""
         letter = re.match(r"\W*(?:(?:class|answer|level)\W+)*([ABC])\b(?! [a-z])", plain(text), re.I)
         word = _LETTERS[letter[1].upper()] if letter else choice(text, *ROUTES)

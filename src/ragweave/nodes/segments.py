@@ -1,7 +1,5 @@
 """Less text: segments of passages, recomposed from those that a filter keeps, and budgets of tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 

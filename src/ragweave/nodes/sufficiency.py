@@ -10,11 +10,9 @@ asks in the words of appendix C.1, without its line on the time of the question:
 itself first and ends in `{"Sufficient Context": 1}`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from langchain_core.decisions import Noul
 
@@ -79,7 +77,7 @@ class Sufficient(Form):
     sufficient: Literal["Yes", "No"]
 
     @classmethod
-    def from_text(cls, text: str) -> Sufficient | None:
+    def from_text(cls, text: str) -> Self | None:
         """Read the printed prompt's label, or Yes or No."""
         label = _LABEL.search(plain(text))
         word = (

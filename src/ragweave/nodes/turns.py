@@ -1,7 +1,5 @@
 """Searches that a model requests by tags in its own turn, which then continues with the results."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

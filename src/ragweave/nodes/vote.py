@@ -1,7 +1,5 @@
 """The majority vote over candidates, and how every graph ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, cast
 

@@ -5,8 +5,6 @@ reads None as "start over", which is how the node `begin` clears what a thread's
 on which branch ended first.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, TypeVar

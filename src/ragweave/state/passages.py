@@ -1,7 +1,5 @@
 """Passages: LangChain documents with a stable id, and rank and query in their metadata."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
