@@ -43,7 +43,7 @@ def test_mistakes_are_one_line_and_exit_2(ragweave: Run, tmp_path: Path, kb: Pat
     cases = [
         (("index", "--kb", "kb"), "nothing to index"),
         (("index", "", "--kb", "new", *BM25), "at least one file or folder"),
-        (("index", str(tmp_path), "--kb", "", *BM25), "needs a folder or an address"),
+        (("index", str(tmp_path), "--kb", "", *BM25), "needs a folder"),
         (("index", "missing", "--kb", "kb", *BM25), "missing"),
         (("index", str(tmp_path), "--kb", str(kb), "--size", "50"), "size"),
         (("index", str(tmp_path), "--kb", "kb", "--unit", "pages", *BM25), "unit"),

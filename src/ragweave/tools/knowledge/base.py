@@ -20,7 +20,7 @@ from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, encodable
 from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage_of, passages_of
-from ragweave.tools.knowledge.ingest import Ingest, fetched
+from ragweave.tools.knowledge.ingest import Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.search import Search
 from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings
@@ -147,8 +147,7 @@ class AbstractKnowledgeBase(ABC):
         Raises:
             UsageError: One is not a web address.
         """
-        pages, notices = fetched(listed(urls))
-        return self._ingest(lambda one: one.pages(pages, notices), progress)
+        return self._ingest(lambda one: one.pages(listed(urls)), progress)
 
     def index_documents(
         self, documents: Iterable[Document], source: str, progress: Progress | None = None
@@ -238,7 +237,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
     path: Path
 
     def __init__(self, path: str | Path, embeddings: Embeddings | None = None) -> None:
-        self.path = _folder(path)
+        self.path = Path(path)
         self._store = Store(self.path)
         self.settings = self._store.settings
         self._embeddings = embeddings_of(self.path, self.settings.embedding, embeddings)
@@ -269,7 +268,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
             UsageError: The chunker is unknown.
             MissingExtraError: What runs the embedding model is not installed.
         """
-        Store.create(_folder(path), agreed(path, None, settings, embeddings))
+        Store.create(Path(path), agreed(path, None, settings, embeddings))
         return cls(path, embeddings)
 
     @staticmethod
@@ -405,7 +404,7 @@ def agreed(
     if wanted != own:
         CHUNKERS.named(wanted.chunker)
         if wanted.embedding is not None and embeddings is None:
-            named_embeddings(wanted.embedding).warm_up()
+            named_embeddings(wanted.embedding).embed_query("")  # loads it
     return wanted
 
 
@@ -420,14 +419,6 @@ def embeddings_of(path: str | Path, name: str | None, given: Embeddings | None) 
             f"{path} was made with {name}, whose vectors cannot be compared with those of {name_of(given)}"
         )
     return given
-
-
-def _folder(path: str | Path) -> Path:
-    if not str(path).strip():
-        raise UsageError("a knowledge base needs a folder or an address")
-    if "://" in str(path):
-        raise UsageError("an address is no folder: open it with open_knowledge_base")
-    return Path(path)
 
 
 def _loaded_of(document: Document) -> Loaded:

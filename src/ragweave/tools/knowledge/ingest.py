@@ -121,11 +121,17 @@ class Ingest:
         self.counts["moved"] += 1
         self._repeat(source)
 
-    def pages(self, pages: Iterable[tuple[str, Path, bytes]], notices: Iterable[Notice]) -> None:
-        """Take web pages, unless their bytes are as before; `notices` are of those that were not fetched."""
-        self.notices += notices
+    def pages(self, urls: Iterable[str]) -> None:
+        """Fetch web pages, each once, and take those whose bytes are not as before."""
         known = self._known("page")
-        for url, name, data in pages:
+        for url in dict.fromkeys(map(clean_url, urls)):
+            try:
+                data, suffix = fetch(url)
+            except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+                reason = " ".join(str(error).split())[:100] or type(error).__name__
+                self.notices.append(Notice(url, f"cannot be fetched ({reason})"))
+                continue
+            name = Path(url.rstrip("/").rpartition("/")[2] or "page").with_suffix(suffix)
             source = Source(url, "page", hashlib.sha256(data).hexdigest())
             self._take(source, load(name, io.BytesIO(data), self.settings), known.get(url))
 
@@ -221,21 +227,6 @@ def clean_url(url: str) -> str:
     if parts.username or parts.password:
         raise UsageError("an address with a password is not read: sources are stored as plain text")
     return urldefrag(url)[0]
-
-
-def fetched(urls: Iterable[str]) -> tuple[list[tuple[str, Path, bytes]], list[Notice]]:
-    """Fetch pages, each once: address, a file name of its type, bytes; and notices of what can't be fetched."""
-    pages, notices = [], []
-    for url in dict.fromkeys(map(clean_url, urls)):
-        try:
-            data, suffix = fetch(url)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-            reason = " ".join(str(error).split())[:100] or type(error).__name__
-            notices.append(Notice(url, f"cannot be fetched ({reason})"))
-        else:
-            name = url.rstrip("/").rpartition("/")[2] or "page"
-            pages.append((url, Path(name).with_suffix(suffix), data))
-    return pages, notices
 
 
 def fetch(url: str) -> tuple[bytes, str]:

@@ -77,11 +77,6 @@ class SentenceTransformerEmbeddings(Embeddings):
             )
         return [(start, end) for start, end in encoded["offset_mapping"] if end > start]
 
-    def warm_up(self) -> None:
-        """Load the model."""
-        with self._lock:
-            _ = self._model
-
     def _encode(self, texts: list[str], method: str, prefix: str) -> list[list[float]]:
         with self._lock:
             model = self._model

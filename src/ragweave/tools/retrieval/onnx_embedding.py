@@ -76,10 +76,6 @@ class OnnxEmbeddings(Embeddings):
         encoded = _tokenizer().encode(text, add_special_tokens=False)
         return [(start, end) for start, end in encoded.offsets if end > start]
 
-    def warm_up(self) -> None:
-        """Load the model."""
-        self.embed_query("")
-
 
 def token_states(texts: Sequence[tuple[Sequence[int], int | None]], adapter: Path | None = None) -> list[Vectors]:
     """Return the states of the tokens of each text after the last layer (tokens, 384).
