@@ -19,8 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from langchain_core.documents import Document
-
 from ragweave.errors import UsageError
 
 Record = dict[str, Any]
@@ -28,11 +26,6 @@ Record = dict[str, Any]
 
 _FREE = ("prices",)
 """Settings that may change when a run is resumed: no score depends on them."""
-
-
-def shown_passage(doc: Document) -> Record:
-    """Return a passage as records hold it."""
-    return {"id": str(doc.id), "title": doc.metadata.get("title", ""), "text": doc.page_content}
 
 
 def row(**fields: Any) -> Record:

@@ -48,7 +48,6 @@ from ragweave.evaluation.folder import (
     row,
     shard_folder,
     shards,
-    shown_passage,
 )
 from ragweave.evaluation.metrics.answers import contains
 from ragweave.evaluation.metrics.judged import ask
@@ -60,7 +59,7 @@ from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FILTERS, FilterKind, FilterSettings, Span, filco_task, span_of
 from ragweave.tools.knowledge.retrievers import retriever_of
 from ragweave.tools.models import ChatModel, calls
-from ragweave.tools.models.messages import text_of
+from ragweave.tools.models.messages import task_passage, text_of
 from ragweave.tools.models.roles import LogprobScorer
 from ragweave.tools.models.specs import scorer_of
 from ragweave.tools.text.untrusted import untrusted
@@ -223,7 +222,7 @@ def context_filter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
             id=question.id,
             question=question.question,
             answers=answers,
-            passages=[shown_passage(one) for one in passages],
+            passages=[task_passage(one) for one in passages],
             spans=await asyncio.to_thread(_spans, question, passages, answers, settings, kind, scorer),
             source={"measure": settings.measure, "unit": settings.unit},
         )

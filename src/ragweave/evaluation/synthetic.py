@@ -29,12 +29,13 @@ from langchain_core.messages import HumanMessage
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation.evaluate import EVALUATOR, Settings, open_priced, with_names
-from ragweave.evaluation.folder import Record, dropped, read_results, row, shown_passage
+from ragweave.evaluation.folder import Record, dropped, read_results, row
 from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.metrics.text import all_words, stands_in
 from ragweave.evaluation.run import Budget, FunctionSystem, Run, Summary
 from ragweave.nodes.forms import Form, limited
 from ragweave.tools.models import ChatModel
+from ragweave.tools.models.messages import task_passage
 from ragweave.tools.retrieval.names import names_in, sentences, subjects
 from ragweave.tools.text.untrusted import render_passages, untrusted
 
@@ -89,7 +90,7 @@ async def write_question(model: ChatModel, about: Question) -> Record:
         return dropped("the reply cannot be read")
     if why := refusal(found, passages, name):
         return dropped(why)
-    gold = [{**shown_passage(one), "is_gold": True} for one in passages]
+    gold = [{**task_passage(one), "is_gold": True} for one in passages]
     return row(id=about.id, question=found.question, answers=[found.answer], passages=gold)
 
 

@@ -17,7 +17,7 @@ from langgraph.types import RetryPolicy
 from ragweave.datasets import Question
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.evaluation.cache import ReplyCache
-from ragweave.evaluation.folder import Record, shown_passage
+from ragweave.evaluation.folder import Record
 from ragweave.evaluation.metrics import Metric, scores
 from ragweave.evaluation.metrics.answers import SMALL
 from ragweave.graphs import Method, build_graph
@@ -25,6 +25,7 @@ from ragweave.graphs.build import MODEL_ARGUMENTS, RETRY
 from ragweave.graphs.specs import read_system
 from ragweave.nodes.prompts import template_of
 from ragweave.tools.models import Role, chat_model
+from ragweave.tools.models.messages import task_passage
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.retrieval.base import find_with
@@ -79,7 +80,7 @@ def record_of(question: Question, state: Mapping[str, Any]) -> Record:
         "question": question.question,
         "gold": list(question.answers) or [list(one) for one in question.parts],
         **{name: state[name] for name in ("answer", "status", "truncated", "usage")},
-        "passages": [shown_passage(doc) for doc in state["passages"]],
+        "passages": [task_passage(doc) for doc in state["passages"]],
         "retrieved": {query: [doc.id for doc in found] for query, found in (state.get("retrieved") or {}).items()},
         "candidates": state["candidates"],
         "citations": state.get("citations") or [],

@@ -59,10 +59,8 @@ class FilterOptions(Options):
     threshold: float | None = Field(
         None, description="What a score must exceed; none: 0.5 for words shared with an answer (section 2.2), else 0."
     )
-    unit: filters.Unit = Field("words", description="What lexical counts; the released code counts characters.")
     encoder: str = Field("", description="Bi-encoder of recomp, by path or hub name; empty: the packaged MiniLM.")
     rerank: bool = Field(False, description="Whether the scores order the passages, too, each by its best segment.")
-    lead: str | None = Field(None, description="Text between question and output for cxmi; none: as the scorer needs.")
 
 
 class FilcoOptions(FilterOptions, SearchOptions):
@@ -148,7 +146,7 @@ def filter_node(components: Components) -> StateNode:
         counted = _Counted(scorer) if scorer else None
         chosen = choose_filter(components, counted, state, o)
         segments = segments_of(state, chosen.kind.granularity or o.granularity)
-        settings = filters.FilterSettings(scorer=counted, unit=o.unit, encoder=o.encoder, lead=o.lead)
+        settings = filters.FilterSettings(scorer=counted, encoder=o.encoder)
         scores = chosen.kind.scores(state["question"], segments, chosen.answers, settings)
         if len(scores) != len(segments):
             raise UsageError(f"the filter {chosen.kind.name} gave {len(scores)} scores for {len(segments)} segments")

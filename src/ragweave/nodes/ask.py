@@ -47,7 +47,7 @@ from ragweave.state.passages import lowest_ranked
 from ragweave.tools.filters import FilterKind
 from ragweave.tools.models import calls
 from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
-from ragweave.tools.models.messages import Task, TaskName, attach, finish_of, task_passages, text_of, tokens_of
+from ragweave.tools.models.messages import Task, TaskName, attach, finish_of, task_passage, text_of, tokens_of
 from ragweave.tools.models.roles import LogprobScorer, Models, Role, unbound
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.untrusted import render_passages
@@ -468,7 +468,7 @@ def _rendered(
     *before, last = [*template.format_messages(**asked.values, passages=asked.show(passages)), *turns]
     known = {name: asked.values[name] for name in _TASK_VALUES & asked.values.keys()}
     numbered = {"sample": sample} if sample else {}
-    task = {"task": asked.task, **known, "passages": task_passages(passages), **numbered}
+    task = {"task": asked.task, **known, "passages": [*map(task_passage, passages)], **numbered}
     return [*before, attach(last, cast("Task", task))]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from langchain_core.documents import Document
@@ -82,16 +82,6 @@ def _lines(doc: Document) -> Iterable[_Line]:
         yield _Line(doc.id or "", sentence, words, words | title)
 
 
-class _Hit(NamedTuple):
-    """A sentence that holds wanted words."""
-
-    line: _Line
-    words: frozenset[str]
-    around: frozenset[str]
-    asked: float
-    """What it shares with the question, weighted."""
-
-
 class _Weights(dict[str, float]):
     """The weight of each word; one that no sentence holds weighs most."""
 
@@ -114,28 +104,26 @@ class _Weights(dict[str, float]):
 
 def _quotes(wanted: frozenset[str], near: Iterable[tuple[_Line, float]], weights: _Weights) -> list[Quote]:
     """Return the quotes that hold the wanted words, of lines in the order of how near the question they are."""
-    hits: dict[Hashable, _Hit] = {}
+    hits: dict[tuple[frozenset[str], frozenset[str]], tuple[_Line, float]] = {}
     for line, asked in near:  # however many there are, few hold different words
         if not wanted.isdisjoint(line.words):
-            words, around = wanted & line.words, wanted & line.around
-            hits.setdefault((words, around), _Hit(line, words, around, asked))
+            hits.setdefault((wanted & line.words, wanted & line.around), (line, asked))
     whole = weights.of(wanted)
-    chosen: list[_Hit] = []
+    chosen: list[Quote] = []
     covered: frozenset[str] = frozenset()
     while len(chosen) < _MOST:
         least = _GAIN * whole if chosen else 0.0
         best = max(
-            (hit for hit in hits.values() if weights.of(hit.words - covered) > least),
-            key=lambda hit: weights.of(covered | hit.around) / whole + hit.asked,
+            (hit for hit in hits.items() if weights.of(hit[0][0] - covered) > least),
+            key=lambda hit: weights.of(covered | hit[0][1]) / whole + hit[1][1],
             default=None,
         )
         if best is None:
             break
-        chosen.append(best)
-        covered |= best.around
-    if not chosen or weights.of(covered) / whole < _SUPPORT:
-        return []
-    return [_quote(hit.line, weights.of(hit.around) / whole) for hit in chosen]
+        (_, around), (line, _) = best
+        chosen.append(_quote(line, weights.of(around) / whole))
+        covered |= around
+    return chosen if chosen and weights.of(covered) / whole >= _SUPPORT else []
 
 
 def _wanted(claim: str, asked: frozenset[str]) -> frozenset[str]:

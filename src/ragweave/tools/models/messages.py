@@ -83,12 +83,10 @@ def task_of(messages: Sequence[BaseMessage]) -> Task | None:
     return None
 
 
-def task_passages(documents: Sequence[Document]) -> list[TaskPassage]:
-    """Render documents as task passages, in order."""
-    return [
-        {"id": doc.id or "", "title": str(doc.metadata.get("title") or ""), "text": doc.page_content}
-        for doc in documents
-    ]
+def task_passage(document: Document) -> TaskPassage:
+    """Return a passage as a task carries it."""
+    title = str(document.metadata.get("title") or "")
+    return {"id": document.id or "", "title": title, "text": document.page_content}
 
 
 # ---- replies

@@ -300,6 +300,6 @@ def load(folder: Path, card: Card) -> Any:
         need("A component with adapters", "train", "peft")
         from peft import PeftModel
 
-        base = model_of(model_folder(card.base, folder), "AutoModelForCausalLM", dtype=dtype)
+        base = model_of(model_folder(card.base), "AutoModelForCausalLM", dtype=dtype)
         model = PeftModel.from_pretrained(base, str(folder), local_files_only=True)
     return Writer(model.to(where), tokenizer_of(folder), card.role, card.max_input, card.max_output)
