@@ -1,7 +1,5 @@
 """The command line. `run` is the entry point of the `ragweave` script."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

@@ -1,7 +1,5 @@
 """The `ragweave` command. A command's module is imported when it is run; errors are one line."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """`ragweave serve`: methods by OpenAI's protocol, or as MCP tools. `ragweave new`: an app of your own, from a template."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket

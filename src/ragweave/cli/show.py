@@ -3,8 +3,6 @@
 The page has no script and loads nothing. Every text of the run is untrusted and escaped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

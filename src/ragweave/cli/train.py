@@ -1,7 +1,5 @@
 """`ragweave label`: training rows from a data set's questions. `ragweave train`: rows in, a trained component out."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast

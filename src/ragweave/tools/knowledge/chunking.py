@@ -10,8 +10,6 @@ Long tables are cut between rows before any chunker sees them, and each passage 
 table's header.
 """
 
-from __future__ import annotations
-
 import hashlib
 import locale
 import re

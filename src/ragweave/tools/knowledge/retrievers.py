@@ -1,7 +1,5 @@
 """Retrievers by name: a mode of a knowledge base, or any LangChain retriever by its import path."""
 
-from __future__ import annotations
-
 import inspect
 from contextlib import suppress
 from functools import partial

@@ -1,7 +1,5 @@
 """Search: a writer builds an index for each state; readers open and query it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -6,8 +6,6 @@ is not all or nothing: readers may see an unfinished one, and of two writers at 
 passage by passage. The next write of the same sources finishes one that was killed.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import uuid
@@ -60,7 +58,7 @@ def is_address(place: str | Path) -> bool:
 
 def open_knowledge_base(
     place: str | Path, *, embeddings: Embeddings | None = None
-) -> KnowledgeBase | ServedKnowledgeBase:
+) -> "KnowledgeBase | ServedKnowledgeBase":
     """Open the knowledge base in a folder or behind an address.
 
     Raises:
@@ -134,12 +132,12 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         return made
 
     @contextmanager
-    def _reading(self) -> Iterator[Records]:
+    def _reading(self) -> Iterator["Records"]:
         with _client_errors(f"{self.path} cannot be read"):
             yield self._records
 
     @contextmanager
-    def _writing(self) -> Iterator[ServerWriter]:
+    def _writing(self) -> Iterator["ServerWriter"]:
         with _client_errors(f"{self.path} cannot be written"):
             if len(self) and not self._search("any", 1, {}):  # the server has lost its passages
                 self._records.write("DELETE FROM ragweave_passages WHERE collection = ?", [()])

@@ -1,7 +1,5 @@
 """The settings of a knowledge base, and what an indexing run reports."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -16,8 +16,6 @@ slow or paid model. Then one transaction replaces rows, writes the new index fol
 writer's); a reader that was about to open one takes the next state.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue

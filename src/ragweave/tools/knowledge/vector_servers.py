@@ -6,8 +6,6 @@ es:http://host:9200#papers               langchain-elasticsearch: hybrid by BM25
 chroma:http://host:8000#papers           langchain-chroma: vectors; also chroma:FOLDER#papers
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

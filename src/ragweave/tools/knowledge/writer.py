@@ -1,7 +1,5 @@
 """A write: changes are staged first, then committed in one transaction."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

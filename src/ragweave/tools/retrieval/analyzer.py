@@ -5,8 +5,6 @@ kana, Thai, Khmer …), and Hangul, whose particles cling to words, become pairs
 letters, as Lucene's CJKAnalyzer makes them. A word broken at a line's end counts whole as well.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterable

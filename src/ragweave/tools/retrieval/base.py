@@ -1,7 +1,5 @@
 """The base class of ragweave's retrievers: LangChain's, with `k` per call."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """Embedding models by name: packaged, local, or from the Hugging Face hub."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable
@@ -21,7 +19,7 @@ OBJECT = "object:"
 _E5 = re.compile(r"(?:^|[/_-])e5(?:[/_-]|$)", re.IGNORECASE)
 
 
-def named_embeddings(spec: str) -> OnnxEmbeddings | SentenceTransformerEmbeddings:
+def named_embeddings(spec: str) -> "OnnxEmbeddings | SentenceTransformerEmbeddings":
     """Return embeddings by name, loaded at first use.
 
     The name is `minilm` (packaged, by ONNX Runtime), or a local path or hub name of a

@@ -20,8 +20,6 @@ reads the rows of about a hundred names.
 Related: LinearRAG (arXiv 2510.10114), SPRIG (arXiv 2602.23372), HippoRAG 2 (arXiv 2502.14802).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sqlite3

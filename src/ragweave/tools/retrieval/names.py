@@ -6,8 +6,6 @@ is quoted or repeated. A passage is about its title, its headings, the terms tha
 and, as a row of a table, its first value.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

@@ -1,11 +1,9 @@
 """Reranking with a cross-encoder, a bi-encoder such as E5, a chat model, or any LangChain document compressor."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from langchain_core.callbacks import Callbacks
@@ -184,7 +182,7 @@ class RerankRetriever(PassageRetriever):
     _lock: threading.Lock = PrivateAttr(default_factory=threading.Lock)
 
     @classmethod
-    def over(cls, base: BaseRetriever, model: Reranker, *, k: int = 5, depth: int = DEPTH) -> RerankRetriever:
+    def over(cls, base: BaseRetriever, model: Reranker, *, k: int = 5, depth: int = DEPTH) -> Self:
         """Rerank what `base` finds; a named model is loaded at the first query."""
         given = model if isinstance(model, str) else _checked(model)
         return cls(base=base, model=given, k=check_k(k), depth=check_k(depth))

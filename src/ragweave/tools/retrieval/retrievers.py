@@ -1,9 +1,7 @@
 """Retrievers over passages in memory, and rank fusion of any retrievers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 from langchain_core.documents import Document
@@ -93,9 +91,7 @@ class Bm25Retriever(SearchRetriever):
     """
 
     @classmethod
-    def from_documents(
-        cls, documents: Document | Iterable[Document], *, k: int = 5, language: str = "english"
-    ) -> Bm25Retriever:
+    def from_documents(cls, documents: Document | Iterable[Document], *, k: int = 5, language: str = "english") -> Self:
         """Index `documents` in memory, each as one passage; `language` is a Snowball language.
 
         Documents without an id get a content id.
@@ -115,9 +111,7 @@ class DenseRetriever(SearchRetriever):
     """Retrieval by cosine similarity of embeddings; the score is the similarity."""
 
     @classmethod
-    def from_documents(
-        cls, documents: Document | Iterable[Document], embeddings: Embeddings, *, k: int = 5
-    ) -> DenseRetriever:
+    def from_documents(cls, documents: Document | Iterable[Document], embeddings: Embeddings, *, k: int = 5) -> Self:
         """Embed `documents` in memory, each as one passage, and compare exactly.
 
         Documents without an id get a content id.

@@ -9,8 +9,6 @@ sentence vectors. A passage's heading counts as its text. If no passage has a ke
 retriever found. A snippet has at most three sentences.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """Loaders: turn a file's bytes into texts, by suffix. A line names what cannot be read."""
 
-from __future__ import annotations
-
 import email
 import email.policy
 import gzip

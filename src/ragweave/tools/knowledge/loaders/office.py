@@ -4,8 +4,6 @@ Word and PowerPoint name paragraphs (`p`), runs, tables and text boxes alike, so
 both. It follows no picture and no link: a broken one loses nothing but itself.
 """
 
-from __future__ import annotations
-
 import io
 import posixpath
 import re

@@ -3,8 +3,6 @@
 Text in scans and pictures is recognised by RapidOCR. Its models come in its wheel, so it needs no network.
 """
 
-from __future__ import annotations
-
 import ctypes
 import io
 import threading

@@ -1,7 +1,5 @@
 """Rows: CSV and TSV, JSON and JSON lines, and the sheets of a workbook. Each row is a text."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

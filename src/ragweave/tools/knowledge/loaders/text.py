@@ -5,8 +5,6 @@ captions, figures, `<time>`, forms and tables of links. Extractors of articles t
 boilerplate. Navigation, scripts and hidden elements are removed first.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re
