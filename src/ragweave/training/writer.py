@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments, set_seed
 
-from ragweave.tools.models.huggingface import model_folder, model_of, tokenizer_of
+from ragweave.tools.models.huggingface import example_of, model_folder, model_of, tokenizer_of
 from ragweave.tools.text.words import normalize_answer
 from ragweave.tools.trained.card import Role
 from ragweave.tools.trained.forms import (
@@ -74,11 +74,7 @@ def fit(job: Job) -> Trained:
         read = tokenizer(fitted(tokenizer, given, limit)[0])["input_ids"]
         ids = tokenizer(target, add_special_tokens=False)["input_ids"][: settings.max_output - 1]
         wanted = [*ids, tokenizer.eos_token_id]
-        return (
-            {"input_ids": read + wanted, "labels": [-100] * len(read) + wanted}
-            if causal
-            else {"input_ids": read, "labels": wanted}
-        )
+        return example_of(read, wanted, causal=causal)
 
     values = arguments(settings, job.folder, activation_checkpointing=settings.activation_checkpointing)
     trainer: Any = Trainer(

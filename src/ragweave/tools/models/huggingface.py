@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.errors import ModelError, UsageError, need
-from ragweave.tools.models.roles import ChatModel
+from ragweave.tools.models.roles import ChatModel, Pairs
 from ragweave.tools.retrieval.embedding import PACKAGED
 
 _UNSCORED = -100
@@ -138,38 +138,39 @@ class HuggingFaceScorer:
                 batch sizes.
         """
         need("Hugging Face scoring", "hf", "transformers", "torch")
+        from transformers import AutoConfig
+
         self.batch_size = max(batch_size, 1)
         self._folder, self._device, self._dtype = model_folder(model), device, dtype
+        self.causal = not AutoConfig.from_pretrained(str(self._folder), **SAFELY).is_encoder_decoder
         self._lock = threading.RLock()
-
-    @property
-    def causal(self) -> bool:
-        """Whether the model continues its prompt; it is loaded to find out."""
-        with self._lock:
-            return not self._loaded[0].config.is_encoder_decoder
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        from transformers import AutoConfig
-
-        seq2seq = AutoConfig.from_pretrained(str(self._folder), **SAFELY).is_encoder_decoder
-        auto = "AutoModelForSeq2SeqLM" if seq2seq else "AutoModelForCausalLM"
+        auto = "AutoModelForCausalLM" if self.causal else "AutoModelForSeq2SeqLM"
         model = model_of(self._folder, auto, dtype=self._dtype).to(self._device or device()).eval()
         tokenizer = tokenizer_of(self._folder)
-        tokenizer.truncation_side = "left"
+        tokenizer.truncation_side, tokenizer.padding_side = "left", "right"
         return model, tokenizer
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+    def score(self, pairs: Pairs) -> list[float]:
         """Return the natural-log probability of each continuation and the end token, in nats."""
         with self._lock:
             model, tokenizer = self._loaded
             rows = [_encoded(model, tokenizer, *pair) for pair in pairs]
             batches = (rows[at : at + self.batch_size] for at in range(0, len(rows), self.batch_size))
-            return [score for batch in batches for score in _batch_scores(model, batch)]
+            return [score for batch in batches for score in _batch_scores(model, tokenizer, batch)]
 
 
-def _encoded(model: Any, tokenizer: Any, prompt: str, continuation: str) -> tuple[list[int], list[int]]:
-    """Return the ids of prompt and continuation; a prompt that is too long loses its beginning."""
+def example_of(read: list[int], written: list[int], *, causal: bool) -> dict[str, list[int]]:
+    """Return the ids of a prompt and what is written behind it as a transformers model learns from them."""
+    if causal:
+        return {"input_ids": read + written, "labels": [_UNSCORED] * len(read) + written}
+    return {"input_ids": read, "labels": written}
+
+
+def _encoded(model: Any, tokenizer: Any, prompt: str, continuation: str) -> dict[str, list[int]]:
+    """Return the example of a prompt and a continuation; a prompt that is too long loses its beginning."""
     eos, causal = tokenizer.eos_token_id, not model.config.is_encoder_decoder
     tail = list(tokenizer(continuation, add_special_tokens=False, verbose=False)["input_ids"])
     tail += [eos] if eos is not None else []
@@ -180,25 +181,18 @@ def _encoded(model: Any, tokenizer: Any, prompt: str, continuation: str) -> tupl
     head = list(tokenizer(prompt, truncation=True, max_length=room, verbose=False)["input_ids"])
     while causal and len(head) > 1 and head[-1] == eos:
         head.pop()  # behind an end token the continuation would be a new text
-    return head, tail
+    return example_of(head, tail, causal=causal)
 
 
-def _batch_scores(model: Any, rows: Sequence[tuple[list[int], list[int]]]) -> list[float]:
+def _batch_scores(model: Any, tokenizer: Any, examples: Sequence[dict[str, list[int]]]) -> list[float]:
     import torch
     from torch.nn.functional import cross_entropy
-    from torch.nn.utils.rnn import pad_sequence
+    from transformers import DataCollatorForSeq2Seq
 
-    def padded(rows: list[list[int]], filler: int = 0) -> Any:
-        # On the right, where no token sees the padding.
-        return pad_sequence([torch.tensor(one) for one in rows], True, filler).to(model.device)
-
-    causal = not model.config.is_encoder_decoder
-    read = [head + tail if causal else head for head, tail in rows]
-    labels = padded([[_UNSCORED] * len(head) + tail if causal else tail for head, tail in rows], _UNSCORED)
-    inputs = {"input_ids": padded(read), "attention_mask": padded([[1] * len(one) for one in read])}
+    batch = DataCollatorForSeq2Seq(tokenizer)(examples).to(model.device)
     with torch.inference_mode():
-        logits = model(**inputs, **({} if causal else {"labels": labels})).logits
-    if causal:
+        logits, labels = model(**batch).logits, batch["labels"]
+    if not model.config.is_encoder_decoder:
         logits, labels = logits[:, :-1], labels[:, 1:]
     lost = cross_entropy(logits.float().transpose(1, 2), labels, reduction="none", ignore_index=_UNSCORED)
     return [-max(0.0, one) for one in lost.double().sum(dim=1).tolist()]
