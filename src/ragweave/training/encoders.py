@@ -94,25 +94,18 @@ def answer_tokens(window: Window, wanted: Sequence[list[int]], keep: Sequence[bo
     return marks
 
 
-class Taught(torch.nn.Module):
-    """A span encoder that computes its loss."""
-
-    def __init__(self, model: SpanEncoder) -> None:
-        """Take the network."""
-        super().__init__()
-        self.model = model
-
-    def forward(self, marks: Tensor, keep: Tensor, every: Tensor, sizes: Tensor, **batch: Tensor) -> dict[str, Tensor]:
+class _SpanTrainer(Trainer):
+    def compute_loss(self, model: Any, inputs: dict[str, Tensor], *_: Any, **__: Any) -> Tensor:
         """Return the mean loss of a batch of `collate`."""
-        scores = self.model.scores(batch)
+        marks, keep, every, sizes = (inputs.pop(name) for name in ("marks", "keep", "every", "sizes"))
+        scores = model(**inputs)
         losses = []
         for share, own, weight in zip(
             torch.split(scores.sentences, sizes.tolist()), torch.split(keep, sizes.tolist()), every, strict=True
         ):
             right = share.log_softmax(-1)[own]
             losses.append(-(1 - weight) * right.logsumexp(-1) - weight * right.mean())
-        answers = answer_loss(scores.tokens, marks, batch["owners"] >= 0)
-        return {"loss": torch.stack(losses).mean() + _ANSWER_WEIGHT * answers}
+        return torch.stack(losses).mean() + _ANSWER_WEIGHT * answer_loss(scores.tokens, marks, inputs["owners"] >= 0)
 
 
 def answer_loss(tokens: Tensor, marks: Tensor, inside: Tensor) -> Tensor:
@@ -174,8 +167,8 @@ def fit_spans(job: Job) -> Trained:
     if not items:
         raise UsageError("no row has both sentences to keep and sentences to drop, and a filter learns from both")
     values = arguments(settings, job.folder, train_sampling_strategy="group_by_length")
-    trainer: Any = Trainer(
-        model=Taught(model),
+    trainer: Any = _SpanTrainer(
+        model=model,
         args=one_gpu(TrainingArguments(**values)),
         train_dataset=cast("Any", items),
         data_collator=partial(collate, filler=tokenizer.pad_token_id or 0),

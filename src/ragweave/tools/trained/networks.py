@@ -160,8 +160,8 @@ class SpanEncoder(nn.Module):
         self.known = nn.Linear(3, 1, bias=False)
         nn.init.zeros_(self.known.weight)
 
-    def scores(self, batch: dict[str, Tensor]) -> Scores:
-        """Score a batch on the model's device; the head computes in float32 whatever the encoder does."""
+    def forward(self, **batch: Tensor) -> Scores:
+        """Score a batch of `batch_of` on the model's device; the head computes in float32 whatever the encoder does."""
         batch = {name: one.to(self.cosine.device) for name, one in batch.items()}
         typed = getattr(self.encoder.config, "type_vocab_size", 0) > 1
         types = {"token_type_ids": batch["token_type_ids"]} if typed else {}
@@ -208,7 +208,7 @@ class SpanScorer(NamedTuple):
         filler = self.reader.tokenizer.pad_token_id or 0
         with torch.inference_mode():
             self.model.eval()
-            logits = [self.model.scores(batch_of([one], filler)).sentences.double() for one in sheets]
+            logits = [self.model(**batch_of([one], filler)).sentences.double() for one in sheets]
             return [(one - one.max()).exp().tolist() for one in logits]
 
 
