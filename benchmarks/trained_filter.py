@@ -37,7 +37,7 @@ from ragweave.training.rows import FilterRow, question_key, read_rows, sentences
 def rows_of(path: Path) -> list[FilterRow]:
     """Return the rows in which there is something to choose."""
     rows = [row for row in read_rows(path / "labels.jsonl", "filter") if isinstance(row, FilterRow)]
-    return [row for row in rows if len(set(sentences_of(row).keep)) == 2]
+    return [row for row in rows if len(set(sentences_of(row)[1])) == 2]
 
 
 def folds_of(rows: Sequence[FilterRow], count: int) -> list[int]:

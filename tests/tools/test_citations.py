@@ -12,7 +12,7 @@ from langchain_core.messages import message_to_dict, messages_from_dict
 from tests.quotes import check_citations
 
 from ragweave.tools.citations import cite
-from ragweave.tools.footnotes import annotations_of, cited_message, footnotes, label_of, path_of, with_marks
+from ragweave.tools.footnotes import cited_message, footnotes, label_of, path_of, with_marks
 
 BRIDGE = Document(
     "The bridge at Alden was opened in 1932. It has five arches of granite. It was painted grey.",
@@ -127,8 +127,9 @@ def test_a_footnote_says_by_which_name_its_passage_was_reached() -> None:
     assert [path_of(one.passage) for one in footnotes(citations, [*PASSAGES, reached])] == [
         "Bridge at Alden → Ada Brenner"
     ]
-    (note,) = annotations_of(citations, [*PASSAGES, reached])
-    assert note["extras"]["path"] == "Bridge at Alden → Ada Brenner"  # type: ignore[typeddict-item]
+    (block,) = cited_message("Vell", [*PASSAGES, reached], citations).content_blocks
+    (note,) = block["annotations"]  # type: ignore[typeddict-item]
+    assert note["extras"]["path"] == "Bridge at Alden → Ada Brenner"
 
 
 def test_marks_and_footnotes_have_the_same_numbers() -> None:

@@ -104,7 +104,7 @@ def test_a_filter_scores_as_it_was_measured(kind: Any, tmp_path: Path) -> None:
         passages = [Document(one.text, id=one.id, metadata={"title": one.title}) for one in row.passages]
         segments = split_passages(passages)
         scores = kind_of_filter.scores(row.question, segments, [], FilterSettings())
-        scored.append(Scored(scores, sentences_of(row).keep, [len(one.page_content.split()) for one in segments]))
+        scored.append(Scored(scores, sentences_of(row)[1], [len(one.page_content.split()) for one in segments]))
     assert filtered(scored, card.threshold or 0) == pytest.approx(card.metrics)
     assert card.metrics["first"] == 1.0
 

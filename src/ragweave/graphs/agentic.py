@@ -37,7 +37,7 @@ from ragweave.nodes.retrieve import Query, Route, retrieve_node
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.state.passages import ranked
-from ragweave.tools.models.calls import calls_tools
+from ragweave.tools.models.calls import profile_of
 from ragweave.tools.retrieval import Bm25Retriever, toolkit
 from ragweave.tools.text.untrusted import one_line, render_passage
 
@@ -196,7 +196,7 @@ def transcript(state: AgenticState, shown: Sequence[Document]) -> str:
 def agent_node(components: Components) -> Node:
     """Return the node that asks for tool calls, natively or by a form, or for the answer."""
     tools = toolkit.search_tools(Bm25Retriever.from_documents([]))  # shown to the model; the graph's nodes search
-    native = calls_tools(components.models.answer)
+    native = bool(profile_of(components.models.answer).get("tool_calling"))
 
     def acting(state: AgenticState, options: AgenticOptions) -> Prompt[Step] | None:
         if forced(state, options) is not None:

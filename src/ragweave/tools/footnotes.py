@@ -125,26 +125,21 @@ def with_quotes(answer: str, citations: Sequence[Citation], passages: Iterable[D
 def cited_message(answer: str, passages: Sequence[Document], citations: Sequence[Citation], **more: Any) -> AIMessage:
     """Return an answer as a message of standard content, its citations as annotations.
 
-    The annotations are LangChain's: `cited_text` is the quote, `start_index` and `end_index` say which part
-    of the answer it supports, `extras` where it stands: passage, offsets, file, page. `more` are fields of the message.
+    The annotations are LangChain's, one for each quote of a part of the answer: `cited_text` is the quote, `start_index`
+    and `end_index` say which part it supports, `extras` where it stands: passage, offsets, file, page. A part without
+    quotes has one of the kind `UNSUPPORTED`. `more` are fields of the message.
     """
-    notes = list(annotations_of(citations, passages))
+    noted = {key_of(one.quote): one for one in footnotes(citations, passages)}
+    notes: list[Annotation] = []
+    for one in citations:
+        span = {"start_index": one["start"], "end_index": one["end"]}
+        notes += [_annotation(noted[key_of(quote)], span) for quote in one["quotes"]]
+        if not one["quotes"]:
+            notes.append({"type": "non_standard_annotation", "value": {"kind": UNSUPPORTED, **span}})
     block: TextContentBlock = {"type": "text", "text": answer}
     if notes:
         block["annotations"] = notes
     return AIMessage(content_blocks=[block], response_metadata={"output_version": "v1"}, **more)
-
-
-def annotations_of(citations: Sequence[Citation], passages: Sequence[Document]) -> Iterator[Annotation]:
-    """Yield LangChain's annotation for each quote of each part, and for each part without any."""
-    noted = {key_of(one.quote): one for one in footnotes(citations, passages)}
-    for one in citations:
-        span = {"start_index": one["start"], "end_index": one["end"]}
-        for quote in one["quotes"]:
-            yield _annotation(noted[key_of(quote)], span)
-        if not one["quotes"]:
-            value = {"kind": UNSUPPORTED, **span}
-            yield {"type": "non_standard_annotation", "value": value}
 
 
 def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
@@ -22,10 +22,12 @@ from ragweave.tools.trained.forms import Passage
 _HALF = 0.5
 
 
-class Row(BaseModel):
-    """A labelled question."""
-
+class _Labelled(BaseModel):
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
+
+
+class Row(_Labelled):
+    """A labelled question."""
 
     id: str
     question: str = Field(min_length=1)
@@ -53,20 +55,16 @@ class RouterRow(Row):
     right: dict[RouteName, bool] = Field(min_length=3)
 
 
-class LabelledPassage(BaseModel):
+class LabelledPassage(_Labelled):
     """A passage."""
-
-    model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
     id: str
     title: str = ""
     text: str
 
 
-class Span(BaseModel):
+class Span(_Labelled):
     """A span of a passage, in characters."""
-
-    model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
     passage_id: str
     start: int = Field(ge=0)
@@ -155,16 +153,8 @@ def check_apart(train: Sequence[Row], held_out: Sequence[Row]) -> None:
         raise UsageError(f"{len(twice)} held-out questions are in the training rows too, such as {named}")
 
 
-class Sentences(NamedTuple):
-    """The sentences of a row's passages, and which are to be kept."""
-
-    passages: list[Passage]
-    keep: list[bool]
-    """Of all sentences in order."""
-
-
-def sentences_of(row: FilterRow) -> Sentences:
-    """Return the sentences of a row, or its passages if they are kept or dropped whole.
+def sentences_of(row: FilterRow) -> tuple[list[Passage], list[bool]]:
+    """Return a row's passages by sentence, or whole if they are kept or dropped whole, and which texts are to be kept.
 
     A sentence is kept if a kept span covers half of it or has half of itself in it: spans may come from another
     sentence splitter.
@@ -176,7 +166,7 @@ def sentences_of(row: FilterRow) -> Sentences:
         spans = [(span.start, span.end) for span in row.spans if span.passage_id == one.id]
         passages.append(Passage(one.title, [text for text, _, _ in pieces]))
         keep += [any(_overlap(start, end, *span) for span in spans) for _, start, end in pieces]
-    return Sentences(passages, keep)
+    return passages, keep
 
 
 def unit_of(rows: Sequence[Row]) -> Literal["sentence", "passage"]:

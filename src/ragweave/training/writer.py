@@ -23,7 +23,6 @@ from ragweave.tools.trained.forms import (
     judge_input,
     lead,
     one_line,
-    verdict,
 )
 from ragweave.tools.trained.networks import Writer
 from ragweave.training.job import Job, LoraSettings, Trained, WriterSettings
@@ -39,7 +38,7 @@ _MARKS = "<>"
 def example(role: Role, row: Row) -> tuple[Input, str]:
     """Return what a component of this role reads of a row, and what it must write."""
     if isinstance(row, JudgeRow):
-        return judge_input(row.question, row.draft), verdict(row.known)
+        return judge_input(row.question, row.draft), f"<Known({row.known})>"
     if isinstance(row, RewriteRow):
         return judge_input(row.question, row.draft), row.target
     silver = cast("FilterRow", row)

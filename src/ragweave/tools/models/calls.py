@@ -107,11 +107,6 @@ def with_settings(model: Any, settings: Mapping[str, Any]) -> Any:
     return model.bind(**bound) if bound else model
 
 
-def calls_tools(model: Any) -> bool:
-    """Say whether a model's profile says that it calls tools."""
-    return bool(profile_of(model).get("tool_calling"))
-
-
 def with_tools(model: Any, tools: Sequence[BaseTool]) -> Any:
     """Return a model that may call tools, with what it is bound to."""
     if isinstance(model, RunnableBinding):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 from langchain_core.decisions import BaseDecisionModel
 from pydantic import ValidationError
@@ -25,7 +26,7 @@ from pydantic import ValidationError
 from ragweave.errors import MissingExtraError, ModelError, UsageError, need
 from ragweave.registry import Registry
 from ragweave.tools.models.roles import ChatModel, LogprobScorer, checked_chat, unbound
-from ragweave.tools.text.untrusted import spec_settings, without_secrets
+from ragweave.tools.text.untrusted import without_secrets
 
 MadeT = TypeVar("MadeT")
 
@@ -131,7 +132,7 @@ def read_settings(query: str) -> dict[str, Any]:
     of an object (`chat_template_kwargs.enable_thinking=false`).
     """
     settings: dict[str, Any] = {}
-    for name, text in spec_settings(query):
+    for name, text in parse_qsl(query.replace("+", "%2B"), keep_blank_values=True):  # keys in base64 hold pluses
         head, _, entry = name.partition(".")
         value = text if name.endswith("key") else _value(text)
         if name == "stop":

@@ -14,7 +14,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -129,11 +128,6 @@ _IN_TEXT = re.compile(
 )
 _SHORTEST = 8
 """Characters that the value of a variable must have to be looked for in texts."""
-
-
-def spec_settings(query: str) -> list[tuple[str, str]]:
-    """Read `a=1&b=C%2B%2B`; a plus is a plus, as keys in base64 have it, and no space."""
-    return parse_qsl(query.replace("+", "%2B"), keep_blank_values=True)
 
 
 def redacted(text: str) -> str:

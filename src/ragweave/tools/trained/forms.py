@@ -50,11 +50,6 @@ def by_passage(segments: Sequence[Document]) -> list[list[Document]]:
     return [list(group) for _, group in groupby(segments, key=lambda one: one.id)]
 
 
-def verdict(known: bool) -> str:
-    """Return what a judge writes."""
-    return f"<Known({known})>"
-
-
 def judge_input(question: str, draft: str) -> Input:
     """Return what judge and rewriter read: the draft answer, then the question."""
     return Input("Coarse answer: ((", one_line(draft), f"))\nQuestion: (({one_line(question)}))")
