@@ -24,16 +24,10 @@ class Question(BaseModel):
 
 
 def tool_of(graph: Runnable[Any, Any], name: str, description: str) -> BaseTool:
-    """Return a tool that answers a question by `graph`.
+    """Return a tool that answers a question by a compiled method.
 
-    The agent reads the answer with its quotes, or its sources without `citations=True`; the graph's full output is
-    the artifact. A question that
-    is empty, or too long for the model, comes back to the agent as the tool's error text.
-
-    Args:
-        graph: A compiled method.
-        name: The tool's name, as the agent's model sees it.
-        description: When to use it, as the agent's model sees it.
+    The agent reads the answer with its quotes, or its sources without `citations=True`; the full output is the artifact.
+    A question that is empty, or too long for the model, comes back to the agent as the tool's error text.
     """
 
     def run(question: str, config: RunnableConfig) -> tuple[str, dict[str, Any]]:

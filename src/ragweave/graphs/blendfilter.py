@@ -98,6 +98,11 @@ def one_round(state: RAGState) -> bool:
     return state.get("route") == "one"
 
 
+def written(state: BlendFilterState) -> tuple[str, ...]:
+    """Return the queries that the texts of this hop make: a later hop writes no text from memory."""
+    return ("external",) if state["hop"] > 1 else ("external", "internal")
+
+
 def widened(state: BlendFilterState, name: str, options: BlendFilterOptions) -> str:
     """Return `text ⊕ question` (section 3.2), without the text's sentences that say "unknown", unlike the paper."""
     text = " ".join(plain(state["augmented"][name]).split())
@@ -114,7 +119,7 @@ def blend(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> Blen
     if "question" not in runtime.context.queries and not one_round(state):
         queries.pop("question", None)
     empty = []
-    for name in ("external",) if state["hop"] > 1 else ("external", "internal"):
+    for name in written(state):
         if name in state["augmented"]:
             query = widened(state, name, runtime.context)
             if query == question:
@@ -146,13 +151,9 @@ def to_augmentation(state: BlendFilterState, runtime: Runtime[BlendFilterOptions
 
 def to_blended_search(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> Route:
     """Route: a search for each new query."""
-    written = ("external",) if state["hop"] > 1 else ("external", "internal")
-    names = [name for name in written if name in state["queries"]]
-    new = {
-        name: state["queries"][name]
-        for name in names
-        if name not in state["retrieved"] or widened(state, name, runtime.context) != state["question"]
-    }
+    queries, o = {name: state["queries"][name] for name in written(state) if name in state["queries"]}, runtime.context
+    known = {name for name in queries if name in state["retrieved"] and widened(state, name, o) == state["question"]}
+    new = {name: query for name, query in queries.items() if name not in known}
     return search_branches(new, "search") or "nothing new"
 
 
@@ -178,11 +179,12 @@ def add_blending(graph: Graph, components: Components) -> None:
     graph.add_node("augment", join)
     graph.add_node("external", external(components))
     graph.add_node("internal", internal(components))
-    graph.add_node("topic", topic(components))
+    decides = components.models.decides("filter")  # a decision model needs no topic, and chooses at once
+    graph.add_node("topic", join if decides else topic(components))
     graph.add_node("blend", blend)
     graph.add_node("search", retrieve_node(components.retriever))
     graph.add_node("gather", join)
-    graph.add_node("check", check(components))
+    graph.add_node("check", choose(components) if decides else check(components))
     graph.add_node("checked", join)
     graph.add_node("choose", choose(components))
     graph.add_node("collect", collect)

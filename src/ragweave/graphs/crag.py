@@ -18,11 +18,10 @@ from typing import Annotated, Literal, Self, get_args
 
 from langchain_core.decisions import Noul
 from langgraph.runtime import Runtime
-from langgraph.types import Send
 from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import Branch, answer_node, each_sample
+from ragweave.nodes.answer import Branch, answer_node, each_passage, each_sample
 from ragweave.nodes.ask import QUERY_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, Ids, ids_form, limited
 from ragweave.nodes.papers import context_text
@@ -179,12 +178,6 @@ def refine(state: CragState, reply: Reply[Ids], options: CragOptions) -> RAGStat
     return kept(state, reply.form.pick(reply.passages, most=options.strips)) if reply.form else {}
 
 
-def to_grading(state: CragState) -> Route:
-    """Route: the evaluator, once per passage."""
-    question = state["question"]
-    return [Send("grade", Branch(question=question, passages=[one])) for one in state["passages"]] or "no passage"
-
-
 def to_action(state: CragState, runtime: Runtime[CragOptions]) -> Route:
     """Route: refine what is correct, or search again (algorithm 1)."""
     if state["grade"] == "Correct" or state["given"] or not runtime.context.second_search:
@@ -219,7 +212,7 @@ def crag(graph: Graph, components: Components) -> None:
     graph.add_node("gather", gather)
     graph.add_node("refine", refine(components))
     graph.add_node("answer", answer_node(components, "answer", "concat", closed_book="direct"))
-    graph.add_conditional_edges("collect", to_grading, {"each passage": "grade", "no passage": "assess"})
+    graph.add_conditional_edges("collect", each_passage("grade"), {"each passage": "grade", "no passage": "assess"})
     graph.add_edge("grade", "assess")
     graph.add_conditional_edges(
         "assess", to_action, {"correct": "refine", "ask for keywords": "keywords", "by the question": "search"}

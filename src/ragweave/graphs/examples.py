@@ -58,11 +58,7 @@ _LAYOUTS = {
 def examples(kind: AnswerType, options: ShotOptions, *, knowledge: bool = True, reasoning: bool = True) -> str:
     """Return the first `shots` examples for a kind of answer, as a prompt shows them.
 
-    Args:
-        kind: The kind of answer.
-        options: The options in force.
-        knowledge: Whether the prompt shows passages. If it does not, a paper's examples show none either.
-        reasoning: Whether an example reasons, or gives its answer alone.
+    An example reasons (`reasoning`), or gives its answer alone. A paper's show knowledge only if the prompt does.
     """
     paper = options.paper if options.paper in _LAYOUTS else ""
     shown = knowledge or not paper
@@ -147,12 +143,7 @@ PROMPTS: Prompts = {
 
 
 def one_shot(manner: str, shown: str) -> Turns:
-    """Return an answer prompt with one worked example, about Lake Orrin.
-
-    Args:
-        manner: How to answer.
-        shown: The example's reply.
-    """
+    """Return an answer prompt that says in which manner, with one worked example, about Lake Orrin, and its reply."""
     ask = f'{manner} End with "So the answer is …".{HOW}'
     return [("system", READER), ("human", "\n".join(_DATA["lake"]) + ask), ("ai", shown), ("human", OPEN_BOOK + ask)]
 

@@ -23,12 +23,12 @@ from langgraph.types import Send
 from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import READER, Branch, answer_node, each_sample
+from ragweave.nodes.answer import READER, Branch, answer_node, each_passage, each_sample
 from ragweave.nodes.ask import VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
-from ragweave.nodes.retrieve import Route, arranged, join
+from ragweave.nodes.retrieve import arranged, join
 from ragweave.nodes.vote import end_by_vote, pool_of
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import ranked_anew
@@ -71,12 +71,6 @@ PROMPTS: Prompts = {
     "main_rag_judge": [("system", READER), ("human", _JUDGE)],
     "main_rag_judge_stated": [("system", READER), ("human", f"{_JUDGE} State how sure you are, from 50% to 99%, too.")],
 }
-
-
-def to_predictions(state: MainRagState) -> Route:
-    """Route: a branch for each passage; without any, the end."""
-    shared = Branch(question=state["question"], answer_type=state["answer_type"], sample=0)
-    return [Send("predict", Branch(**shared, passages=[one])) for one in state["passages"]] or "no passage"
 
 
 def to_judges(state: MainRagState) -> list[Send]:
@@ -157,7 +151,7 @@ def main_rag(graph: Graph, components: Components) -> None:
     graph.add_node("judge", judge_node(components))
     graph.add_node("filter", filter_passages)
     graph.add_node("final", answer_node(components, "final", "concat", round=1))
-    graph.add_conditional_edges("collect", to_predictions, {"each passage": "predict", "no passage": "vote"})
+    graph.add_conditional_edges("collect", each_passage("predict"), {"each passage": "predict", "no passage": "vote"})
     graph.add_edge("predict", "predicted")
     graph.add_conditional_edges("predicted", to_judges, ["judge"])
     graph.add_edge("judge", "filter")

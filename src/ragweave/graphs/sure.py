@@ -15,12 +15,10 @@ from itertools import permutations
 from typing import Annotated, Any, Literal
 
 from langchain_core.decisions import Noul
-from langchain_core.documents import Document
 from langgraph.graph import END
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field, create_model
-from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
@@ -57,14 +55,10 @@ class SureState(RAGState, total=False):
     """The number preferred of each ordered pair `I:J` of candidates; None: neither."""
 
 
-class SureBranch(TypedDict):
-    """The input of a branch: a candidate, or an ordered pair of them."""
+class SureBranch(SureState):
+    """The input of a branch: some keys of the state, and the number of a candidate, or of a pair of them."""
 
-    question: str
-    proposed: list[str]
     numbers: tuple[int, ...]
-    summaries: dict[str, str]
-    passages: list[Document]
 
 
 class Candidates(Form):

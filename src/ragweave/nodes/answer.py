@@ -247,6 +247,16 @@ def each_sample(
     return to_answer
 
 
+def each_passage(node: str) -> Callable[[RAGState], Route]:
+    """Return a route: one branch per passage, each with a single sample."""
+
+    def to_each(state: RAGState) -> Route:
+        shared = Branch(question=state["question"], answer_type=state["answer_type"], sample=0)
+        return [Send(node, Branch(**shared, passages=[one])) for one in state["passages"]] or "no passage"
+
+    return to_each
+
+
 def draft_branches(state: RAGState, pool: str) -> list[Send]:
     """Return a branch for each non-empty reasoning of a pool, to the node that reads the answer off it."""
     shared = Branch(question=state["question"], answer_type=state["answer_type"], passages=[])

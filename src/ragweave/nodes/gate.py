@@ -87,8 +87,7 @@ def gate_node(components: Components, role: Role | Callable[[Any], Role]) -> Nod
 def decide_node(threshold: str) -> StateNode:
     """Return the node that decides whether the drafts are certain enough; one that says nothing, or Unknown, is not.
 
-    Args:
-        threshold: The option that says above which uncertainty to retrieve; if it is None, the gate's own value does.
+    The option `threshold` names the uncertainty above which to retrieve; if it is None, the gate has its own.
     """
 
     def decide(state: GateState, runtime: Runtime[GateOptions]) -> GateState:

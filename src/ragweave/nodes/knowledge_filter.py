@@ -15,12 +15,12 @@ from langgraph.runtime import Runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
-from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Prompt, Reply, model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.read import phrase
-from ragweave.nodes.retrieve import Route, arranged, found_by_query, join
+from ragweave.nodes.retrieve import Route, arranged, found_by_query
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import by_query, interleave
 from ragweave.tools.text.untrusted import numbered, untrusted
@@ -87,15 +87,10 @@ PROMPTS: Prompts = {
 
 
 @model_node("filter", Prompt("topic", max_tokens=VERDICT_TOKENS, task="topic"))
-def ask_topic(_state: FilterState, reply: Reply[Any], _options: Options) -> FilterState:
+def topic(_state: FilterState, reply: Reply[Any], _options: Options) -> FilterState:
     """Take the topic, unless it is longer than 120 characters."""
     said = phrase(reply.text, "topic", "is related to", "is about")
     return {"topic": said if len(said) <= 120 else ""}
-
-
-def topic(components: Components) -> Any:
-    """Return the node that asks for the topic; a decision model needs none."""
-    return join if components.models.decides("filter") else ask_topic(components)
 
 
 def checking(state: PassageSet, options: Options, name: str = "relevance") -> Prompt[Ids]:
@@ -112,7 +107,7 @@ def checking(state: PassageSet, options: Options, name: str = "relevance") -> Pr
 
 
 @model_node("filter", checking)
-def ask_check(state: PassageSet, reply: Reply[Ids], _options: Options) -> FilterState:
+def check(state: PassageSet, reply: Reply[Ids], _options: Options) -> FilterState:
     """Take the reply about a set."""
     return {"relevance": {state["name"]: reply.text}}
 
@@ -122,11 +117,6 @@ def choosing(state: PassageSet, options: Options) -> Prompt[Ids]:
     asked, count = checking(state, options, "ids"), len(state["passages"])
     form = ids_form(asked.values["first"], asked.values["last"])
     return replace(asked, form=form, max_tokens=VERDICT_TOKENS + 4 * count)
-
-
-def check(components: Components) -> Node:
-    """Return the dialogue's first turn; a decision model chooses at once."""
-    return choose(components) if components.models.decides("filter") else ask_check(components)
 
 
 @model_node("filter", choosing)

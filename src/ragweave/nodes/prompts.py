@@ -24,13 +24,7 @@ def _made(turns: tuple[tuple[str, str], ...]) -> ChatPromptTemplate:
 
 
 def few_shot(ask: str, *examples: tuple[str | Mapping[str, str], str], system: str = "") -> Turns:
-    """Return the turns of a prompt behind worked examples of it.
-
-    Args:
-        ask: The prompt.
-        examples: Its values, or the question if that is all, and the reply.
-        system: The system message.
-    """
+    """Return the turns of a prompt behind worked examples: its values, or the question alone, and the reply."""
     turns = [("system", system)] if system else []
     for values, reply in examples:
         shown = ask.format(question=values) if isinstance(values, str) else ask.format(**values)

@@ -33,12 +33,7 @@ class Query(TypedDict):
 
 
 def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lambda options: options.k) -> Node:
-    """Return a node that runs one query and puts what it finds, best first, in `retrieved[name]`.
-
-    Args:
-        retriever: Where it searches.
-        depth: From the options to how many passages are kept.
-    """
+    """Return a node that runs one query and puts what it finds, best first, down to a depth, in `retrieved[name]`."""
     has_k = takes_k(retriever)
     is_sync = has_k and not takes_k(retriever, "_aget_relevant_documents")
 

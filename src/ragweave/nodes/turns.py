@@ -49,14 +49,9 @@ class Action(NamedTuple):
 
 
 def action_of(reply: Reply[Any], tags: Sequence[Tags], *, opened: str = "") -> Action:
-    """Return the first action of a reply's raw text, thoughts included.
+    """Return the first action of a reply's raw text, thoughts included; the prompt may have `opened` it.
 
     A server omits the tag that it stopped at, so the last tag may not be closed.
-
-    Args:
-        reply: The reply.
-        tags: The marks of each action.
-        opened: What the prompt ended with, and the reply goes on with.
     """
     raw = str(reply.message.text) if reply.message else ""
     text = raw if not raw.strip() or raw.lstrip().startswith(opened) else opened + raw
@@ -77,13 +72,7 @@ def boxed(text: str) -> str:
 
 
 def transcript(turns: Sequence[Turn], result_of: Callable[[Turn], str], end: str = "") -> list[BaseMessage]:
-    """Return the messages of turns: what the model wrote, and behind it what followed.
-
-    Args:
-        turns: The turns.
-        result_of: Returns what followed a turn.
-        end: What ends the last message.
-    """
+    """Return the messages of turns: what the model wrote, and behind it what followed; `end` ends the last one."""
     if not turns:
         return [HumanMessage(end)] if end else []
     results = [result_of(one) for one in turns]

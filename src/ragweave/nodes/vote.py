@@ -50,16 +50,9 @@ def add_fallback(
     routes: Mapping[Hashable, str],
     reader: str = "",
 ) -> None:
-    """Add a vote that ends the run, unless it gives no answer and a fallback is wanted.
+    """Add a vote that ends the run, or without an answer, where a fallback is wanted, takes the route to it, `then`.
 
-    Args:
-        graph: The graph.
-        vote: The name of the node.
-        pools: The names of the nodes whose candidates vote.
-        wanted: Whether there is a fallback for a state and options.
-        then: The route to the fallback.
-        routes: Its labels, and the nodes that they lead to.
-        reader: As for `vote_node`.
+    `routes` are that route's labels, and the nodes that they lead to; `pools` and `reader` are those of `vote_node`.
     """
 
     def to_fallback(state: RAGState, runtime: Runtime[Any]) -> Route:
