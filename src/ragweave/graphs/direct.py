@@ -4,7 +4,6 @@ Source: the baseline of all papers. The examples of `shots` are those of BlendFi
 prompt does not ask to say Unknown.
 """
 
-from langgraph.runtime import Runtime
 from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
@@ -12,9 +11,8 @@ from ragweave.graphs.examples import PROMPTS, ShotOptions, answered, with_shots
 from ragweave.nodes.answer import answer_node, each_sample
 from ragweave.nodes.ask import Components, Node
 from ragweave.nodes.queries import SearchOptions, search_node
-from ragweave.nodes.retrieve import Route, add_search, to_retrieval
+from ragweave.nodes.retrieve import TO_RETRIEVAL, add_search, to_retrieval
 from ragweave.nodes.vote import end_by_vote
-from ragweave.state import RAGState
 
 
 class DirectOptions(ShotOptions, SearchOptions):
@@ -28,17 +26,14 @@ class DirectOptions(ShotOptions, SearchOptions):
         return super().query_calls if self.retrieve else (0, 0)
 
 
-def to_search(state: RAGState, runtime: Runtime[DirectOptions]) -> Route:
-    """Route: search only where it was asked for."""
-    return to_retrieval(state) if runtime.context.retrieve else "no search"
-
-
 def add_asking(graph: Graph, components: Components, name: str, answer: Node) -> None:
     """Add retrieval where it is asked for, the answer, and the vote."""
     add_search(graph, search_node(components))
     graph.add_node(name, answer)
     graph.add_conditional_edges(
-        "begin", to_search, {"each query": "retrieve", "passages given": "collect", "no search": "collect"}
+        "begin",
+        lambda state, runtime: to_retrieval(state) if runtime.context.retrieve else "no search",
+        {**TO_RETRIEVAL, "no search": "collect"},
     )
     graph.add_conditional_edges("collect", each_sample(name), {"each sample": name})
     end_by_vote(graph, name)

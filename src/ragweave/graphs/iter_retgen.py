@@ -22,7 +22,7 @@ from ragweave.nodes.ask import Components
 from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.papers import REFERENCE
 from ragweave.nodes.read import QUERY_LENGTH, cut, without_unknown
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, to_queries, to_retrieval
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import latest, majority, pool_of, vote_node
 from ragweave.state import RAGState
 from ragweave.tools.models.roles import unbound
@@ -95,5 +95,7 @@ def iter_retgen(graph: Graph, components: Components) -> None:
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_conditional_edges("collect", to_answer(components), {"each sample": "answer", "same passages": "vote"})
     graph.add_conditional_edges("answer", to_next_round, {"next round": "requery", "done": "vote"})
-    graph.add_conditional_edges("requery", to_queries, {"by the last text": "retrieve"})
+    graph.add_conditional_edges(
+        "requery", lambda state: search_branches(state["queries"]), {"by the last text": "retrieve"}
+    )
     graph.add_edge("vote", END)

@@ -29,7 +29,7 @@ from ragweave.nodes.ask import Components
 from ragweave.nodes.gate import decide_node, gate_node
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style
 from ragweave.nodes.prompts import Prompts
-from ragweave.nodes.retrieve import Route, add_search, fallback_wanted, retrieve_node, to_queries
+from ragweave.nodes.retrieve import Route, add_search, fallback_wanted, retrieve_node, search_branches
 from ragweave.nodes.segments import within_budget
 from ragweave.nodes.vote import add_fallback, vote_node
 from ragweave.state import RAGState
@@ -154,7 +154,7 @@ def slimplm(graph: Graph, components: Components) -> None:
     graph.add_node("trim", trim)
     graph.add_node("answer", answer_node(components, "answer", "reference", round=1, **REFERENCE))
     graph.add_node("vote", vote_node("direct", "answer"))
-    graph.add_conditional_edges("plan", to_queries, {"each query": "retrieve"})
+    graph.add_conditional_edges("plan", lambda state: search_branches(state["queries"]), {"each query": "retrieve"})
     graph.add_edge("collect", "trim")
     graph.add_conditional_edges("trim", each_sample("answer"), {"each sample": "answer"})
     graph.add_edge("answer", "vote")

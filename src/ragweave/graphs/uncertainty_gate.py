@@ -8,15 +8,12 @@ again while a long answer is written (section 3.2) is left to `flare`. Neither p
 
 from typing import Literal
 
-from langgraph.runtime import Runtime
 from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import DecisionOptions, add_decision
 from ragweave.nodes.ask import Components
 from ragweave.nodes.gate import GateOptions, GateState, decide_node, gate_branches, gate_node
-from ragweave.nodes.retrieve import Route
-from ragweave.state import RAGState
 
 
 class UncertaintyGateOptions(GateOptions, DecisionOptions):
@@ -30,11 +27,6 @@ class UncertaintyGateOptions(GateOptions, DecisionOptions):
     gated_by: Literal["answer", "proxy"] = Field(
         "answer", description="Whose draft is measured: the answering model's (the paper's way), or the proxy's."
     )
-
-
-def to_gate(state: RAGState, runtime: Runtime[UncertaintyGateOptions]) -> Route:
-    """Route: one branch per draft; passages that the caller gave need no decision."""
-    return "passages given" if state["given"] else gate_branches(state, runtime.context)
 
 
 @method(
@@ -51,6 +43,10 @@ def uncertainty_gate(graph: Graph, components: Components) -> None:
     """Retrieves where the model is uncertain of a short draft."""
     graph.add_node("gate", gate_node(components, lambda options: options.gated_by))
     graph.add_node("decide", decide_node("threshold"))
-    graph.add_conditional_edges("begin", to_gate, {"each draft": "gate", "passages given": "collect"})
+    graph.add_conditional_edges(
+        "begin",
+        lambda state, runtime: "passages given" if state["given"] else gate_branches(state, runtime.context),
+        {"each draft": "gate", "passages given": "collect"},
+    )
     graph.add_edge("gate", "decide")
     add_decision(graph, components, "decide")

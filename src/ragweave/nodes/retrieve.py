@@ -80,11 +80,6 @@ def to_retrieval(state: RAGState) -> Route:
     return "passages given" if state["given"] else search_branches(state["queries"])
 
 
-def to_queries(state: RAGState) -> Route:
-    """Route: a search for each query."""
-    return search_branches(state["queries"])
-
-
 TO_RETRIEVAL: dict[Hashable, str] = {"each query": "retrieve", "passages given": "collect"}
 """The labels of `to_retrieval`, as the drawn graph shows them, and the nodes they lead to."""
 
