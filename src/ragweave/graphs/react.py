@@ -184,7 +184,7 @@ def react(state: ReactState, reply: Reply[Step], options: ReactOptions) -> React
     if last or (finish and (hops or plain or (answer != UNKNOWN and not options.fallback_retrieval))):
         return end(answer, truncated=last and (early or answer == UNKNOWN))
     query = step.of("Search") or ("" if hops or plain else state["question"])  # nothing was observed yet
-    repeated = not plain and asked_before(query, hops)
+    repeated = not plain and asked_before(query, (hop["query"] for hop in hops))
     if options.fallback_retrieval and hops and not hops[-1]["name"] and (repeated or not query):
         return end(UNKNOWN, truncated=True)
     searched = bool(query) and not repeated

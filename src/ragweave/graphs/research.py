@@ -12,7 +12,6 @@ resume it: `graph.invoke(None, config)`.
 from functools import lru_cache
 from typing import Annotated, Any
 
-from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.runtime import Runtime, get_runtime
@@ -116,11 +115,12 @@ def plan(state: ResearchState, reply: Reply[Plan], options: ResearchOptions) -> 
 
 def writing(state: ResearchState, options: ResearchOptions) -> Prompt[Form] | None:
     """Ask for the next section's text; without passages, ask nothing."""
-    if not (passages := _found_for(state)):
-        return None
-    question = state["plan"][len(state["sections"])]
+    number = len(state["sections"])
+    here = state["given"] or not number
+    passages = state["passages"] if here else state["retrieved"].get(f"section_{number}", [])
+    question = state["plan"][number]
     values = {"question": question, "answer_type": "long", "unknown": UNKNOWN_CLAUSE if options.unknown else ""}
-    return Prompt("section", values, passages)
+    return Prompt("section", values, passages) if passages else None
 
 
 @model_node("answer", writing)
@@ -133,12 +133,6 @@ def write(state: ResearchState, reply: Reply[Form], _options: ResearchOptions) -
         "passages": reply.ids,
     }
     return {"sections": [*state["sections"], section]}
-
-
-def _found_for(state: ResearchState) -> list[Document]:
-    """Return the passages of the next section."""
-    number = len(state["sections"])
-    return state["passages"] if state["given"] or not number else state["retrieved"].get(f"section_{number}", [])
 
 
 def to_section(state: ResearchState, runtime: Runtime[ResearchOptions]) -> Route:

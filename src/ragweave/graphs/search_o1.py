@@ -24,13 +24,12 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes import turns as loop
 from ragweave.nodes.ask import Components, Prompt, Reply, model_node
-from ragweave.nodes.chain import ChainOptions, copies_example, end_chain, to_search
+from ragweave.nodes.chain import ChainOptions, asked_before, copies_example, end_chain, to_search
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import retrieve_node
 from ragweave.nodes.turns import Tags, Turn, TurnsState
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.tools.text.untrusted import untrusted
-from ragweave.tools.text.words import normalize_answer
 
 
 class SearchO1Options(ChainOptions):
@@ -113,7 +112,7 @@ def reason(state: SearchO1State, reply: Reply[Any], options: SearchO1Options) ->
     done = loop.action_of(reply, [QUERY], opened=_BOX if last else "")
     query = " ".join(done.text.split()) if not last else ""
     if query:
-        repeated = normalize_answer(query) in map(normalize_answer, state["asked"])
+        repeated = asked_before(query, state["asked"])
         queries = {} if repeated else loop.searched(state, [query])
         turn = Turn(said=done.said, names=[*queries], result=_REPEATED if repeated else "")
         notes, asked = [note("search_repeated")] if repeated else [], [*state["asked"], query]

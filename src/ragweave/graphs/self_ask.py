@@ -191,7 +191,7 @@ def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> S
     concluded = re.split(_FINAL, text, maxsplit=1, flags=re.I)[-1]
     step = step or Step(kind="Final answer", text=_until_mark(concluded) if last else "")
     asked = step.text if step.kind == "Follow up" and not last else ""
-    if not options.paper and asked_before(asked, hops):
+    if not options.paper and asked_before(asked, (hop["query"] for hop in hops)):
         return {"must_conclude": True, "queries": {}, "notes": [note("search_repeated")]}
     answer = reading.answer(step.text, state["answer_type"]) if not asked else UNKNOWN
     copied = not options.paper and copies_example(answer, FOLLOW_UPS, state, [hop["result"] for hop in hops])

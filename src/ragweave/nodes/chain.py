@@ -53,9 +53,9 @@ def end_chain(
     return {**end, "candidates": {f"{pool}:0": made}}
 
 
-def asked_before(query: str, hops: Sequence[Any]) -> bool:
-    """Return whether an earlier hop had this query, ignoring case and punctuation."""
-    return bool(query) and normalize_answer(query) in {normalize_answer(hop["query"]) for hop in hops}
+def asked_before(query: str, queries: Iterable[str]) -> bool:
+    """Return whether a query was asked before, ignoring case and punctuation."""
+    return bool(query) and normalize_answer(query) in map(normalize_answer, queries)
 
 
 def copies_example(answer: str, examples: str, state: RAGState, seen: Sequence[str]) -> bool:

@@ -173,7 +173,11 @@ def ids(reply: str, first: int, last: int) -> list[int] | None:
         one for one in lines if not re.search(r"[^\W\d]{2}", re.sub(r"(?i)\b(?:and|to|[a-z]+(?= ?\d))\b", "", one))
     ]
     named = " ".join(listed[-1:] or _LABELLED_IDS.findall(text))
-    named = re.sub(r"(\d{1,3}) ?[-–] ?(\d{1,3})", lambda ends: _range(int(ends[1]), min(int(ends[2]), last + 1)), named)
+    named = re.sub(
+        r"(\d{1,3}) ?[-–] ?(\d{1,3})",
+        lambda ends: " ".join(map(str, range(int(ends[1]), min(int(ends[2]), last + 1) + 1))),
+        named,
+    )
     numbers = list(dict.fromkeys(map(int, re.findall(r"\d{1,4}", named))))
     base = first
     if first == 1 and 0 in numbers and last not in numbers:
@@ -187,10 +191,6 @@ def ids(reply: str, first: int, last: int) -> list[int] | None:
         return []
     says_all = re.search(r"\b(?:all|everything)\b", text, re.I) and not re.search(r"\bnot\b", text)
     return list(range(first, last + 1)) if says_all else None
-
-
-def _range(first: int, last: int) -> str:
-    return " ".join(map(str, range(first, last + 1)))
 
 
 _ITEM = re.compile(
