@@ -26,7 +26,7 @@ from ragweave.nodes.answer import unknown_clause
 from ragweave.nodes.ask import REASONING_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, end_chain, to_search
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, search_results
+from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, layout
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import add_search, retrieve_node
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
@@ -165,7 +165,7 @@ def writing(state: FlareState, options: FlareOptions) -> Prompt[Any]:
         "flare_passages" if passages else "flare",
         values,
         passages,
-        search_results if options.paper == "slimplm" else render_passages,
+        layout("[{number}] {text}") if options.paper == "slimplm" else render_passages,
         max_tokens=None if kind == "long" or options.paper == "slimplm" else REASONING_TOKENS,
         task="reason",
         settings={"logprobs": True},

@@ -62,7 +62,7 @@ REFERENCE: dict[str, Any] = {
     "style": Style(
         {**INSTRUCTIONS, "short": MANY_ANSWERS, "long": "Do not add anything made up."},
         {"short": "long"},
-        papers.reference_text,
+        papers.layout("{named}{lines}"),
     ),
 }
 """How the answer over a reference is asked for: a short one may name several (table 9)."""

@@ -112,21 +112,10 @@ def layout(passage: str, between: str = "\n") -> Callable[[Sequence[Document]], 
     return show
 
 
-reference_text = layout("{named}{lines}")
-"""Passages a paragraph each, for SlimPLM's brackets."""
 context_text = layout("{named}{text}", " ")
 """Passages on FILCO's `context:` line, one after the other, with their titles."""
 bare_texts = layout("{text}")
 """As SlimPLM's and FILCO's released code show passages: the texts alone."""
-search_results = layout("[{number}] {text}")
-"""As SlimPLM shows FLARE's search results (table 6)."""
-wikipedia_pages = layout("Wikipedia Title: {title}\n{text}", "\n\n")
-"""As IRCoT shows them (section 3.1)."""
-numbered_passages = layout("Passage #{number} Title: {title}\nPassage #{number} Text: {text}", "\n\n")
-"""As SuRe's released code shows them."""
-plain_chunks = layout("{text}", " \n\n")
-"""As DOS RAG's released code shows them."""
-
 
 OURS = Style()
 STYLES: Mapping[str, Style] = {
@@ -149,12 +138,12 @@ STYLES: Mapping[str, Style] = {
     ),
     "filco": Style(show=bare_texts, one_length=True, variables=filco_lines),
     "post_fusion": OURS,
-    "ircot": Style(show=wikipedia_pages),
+    "ircot": Style(show=layout("Wikipedia Title: {title}\n{text}", "\n\n")),
     "chain_of_note": OURS,
-    "sure": Style(show=numbered_passages),
-    "dos_rag": Style(show=plain_chunks),
+    "sure": Style(show=layout("Passage #{number} Title: {title}\nPassage #{number} Text: {text}", "\n\n")),
+    "dos_rag": Style(show=layout("{text}", " \n\n")),
 }
-"""How each paper asks for answers, whatever the method."""
+"""How each paper, or its released code, asks for answers, whatever the method."""
 
 
 def show_of(paper: str) -> Callable[[Sequence[Document]], str]:
