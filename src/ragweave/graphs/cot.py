@@ -7,8 +7,7 @@ for MuSiQue and none elsewhere: its row is `shots=3` there.
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.direct import DirectOptions, add_asking
-from ragweave.graphs.examples import PROMPTS, reasoned, with_shots
-from ragweave.nodes.answer import answer_node
+from ragweave.graphs.examples import PROMPTS, reasoned
 from ragweave.nodes.ask import Components
 
 
@@ -23,7 +22,4 @@ from ragweave.nodes.ask import Components
 )
 def cot(graph: Graph, components: Components) -> None:
     """Ask the model to think step by step, without retrieval unless retrieve=True."""
-    answer = answer_node(
-        components, "cot", "cot_passages", closed_book="cot", reasoning=True, named=with_shots, values=reasoned
-    )
-    add_asking(graph, components, "cot", answer)
+    add_asking(graph, components, "cot", reasoning=True, values=reasoned)

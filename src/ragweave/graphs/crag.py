@@ -21,7 +21,7 @@ from langgraph.runtime import Runtime
 from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import Branch, answer_node, each_passage, each_sample
+from ragweave.nodes.answer import Branch, add_answer, each_passage
 from ragweave.nodes.ask import QUERY_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, Ids, ids_form, limited
 from ragweave.nodes.papers import context_text
@@ -30,7 +30,6 @@ from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import choice, phrase
 from ragweave.nodes.retrieve import Route, arranged, retrieve_node, search_branches
 from ragweave.nodes.segments import kept, split_passages
-from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import by_query
 from ragweave.tools.text.untrusted import numbered, render_passages
@@ -211,7 +210,6 @@ def crag(graph: Graph, components: Components) -> None:
     graph.add_node("search", retrieve_node(components.second_retriever))
     graph.add_node("gather", gather)
     graph.add_node("refine", refine(components))
-    graph.add_node("answer", answer_node(components, "answer", "concat", closed_book="direct"))
     graph.add_conditional_edges("collect", each_passage("grade"), {"each passage": "grade", "no passage": "assess"})
     graph.add_edge("grade", "assess")
     graph.add_conditional_edges(
@@ -220,5 +218,4 @@ def crag(graph: Graph, components: Components) -> None:
     graph.add_conditional_edges("keywords", to_second_search, {"by keywords": "search"})
     graph.add_edge("search", "gather")
     graph.add_edge("gather", "refine")
-    graph.add_conditional_edges("refine", each_sample("answer"), {"each sample": "answer"})
-    end_by_vote(graph, "answer")
+    add_answer(graph, components, "refine", "answer", "concat", closed_book="direct")

@@ -4,15 +4,16 @@ Source: the baseline of all papers. The examples of `shots` are those of BlendFi
 prompt does not ask to say Unknown.
 """
 
+from typing import Any
+
 from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import PROMPTS, ShotOptions, answered, with_shots
-from ragweave.nodes.answer import answer_node, each_sample
-from ragweave.nodes.ask import Components, Node
+from ragweave.nodes.answer import add_answer
+from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.retrieve import TO_RETRIEVAL, add_search, to_retrieval
-from ragweave.nodes.vote import end_by_vote
 
 
 class DirectOptions(ShotOptions, SearchOptions):
@@ -26,17 +27,15 @@ class DirectOptions(ShotOptions, SearchOptions):
         return super().query_calls if self.retrieve else (0, 0)
 
 
-def add_asking(graph: Graph, components: Components, name: str, answer: Node) -> None:
-    """Add retrieval where it is asked for, the answer, and the vote."""
+def add_asking(graph: Graph, components: Components, name: str, **how: Any) -> None:
+    """Add retrieval where it is asked for, the answer, with examples if they are wanted, and the vote."""
     add_search(graph, search_node(components))
-    graph.add_node(name, answer)
     graph.add_conditional_edges(
         "begin",
         lambda state, runtime: to_retrieval(state) if runtime.context.retrieve else "no search",
         {**TO_RETRIEVAL, "no search": "collect"},
     )
-    graph.add_conditional_edges("collect", each_sample(name), {"each sample": name})
-    end_by_vote(graph, name)
+    add_answer(graph, components, "collect", name, f"{name}_passages", closed_book=name, named=with_shots, **how)
 
 
 @method(
@@ -50,7 +49,4 @@ def add_asking(graph: Graph, components: Components, name: str, answer: Node) ->
 )
 def direct(graph: Graph, components: Components) -> None:
     """Ask the model, without retrieval unless retrieve=True."""
-    answer = answer_node(
-        components, "direct", "direct_passages", closed_book="direct", named=with_shots, values=answered
-    )
-    add_asking(graph, components, "direct", answer)
+    add_asking(graph, components, "direct", values=answered)

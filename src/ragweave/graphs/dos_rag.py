@@ -19,11 +19,10 @@ from langgraph.runtime import Runtime
 from pydantic import Field, model_validator
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import answer_node, each_sample, together
+from ragweave.nodes.answer import add_answer, together
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.segments import within_budget
-from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, note
 
 TOKENS_PER_PASSAGE = 50
@@ -97,9 +96,5 @@ def dos_rag(graph: Graph, components: Components) -> None:
     """As many passages as the budget holds, in the order of their documents."""
     add_retrieval(graph, components)
     graph.add_node("restore", restore)
-    graph.add_node("concat", answer_node(components, "concat", "concat"))
     graph.add_edge("collect", "restore")
-    graph.add_conditional_edges(
-        "restore", each_sample("concat", together), {"each sample": "concat", "no passage": "vote"}
-    )
-    end_by_vote(graph, "concat")
+    add_answer(graph, components, "restore", "concat", "concat", together)

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import answer_node, each_sample
+from ragweave.nodes.answer import add_answer, each_sample
 from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, StateNode, cost_of, model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
@@ -29,7 +29,6 @@ from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import is_unknown
 from ragweave.nodes.segments import kept, reranked, split_passages
-from ragweave.nodes.vote import end_by_vote
 from ragweave.state import Note, RAGState, add_usage, no_usage, note
 from ragweave.tools import filters
 from ragweave.tools.models.roles import LogprobScorer, Pairs, unbound
@@ -228,8 +227,6 @@ def filco(graph: Graph, components: Components) -> None:
     add_retrieval(graph, components)
     graph.add_node("filter_context", filter_node(components))
     graph.add_node("choose_sentences", choose_sentences(components))
-    graph.add_node("generate", answer_node(components, "generate", "generate", **GENERATE))
     graph.add_conditional_edges("collect", to_filter, {"by score": "filter_context", "by a model": "choose_sentences"})
-    graph.add_conditional_edges("filter_context", each_sample("generate"), {"each sample": "generate"})
+    add_answer(graph, components, "filter_context", "generate", "generate", **GENERATE)
     graph.add_conditional_edges("choose_sentences", each_sample("generate"), {"each sample": "generate"})
-    end_by_vote(graph, "generate")

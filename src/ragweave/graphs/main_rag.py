@@ -23,13 +23,13 @@ from langgraph.types import Send
 from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import READER, Branch, answer_node, each_passage, each_sample
+from ragweave.nodes.answer import READER, Branch, add_answer, answer_node, each_passage
 from ragweave.nodes.ask import VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import arranged, join
-from ragweave.nodes.vote import end_by_vote, pool_of
+from ragweave.nodes.vote import pool_of
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import ranked_anew
 from ragweave.tools.models import calls
@@ -150,10 +150,8 @@ def main_rag(graph: Graph, components: Components) -> None:
     graph.add_node("predicted", join)
     graph.add_node("judge", judge_node(components))
     graph.add_node("filter", filter_passages)
-    graph.add_node("final", answer_node(components, "final", "concat", round=1))
     graph.add_conditional_edges("collect", each_passage("predict"), {"each passage": "predict", "no passage": "vote"})
     graph.add_edge("predict", "predicted")
     graph.add_conditional_edges("predicted", to_judges, ["judge"])
     graph.add_edge("judge", "filter")
-    graph.add_conditional_edges("filter", each_sample("final"), {"each sample": "final"})
-    end_by_vote(graph, "final")
+    add_answer(graph, components, "filter", "final", "concat", round=1)

@@ -6,10 +6,9 @@ Augmented Generation with LLMs), section 3.2.1, equation 2: `a_i = LLM(q, p_i)`.
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
-from ragweave.nodes.answer import answer_node, each_sample, one_by_one
+from ragweave.nodes.answer import add_answer, one_by_one
 from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import add_retrieval
-from ragweave.nodes.vote import end_by_vote
 
 
 @method(
@@ -23,8 +22,4 @@ from ragweave.nodes.vote import end_by_vote
 def post_fusion(graph: Graph, components: Components) -> None:
     """Each passage alone, then a majority vote."""
     add_retrieval(graph, components)
-    graph.add_node("post_fusion", answer_node(components, "post_fusion", "post_fusion", one_passage=True))
-    graph.add_conditional_edges(
-        "collect", each_sample("post_fusion", one_by_one), {"each passage": "post_fusion", "no passage": "vote"}
-    )
-    end_by_vote(graph, "post_fusion")
+    add_answer(graph, components, "collect", "post_fusion", "post_fusion", one_by_one, one_passage=True)

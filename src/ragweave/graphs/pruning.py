@@ -6,10 +6,12 @@ example are ours.
 """
 
 from ragweave.graphs.base import Graph, method
-from ragweave.graphs.concat import FusionOptions, add_reading
+from ragweave.graphs.concat import FusionOptions
 from ragweave.graphs.examples import one_shot
+from ragweave.nodes.answer import add_answer, together
 from ragweave.nodes.ask import Components
 from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.queries import add_retrieval
 
 PROMPTS: Prompts = {
     "pruning": one_shot(
@@ -33,4 +35,5 @@ PROMPTS: Prompts = {
 )
 def pruning(graph: Graph, components: Components) -> None:
     """One prompt that first rules out the passages that cannot answer."""
-    add_reading(graph, components, "pruning", reasoning=True, copies="1891")
+    add_retrieval(graph, components)
+    add_answer(graph, components, "collect", "pruning", "pruning", together, reasoning=True, copies="1891")

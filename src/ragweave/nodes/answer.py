@@ -7,11 +7,12 @@ say when the answer is not known. The wording is ours; theirs is printed as pict
 Variables: `question`, `passages`, `instruction` (how to answer), `unknown`, and `candidates`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
+from langgraph.graph import StateGraph
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
@@ -24,7 +25,7 @@ from ragweave.nodes.papers import OURS, STYLES, Style
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Route
 from ragweave.nodes.sufficiency import rate
-from ragweave.nodes.vote import candidate
+from ragweave.nodes.vote import candidate, end_by_vote
 from ragweave.state import UNKNOWN, AnswerType, RAGState, add_usage
 from ragweave.tools.text.untrusted import one_line, title_of, untrusted
 
@@ -245,6 +246,26 @@ def each_sample(
         return answer_branches(state, node, runtime.context, contexts(state["passages"])) or "no passage"
 
     return to_answer
+
+
+def add_answer(
+    graph: StateGraph[Any, Any, Any, Any],
+    components: Components,
+    after: str,
+    name: str,
+    template: str,
+    contexts: Callable[[Sequence[Document]], Sequence[Sequence[Document]]] | None = None,
+    **how: Any,
+) -> None:
+    """Add the answer behind the node `after`, a branch per sample over each of `contexts`, and the vote that ends.
+
+    Without `contexts`, a branch reads all passages, even if there are none; `how` is that of `answer_node`.
+    """
+    graph.add_node(name, answer_node(components, name, template, **how))
+    routes: dict[Hashable, str] = {"each passage" if contexts is one_by_one else "each sample": name}
+    route = each_sample(name, contexts) if contexts else each_sample(name)
+    graph.add_conditional_edges(after, route, routes | ({"no passage": "vote"} if contexts else {}))
+    end_by_vote(graph, name)
 
 
 def each_passage(node: str) -> Callable[[RAGState], Route]:
