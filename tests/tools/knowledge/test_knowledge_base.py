@@ -239,6 +239,15 @@ def test_fields_of_rows_do_not_replace_what_the_package_sets(kb: KnowledgeBase, 
     assert [one.metadata["position_"] for one in passages] == [9, 8, 7]
 
 
+@pytest.mark.parametrize(
+    ("given", "path"), [("Salt", ["Salt"]), ([1, ["a"]], ["1", "['a']"]), ({"a": 1}, ["{'a': 1}"])]
+)
+def test_headings_of_any_form_are_texts(kb: KnowledgeBase, given: Any, path: list[str]) -> None:
+    kb.add(Document("Refunds.", metadata={"heading_path": given}))
+    (doc,) = kb.as_retriever().invoke("refunds")
+    assert doc.metadata["heading_path"] == path
+
+
 def test_a_loaders_documents_take_the_place_of_a_source(kb: KnowledgeBase) -> None:
     pages = [Document("Salt is white.", metadata={"page": 3, "source": "x"}), Document(" ")]
     assert kb.index_documents(pages, "book").added == 1

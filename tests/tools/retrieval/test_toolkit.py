@@ -54,6 +54,13 @@ def test_an_agent_reads_what_it_found_with_its_neighbours_once(kb: KnowledgeBase
     assert str(said[-1].content) == f"{toolkit.READ_BEFORE.format(name=name)}\n{toolkit.NO_PASSAGE.format(name='zz')}"
 
 
+def test_a_passage_without_known_neighbours_is_read_alone() -> None:
+    tools = toolkit.search_tools(DenseRetriever.from_documents([Document("A ferry.", id="f")], HashEmbeddings()))
+    said = asked(tools, asked(tools, [], "semantic_search", query="ferry"), "read", ids=["f"])
+    assert said[-1].content == "<passage f>\nA ferry.\n</passage>"
+    assert asked(tools, said, "read", ids=["f"])[-1].content == toolkit.READ_BEFORE.format(name="f")
+
+
 def test_neighbours_end_with_the_document_and_pass_the_filter(kb: KnowledgeBase) -> None:
     (ferry,) = kb.as_retriever(k=1).invoke("ferry")
     assert [one.id for one in toolkit.around(kb.as_retriever(), str(ferry.id), 5)] == [ferry.id]

@@ -118,7 +118,7 @@ class AbstractKnowledgeBase(ABC):
     ) -> list[BaseTool]:
         """Return `keyword_search`, `semantic_search` and `read`, for an agent such as `create_agent`'s.
 
-        Searches give `k` snippets, `read` gives whole passages and their neighbours, each once a
+        Searches give `k` snippets, `read` gives whole passages, in a folder with their neighbours, each once a
         conversation. The method `agentic` is the same as a graph. Arguments are those of `as_retriever`.
         """
         from ragweave.tools.retrieval.toolkit import search_tools
@@ -425,5 +425,7 @@ def _loaded_of(document: Document) -> Loaded:
     """Return a document as a loader gives it; its own page, line and headings stay."""
     meta = {k: v for k, v in document.metadata.items() if k not in ("title", "source")}
     place = {k: meta.pop(k) for k in ("page", "line", "heading_path") if k in meta}
+    if "heading_path" in place:
+        place["heading_path"] = [*map(str, listed(place["heading_path"]))]
     title = str(document.metadata.get("title") or "")
     return Loaded(document.page_content, title, document.id, own_fields(meta) | place)

@@ -108,7 +108,7 @@ def subjects(text: str, metadata: Mapping[str, Any]) -> set[str]:
     """Return the names of what a passage is about: title, headings, defined terms, a row's first value."""
     paths = [metadata, *(place for _, place in metadata.get("breaks", ()))]
     headings = [one.get("heading_path") or [] for one in paths]
-    heads = [str(metadata.get("title") or ""), *(path[-1] for path in headings if path and not isinstance(path, str))]
+    heads = [str(metadata.get("title") or ""), *(path[-1] for path in headings if path)]
     found = set(_of_heads(heads))
     for bold, code, symbol, clause in _DEFINED.findall(text):
         found.add(f"§ {clause}" if clause else folded(bold or code or symbol))

@@ -22,7 +22,7 @@ from langgraph.prebuilt import InjectedState
 
 from ragweave.state.passages import as_document, heading_of, indexed_text, with_id
 from ragweave.tools.models.roles import unbound
-from ragweave.tools.retrieval.base import PassageRetriever, known_of, takes_k
+from ragweave.tools.retrieval.base import known_of, takes_k
 from ragweave.tools.text.untrusted import one_line, render_passage
 from ragweave.tools.text.words import split_sentences, terms
 
@@ -34,6 +34,7 @@ _SENTENCES = 3
 """Most sentences of a snippet."""
 _LONGEST = 600
 """Most characters of a snippet."""
+_SEARCHES = ("keyword_search", "semantic_search")
 
 
 class SnippetRetriever(BaseRetriever):
@@ -135,14 +136,14 @@ _Ids = Annotated[list[str], "The names of passages, as a search shows them."]
 _Messages = Annotated[Any, InjectedState("messages")]
 
 
-def search_tools(retriever: PassageRetriever, k: int = 5) -> list[BaseTool]:
+def search_tools(retriever: BaseRetriever, k: int = 5) -> list[BaseTool]:
     """Return the tools `keyword_search`, `semantic_search` and `read` over a retriever.
 
     An agent (`langchain.agents.create_agent`, or LangGraph's `ToolNode`) reads snippets and texts; the
     passages are each tool message's artifact. `read` knows by them what the conversation has read.
 
     Args:
-        retriever: A knowledge base's retriever: `read` finds passages by their ids.
+        retriever: Any LangChain retriever; that of a knowledge base in a folder knows a passage's neighbours.
         k: Snippets a search.
     """
     by_words, by_meaning = keyword_search(retriever), semantic_search(retriever)
@@ -160,10 +161,13 @@ def search_tools(retriever: PassageRetriever, k: int = 5) -> list[BaseTool]:
 
     def read(ids: _Ids, messages: _Messages = ()) -> tuple[str, list[Document]]:
         """Read whole passages and what stands next to them; each can be read once."""
-        known = {one.id for said in messages if said.type == "tool" and said.name == "read" for one in said.artifact}
+        given = [(said.name, doc) for said in messages if said.type == "tool" for doc in said.artifact or ()]
+        known = {doc.id for tool, doc in given if tool == "read"}
         lines, new = list[str](), list[Document]()
         for name in dict.fromkeys(ids):
-            found = around(retriever, name, 1)
+            found = (
+                around(retriever, name, 1) or [doc for tool, doc in given if tool in _SEARCHES and doc.id == name][:1]
+            )
             unread = [one for one in found if one.id not in known]
             missing = (READ_BEFORE if found else NO_PASSAGE).format(name=one_line(name))
             lines += [render_passage(str(one.id), one) for one in unread] or [missing]
