@@ -42,6 +42,15 @@ def test_files_are_indexed_once(kb: KnowledgeBase, docs: Path) -> None:
     assert found(kb, "ferry") == ["The ferry sails at ten."]
 
 
+def test_a_change_that_leaves_size_and_time_is_seen(kb: KnowledgeBase, docs: Path) -> None:
+    file = docs / "ferry.txt"
+    assert kb.index_paths(file).added == 1
+    before = file.stat()
+    file.write_text(file.read_text().replace("nine", "five"))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert kb.index_paths(file).changed == 1
+
+
 def test_a_file_is_deleted_by_a_relative_path(kb: KnowledgeBase, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(docs.parent)
     kb.index_paths([docs])

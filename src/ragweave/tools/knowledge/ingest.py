@@ -66,19 +66,14 @@ class Ingest:
                 raise KnowledgeBaseError(f"no such file or folder: {root}")
             files |= dict.fromkeys(self._walk(root))
         denied = [one.path for one in self.notices]
-        gone = {
-            key: one
-            for key, one in known.items()
-            if key not in files
-            and any(_under(key, root) for root in roots)
-            and not any(_under(key, folder) for folder in denied)
-        }
-        lost = {key: one for key, one in known.items() if not os.path.lexists(key)} | gone
+        inside = (key for key in known.keys() - files.keys() if any(_under(key, root) for root in roots))
+        gone = {key for key in inside if not any(_under(key, folder) for folder in denied)}
+        lost = {key: one for key, one in known.items() if key in gone or not os.path.lexists(key)}
         for number, key in enumerate(files, 1):
             self._file(key, known.get(key), lost)
             if self.progress:
                 self.progress("read", number, len(files))
-        for key in gone.keys() & lost.keys():
+        for key in gone & lost.keys():
             self.writer.remove(key)
             self.counts["removed"] += 1
 

@@ -31,8 +31,9 @@ class Writer:
         db.execute(f"CREATE TEMP TABLE staged (source TEXT, {_COLUMNS})")
         self._sources: list[Source] = []
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
-        self._changed = False
-        """Whether passages change."""
+        """Statements that change passages."""
+        self._updates: list[tuple[Any, ...]] = []
+        """Sources whose passages stay: key, JSON, and the key until now."""
 
     moves = True
     """Whether `update` may give passages another source."""
@@ -80,25 +81,24 @@ class Writer:
     def rebuild(self) -> None:
         """Make names and index anew from the passages."""
         for what in ("names", "mentions", "meta WHERE key = 'index'"):
-            self._change(f"DELETE FROM {what}", ())  # noqa: S608
+            self._change(f"DELETE FROM {what}")  # noqa: S608
 
     def update(self, key: str, source: Source) -> None:
         """Give a source another key, name, time or notices; its passages stay."""
-        values = source.key, json.dumps(asdict(source)), key
-        self._change("UPDATE sources SET key = ?, value = ? WHERE key = ?", values, passages=False)
+        self._updates.append((source.key, json.dumps(asdict(source)), key))
 
-    def _change(self, sql: str, values: tuple[Any, ...], *, passages: bool = True) -> None:
+    def _change(self, sql: str, values: tuple[Any, ...] = ()) -> None:
         self._changes.append((sql, values))
-        self._changed = self._changed or passages
 
     def commit(self, progress: Progress | None = None) -> int:
         """Make the write the current state, all or nothing; return how many passages were embedded."""
         embedded = 0 if self._search.store.settings.embedding is None else self._embed(progress)
-        if not self._changes:
+        if not (self._changes or self._updates):
             return embedded
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         with db:
+            db.executemany("UPDATE sources SET key = ?, value = ? WHERE key = ?", self._updates)
             for change in self._changes:
                 db.execute(*change)
             rows = ((one.key, one.kind, json.dumps(asdict(one))) for one in self._sources)
@@ -107,7 +107,7 @@ class Writer:
                 f"INSERT INTO passages (source, {_COLUMNS}) SELECT s.id, {_COLUMNS} "  # noqa: S608
                 "FROM staged t CROSS JOIN sources s ON s.key = t.source ORDER BY t.rowid"
             )
-            if self._changed:
+            if self._changes:
                 self._build()
         with suppress(sqlite3.Error):  # a reader may still read the log: another time
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
