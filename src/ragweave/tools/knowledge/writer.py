@@ -98,6 +98,7 @@ class Writer:
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         with db:
+            last = db.execute("SELECT coalesce(max(id), 0) FROM passages").fetchone()[0]
             db.executemany("UPDATE sources SET key = ?, value = ? WHERE key = ?", self._updates)
             for change in self._changes:
                 db.execute(*change)
@@ -108,7 +109,7 @@ class Writer:
                 "FROM staged t CROSS JOIN sources s ON s.key = t.source ORDER BY t.rowid"
             )
             if self._changes:
-                self._build()
+                self._build(last)
         with suppress(sqlite3.Error):  # a reader may still read the log: another time
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return embedded
@@ -135,13 +136,13 @@ class Writer:
                 progress("embed", done, total)
         return done
 
-    def _build(self) -> None:
-        """Drop what has no passages, find names, and write the index of the new state."""
+    def _build(self, last: int) -> None:
+        """Drop what has no passages, find names in those behind the `last` one, and write the index of the new state."""
         db = self._db
         db.execute("DELETE FROM sources WHERE kind = 'added' AND id NOT IN (SELECT source FROM passages)")
         db.execute("DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)")
         now = Snapshot(db)
-        add_names(db, now.texts(db.execute("SELECT coalesce(max(passage), 0) FROM mentions").fetchone()[0]))
+        add_names(db, now.texts(last if now.index else 0))
         folder = self._search.store.folder / f"index-{secrets.token_hex(8)}"
         folder.mkdir()
         self._search.build(now, folder)
