@@ -205,7 +205,7 @@ def test_no_passage_or_draft_can_start_a_line_of_its_own() -> None:
     [
         ({"kind": "linear"}, "a linear can't be trained as a filter"),
         ({"settings": {"epochs": 0}}, "setting epochs of a span-encoder filter"),
-        ({"settings": {"poetry": 1}}, "setting poetry"),
+        ({"settings": {"poetry": 1}}, "setting poetry .*settings: base, held_out, .*recall"),
         ({"resume": True}, "no unfinished training to resume"),
     ],
 )

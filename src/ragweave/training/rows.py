@@ -133,15 +133,11 @@ def split_rows(rows: Sequence[Row], share: float) -> tuple[list[Row], list[Row]]
     A question's text alone decides: in every file it falls on the same side, so that a component which is trained
     further is never measured on what it learnt before.
     """
-    held = [_draw(question_key(row)) < share for row in rows]
-    return [row for row, one in zip(rows, held, strict=True) if not one], [
-        row for row, one in zip(rows, held, strict=True) if one
-    ]
-
-
-def _draw(key: str) -> float:
-    digest = hashlib.blake2b(key.encode("utf-8", "replace"), digest_size=4).digest()
-    return int.from_bytes(digest, "big") / 2**32
+    train, held = list[Row](), list[Row]()
+    for row in rows:
+        digest = hashlib.blake2b(question_key(row).encode("utf-8", "replace"), digest_size=4).digest()
+        (held if int.from_bytes(digest, "big") / 2**32 < share else train).append(row)
+    return train, held
 
 
 def check_apart(train: Sequence[Row], held_out: Sequence[Row]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sys
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, get_args
@@ -26,15 +26,7 @@ _FITS: dict[Kind, tuple[str, tuple[str, ...]]] = {
     "causal-lora": ("writer:fit", (*_TORCH, "peft")),
 }
 """What trains a kind, in this package, and the modules that it needs."""
-DEFAULT_KIND: dict[Role, Kind] = {
-    "judge": "linear",
-    "router": "linear",
-    "filter": "span-encoder",
-    "rewriter": "seq2seq",
-    "generator": "seq2seq",
-}
-"""The smallest kind that does the role well."""
-_LIBRARIES = ("ragweave", "torch", "transformers", "sentence-transformers", "peft", "scikit-learn")
+_LIBRARIES = ("ragweave", "torch", "transformers", "sentence_transformers", "peft", "sklearn")
 
 
 def train(
@@ -70,8 +62,8 @@ def train(
         ModelError: The base model is not on this machine.
         KeyboardInterrupt: Ctrl-C was pressed; a checkpoint was saved.
     """
-    chosen, folder = kind or DEFAULT_KIND.get(role, "linear"), Path(out).expanduser()
-    _check_kind(chosen, role)
+    chosen, folder = _kind(kind, role), Path(out).expanduser()
+    need(f"Training a {chosen}", "train", *_FITS[chosen][1])
     own = _settings(chosen, role, settings or {})
     files = [_labels(one) for one in (labels, held_out) if one is not None]
     rows, held = _rows(role, files, own.held_out)
@@ -89,7 +81,7 @@ def train(
         },
         settings=own.model_dump(),
         metrics=dict(trained.metrics),
-        versions=_versions(),
+        versions={name: sys.modules[name].__version__ for name in _LIBRARIES if name in sys.modules},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         **trained.fields,
     )
@@ -99,14 +91,16 @@ def train(
     return card
 
 
-def _check_kind(kind: Kind, role: Role) -> None:
+def _kind(kind: Kind | None, role: Role) -> Kind:
     if role not in get_args(Role):
         raise UsageError(f"unknown role {role!r}; roles: {', '.join(get_args(Role))}")
+    if kind is None:
+        return next(one for one, roles in ROLES.items() if role in roles)
     if kind not in ROLES:
         raise UsageError(f"unknown kind {kind!r}; kinds: {', '.join(ROLES)}")
     if role not in ROLES[kind]:
         raise UsageError(f"a {kind} can't be trained as a {role}, only as: {', '.join(ROLES[kind])}")
-    need(f"Training a {kind}", "train", *_FITS[kind][1])
+    return kind
 
 
 def _settings(kind: Kind, role: Role, given: dict[str, Any]) -> Settings:
@@ -114,7 +108,8 @@ def _settings(kind: Kind, role: Role, given: dict[str, Any]) -> Settings:
         return settings_of(kind, role, given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise UsageError(f"setting {first['loc'][0]} of a {kind} {role}: {first['msg']}") from error
+        known = ", ".join(type(settings_of(kind, role, {})).model_fields)
+        raise UsageError(f"setting {first['loc'][0]} of a {kind} {role}: {first['msg']} (settings: {known})") from error
 
 
 def _labels(given: str | Path) -> Path:
@@ -146,13 +141,3 @@ def _begin(folder: Path, *, resume: bool) -> None:
         what = f"a trained {read_card(folder).role}" if (folder / CARD).is_file() else "other files"
         raise UsageError(f"{folder}: already holds {what}; name another folder")
     folder.mkdir(parents=True, exist_ok=True)
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found

@@ -34,7 +34,7 @@ ROLES: Mapping[Kind, tuple[Role, ...]] = {
     "seq2seq": _WRITTEN,
     "causal-lora": _WRITTEN,
 }
-"""The roles that each kind can play."""
+"""The roles that each kind can play; of the kinds that can play one, the smallest is first."""
 
 WRITERS: tuple[Kind, ...] = ("seq2seq", "causal-lora")
 """The kinds that write texts."""
