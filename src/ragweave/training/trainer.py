@@ -63,28 +63,20 @@ def one_gpu(args: Any) -> Any:
     return args
 
 
-class _SaveOnInterrupt(TrainerCallback):
-    """Makes the first Ctrl-C save a checkpoint and end the training after the step."""
+class _Interrupt(TrainerCallback):
+    """The first Ctrl-C saves a checkpoint and ends the training after the step, a second one ends it at once."""
 
-    def __init__(self) -> None:
-        self.wanted = False
+    pressed = False
 
-    def __enter__(self) -> None:
-        self._main = threading.current_thread() is threading.main_thread()
-        self._before = signal.signal(signal.SIGINT, self._note) if self._main else None
-
-    def __exit__(self, *_: object) -> None:
-        if self._main:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _note(self, *_: object) -> None:
-        if self.wanted:
+    def press(self, *_: object) -> None:
+        """Take a signal."""
+        if self.pressed:
             raise KeyboardInterrupt
-        self.wanted = True
+        self.pressed = True
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - transformers'
         """Save and stop, if Ctrl-C was pressed."""
-        if self.wanted:
+        if self.pressed:
             control.should_save = control.should_training_stop = True
 
 
@@ -97,9 +89,14 @@ def run(trainer: Any, job: Job) -> None:
     trainer.remove_callback(PrinterCallback)
     folder = job.folder / CHECKPOINTS
     last = get_last_checkpoint(str(folder)) if job.resume else None  # type: ignore[no-untyped-call]
-    interrupt = _SaveOnInterrupt()
+    interrupt = _Interrupt()
     trainer.add_callback(interrupt)
-    with interrupt:
+    is_main = threading.current_thread() is threading.main_thread()  # no other may take signals
+    before = signal.signal(signal.SIGINT, interrupt.press) if is_main else None
+    try:
         trainer.train(resume_from_checkpoint=last)
-    if interrupt.wanted and trainer.state.global_step < trainer.state.max_steps:
+    finally:
+        if is_main:
+            signal.signal(signal.SIGINT, before)
+    if interrupt.pressed and trainer.state.global_step < trainer.state.max_steps:
         raise KeyboardInterrupt
