@@ -202,17 +202,17 @@ def _loop(edge: Edge, centre: Point, width: float, taken: Taken | None) -> str:
 
 def _line(edge: Edge, path: str, taken: Taken | None) -> str:
     kind = "line choice" if edge.conditional else "line"
-    mark = _mark(taken, taken is not None and (edge.source, edge.target) in taken.edges)
-    return f'<path class="{kind}{mark}" d="{path}" marker-end="url(#rw-head)"/>'
+    return f'<path class="{kind}{_mark(taken, edge[:2])}" d="{path}" marker-end="url(#rw-head)"/>'
 
 
-def _mark(taken: Taken | None, on: bool) -> str:
-    return "" if taken is None else " on" if on else " off"
+def _mark(taken: Taken | None, what: str | tuple[str, ...]) -> str:
+    if taken is None:
+        return ""
+    return " on" if what in taken.nodes or what in taken.edges else " off"
 
 
 def _label(edge: Edge, centre: Point, taken: Taken | None) -> str:
-    mark = _mark(taken, taken is not None and (edge.source, edge.target) in taken.edges)
-    return f'<text class="label{mark}" x="{centre[0]:.1f}" y="{centre[1]:.1f}">{escape(edge.label)}</text>'
+    return f'<text class="label{_mark(taken, edge[:2])}" x="{centre[0]:.1f}" y="{centre[1]:.1f}">{escape(edge.label)}</text>'
 
 
 def _name(node: str, taken: Taken | None) -> str:
@@ -223,7 +223,7 @@ def _name(node: str, taken: Taken | None) -> str:
 
 def _box(node: str, name: str, centre: Point, width: float, taken: Taken | None, link: str | None) -> str:
     (x, y), is_end = centre, node in (START, END)
-    kind = ("end" if is_end else "box") + _mark(taken, taken is not None and node in taken.nodes)
+    kind = ("end" if is_end else "box") + _mark(taken, node)
     drawn = (
         f'<g class="{kind}"><rect x="{x - width / 2:.1f}" y="{y - _HEIGHT / 2:.1f}" width="{width:.1f}" '
         f'height="{_HEIGHT:.0f}" rx="{_HEIGHT / 2 if is_end else 7:.0f}"/><text x="{x:.1f}" y="{y:.1f}">'

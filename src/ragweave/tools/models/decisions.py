@@ -221,9 +221,6 @@ THRESHOLDS: Mapping[Gate, float] = {
 """Where nothing was chosen on labelled questions. TARG's tables 1 and 2 show .80 to .95 for entropy, .15 to .70
 for margin and .40 to .75 for variance, by model and data set; the others are round numbers of ours."""
 
-CANDIDATES = 5
-"""Candidates of each place that `entropy` and `margin` ask for: as many as OpenAI's form gives."""
-
 
 class Token(NamedTuple):
     """A token's place in the reply's text, `text[start:end]`, and its probability."""
@@ -238,10 +235,10 @@ class Token(NamedTuple):
 
 
 def gate_settings(gate: Gate) -> dict[str, Any]:
-    """Return the settings of a call whose uncertainty is to be measured."""
+    """Return the settings of a call whose uncertainty is to be measured; OpenAI's form gives five candidates."""
     if gate in SAMPLED:
         return {}
-    return {"logprobs": True, **({"top_logprobs": CANDIDATES} if gate in ("entropy", "margin") else {})}
+    return {"logprobs": True, **({"top_logprobs": 5} if gate in ("entropy", "margin") else {})}
 
 
 def tokens_of(message: BaseMessage, text: str) -> list[Token]:
@@ -315,12 +312,7 @@ def _measured(candidates: Sequence[float], gate: Gate) -> float:
 
 
 def disagreement(samples: Sequence[str], gate: Gate) -> float | None:
-    """Return how much two or more replies to one prompt differ, word by word; None if none says a word.
-
-    Args:
-        samples: The replies' texts.
-        gate: `variance` or `dissimilarity`.
-    """
+    """Return how much replies to one prompt differ, by a gate of `SAMPLED`; None if none says a word."""
     said = [words(one) for one in samples]
     if not any(said):
         return None

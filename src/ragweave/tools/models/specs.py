@@ -65,13 +65,10 @@ def trained_folder(text: str) -> Path | None:
 def chat_model(spec: str | ChatModel | BaseDecisionModel) -> ChatModel:
     """Return a chat model for a spec string, or the model itself where an object is given.
 
-    A spec begins with the name of a provider (`MODELS`): `extractive`, `openai:NAME` (also any OpenAI-compatible server,
-    by `?base_url=http://host/v1`), `llamacpp:PATH` (or just `PATH.gguf`), `hf:FOLDER`, `smollm2`, `logprobs:SPEC`,
-    `trained:FOLDER` (or just `FOLDER/`). Any other is one of LangChain's `init_chat_model`, where `langchain` and the
-    provider's package are installed.
-
-    Settings follow `?`, separated by `&`; numbers and true/false are read as such. Nothing is
-    sent to a server that is not set: for greedy decoding, as in the papers, say `?temperature=0`.
+    A spec begins with the name of a provider (`MODELS`), or is just `PATH.gguf` or a trained component's `FOLDER/`. Any
+    other provider is LangChain's `init_chat_model`'s, where `langchain` and the provider's package are installed.
+    Settings follow `?` (`read_settings`). Nothing is sent to a server that is not set: for greedy decoding, as in the
+    papers, say `?temperature=0`.
 
     Raises:
         UsageError: The spec names no known kind of model, a setting is not understood, or the

@@ -172,15 +172,9 @@ def trained_filter(spec: str) -> FilterKind:
     """Return the filter in a folder, such as `filter/`; its weights load when they are first needed.
 
     A cross-encoder gives each sentence a probability. A span encoder spreads a probability of 1 over the sentences of
-    all passages; a score is its share of the best one's, which always stays. One that writes (seq2seq, causal-lora)
-    keeps the sentences that it quotes: what goes into a prompt is the passages' own text. A filter trained on whole
-    passages (PSG) keeps or drops them whole, and may leave none. It never reads right answers. No code in the folder
-    is run. Safe under threads.
-
-    Source: FILCO, section 2.3.
-
-    Examples:
-        >>> graph = build_graph("filco", filter="filter/", top=2)  # doctest: +SKIP
+    all passages; a score is its share of the best one's, which always stays. One that writes (FILCO, section 2.3) keeps
+    the sentences that it quotes: what goes into a prompt is the passages' own text. A filter trained on whole passages
+    (PSG) may leave none. Safe under threads.
 
     Raises:
         UsageError: The folder is no trained filter, or the text has settings.
