@@ -7,8 +7,8 @@ the model answers by itself; B, one retrieval; C, many (3.1; IRCoT, 4.2). One ro
 
 Where we differ: the paper's classifier is a T5-Large, trained on which approach was right. Here it is a linear router
 over MiniLM's vectors (`router=FOLDER`), for which a dearer route must add enough to the probability of a right answer,
-or another decision model; without one, a model is asked by our prompt how many searches the question takes. What was to take no retrieval
-and is answered Unknown is searched for once (`fallback_retrieval`).
+or another decision model; without one, a model is asked by our prompt how many searches the question takes. A question
+that was to take no retrieval and is answered Unknown is searched for once (`fallback_retrieval`).
 """
 
 from collections.abc import Hashable

@@ -27,7 +27,7 @@ from ragweave.nodes.forms import Form, Ids, ids_form, limited
 from ragweave.nodes.papers import context_text
 from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, add_retrieval
-from ragweave.nodes.read import choice, phrase
+from ragweave.nodes.read import choice
 from ragweave.nodes.retrieve import Route, arranged, retrieve_node, search_branches
 from ragweave.nodes.segments import kept, split_passages
 from ragweave.state import RAGState, merge, note
@@ -77,12 +77,6 @@ class Keywords(Form):
     """The query of the second search."""
 
     query: str = limited(160)
-
-    @classmethod
-    def from_text(cls, text: str) -> Self | None:
-        """Read the first line, after `Query:` if it has that."""
-        query = phrase(text, "query", "queries", "keywords")
-        return cls(query=query[:160]) if query else None
 
 
 _PORT = '<passage 1 title="Verra">\nVerra is a port on the river Osk, known for its glass works.\n</passage>\n'

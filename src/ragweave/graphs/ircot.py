@@ -30,7 +30,7 @@ from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_no
 from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, show_of
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, AnswerType, RAGState
@@ -78,24 +78,21 @@ _ASK = (
     "Write only the next sentence of the reasoning. Once the reasoning has reached the answer, begin that sentence with "
     '"So the answer is:".'
 )
-_NOVEL = (
-    '<passage 1 title="The Salt Road">\nThe Salt Road is a novel by Ines Falk about the port of Verra.\n</passage>\n'
-)
-_PORT = '<passage 2 title="Verra">\nVerra is a port on the river Osk, known for its glass works.\n</passage>\n'
-_ASKED = f"\nQuestion: {LIES}\nReasoning so far: "
+_NOVEL = '<passage 1 title="The Salt Road">\nThe Salt Road is a novel by Ines Falk about the port of Verra.\n</passage>'
+_PORT = '<passage 2 title="Verra">\nVerra is a port on the river Osk, known for its glass works.\n</passage>'
 _FIRST, _SECOND = "The Salt Road is about the port of Verra.", "Verra is a port on the river Osk."
 _EXAMPLE, _NOTHING = f"{_FIRST} {_SECOND} So the answer is: Osk.", "(nothing yet)"
 PROMPTS: Prompts = {
-    "ircot": [
-        ("system", _TASK),
-        ("human", f"{_NOVEL}{_ASKED}{_NOTHING}\n{_ASK}"),
-        ("ai", _FIRST),
-        ("human", f"{_NOVEL}{_PORT}{_ASKED}{_FIRST}\n{_ASK}"),
-        ("ai", _SECOND),
-        ("human", f"{_NOVEL}{_PORT}{_ASKED}{_FIRST} {_SECOND}\n{_ASK}"),
-        ("ai", "So the answer is: Osk."),
-        ("human", f"{{passages}}\n\nQuestion: {{question}}\nReasoning so far: {{chain}}\n{_ASK}"),
-    ],
+    "ircot": few_shot(
+        f"{{passages}}\n\nQuestion: {{question}}\nReasoning so far: {{chain}}\n{_ASK}",
+        ({"passages": _NOVEL, "question": LIES, "chain": _NOTHING}, _FIRST),
+        ({"passages": f"{_NOVEL}\n{_PORT}", "question": LIES, "chain": _FIRST}, _SECOND),
+        (
+            {"passages": f"{_NOVEL}\n{_PORT}", "question": LIES, "chain": f"{_FIRST} {_SECOND}"},
+            "So the answer is: Osk.",
+        ),
+        system=_TASK,
+    ),
     "ircot@ircot": [
         ("human", f"{SALT_ROAD}{BY_STEPS}{LIES}\nA:"),
         ("ai", CHAINED),

@@ -50,18 +50,18 @@ class Form(BaseModel):
         try:
             return cls.model_validate_json(text[text.index("{") : text.rindex("}") + 1])
         except ValueError:
-            found = {name: _field(field.annotation, text) for name, field in cls.model_fields.items()}
+            found = {name: _field(name, field.annotation, text) for name, field in cls.model_fields.items()}
         return None if None in found.values() else cls.model_construct(**found)
 
 
-def _field(kind: Any, text: str) -> Any:
+def _field(name: str, kind: Any, text: str) -> Any:
     inner = next(iter(get_args(kind)), None)
     if get_origin(kind) is Literal:
         return read.choice(text, *get_args(kind))
     if get_origin(kind) is list and get_origin(inner) is Literal:
         first, *_, last = (*get_args(inner), *get_args(inner))
         return read.ids(text, first, last)
-    return read.listed(text) if get_origin(kind) is list else read.phrase(text) or None
+    return read.listed(text) if get_origin(kind) is list else read.phrase(text, name) or None
 
 
 class YesNo(Form):

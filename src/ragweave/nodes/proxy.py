@@ -115,10 +115,6 @@ class Verdict(Form):
         return cls.model_validate({"known": word}) if word else None
 
 
-MOST_CLAIMS = 8
-"""Claims of a form; in free text as many as are written."""
-
-
 class Searched(BaseModel):
     """A question or a claim with its query."""
 
@@ -131,7 +127,7 @@ class Rewrite(Form):
     """The searches that the question needs, and the claims of the draft."""
 
     questions: list[Searched] = limited_list(4)
-    claims: list[Searched] = limited_list(MOST_CLAIMS)
+    claims: list[Searched] = limited_list(8)  # in free text as many as are written
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:

@@ -32,14 +32,12 @@ class Complexity(Form):
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """Read the word, or the paper's letter."""
+        """Read the word, or the letter of the paper's classes (section 3.2)."""
         letter = re.match(r"\W*(?:(?:class|answer|level)\W+)*([ABC])\b(?! [a-z])", plain(text), re.I)
-        word = _LETTERS[letter[1].upper()] if letter else choice(text, *ROUTES)
+        word = [*ROUTES]["ABC".index(letter[1].upper())] if letter else choice(text, *ROUTES)
         return cls.model_validate({"searches": word}) if word else None
 
 
-_LETTERS = {"A": "none", "B": "one", "C": "several"}
-"""The classes of the paper (section 3.2)."""
 ROUTES: dict[str, RouteName] = {"none": "none", "one": "one", "several": "many"}
 """The routes by the word that the prompt asks for: small instruct models say A to nearly any question."""
 
