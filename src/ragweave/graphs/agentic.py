@@ -28,7 +28,7 @@ from typing_extensions import TypedDict
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import OR_UNKNOWN, answer_branches, answer_node, together
-from ragweave.nodes.ask import PASSAGE_TOKENS, Components, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, Asking, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_ROUND, LAST_STEPS, ChainOptions, copies_example, end_chain
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import INSTRUCTIONS
@@ -198,9 +198,7 @@ def agent_node(components: Components) -> Node:
     tools = toolkit.search_tools(Bm25Retriever.from_documents([]))  # shown to the model; the graph's nodes search
     native = bool(profile_of(components.models.answer).get("tool_calling"))
 
-    def acting(state: AgenticState, options: AgenticOptions) -> Prompt[Step] | None:
-        if forced(state, options) is not None:
-            return None
+    def acting(state: AgenticState, options: AgenticOptions) -> Prompt[Step]:
         kind, said = state["answer_type"], INSTRUCTIONS[state["answer_type"]].removesuffix(".")
         conclusion = said[:1].lower() + said[1:] + (OR_UNKNOWN if options.unknown else "")
         how = (_HOW_TO_CALL if native else _HOW_TO_FILL).format(conclusion=conclusion) + ("" if native else _EXAMPLE)
@@ -216,13 +214,21 @@ def agent_node(components: Components) -> Node:
             tools=tools if native else (),
         )
 
-    return model_node("answer", acting)(agent)(components)
+    @model_node("answer")
+    def agent(state: AgenticState, options: AgenticOptions) -> Asking[Step, AgenticState | RAGState]:
+        known = forced(state, options)
+        reply = (yield acting(state, options)) if known is None else Reply[Step]()
+        return next_calls(state, options, known, reply)
+
+    return agent(components)
 
 
-def agent(state: AgenticState, reply: Reply[Step], options: AgenticOptions) -> AgenticState | RAGState:
-    """Call the tools that a reply names, or end with its answer."""
+def next_calls(
+    state: AgenticState, options: AgenticOptions, known: list[tuple[str, str]] | None, reply: Reply[Step]
+) -> AgenticState | RAGState:
+    """Call the tools that are known or that a reply names, or end with its answer."""
     passages, number = [*every(state, "read").values()], state["steps"][-1]["round"] + 1 if state["steps"] else 0
-    known, (wanted, said, thought) = forced(state, options), called(reply)
+    wanted, said, thought = called(reply)
     if known == []:
         more = asked(state) or ({} if passages else dict(islice(every(state, *SEARCHES).items(), options.k)))
         read_or_found = [*{**every(state, "read"), **more}.values()]

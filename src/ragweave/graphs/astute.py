@@ -23,7 +23,7 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node
-from ragweave.nodes.ask import PASSAGE_TOKENS, Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, Asking, Components, Prompt, model_node
 from ragweave.nodes.papers import Style
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import SearchOptions, search_node
@@ -153,16 +153,12 @@ def both_sources(state: AstuteState) -> list[Document]:
     return [*state["passages"], *own]
 
 
-def recalling(_state: AstuteState, o: AstuteOptions) -> Prompt[Any]:
-    """Ask for passages from memory."""
+@model_node("answer")
+def recall(_state: AstuteState, o: AstuteOptions) -> Asking[Any, AstuteState]:
+    """Ask for passages from memory, a paragraph each; none if the model does not know."""
     several = f"up to {o.own_passages} short passages, a blank line between them,"
     values = {"count_form": several if o.own_passages > 1 else "a short passage"}
-    return Prompt("astute_recall", values, max_tokens=PASSAGE_TOKENS * o.own_passages, task="recall")
-
-
-@model_node("answer", recalling)
-def recall(_state: AstuteState, reply: Reply[Any], o: AstuteOptions) -> AstuteState:
-    """Take the passages, a paragraph each; none if the model does not know."""
+    reply = yield Prompt("astute_recall", values, max_tokens=PASSAGE_TOKENS * o.own_passages, task="recall")
     text = cut(reply.text, _LONGEST)
     paragraphs = [] if is_unknown(text) else re.split(r"\n\s*\n", text) if o.own_passages > 1 else [text]
     said = [_HEADING.sub("", one.strip()).strip() for one in paragraphs]
@@ -172,16 +168,12 @@ def recall(_state: AstuteState, reply: Reply[Any], o: AstuteOptions) -> AstuteSt
 _HEADING = re.compile(r"\A\W{0,6}(?:passage|document)[ #*_]{0,3}\d{0,2}[*_ ]{0,3}(?::[*_ ]*|\n|\Z)", re.I)
 
 
-def consolidating(state: AstuteState, _options: AstuteOptions) -> Prompt[Any]:
-    """Ask for the passages to be grouped."""
+@model_node("answer")
+def consolidate(state: AstuteState, o: AstuteOptions) -> Asking[Any, AstuteState]:
+    """Ask for the passages to be grouped; a round that says nothing is the last."""
     passages, last = both_sources(state), untrusted(state["consolidated"])
     values = {"consolidated": _so_far(last), "last": last or sourced(passages)}
-    return Prompt("astute_consolidate", values, passages, sourced, max_tokens=2 * PASSAGE_TOKENS, task="reason")
-
-
-@model_node("answer", consolidating)
-def consolidate(state: AstuteState, reply: Reply[Any], o: AstuteOptions) -> AstuteState:
-    """Take the grouping; a round that says nothing is the last."""
+    reply = yield Prompt("astute_consolidate", values, passages, sourced, max_tokens=2 * PASSAGE_TOKENS, task="reason")
     text = cut(reply.text, _LONGEST)
     if not text:
         return {"consolidations": o.iterations, "notes": [note("consolidation_empty")]}

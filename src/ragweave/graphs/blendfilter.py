@@ -21,7 +21,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import REASON, ShotOptions, examples, reasoned
 from ragweave.nodes.answer import Branch, answer_node, draft_branches, draft_shown, each_sample
-from ragweave.nodes.ask import PASSAGE_TOKENS, REASONING_TOKENS, Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, REASONING_TOKENS, Asking, Components, Prompt, model_node
 from ragweave.nodes.knowledge_filter import PROMPTS as FILTER_PROMPTS
 from ragweave.nodes.knowledge_filter import FilterState, check, choose, collect, filter_branches, to_choice, topic
 from ragweave.nodes.options import Options
@@ -73,23 +73,20 @@ def last_turn(branch: Branch, options: Options) -> dict[str, Any]:
     return {**draft_shown(branch, options), "how": how[branch["answer_type"]]}
 
 
-def reasoning_over(state: BlendFilterState, options: BlendFilterOptions) -> Prompt[Any]:
-    """Ask for a reasoning over what the last query found."""
+@model_node("answer")
+def external(state: BlendFilterState, options: BlendFilterOptions) -> Asking[Any, BlendFilterState]:
+    """Ask for a reasoning over what the last query found, `a_ex`."""
     found = state["retrieved"].get("external" if state["hop"] else "question", [])
     values = {"examples": examples(state["answer_type"], options, knowledge=bool(found))}
     name = "reason" if found else "reason_closed"
-    return Prompt(name, values, found, show_of(options.paper), max_tokens=REASONING_TOKENS, task="reason")
-
-
-@model_node("answer", reasoning_over)
-def external(state: BlendFilterState, reply: Reply[Any], _options: BlendFilterOptions) -> BlendFilterState:
-    """Take the reasoning, `a_ex`."""
+    reply = yield Prompt(name, values, found, show_of(options.paper), max_tokens=REASONING_TOKENS, task="reason")
     return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
 
 
-@model_node("answer", Prompt("internal", max_tokens=PASSAGE_TOKENS, task="recall"))
-def internal(_state: BlendFilterState, reply: Reply[Any], _options: BlendFilterOptions) -> BlendFilterState:
-    """Take the passage, `a_in`."""
+@model_node("answer")
+def internal(_state: BlendFilterState, _options: BlendFilterOptions) -> Asking[Any, BlendFilterState]:
+    """Ask for a passage from memory, `a_in`."""
+    reply = yield Prompt("internal", max_tokens=PASSAGE_TOKENS, task="recall")
     return {"augmented": {"internal": reply.text}}
 
 

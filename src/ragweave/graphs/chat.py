@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, Method, MethodGraph
 from ragweave.graphs.build import RETRY, build_graph
-from ragweave.nodes.ask import QUERY_TOKENS, Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, Asking, Caller, Components, FunctionNode, Node, Prompt, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, PromptText, template_of
@@ -95,20 +95,16 @@ def history_of(state: ChatState) -> list[BaseMessage]:
     return trim_messages(said, max_tokens=HISTORY_TOKENS, token_counter=estimate_message_tokens, strategy="last")
 
 
-def restating(state: ChatState, _options: Options) -> Prompt[Form] | None:
-    """Ask for the question in a form that stands alone, as a first question already does."""
+@model_node("rewrite")
+def restate(state: ChatState, _options: Options) -> Asking[Form, dict[str, Any]]:
+    """Ask for the question in a form that stands alone, a line; a first question, or one restated at length, stays."""
     history = history_of(state)
     if not history:
-        return None
+        return {}
     shown = get_buffer_string(history, human_prefix="User", ai_prefix="Assistant")
     earlier = [str(one.text) for one in reversed(history) if one.type == "human"]
     values = {"history": shown, "earlier": earlier}
-    return Prompt("restate", values, max_tokens=QUERY_TOKENS, task="restate")
-
-
-@model_node("rewrite", restating)
-def restate(state: ChatState, reply: Reply[Form], _options: Options) -> dict[str, Any]:
-    """Take the first line; if there is none, or it is too long, the question stays as asked."""
+    reply = yield Prompt("restate", values, max_tokens=QUERY_TOKENS, task="restate")
     said = phrase(reply.text, "rewritten", "question")
     return {"question": said if 0 < len(said) <= LONGEST else state["question"]}
 

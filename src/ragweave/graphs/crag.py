@@ -22,7 +22,7 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, add_answer, each_passage
-from ragweave.nodes.ask import QUERY_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, VERDICT_TOKENS, Asking, Components, Prompt, model_node
 from ragweave.nodes.forms import Form, Ids, ids_form, limited
 from ragweave.nodes.papers import context_text
 from ragweave.nodes.prompts import Prompts, few_shot
@@ -119,15 +119,11 @@ PROMPTS: Prompts = {
 }
 
 
-def grading(state: Branch, o: CragOptions) -> Prompt[Grade]:
-    """Ask whether a passage answers the question."""
-    show = context_text if o.paper == "crag" else render_passages
-    return Prompt("grade", {}, state["passages"], show, form=Grade, max_tokens=VERDICT_TOKENS, task="grade")
-
-
-@model_node("judge", grading)
-def grade(state: Branch, reply: Reply[Grade], options: CragOptions) -> CragState:
+@model_node("judge")
+def grade(state: Branch, options: CragOptions) -> Asking[Grade, CragState]:
     """Grade a passage, by the word or by its score; a reply that can't be read means Ambiguous."""
+    show = context_text if options.paper == "crag" else render_passages
+    reply = yield Prompt("grade", {}, state["passages"], show, form=Grade, max_tokens=VERDICT_TOKENS, task="grade")
     word: Word = reply.form.grade if reply.form else "Ambiguous"
     if reply.probability is not None:
         above, below = reply.probability > options.upper, reply.probability < options.lower
@@ -141,9 +137,10 @@ def assess(state: CragState) -> CragState:
     return {"grade": "Correct" if "Correct" in said else "Ambiguous" if "Ambiguous" in said else "Incorrect"}
 
 
-@model_node("rewrite", Prompt("keywords", form=Keywords, max_tokens=QUERY_TOKENS, task="topic"))
-def keywords(state: CragState, reply: Reply[Keywords], _options: CragOptions) -> CragState:
-    """Set the second query; by default it is the question."""
+@model_node("rewrite")
+def keywords(state: CragState, _options: CragOptions) -> Asking[Keywords, CragState]:
+    """Ask for the second query; by default it is the question."""
+    reply = yield Prompt("keywords", form=Keywords, max_tokens=QUERY_TOKENS, task="topic")
     return {"queries": {**state["queries"], "second": reply.form.query if reply.form else state["question"]}}
 
 
@@ -156,18 +153,14 @@ def gather(state: CragState, runtime: Runtime[CragOptions]) -> CragState:
     return {"passages": passages, "notes": [] if passages else [note("nothing_left")]}
 
 
-def refining(state: CragState, options: CragOptions) -> Prompt[Ids] | None:
-    """Ask which strips help."""
+@model_node("filter")
+def refine(state: CragState, options: CragOptions) -> Asking[Ids, RAGState]:
+    """Recompose the passages from the first strips that are said to help; keep them whole if none is named."""
     if not state["passages"] or not options.refine:
-        return None
+        return {}
     strips = split_passages(state["passages"], options.strip_sentences)
     form, tokens = ids_form(1, len(strips)), VERDICT_TOKENS + 4 * len(strips)
-    return Prompt("refine", {"first": 1}, strips, numbered("strip"), form, tokens, task="filter")
-
-
-@model_node("filter", refining)
-def refine(state: CragState, reply: Reply[Ids], options: CragOptions) -> RAGState:
-    """Recompose the passages from the first strips named; keep them whole if none is named."""
+    reply = yield Prompt("refine", {"first": 1}, strips, numbered("strip"), form, tokens, task="filter")
     return kept(state, reply.form.pick(reply.passages, most=options.strips)) if reply.form else {}
 
 

@@ -27,7 +27,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import HOW, OPEN_BOOK, READER, Branch, answer_branches, answer_node, together
-from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, Retriever, StateNode, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, Asking, Components, Prompt, Retriever, StateNode, model_node
 from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, Turns, few_shot
@@ -91,17 +91,13 @@ PROMPTS: Prompts = {
 }
 
 
-def splitting(state: DecomposeState, options: DecomposeOptions) -> Prompt[Any] | None:
-    """Ask for the sub-questions; there is nothing to search for in given passages."""
+@model_node("rewrite")
+def split(state: DecomposeState, options: DecomposeOptions) -> Asking[Any, DecomposeState]:
+    """Ask for the sub-questions, each once; there is nothing to search for in given passages."""
     if state["given"] and options.solve == "together":
-        return None
+        return {}
     name = "decompose" if options.solve == "together" else "decompose_in_turn"
-    return Prompt(name, max_tokens=QUERY_TOKENS, task="topic")
-
-
-@model_node("rewrite", splitting)
-def split(state: DecomposeState, reply: Reply[Any], _options: DecomposeOptions) -> DecomposeState:
-    """Take the sub-questions, each once; none if the question is not split."""
+    reply = yield Prompt(name, max_tokens=QUERY_TOKENS, task="topic")
     first: dict[str, tuple[str, str]] = {}
     for number, one in enumerate(read.listed(reply.text)[:MOST], start=1):
         if normalize_answer(one):

@@ -20,7 +20,7 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import add_answer, each_sample
-from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, StateNode, cost_of, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Asking, Components, Prompt, StateNode, cost_of, model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import PROMPTS as PAPER_PROMPTS
@@ -178,22 +178,17 @@ def best_of(
     return filters.best_share(segments, best, HALF * text) if half else best
 
 
-def choosing(state: RAGState, o: FilterOptions) -> Prompt[Ids] | None:
-    """Ask which sentences help; in the paper's words for the one that does."""
+@model_node("filter")
+def choose_sentences(state: RAGState, o: FilterOptions) -> Asking[Ids, RAGState]:
+    """Keep the sentences that a model names, or in the paper's words, quotes; all of them if its reply can't be read."""
     if not state["passages"]:
-        return None
+        return {}
     question, segments = state["question"], split_passages(state["passages"], 1 if o.granularity == "sentence" else 0)
     printed = {"task": filters.filter_task(question), "asked": filters.question_line(question)}
     values = {"question": question, "first": 1, **printed}
-    if o.paper == "filco":
-        return Prompt("sentences", values, segments, bare_texts, task="filter")
     form, tokens = ids_form(1, len(segments)), VERDICT_TOKENS + 4 * len(segments)
-    return Prompt("sentences", values, segments, numbered("sentence"), form, tokens, task="filter")
-
-
-@model_node("filter", choosing)
-def choose_sentences(state: RAGState, reply: Reply[Ids], o: FilterOptions) -> RAGState:
-    """Keep the sentences named, or quoted; all of them if the reply can't be read."""
+    ids = Prompt("sentences", values, segments, numbered("sentence"), form, tokens, task="filter")
+    reply = yield ids if o.paper != "filco" else Prompt("sentences", values, segments, bare_texts, task="filter")
     if reply.form is not None:
         return kept(state, reply.form.pick(reply.passages))
     if o.paper != "filco" or not reply.text:

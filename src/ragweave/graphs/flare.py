@@ -23,7 +23,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import unknown_clause
-from ragweave.nodes.ask import REASONING_TOKENS, Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import REASONING_TOKENS, Asking, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, end_chain, to_search
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, layout
@@ -173,9 +173,10 @@ def writing(state: FlareState, options: FlareOptions) -> Prompt[Any]:
     )
 
 
-@model_node("answer", writing)
-def write(state: FlareState, reply: Reply[Any], options: FlareOptions) -> FlareState | RAGState:
+@model_node("answer")
+def write(state: FlareState, options: FlareOptions) -> Asking[Any, FlareState | RAGState]:
     """Start the search for the first doubt, or end with the answer."""
+    reply = yield writing(state, options)
     read, kind = [*state["read"], *reply.ids], state["answer_type"]
     if reply.earlier:
         text = _joined(state["written"], _new(reply.earlier, state["written"]))

@@ -26,7 +26,7 @@ from pydantic import Field, model_validator
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import answer_branches, answer_node
-from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, Asking, Components, Prompt, model_node
 from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, show_of
@@ -138,9 +138,10 @@ def reasoning(state: IrcotState, options: IrcotOptions) -> Prompt[Any]:
     return Prompt("ircot", {"chain": shown}, state["passages"], show, max_tokens=QUERY_TOKENS, task="step")
 
 
-@model_node("answer", reasoning)
-def reason(state: IrcotState, reply: Reply[Any], options: IrcotOptions) -> IrcotState | RAGState:
-    """Add the sentence to the chain; it is the next query, unless the chain ends."""
+@model_node("answer")
+def reason(state: IrcotState, options: IrcotOptions) -> Asking[Any, IrcotState | RAGState]:
+    """Add the next sentence to the chain; it is the next query, unless the chain ends."""
+    reply = yield reasoning(state, options)
     said = next_sentence(reply.text, [state["question"], *state["chain"]])
     seen = " ".join([state["question"], *(one.page_content for one in state["passages"])])
     if read.is_unknown(said) or read.copied(said, _EXAMPLE, seen):

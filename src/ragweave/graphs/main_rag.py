@@ -24,7 +24,7 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import READER, Branch, add_answer, answer_node, each_passage
-from ragweave.nodes.ask import VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Asking, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
@@ -87,9 +87,10 @@ def judge_node(components: Components) -> Node:
     models = components.models
     states = not models.decides("judge") and not calls.reports_logprobs(models.for_role("judge"))
 
-    def judging(state: Branch, _options: MainRagOptions) -> Prompt[Any]:
+    @model_node("judge")
+    def judge(state: Branch, _options: MainRagOptions) -> Asking[Any, MainRagState]:
         name, form = ("main_rag_judge_stated", Stated) if states else ("main_rag_judge", Helps)
-        return Prompt(
+        reply = yield Prompt(
             name,
             {"draft": untrusted(state["draft"])},
             state["passages"],
@@ -98,9 +99,6 @@ def judge_node(components: Components) -> Node:
             task="sufficient",
             probability=not states,
         )
-
-    @model_node("judge", judging)
-    def judge(state: Branch, reply: Reply[Any], _options: MainRagOptions) -> MainRagState:
         return {"scores": {str(state["passages"][0].id): score_of(reply)}}
 
     return judge(components)

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import ACTIONS, action_turns
 from ragweave.nodes import read
-from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, Asking, Components, Prompt, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form
 from ragweave.nodes.prompts import Prompts
@@ -163,9 +163,10 @@ def acting(state: ReactState, options: ReactOptions) -> Prompt[Step]:
     )
 
 
-@model_node("answer", acting)
-def react(state: ReactState, reply: Reply[Step], options: ReactOptions) -> ReactState | RAGState:
+@model_node("answer")
+def react(state: ReactState, options: ReactOptions) -> Asking[Step, ReactState | RAGState]:
     """Start the search that the reply asks for, or end with its answer."""
+    reply = yield acting(state, options)
     hops, last = state["hops"], is_last(state, options)
     seen = observed(state, options)
 

@@ -23,7 +23,7 @@ from ragweave.graphs.build import MODEL_ARGUMENTS, build_graph
 from ragweave.graphs.specs import read_system
 from ragweave.nodes import read
 from ragweave.nodes.answer import OPEN_BOOK, READER, UNKNOWN_CLAUSE
-from ragweave.nodes.ask import PASSAGE_TOKENS, Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, Asking, Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.prompts import Prompts
@@ -95,17 +95,13 @@ PROMPTS: Prompts = {
 }
 
 
-def planning(state: ResearchState, options: ResearchOptions) -> Prompt[Plan] | None:
-    """Ask for the sections' questions, from what the question found."""
+@model_node("answer")
+def plan(state: ResearchState, options: ResearchOptions) -> Asking[Plan, ResearchState]:
+    """Ask for the sections' questions, from what the question found. The question itself is first, and none repeats."""
     if not options.sections:
-        return None
+        return {"plan": [state["question"]]}
     values = {"sections": options.sections}
-    return Prompt("plan", values, state["passages"], form=Plan, max_tokens=PASSAGE_TOKENS, task="restate")
-
-
-@model_node("answer", planning)
-def plan(state: ResearchState, reply: Reply[Plan], options: ResearchOptions) -> ResearchState:
-    """Put the question itself first; one that repeats another is dropped."""
+    reply = yield Prompt("plan", values, state["passages"], form=Plan, max_tokens=PASSAGE_TOKENS, task="restate")
     said = [one_line(one) for one in (reply.form.questions if reply.form else ())]
     asked = {normalize_answer(one): one for one in reversed([state["question"], *said]) if len(one.split()) > 1}
     questions = [one for one in reversed(asked.values()) if one != state["question"]][: options.sections]
@@ -113,25 +109,17 @@ def plan(state: ResearchState, reply: Reply[Plan], options: ResearchOptions) -> 
     return {"plan": [state["question"], *questions], "queries": {**state["queries"], **queries}}
 
 
-def writing(state: ResearchState, options: ResearchOptions) -> Prompt[Form] | None:
-    """Ask for the next section's text; without passages, ask nothing."""
+@model_node("answer")
+def write(state: ResearchState, options: ResearchOptions) -> Asking[Form, ResearchState]:
+    """Ask for the next section's text, without headings; without passages, it is Unknown."""
     number = len(state["sections"])
     here = state["given"] or not number
     passages = state["passages"] if here else state["retrieved"].get(f"section_{number}", [])
     question = state["plan"][number]
     values = {"question": question, "answer_type": "long", "unknown": UNKNOWN_CLAUSE if options.unknown else ""}
-    return Prompt("section", values, passages) if passages else None
-
-
-@model_node("answer", writing)
-def write(state: ResearchState, reply: Reply[Form], _options: ResearchOptions) -> ResearchState:
-    """Take the text without headings."""
+    reply = (yield Prompt("section", values, passages)) if passages else Reply[Form]()
     text = "\n".join(line for line in reply.text.splitlines() if not line.lstrip().startswith("#"))
-    section: Section = {
-        "question": state["plan"][len(state["sections"])],
-        "text": read.answer(text, "long"),
-        "passages": reply.ids,
-    }
+    section: Section = {"question": question, "text": read.answer(text, "long"), "passages": reply.ids}
     return {"sections": [*state["sections"], section]}
 
 

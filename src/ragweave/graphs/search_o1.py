@@ -23,7 +23,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes import turns as loop
-from ragweave.nodes.ask import Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import Asking, Components, Prompt, model_node
 from ragweave.nodes.chain import ChainOptions, asked_before, copies_example, end_chain, to_search
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import retrieve_node
@@ -91,24 +91,19 @@ def result_of(turn: Turn) -> str:
     return f"\n\n{RESULT.begin}{turn['result']}{RESULT.end}\n\n" if turn["result"] else ""
 
 
-def reasoning(state: SearchO1State, options: SearchO1Options) -> Prompt[Any]:
-    """Ask the model to continue its reasoning."""
-    end = _LAST if loop.is_last(state, options) else ""
-    return Prompt(
+@model_node("answer")
+def reason(state: SearchO1State, options: SearchO1Options) -> Asking[Any, SearchO1State | RAGState]:
+    """Ask the model to continue its reasoning; start the search that it asks for, or end with its answer."""
+    last = loop.is_last(state, options)
+    reply = yield Prompt(
         "search_o1",
         {"rounds": options.rounds},
         task="step",
         settings=options.sampling,
         stop=[QUERY.end],
-        turns=lambda _passages: loop.transcript(state["turns"], result_of, end),
+        turns=lambda _passages: loop.transcript(state["turns"], result_of, _LAST if last else ""),
         own_turn=True,
     )
-
-
-@model_node("answer", reasoning)
-def reason(state: SearchO1State, reply: Reply[Any], options: SearchO1Options) -> SearchO1State | RAGState:
-    """Start the search that the reply asks for, or end with its answer."""
-    last = loop.is_last(state, options)
     done = loop.action_of(reply, [QUERY], opened=_BOX if last else "")
     query = " ".join(done.text.split()) if not last else ""
     if query:
@@ -146,17 +141,15 @@ def digest(turns: list[Turn]) -> str:
     return "\n".join(text for at, text in enumerate(shown) if text != "…" or shown[at - 1] != "…")
 
 
-def reading(state: SearchO1State, options: SearchO1Options) -> Prompt[Any] | None:
-    """Ask what helps in the passages that the last query found."""
-    passages = loop.of_turn(state["turns"][-1], loop.found_in_turns(state, options))
-    values = {"query": untrusted(state["asked"][-1]), "reasoning": digest(state["turns"]), "answer_type": "long"}
-    return Prompt("search_o1_reader", values, passages, task="answer") if passages else None
-
-
-@model_node("answer", reading)
-def read_documents(state: SearchO1State, reply: Reply[Any], _options: SearchO1Options) -> SearchO1State:
-    """Append what helps to the query."""
+@model_node("answer")
+def read_documents(state: SearchO1State, options: SearchO1Options) -> Asking[Any, SearchO1State]:
+    """Ask what helps in the passages that the last query found, and append it to the query."""
     *earlier, turn = state["turns"]
+    passages = loop.of_turn(turn, loop.found_in_turns(state, options))
+    if not passages:
+        return {"turns": [*earlier, {**turn, "result": _NOTHING}]}
+    values = {"query": untrusted(state["asked"][-1]), "reasoning": digest(state["turns"]), "answer_type": "long"}
+    reply = yield Prompt("search_o1_reader", values, passages, task="answer")
     said = re.sub(r"\A.*\bfinal information\b[*_: ]*", "", reply.text, flags=re.S | re.I)
     result = untrusted(said).strip() or _NOTHING
     ids = [*dict.fromkeys([*state["read"], *reply.ids])]

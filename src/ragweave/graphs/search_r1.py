@@ -38,7 +38,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.protocols import ANSWER, PROTOCOLS, Name, Protocol
 from ragweave.nodes import read
 from ragweave.nodes import turns as loop
-from ragweave.nodes.ask import Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import Asking, Components, Prompt, model_node
 from ragweave.nodes.chain import ChainOptions, end_chain, to_search
 from ragweave.nodes.retrieve import retrieve_node
 from ragweave.nodes.turns import Turn, TurnsState
@@ -80,7 +80,7 @@ def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
     return protocol.result.replace("{found}", found.strip() or _NOTHING)
 
 
-def asking(state: TurnsState, options: SearchR1Options) -> Prompt[Any]:
+def writing(state: TurnsState, options: SearchR1Options) -> Prompt[Any]:
     """Ask the model to continue after everything it wrote and found."""
     protocol, turns = PROTOCOLS[options.protocol], state["turns"]
     end = _LAST + ANSWER.begin if loop.is_last(state, options) else ""
@@ -102,9 +102,10 @@ def asking(state: TurnsState, options: SearchR1Options) -> Prompt[Any]:
     )
 
 
-@model_node("answer", asking)
-def search_r1(state: TurnsState, reply: Reply[Any], options: SearchR1Options) -> TurnsState | RAGState:
+@model_node("answer")
+def search_r1(state: TurnsState, options: SearchR1Options) -> Asking[Any, TurnsState | RAGState]:
     """Start the search that the reply asks for, or end with its answer."""
+    reply = yield writing(state, options)
     protocol, last = PROTOCOLS[options.protocol], loop.is_last(state, options)
     done = loop.action_of(reply, [protocol.query, ANSWER], opened=ANSWER.begin if last else "")
     if last or done.tags == ANSWER:

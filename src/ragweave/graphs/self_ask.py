@@ -24,7 +24,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import FOLLOW_UPS, PRESS, PRESS_PAIRS
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import READER
-from ragweave.nodes.ask import QUERY_TOKENS, Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import QUERY_TOKENS, Asking, Components, Prompt, model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form
 from ragweave.state import UNKNOWN, RAGState, note
@@ -179,9 +179,10 @@ def found(state: SelfAskState) -> list[Document]:
     return unique(one for hop in state["hops"] for one in state["retrieved"].get(hop["name"], state["passages"]))
 
 
-@model_node("answer", chaining)
-def chain(state: SelfAskState, reply: Reply[Step], options: SelfAskOptions) -> SelfAskState | RAGState:
+@model_node("answer")
+def chain(state: SelfAskState, options: SelfAskOptions) -> Asking[Step, SelfAskState | RAGState]:
     """Start the search that the reply asks for, or end with its answer."""
+    reply = yield chaining(state, options)
     hops, last, text, step = state["hops"], is_last(state, options), reply.text, reply.form
     if options.found_before:
         hops, text = with_intermediate_answer(hops, text)
@@ -217,26 +218,21 @@ def with_intermediate_answer(hops: list[Hop], text: str) -> tuple[list[Hop], str
     return [*hops[:-1], {**hops[-1], "result": " ".join(text[:start].split()) or UNKNOWN}], text[start:]
 
 
-def reading_found(state: SelfAskState, options: SelfAskOptions) -> Prompt[Any] | None:
-    """Ask what the passages say about the follow-up, if there are any."""
-    if not state["passages"] or not options.reader or options.found_before:
-        return None
-    unknown = "If they do not answer it, just say Unknown." if options.unknown else ""
-    values = {"question": state["hops"][-1]["query"], "answer_type": "long", "unknown": unknown}
-    return Prompt("self_ask_reader", values, state["passages"], max_tokens=QUERY_TOKENS)
-
-
-@model_node("answer", reading_found)
-def read(state: SelfAskState, reply: Reply[Any], options: SelfAskOptions) -> SelfAskState:
-    """Add the intermediate answer to the dialogue: what was read, or the passages themselves."""
+@model_node("answer")
+def read(state: SelfAskState, options: SelfAskOptions) -> Asking[Any, SelfAskState]:
+    """Add the intermediate answer to the dialogue: what a call reads in the passages, or the passages themselves."""
     *earlier, hop = state["hops"]
-    is_read = options.reader and not options.found_before
-    shown = reply.passages if is_read else state["passages"]
+    reads, shown = options.reader and not options.found_before, state["passages"]
+    said = UNKNOWN if reads else render_lines(shown)
+    if reads and shown:
+        unknown = "If they do not answer it, just say Unknown." if options.unknown else ""
+        values = {"question": hop["query"], "answer_type": "long", "unknown": unknown}
+        reply = yield Prompt("self_ask_reader", values, shown, max_tokens=QUERY_TOKENS)
+        shown, said = [*reply.passages], reading.answer(reply.text, "long")
     names = [*state["read"], *(str(one.id) for one in shown)]
     update: SelfAskState = {"read": list(dict.fromkeys(names))}
     if options.found_before:
         return update
-    said = reading.answer(reply.text, "long") if is_read else render_lines(shown)
     return {**update, "hops": [*earlier, {**hop, "result": " ".join(said.split())}]}
 
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node
-from ragweave.nodes.ask import VERDICT_TOKENS, Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Asking, Components, Prompt, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.prompts import Prompts, few_shot
@@ -83,9 +83,10 @@ PROMPTS: Prompts = {
 }
 
 
-@model_node(lambda options: options.decided_by, Prompt("self_eval", form=Need, max_tokens=VERDICT_TOKENS, task="need"))
-def need(_state: DecisionState, reply: Reply[Need], _options: SelfEvalOptions) -> DecisionState:
-    """Take the decision; one that can't be read means that it does."""
+@model_node(lambda options: options.decided_by)
+def need(_state: DecisionState, _options: SelfEvalOptions) -> Asking[Need, DecisionState]:
+    """Ask whether the question needs retrieval; a decision that can't be read means that it does."""
+    reply = yield Prompt("self_eval", form=Need, max_tokens=VERDICT_TOKENS, task="need")
     return {"known": reply.form is not None and reply.form.needed == "No"}
 
 

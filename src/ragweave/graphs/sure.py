@@ -23,7 +23,15 @@ from pydantic import Field, create_model
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import READER, unknown_clause
-from ragweave.nodes.ask import PASSAGE_TOKENS, SHORT_TOKENS, VERDICT_TOKENS, Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import (
+    PASSAGE_TOKENS,
+    SHORT_TOKENS,
+    VERDICT_TOKENS,
+    Asking,
+    Components,
+    Prompt,
+    model_node,
+)
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.papers import show_of
 from ragweave.nodes.prompts import Prompts, few_shot
@@ -157,8 +165,9 @@ PROMPTS: Prompts = {
 }
 
 
-def proposing(state: SureState, o: SureOptions) -> Prompt[Candidates] | None:
-    """Ask for candidate answers."""
+@model_node("answer")
+def propose(state: SureState, o: SureOptions) -> Asking[Candidates, SureState]:
+    """Ask for candidate answers, and take each once."""
     kind = state["answer_type"]
     values = {
         "count": o.candidates,
@@ -168,17 +177,11 @@ def proposing(state: SureState, o: SureOptions) -> Prompt[Candidates] | None:
         "unknown": unknown_clause(o),
     }
     tokens = o.candidates * (PASSAGE_TOKENS if kind == "long" else SHORT_TOKENS)
-    return Prompt(
-        "sure", values, state["passages"], show_of(o.paper), candidates_form(o.candidates), tokens, settings=o.sampling
-    )
-
-
-@model_node("answer", proposing)
-def propose(state: SureState, reply: Reply[Candidates], o: SureOptions) -> SureState:
-    """Take the candidates, each once."""
+    form: type[Candidates] = candidates_form(o.candidates)
+    reply = yield Prompt("sure", values, state["passages"], show_of(o.paper), form, tokens, settings=o.sampling)
     found: dict[str, str] = {}
     for text in reply.form.candidates if reply.form else ():
-        if (said := read.answer(text, state["answer_type"])) != UNKNOWN:
+        if (said := read.answer(text, kind)) != UNKNOWN:
             found.setdefault(normalize_answer(said) or said, said)
     proposed = [*found.values()][: o.candidates]
     made = {
@@ -188,7 +191,8 @@ def propose(state: SureState, reply: Reply[Candidates], o: SureOptions) -> SureS
     return {"proposed": proposed, "candidates": made}
 
 
-def summarising(state: SureBranch, o: SureOptions) -> Prompt[Any]:
+@model_node("answer")
+def summarise(state: SureBranch, o: SureOptions) -> Asking[Any, SureState]:
     """Ask for a summary that supports a candidate."""
     choices = [one_line(one) for one in state["proposed"]]
     number = state["numbers"][0]
@@ -197,45 +201,32 @@ def summarising(state: SureBranch, o: SureOptions) -> Prompt[Any]:
         "letter": chr(ord("a") + number),
         "prediction": choices[number],
     }
-    return Prompt("sure_summary", values, state["passages"], show_of(o.paper), max_tokens=PASSAGE_TOKENS, task="reason")
-
-
-@model_node("answer", summarising)
-def summarise(state: SureBranch, reply: Reply[Any], _options: SureOptions) -> SureState:
-    """Take the summary."""
-    number = state["numbers"][0]
+    passages, show = state["passages"], show_of(o.paper)
+    reply = yield Prompt("sure_summary", values, passages, show, max_tokens=PASSAGE_TOKENS, task="reason")
     made = candidate(state["proposed"][number], reply.text, "summarise", reply.ids, rank=number, round=1)
     summary = reply.text.removesuffix("[DONE]").strip()
     return {"summaries": {str(number): summary}, "candidates": {f"summarise:{number}": made}}
 
 
-def verifying(state: SureBranch, _options: SureOptions) -> Prompt[Validity]:
-    """Ask whether a summary supports its candidate."""
+@model_node("judge")
+def verify(state: SureBranch, _options: SureOptions) -> Asking[Validity, SureState]:
+    """Ask whether a summary supports its candidate; a verdict that can't be read means no."""
     number = state["numbers"][0]
     said, summary = state["proposed"][number], one_line(untrusted(state["summaries"][str(number)]))
     values = {"draft": said, "prediction": one_line(said), "summary": summary}
-    return Prompt("sure_valid", values, form=Validity, max_tokens=VERDICT_TOKENS, task="judge")
+    reply = yield Prompt("sure_valid", values, form=Validity, max_tokens=VERDICT_TOKENS, task="judge")
+    return {"valid": {str(number): bool(reply.form and reply.form.supported == "True")}}
 
 
-@model_node("judge", verifying)
-def verify(state: SureBranch, reply: Reply[Validity], _options: SureOptions) -> SureState:
-    """Take the verdict; one that can't be read means no."""
-    return {"valid": {str(state["numbers"][0]): bool(reply.form and reply.form.supported == "True")}}
-
-
-def ranking(state: SureBranch, _options: SureOptions) -> Prompt[Preference]:
-    """Ask which of two summaries answers better."""
+@model_node("judge")
+def rank(state: SureBranch, _options: SureOptions) -> Asking[Preference, SureState]:
+    """Ask which of two summaries answers better; a preference that can't be read means neither."""
+    one, other = state["numbers"]
     first, second = (one_line(untrusted(state["summaries"][str(number)])) for number in state["numbers"])
     values = {"draft": first, "first": first, "second": second}
-    return Prompt("sure_rank", values, form=Preference, max_tokens=VERDICT_TOKENS, task="judge")
-
-
-@model_node("judge", ranking)
-def rank(state: SureBranch, reply: Reply[Preference], _options: SureOptions) -> SureState:
-    """Take the preference; one that can't be read means neither."""
-    first, second = state["numbers"]
-    won = None if reply.form is None else first if reply.form.better == "Passage 1" else second
-    return {"preferred": {f"{first}:{second}": won}}
+    reply = yield Prompt("sure_rank", values, form=Preference, max_tokens=VERDICT_TOKENS, task="judge")
+    won = None if reply.form is None else one if reply.form.better == "Passage 1" else other
+    return {"preferred": {f"{one}:{other}": won}}
 
 
 def choose(state: SureState) -> RAGState:

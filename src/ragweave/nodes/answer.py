@@ -18,7 +18,7 @@ from langgraph.types import Send
 from typing_extensions import TypedDict
 
 from ragweave.nodes import ask, papers, read
-from ragweave.nodes.ask import Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import Asking, Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, YesNo
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import OURS, STYLES, Style
@@ -172,8 +172,9 @@ def answer_node(
         between += [str(branch["round"])] if "round" in branch else []
         return {"candidates": {":".join([name, *between, str(branch["sample"])]): made}}
 
-    @model_node("answer", prompt)
-    def answer(branch: Branch, reply: Reply[Any], options: Options) -> RAGState:
+    @model_node("answer")
+    def answer(branch: Branch, options: Options) -> Asking[Any, RAGState]:
+        reply = yield prompt(branch, options)
         said = reply.form.answer if reply.form else reply.text
         return update(branch, read_text(said, branch, options), reply)
 

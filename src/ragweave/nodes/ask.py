@@ -1,12 +1,10 @@
 """The model step: the one place that calls a chat model.
 
-A model node is two pure functions, from the state to a prompt and from the reply to an update:
+A model node is a function that yields a prompt, gets the reply, and returns an update of the state:
 
-    def grading(state: Grading, options: CragOptions) -> Prompt[Grade]:
-        return Prompt("grade", passages=[state["passage"]], form=Grade)
-
-    @model_node("judge", grading)
-    def grade(state: Grading, reply: Reply[Grade], options: CragOptions) -> CragState:
+    @model_node("judge")
+    def grade(state: Grading, options: CragOptions) -> Asking[Grade, CragState]:
+        reply = yield Prompt("grade", passages=[state["passage"]], form=Grade)
         return {"grades": {str(state["passage"].id): reply.form.grade if reply.form else "Ambiguous"}}
 
     graph.add_node("grade", grade(components))
@@ -19,7 +17,7 @@ question, the draft and the passages as its state, and the form's own question (
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -63,6 +61,7 @@ _LOGGER = logging.getLogger("ragweave")
 
 FormT = TypeVar("FormT", bound=Form)
 StateT = TypeVar("StateT", bound=Mapping[str, Any])
+UpdateT = TypeVar("UpdateT", bound=Mapping[str, Any])
 Templates: TypeAlias = Mapping[str, ChatPromptTemplate]
 Node: TypeAlias = Runnable[Any, Any]
 Retriever: TypeAlias = Runnable[str, list[Document]]
@@ -180,27 +179,33 @@ class Prompt(Generic[FormT]):
     """Whether a reply reaches an answer; if not, the model is asked for the answer alone (`ask_again`)."""
 
 
-def model_node(
-    role: Role | Callable[[Any], Role], prompt: Prompt[FormT] | Callable[[StateT, OptionsT], Prompt[FormT] | None]
-) -> Callable[[Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]], Callable[[Components], Node]]:
-    """Make a node of `prompt` and of the decorated function, which turns the reply into an update.
+Asking: TypeAlias = Generator[Prompt[FormT], Reply[FormT], UpdateT]
+"""What a model node's function returns: it yields prompts, gets the replies, and returns an update."""
 
-    Args:
-        role: The role of the model that is asked, or what chooses it from the options.
-        prompt: The prompt, or what makes it of the state. None means that there is nothing to ask: no model is
-            called, and the reply is empty.
+
+def model_node(
+    role: Role | Callable[[Any], Role],
+) -> Callable[[Callable[[StateT, OptionsT], Asking[FormT, UpdateT]]], Callable[[Components], Node]]:
+    """Make a node of the decorated function, which asks the model of a role, or of the role that the options choose.
+
+    The function gets the state and the options. If there is nothing to ask, it returns an update at once.
     """
 
-    def decorate(update: Callable[[StateT, Reply[FormT], OptionsT], Mapping[str, Any]]) -> Callable[[Components], Node]:
+    def decorate(asking: Callable[[StateT, OptionsT], Asking[FormT, UpdateT]]) -> Callable[[Components], Node]:
         def node(components: Components) -> Node:
             async def ask(state: Any, config: RunnableConfig, caller: Caller) -> dict[str, Any]:
                 options: Any = get_runtime(Options).context
-                asked = prompt if isinstance(prompt, Prompt) else prompt(state, options)
                 chosen = role(options) if callable(role) else role
-                done = await _asked(asked, chosen, components, state, config, caller) if asked else []
-                return _updated(lambda reply: update(state, reply, options), done)
+                steps, done = asking(state, options), list[_Answered]()
+                try:
+                    asked = next(steps)
+                    while True:
+                        done += await _asked(asked, chosen, components, state, config, caller)
+                        asked = steps.send(done[-1].reply)
+                except StopIteration as end:
+                    return _updated(end.value, done)
 
-            return FunctionNode(ask, name=getattr(update, "__name__", "ask"))
+            return FunctionNode(ask, name=getattr(asking, "__name__", "ask"))
 
         return node
 
@@ -215,12 +220,8 @@ class _Answered(NamedTuple):
     notes: list[Note]
 
 
-def _updated(update: Callable[[Reply[Any]], Mapping[str, Any]], done: Sequence[_Answered]) -> dict[str, Any]:
-    """Return the update of the last reply, with what all calls cost and what is to be noted."""
-    reply = done[-1].reply if done else Reply[Any]()
-    if len(done) > 1:
-        reply = replace(reply, earlier=done[0].reply.text)
-    made = dict(update(reply))
+def _updated(made: Mapping[str, Any], done: Sequence[_Answered]) -> dict[str, Any]:
+    """Return an update, with what all calls cost and what is to be noted."""
     usage = reduce(add_usage, (one.usage for one in done), made.get("usage", no_usage()))
     return {**made, "usage": usage, "notes": [*chain.from_iterable(one.notes for one in done), *made.get("notes", ())]}
 
@@ -246,6 +247,8 @@ async def _asked(
         else:
             done.append(call.read(output))
             call = call.again(done)
+    if len(done) > 1:
+        done[-1] = done[-1]._replace(reply=replace(done[-1].reply, earlier=done[0].reply.text))
     return done
 
 

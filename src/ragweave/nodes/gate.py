@@ -17,7 +17,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from ragweave.nodes.answer import Branch, unknown_clause
-from ragweave.nodes.ask import Components, Node, Prompt, Reply, StateNode, model_node
+from ragweave.nodes.ask import Asking, Components, Node, Prompt, StateNode, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS
@@ -68,14 +68,12 @@ def gate_branches(state: RAGState, options: GateOptions) -> list[Send]:
 def gate_node(components: Components, role: Role | Callable[[Any], Role]) -> Node:
     """Return a node that asks for one draft of a model in this role."""
 
-    def drafting(branch: Branch, options: GateOptions) -> Prompt[Form]:
+    @model_node(role)
+    def gate(branch: Branch, options: GateOptions) -> Asking[Form, GateState]:
         values = {"instruction": INSTRUCTIONS[branch["answer_type"]], "unknown": unknown_clause(options)}
         warm = {"temperature": 0.7 if options.gate in SAMPLED else 0.0}
         settings = {**gate_settings(options.gate), **warm}
-        return Prompt("direct", values, max_tokens=options.gate_tokens, settings=settings)
-
-    @model_node(role, drafting)
-    def gate(branch: Branch, reply: Reply[Form], options: GateOptions) -> GateState:
+        reply = yield Prompt("direct", values, max_tokens=options.gate_tokens, settings=settings)
         found = None
         if reply.message is not None and options.gate not in SAMPLED:
             found = uncertainty(reply.message, options.gate)

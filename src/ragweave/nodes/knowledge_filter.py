@@ -15,7 +15,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
-from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Asking, Prompt, model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts
@@ -86,9 +86,10 @@ PROMPTS: Prompts = {
 }
 
 
-@model_node("filter", Prompt("topic", max_tokens=VERDICT_TOKENS, task="topic"))
-def topic(_state: FilterState, reply: Reply[Any], _options: Options) -> FilterState:
-    """Take the topic, unless it is longer than 120 characters."""
+@model_node("filter")
+def topic(_state: FilterState, _options: Options) -> Asking[Any, FilterState]:
+    """Ask for the topic, and take it, unless it is longer than 120 characters."""
+    reply = yield Prompt("topic", max_tokens=VERDICT_TOKENS, task="topic")
     said = phrase(reply.text, "topic", "is related to", "is about")
     return {"topic": said if len(said) <= 120 else ""}
 
@@ -106,26 +107,21 @@ def checking(state: PassageSet, options: Options, name: str = "relevance") -> Pr
     return Prompt(name, values, passages, numbered("knowledge", first), max_tokens=PASSAGE_TOKENS, task="filter")
 
 
-@model_node("filter", checking)
-def check(state: PassageSet, reply: Reply[Ids], _options: Options) -> FilterState:
+@model_node("filter")
+def check(state: PassageSet, options: Options) -> Asking[Ids, FilterState]:
     """Take the reply about a set."""
+    reply = yield checking(state, options)
     return {"relevance": {state["name"]: reply.text}}
 
 
-def choosing(state: PassageSet, options: Options) -> Prompt[Ids]:
-    """Ask for only the ids, after what was said."""
+@model_node("filter")
+def choose(state: PassageSet, options: Options) -> Asking[Ids, FilterState]:
+    """Ask for only the ids, after what was said, and keep those passages; all if the reply can't be read."""
     asked, count = checking(state, options, "ids"), len(state["passages"])
     form = ids_form(asked.values["first"], asked.values["last"])
-    return replace(asked, form=form, max_tokens=VERDICT_TOKENS + 4 * count)
-
-
-@model_node("filter", choosing)
-def choose(state: PassageSet, reply: Reply[Ids], options: Options) -> FilterState:
-    """Keep the passages named; all of them if the reply can't be read."""
-    if reply.form is None:
-        return {"kept": {state["name"]: state["passages"]}}
-    first = 0 if options.paper == "blendfilter" else 1
-    return {"kept": {state["name"]: reply.form.pick(reply.passages, first)}}
+    reply = yield replace(asked, form=form, max_tokens=VERDICT_TOKENS + 4 * count)
+    picked = reply.form.pick(reply.passages, asked.values["first"]) if reply.form else state["passages"]
+    return {"kept": {state["name"]: picked}}
 
 
 def passage_sets(state: RAGState) -> dict[str, list[Document]]:

@@ -18,7 +18,7 @@ from langgraph.types import Command, Send
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Components, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Asking, Components, Node, Prompt, model_node
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.gate import GateOptions, GateState, gate_branches
 from ragweave.nodes.prompts import Prompts, few_shot
@@ -206,19 +206,15 @@ PROMPTS: Prompts = {
 }
 
 
-def drafting(state: ProxyState, options: ProxyOptions) -> Prompt[Form]:
+@model_node("proxy")
+def draft(state: ProxyState, options: ProxyOptions) -> Asking[Form, ProxyState]:
     """Ask the proxy for an answer from memory (equation 1)."""
     wanted = {"temperature": options.proxy_temperature, "top_p": options.proxy_top_p}
     settings = {name: one for name, one in wanted.items() if one is not None}
     name = "draft_explained" if options.proxy_explains else "draft"
     shorter = state["answer_type"] != "long" and not options.as_trained
     most = options.proxy_tokens or (PASSAGE_TOKENS if shorter else None)
-    return Prompt(name, max_tokens=most, task="recall", settings=settings)
-
-
-@model_node("proxy", drafting)
-def draft(_state: ProxyState, reply: Reply[Form], _options: ProxyOptions) -> ProxyState:
-    """Take the draft."""
+    reply = yield Prompt(name, max_tokens=most, task="recall", settings=settings)
     return {"draft": cut(reply.text, 4000)}
 
 
@@ -227,10 +223,11 @@ def declines(draft: str, options: ProxyOptions, components: Components, role: Ro
     return not options.as_trained and trained_role(components.models.for_role(role)) is None and is_unknown(draft)
 
 
-def judging(state: Any, options: ProxyOptions) -> Prompt[Verdict]:
-    """Ask whether the draft, or a claim, is known."""
+@model_node("judge")
+def judge(state: Any, options: ProxyOptions) -> Asking[Verdict, ProxyState]:
+    """Ask whether the draft, or a claim (section 3.3), is known; a verdict that can't be read means that it is not."""
     released = options.proxy_profile == "released"
-    return Prompt(
+    reply = yield Prompt(
         "judge_released" if released else "judge",
         {"draft": untrusted(state["draft"])},
         form=Verdict,
@@ -238,11 +235,6 @@ def judging(state: Any, options: ProxyOptions) -> Prompt[Verdict]:
         max_tokens=VERDICT_TOKENS,
         task="judge",
     )
-
-
-@model_node("judge", judging)
-def judge(state: Any, reply: Reply[Verdict], _options: ProxyOptions) -> ProxyState:
-    """Take the verdict on the draft, or on a claim (section 3.3); one that can't be read means not known."""
     known = reply.form is not None and reply.form.known == "True"
     return {"verdicts": {state["name"]: known}} if "name" in state else {"known": known}
 
@@ -250,14 +242,12 @@ def judge(state: Any, reply: Reply[Verdict], _options: ProxyOptions) -> ProxySta
 def rewrite_node(components: Components) -> Node:
     """Return the node `rewrite`, which asks for claims and queries; a draft that declines is left out."""
 
-    def rewriting(state: ProxyState, options: ProxyOptions) -> Prompt[Rewrite]:
+    @model_node("rewrite")
+    def rewrite(state: ProxyState, options: ProxyOptions) -> Asking[Rewrite, ProxyState]:
         draft = "" if declines(state["draft"], options, components, "rewrite") else state["draft"]
         released = options.proxy_profile == "released"
         name = "rewrite_released" if released else "rewrite"
-        return Prompt(name, {"draft": untrusted(draft)}, form=Rewrite, constrain=not released, task="rewrite")
-
-    @model_node("rewrite", rewriting)
-    def rewrite(state: ProxyState, reply: Reply[Rewrite], options: ProxyOptions) -> ProxyState:
+        reply = yield Prompt(name, {"draft": untrusted(draft)}, form=Rewrite, constrain=not released, task="rewrite")
         said = reply.form or Rewrite.model_construct(questions=[], claims=[])
         asked = [one.query or one.text for one in said.questions if one.needs_search][: options.max_rewrites]
         claimed = [one for one in said.claims if one.needs_search and (options.as_trained or not is_unknown(one.text))]

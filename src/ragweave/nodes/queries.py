@@ -21,7 +21,7 @@ from langgraph.runtime import get_runtime
 from pydantic import Field
 
 from ragweave.nodes import ask, read
-from ragweave.nodes.ask import Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import Asking, Caller, Components, FunctionNode, Node, Prompt, model_node
 from ragweave.nodes.forms import Form, limited_list
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, Turns, few_shot
@@ -91,22 +91,19 @@ PROMPTS: Prompts = {
 """The templates by `query_` and the option's value; variable: `question`."""
 
 
-def _asking(query: Query, options: SearchOptions) -> Prompt[Queries]:
-    lists = options.query in MOST
-    return Prompt(
-        f"query_{options.query}",
-        {"question": query["text"]},
+@model_node("rewrite")
+def rewrite(query: Query, options: SearchOptions) -> Asking[Queries, dict[str, Any]]:
+    """Ask for the texts to search for; the question alone if the model writes none."""
+    question, kind = query["text"], str(options.query)
+    lists = kind in MOST
+    reply = yield Prompt(
+        f"query_{kind}",
+        {"question": question},
         form=Queries if lists else None,
         max_tokens=ask.QUERY_TOKENS if lists else ask.PASSAGE_TOKENS,
         task="rewrite" if lists else "recall",
     )
-
-
-@model_node("rewrite", _asking)
-def rewrite(query: Query, reply: Reply[Queries], options: SearchOptions) -> dict[str, Any]:
-    """Take the texts to search for; the question alone if the model wrote none."""
-    question, kind = query["text"], str(options.query)
-    written = reply.form.queries[: MOST[kind]] if reply.form else [] if kind in MOST else [reply.text]
+    written = reply.form.queries[: MOST[kind]] if reply.form else [] if lists else [reply.text]
     texts = [one.strip() for one in written if one.strip() and not read.is_unknown(one)]
     longer = [" ".join([question] * _REPEATS + texts)] if kind == "query2doc" and texts else []
     searches = [Query(name=_QUESTION, text=one) for one in longer or dict.fromkeys([question, *texts])]

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from langchain_core.decisions import Choice
 
-from ragweave.nodes.ask import VERDICT_TOKENS, Prompt, Reply, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Asking, Prompt, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, few_shot
@@ -57,13 +57,9 @@ PROMPTS: Prompts = {
 }
 
 
-def classifying(state: Any, _options: Options) -> Prompt[Complexity]:
-    """Ask how many searches the question takes."""
+@model_node("router")
+def classify(state: Any, _options: Options) -> Asking[Complexity, dict[str, Any]]:
+    """Ask how many searches the question takes; a reply that can't be read means one."""
     values = {"draft": state.get("draft") or ""}
-    return Prompt("complexity", values, form=Complexity, max_tokens=VERDICT_TOKENS, task="route")
-
-
-@model_node("router", classifying)
-def classify(_state: Any, reply: Reply[Complexity], _options: Options) -> dict[str, Any]:
-    """Take the route; a reply that can't be read means one search."""
+    reply = yield Prompt("complexity", values, form=Complexity, max_tokens=VERDICT_TOKENS, task="route")
     return {"route": ROUTES[reply.form.searches] if reply.form else "one"}

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 from langchain_core.decisions import Noul
 
-from ragweave.nodes.ask import VERDICT_TOKENS, Prompt, Reply, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Asking, Prompt, model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, few_shot
@@ -86,20 +86,16 @@ class Sufficient(Form):
         return cls.model_validate({"sufficient": word}) if word else None
 
 
-def rating(branch: Mapping[str, Any], options: Options) -> Prompt[Sufficient]:
-    """Ask whether a branch's passages hold enough."""
+@model_node("judge")
+def rate(branch: Mapping[str, Any], options: Options) -> Asking[Sufficient, dict[str, Any]]:
+    """Ask whether a branch's passages hold enough; a rating that can't be read abstains from nothing."""
     printed = options.sufficient_context == "printed"
-    return Prompt(
+    reply = yield Prompt(
         "sufficient_printed" if printed else "sufficient",
         passages=branch["passages"],
         form=Sufficient,
         max_tokens=_RATING_TOKENS if printed else VERDICT_TOKENS,
         task="sufficient",
     )
-
-
-@model_node(lambda _options: "judge", rating)
-def rate(_branch: Mapping[str, Any], reply: Reply[Sufficient], _options: Options) -> dict[str, Any]:
-    """Take the rating; one that can't be read abstains from nothing."""
     enough = reply.form is None or reply.form.sufficient == "Yes"
     return {"enough": enough, "shown": reply.passages, "notes": [] if enough else [note("context_insufficient")]}
