@@ -19,13 +19,13 @@ writer's); a reader that was about to open one takes the next state.
 import json
 import os
 import queue
-import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,8 @@ AnyOf = Mapping[str, list[Any]]
 """The same with lists alone."""
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
-_UNFINISHED = f"{FILE}.new-"
-"""How the names of unfinished stores begin."""
+INDEX = "index-"
+"""How the names of folders with an index begin, or with a store that is being made."""
 _VERSION = "2"
 _BUSY = 60.0
 """Seconds to wait for another connection's commit."""
@@ -185,26 +185,27 @@ class Store:
 
     @classmethod
     def create(cls, folder: Path, settings: Settings) -> None:
-        """Make an empty store, under a temporary name first: a kill leaves no unfinished one.
+        """Make an empty store, in a temporary folder first: a kill leaves no unfinished one.
 
         Raises:
             KnowledgeBaseError: The folder is not empty, or cannot be written.
         """
-        made = folder / f"{_UNFINISHED}{secrets.token_hex(4)}"
-        others = (one for one in folder.glob("*") if not one.name.startswith((FILE, _LOCK)))
+        others = (one for one in folder.glob("*") if not one.name.startswith((INDEX, _LOCK)))
         if not (folder / FILE).exists() and any(others):
             raise KnowledgeBaseError(f"{folder} is not empty: a knowledge base needs a folder of its own")
         with _locked(folder):
             if (folder / FILE).exists():
                 raise KnowledgeBaseError(f"{folder} is already a knowledge base: open it")
-            with closing(sqlite3.connect(made, isolation_level=None)) as db:  # closing ends the write-ahead log
-                if db.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-                    raise KnowledgeBaseError(f"{folder}: SQLite's WAL does not work on this file system")
-                db.executescript(f"BEGIN; {_SCHEMA}")
-                rows = {"version": _VERSION, "settings": json.dumps(asdict(settings))}
-                db.executemany("INSERT INTO meta VALUES (?, ?)", rows.items())
-                db.execute("COMMIT")
-            made.replace(folder / FILE)
+            with TemporaryDirectory(prefix=INDEX, dir=folder) as made:
+                path = Path(made, FILE)
+                with closing(sqlite3.connect(path, isolation_level=None)) as db:  # closing ends the write-ahead log
+                    if db.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+                        raise KnowledgeBaseError(f"{folder}: SQLite's WAL does not work on this file system")
+                    db.executescript(f"BEGIN; {_SCHEMA}")
+                    rows = {"version": _VERSION, "settings": json.dumps(asdict(settings))}
+                    db.executemany("INSERT INTO meta VALUES (?, ?)", rows.items())
+                    db.execute("COMMIT")
+                path.replace(folder / FILE)
 
     def connect(self) -> sqlite3.Connection:
         """Return a new connection; transactions begin and end where the code says so."""
@@ -256,11 +257,10 @@ class Store:
             db.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (json.dumps(asdict(settings)),))
 
     def _sweep(self, named: str) -> None:
-        """Delete the indexes that no state names, and unfinished stores."""
-        for found in (*self.folder.glob("index-*"), *self.folder.glob(f"{_UNFINISHED}*")):
+        """Delete the folders of indexes that no state names."""
+        for found in self.folder.glob(f"{INDEX}*"):
             if found.name != named:
-                with suppress(OSError):  # Windows keeps what a reader has open: another time
-                    shutil.rmtree(found) if found.is_dir() else found.unlink()
+                shutil.rmtree(found, ignore_errors=True)  # Windows keeps what a reader has open: another time
 
     def close(self) -> None:
         """Close idle connections; a later use opens new ones."""

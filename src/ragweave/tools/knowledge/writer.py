@@ -14,7 +14,7 @@ from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.search import Search
 from ragweave.tools.knowledge.settings import Progress
-from ragweave.tools.knowledge.store import AGAIN, Snapshot, Source
+from ragweave.tools.knowledge.store import AGAIN, INDEX, Snapshot, Source
 from ragweave.tools.retrieval.graph import add_names
 
 _BATCH = 256
@@ -143,7 +143,7 @@ class Writer:
         db.execute("DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)")
         now = Snapshot(db)
         add_names(db, now.texts(last if now.index else 0))
-        folder = self._search.store.folder / f"index-{secrets.token_hex(8)}"
+        folder = self._search.store.folder / f"{INDEX}{secrets.token_hex(8)}"
         folder.mkdir()
         self._search.build(now, folder)
         _sync(folder)
