@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 from tests.openai_server import HttpFault, OpenAIServer
 from typer.testing import CliRunner
 
@@ -17,7 +16,7 @@ from ragweave.cli.options import models_of
 from ragweave.cli.runs import prices_of
 from ragweave.errors import UsageError
 
-Run = Callable[..., Result]
+Run = Callable[..., Any]
 
 
 @pytest.fixture
@@ -140,6 +139,7 @@ def test_label_writes_rows_and_says_what_was_left_out(run: Run, tmp_path: Path) 
 
 @pytest.mark.loopback
 def test_a_refused_key_ends_a_run_with_the_servers_words(run: Run) -> None:
+    pytest.importorskip("langchain_openai")
     fault = HttpFault(401, message="Incorrect API key provided", code="invalid_api_key")
     with OpenAIServer([fault]) as server:
         model = f"openai:m?base_url={server.base_url}"

@@ -12,8 +12,8 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
+import typer
 import yaml
-from click import Context
 from typer.main import get_command
 
 import ragweave
@@ -68,7 +68,7 @@ def test_the_skill_names_methods_and_commands_that_exist() -> None:
 def test_commands_and_options_in_the_pages_exist() -> None:
     """A command stands at the start of a line or of a code span."""
     group: Any = get_command(app)
-    context = Context(group)
+    context = typer.Context(group)
     unknown = []
     for page in [*PAGES, SKILL]:
         for words in re.findall(r"(?:^|`)ragweave ([a-z]+ [^\n`]*|[a-z]+(?=`))", page.read_text("utf-8"), re.M):

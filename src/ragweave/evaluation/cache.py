@@ -38,8 +38,8 @@ from ragweave.tools.trained.models import TrainedChat
 
 _TABLE = """CREATE TABLE IF NOT EXISTS replies (key BLOB, number INTEGER, run TEXT, model TEXT,
     input INTEGER, output INTEGER, reply TEXT, PRIMARY KEY (key, number))"""
-_STORE = """INSERT INTO replies SELECT ?1, coalesce(max(number) + 1, 0), ?2, ?3, ?4, ?5, ?6
-    FROM replies WHERE key = ?1"""
+_STORE = """INSERT INTO replies SELECT ?, coalesce(max(number) + 1, 0), ?, ?, ?, ?, ?
+    FROM replies WHERE key = ?"""
 _SPENT = "SELECT model, count(*), sum(input), sum(output) FROM replies WHERE run = ? GROUP BY model"
 
 _READ_TASKS = (ExtractiveChat, TrainedChat)
@@ -129,9 +129,10 @@ class ReplyCache(BaseCache):
         stored = [{"message": message_to_dict(one.message), "info": one.generation_info} for one in return_val]
         usage = getattr(return_val[0].message, "usage_metadata", None) or {}
         tokens = (usage.get("input_tokens", len(prompt) // 4), usage.get("output_tokens", len(return_val[0].text) // 4))
-        row = (self._run, self._model, *tokens, json.dumps(stored, default=_plain))
+        key = self._key(prompt, llm_string)
+        row = (key, self._run, self._model, *tokens, json.dumps(stored, default=_plain), key)
         with self._lock:
-            self._db.execute(_STORE, (self._key(prompt, llm_string), *row))
+            self._db.execute(_STORE, row)
             (_ASKED.get() or Asked()).paid += 1
             spent = self.spent.setdefault(self._model, [0, 0, 0])
             spent[:] = [a + b for a, b in zip(spent, (1, *tokens), strict=True)]

@@ -1,9 +1,17 @@
-"""The folder for what ragweave keeps between commands."""
+"""Files of ragweave's own: the folder for what it remembers between commands, and SQLite databases."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from pathlib import Path
+
+
+class ClosingConnection(sqlite3.Connection):
+    """A connection that closes when nothing refers to it any more; Python 3.13 warns of others."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def state_folder() -> Path | None:

@@ -164,11 +164,11 @@ class Search:
         """Return the passage of an id with up to `sides` neighbours on each side in its document, in order."""
         with self.store.snapshot() as now:
             found = now.db.execute(
-                "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - ?1 AND own.id + ?1 "
+                "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - :sides AND own.id + :sides "
                 "AND other.source = own.source AND other.document IS own.document "
                 "AND json_extract(other.metadata, '$.title') IS json_extract(own.metadata, '$.title') "
-                "WHERE own.id = (SELECT min(id) FROM passages WHERE name = ?2) ORDER BY other.id",
-                (sides, name),
+                "WHERE own.id = (SELECT min(id) FROM passages WHERE name = :name) ORDER BY other.id",
+                {"sides": sides, "name": name},
             )
             rows = [row for (row,) in found]
             if chosen:

@@ -22,7 +22,7 @@ from langchain_core.vectorstores import VectorStore
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import indexed_text
-from ragweave.tools.files import state_folder
+from ragweave.tools.files import ClosingConnection, state_folder
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embeddings_of
 from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.settings import Progress, Settings
@@ -324,7 +324,7 @@ def _records(kind: str, url: str, name: str) -> Records:
     if (folder := state_folder()) is None:
         raise UsageError(f"{kind}: there is no home folder for the records: set XDG_STATE_HOME")
     folder.mkdir(parents=True, exist_ok=True)
-    db = sqlite3.connect(folder / "records.sqlite3", check_same_thread=False)
+    db = sqlite3.connect(folder / "records.sqlite3", check_same_thread=False, factory=ClosingConnection)
     return Records(f"{without_secrets(url)}#{name}", db)
 
 

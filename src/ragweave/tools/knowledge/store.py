@@ -34,6 +34,7 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
+from ragweave.tools.files import ClosingConnection
 from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.retrieval.graph import TABLES
 
@@ -110,7 +111,7 @@ class Snapshot:
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
         """Return the sources by key, in the order in which they were added."""
-        rows = self.db.execute("SELECT key, value FROM sources WHERE ?1 IS NULL OR kind = ?1 ORDER BY id", (kind,))
+        rows = self.db.execute("SELECT key, value FROM sources WHERE kind = coalesce(?, kind) ORDER BY id", (kind,))
         return {key: Source(**json.loads(value)) for key, value in rows}
 
     def documents(self, rowids: Sequence[int]) -> dict[int, Document]:
@@ -153,10 +154,11 @@ class Snapshot:
         found: list[set[int]] = []
         for name, values in wanted.items():
             if name == "source":
-                sql = "SELECT p.id FROM passages p JOIN sources s ON s.id = p.source WHERE ?2 = 'source' AND s.key"
+                sql = "SELECT p.id FROM passages p JOIN sources s ON s.id = p.source WHERE s.key"
             else:
-                sql = f"SELECT p.id FROM passages p, {ITEMS} WHERE field.key = ?2 AND item.value"  # noqa: S608
-            rows = self.db.execute(sql + " IN (SELECT value FROM json_each(?1))", (json.dumps(values), name))  # noqa: S608
+                sql = f"SELECT p.id FROM passages p, {ITEMS} WHERE field.key = :name AND item.value"  # noqa: S608
+            sql += " IN (SELECT value FROM json_each(:values))"
+            rows = self.db.execute(sql, {"name": name, "values": json.dumps(values)})
             found.append({row for (row,) in rows})
         return set.intersection(*found)
 
@@ -214,7 +216,12 @@ class Store:
         # writes to there is none.
         mode = "" if os.access(self.folder, os.W_OK) else "?immutable=1"
         db = sqlite3.connect(
-            path.as_uri() + mode, uri=True, timeout=_BUSY, isolation_level=None, check_same_thread=False
+            path.as_uri() + mode,
+            uri=True,
+            timeout=_BUSY,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=ClosingConnection,
         )
         db.execute("PRAGMA synchronous = FULL")
         return db

@@ -71,8 +71,8 @@ class Writer:
 
     def remove_passages(self, names: Sequence[str]) -> None:
         """Delete the passages with these ids, or of documents with them."""
-        where = "name IN (SELECT value FROM json_each(?1)) OR document IN (SELECT value FROM json_each(?1))"
-        values = (json.dumps([*names]),)
+        where = "name IN (SELECT value FROM json_each(?)) OR document IN (SELECT value FROM json_each(?))"
+        values = (json.dumps([*names]),) * 2
         if self._db.execute(f"SELECT 1 FROM passages WHERE {where}", values).fetchone():  # noqa: S608
             again = f"{AGAIN} WHERE id IN (SELECT source FROM passages WHERE {where})"  # noqa: S608
             self._change(again, values)

