@@ -121,7 +121,9 @@ def _quotes(wanted: frozenset[str], near: Iterable[tuple[_Line, float]], weights
         if best is None:
             break
         (_, around), (line, _) = best
-        chosen.append(_quote(line, weights.of(around) / whole))
+        text, start, end = line.sentence
+        score = round(weights.of(around) / whole, 4)
+        chosen.append({"passage": line.passage, "start": start, "end": end, "text": text, "score": score})
         covered |= around
     return chosen if chosen and weights.of(covered) / whole >= _SUPPORT else []
 
@@ -131,8 +133,3 @@ def _wanted(claim: str, asked: frozenset[str]) -> frozenset[str]:
     if normalize_answer(claim) in ("yes", "no"):
         return asked
     return frozenset(terms(claim)) or frozenset(normalize_answer(claim).split())
-
-
-def _quote(line: _Line, score: float) -> Quote:
-    text, start, end = line.sentence
-    return {"passage": line.passage, "start": start, "end": end, "text": text, "score": round(score, 4)}

@@ -270,8 +270,16 @@ def scores(llama: Any, pairs: Sequence[tuple[str, str]]) -> list[float]:
     Raises:
         UsageError: A continuation alone is longer than the context.
     """
-    # Sorted, so that neighbours share as much of their beginnings as they can.
-    found = {pair: _score(llama, *_pair(llama, *pair)) for pair in sorted(set(pairs))}
+    found: dict[tuple[str, str], float] = {}
+    for pair in sorted(set(pairs)):  # neighbours share as much of their beginnings as they can
+        head, tail = _pair(llama, *pair)
+        llama.eval(head[reuse_prefix(llama, head) :])
+        total = 0.0
+        for at, token in enumerate(tail):
+            if at:
+                llama.eval([tail[at - 1]])
+            total += log_softmax(llama)[token]
+        found[pair] = min(0.0, float(total))  # rounding may put it above
     return [found[pair] for pair in pairs]
 
 
@@ -289,14 +297,3 @@ def _pair(llama: Any, prompt: str, continuation: str) -> tuple[list[int], list[i
         first = head[:1] if head[0] == start and room > 1 else []
         head = [*first, *head[len(head) - room + len(first) :]]
     return head, tail
-
-
-def _score(llama: Any, head: list[int], tail: list[int]) -> float:
-    """Return the log-probability of `tail` behind `head`."""
-    llama.eval(head[reuse_prefix(llama, head) :])
-    total = 0.0
-    for at, token in enumerate(tail):
-        if at:
-            llama.eval([tail[at - 1]])
-        total += log_softmax(llama)[token]
-    return min(0.0, float(total))  # rounding may put it above

@@ -12,7 +12,7 @@ import string
 import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,11 +67,7 @@ UNSPACED_MARK = rf"[{_UNSPACED_MARKS}\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 """Pattern of a mark that belongs to the letter before it."""
 
 
-@cache
-def _letter_and_parts() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Compile patterns at their first use: their long classes take a while."""
-    parts = rf"{UNSPACED_LETTER}{UNSPACED_MARK}*[^\w\s]*|(?:(?!{UNSPACED_LETTER})\S)+"
-    return re.compile(UNSPACED_LETTER), re.compile(parts)
+_PARTS = rf"{UNSPACED_LETTER}{UNSPACED_MARK}*[^\w\s]*|(?:(?!{UNSPACED_LETTER})\S)+"
 
 
 def apart(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -79,11 +75,11 @@ def apart(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
     Such a letter keeps its marks and the punctuation behind it. A word without them is yielded as it is.
     """
-    letter, parts = _letter_and_parts()
-    if letter.search(text, start, end) is None:
+    # Compiled at the first use, as the long classes take a while; `re` keeps what it has compiled.
+    if re.compile(UNSPACED_LETTER).search(text, start, end) is None:
         yield start, end
     else:
-        yield from (part.span() for part in parts.finditer(text, start, end))
+        yield from (part.span() for part in re.compile(_PARTS).finditer(text, start, end))
 
 
 def folded(word: str) -> str:
@@ -95,8 +91,6 @@ def folded(word: str) -> str:
 
 
 # ---- answers and tokens
-
-_PER_MESSAGE = 3
 
 
 def estimate_tokens(text: str) -> int:
@@ -110,7 +104,7 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_message_tokens(messages: Sequence[BaseMessage]) -> int:
     """Estimate the tokens of a prompt, with three a message for its role and marks."""
-    return sum(_PER_MESSAGE + estimate_tokens(message.text) for message in messages)
+    return sum(3 + estimate_tokens(message.text) for message in messages)
 
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -151,7 +145,7 @@ _TERM = re.compile(
     rf"|['’]s\b|{LETTERS}(?:(?!['’]s\b)['’\-.&]{LETTERS})*"
 )
 _IN_BIGRAMS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_LOCK = threading.Lock()
+_STEMMER, _LOCK = Stemmer.Stemmer("english"), threading.Lock()
 
 
 def terms(text: str) -> list[str]:
@@ -168,12 +162,7 @@ def terms(text: str) -> list[str]:
 @lru_cache(maxsize=50_000)
 def _stem(word: str) -> str:
     with _LOCK:  # PyStemmer's stemmers are not safe under threads
-        return str(_stemmer().stemWord(word))
-
-
-@cache
-def _stemmer() -> Stemmer.Stemmer:
-    return Stemmer.Stemmer("english")
+        return str(_STEMMER.stemWord(word))
 
 
 # ---- sentences

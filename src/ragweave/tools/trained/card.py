@@ -36,9 +36,6 @@ ROLES: Mapping[Kind, tuple[Role, ...]] = {
 }
 """The roles that each kind can play; of the kinds that can play one, the smallest is first."""
 
-WRITERS: tuple[Kind, ...] = ("seq2seq", "causal-lora")
-"""The kinds that write texts."""
-
 
 class Card(BaseModel):
     """The content of `card.json`."""

@@ -22,7 +22,7 @@ from ragweave.state import ROUTES
 from ragweave.tools.filters import FilterKind, quoted
 from ragweave.tools.models.messages import task_of
 from ragweave.tools.models.specs import trained_folder
-from ragweave.tools.trained.card import WRITERS, Card, Role, loaded, read_card
+from ragweave.tools.trained.card import Card, Role, loaded, read_card
 from ragweave.tools.trained.forms import TASKS, Passage, by_passage, filter_input, sentence_pairs, task_input
 
 _LOGGER = logging.getLogger("ragweave")
@@ -188,14 +188,14 @@ def trained_filter(spec: str) -> FilterKind:
         summary=f"Sentences that the filter in {folder} finds helpful.",
         scores=lambda question, segments, _answers, _settings: _scores(folder, card, question, segments),
         threshold=(card.threshold or 0.0) * (1 - 1e-9),  # a share at the threshold stays, whatever its last bits
-        top=None if card.kind in WRITERS else 1,
+        top=None if card.threshold is None else 1,
         granularity=card.unit,
         reads_answers=False,
     )
 
 
 def _scores(folder: Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
-    if card.kind in WRITERS:
+    if card.threshold is None:
         return _by_quotes(folder, card, question, segments)
     passages = [
         Passage(str(group[0].metadata.get("title") or ""), [one.page_content for one in group])
