@@ -38,6 +38,8 @@ class LinearSettings(Settings):
 
     folds: int = Field(5, ge=2)
     """Folds of the questions, to choose the threshold on rows that were not fitted on."""
+    drafts: bool = True
+    """Whether the draft answer is read too; false: the question alone, as Adaptive-RAG's classifier does."""
 
 
 class RouterSettings(LinearSettings):
@@ -45,8 +47,6 @@ class RouterSettings(LinearSettings):
 
     retrieve_at_most: float = Field(0.6, gt=0, le=1)
     """Greatest share of the questions that the threshold may retrieve for."""
-    drafts: bool = True
-    """Whether the draft answer is read too; false: the question alone, as Adaptive-RAG's classifier does."""
 
 
 class NeuralSettings(Settings):
@@ -60,7 +60,7 @@ class NeuralSettings(Settings):
     """Rows in a step."""
     micro_batch: int = Field(16, ge=1)
     """Rows in memory at once; less takes less memory and more time."""
-    max_input: int = Field(256, ge=1)
+    max_input: int = Field(1024, ge=1)
     """Most tokens read."""
     warmup: float = Field(0.1, ge=0)
     """Share of the steps in which the learning rate rises."""
@@ -73,6 +73,7 @@ class NeuralSettings(Settings):
 class EncoderSettings(NeuralSettings):
     """Settings of cross-encoders and span encoders."""
 
+    max_input: int = Field(256, ge=16)
     recall: float = Field(0.9, ge=0, le=1)
     """Recall of the sentences to keep that a filter's threshold must reach on held-out rows."""
 
@@ -84,7 +85,6 @@ class WriterSettings(NeuralSettings):
     learning_rate: float = Field(5e-5, gt=0)
     batch: int = Field(32, ge=1)
     micro_batch: int = Field(4, ge=1)
-    max_input: int = Field(1024, ge=1)
     max_output: int = Field(512, ge=1)
     """Most tokens written."""
     warmup: float = Field(0.0, ge=0)
@@ -165,7 +165,7 @@ def auc(scores: Array, labels: Flags) -> float:
     """Return the area under the ROC curve: how often a right one scores above a wrong one; ties count half."""
     from sklearn.metrics import roc_auc_score
 
-    return float(roc_auc_score(labels, scores)) if labels.any() and not labels.all() else 0.5
+    return float(roc_auc_score(labels.ravel(), scores.ravel())) if labels.any() and not labels.all() else 0.5
 
 
 def best_balanced(chances: Array, labels: Flags) -> float:

@@ -6,7 +6,7 @@ threshold is chosen on training rows out of fold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -124,19 +124,16 @@ def fit(job: Job) -> Trained:
     weights = fit_linear(rows, labels)
     chances = weights.probabilities(_read(job.held_out, settings)) if job.held_out else np.zeros((0, labels.shape[1]))
     weights.write(job.folder)
-    if not isinstance(settings, RouterSettings):
-        threshold = best_balanced(free[:, 0], labels[:, 0])
-        found = _both(lambda p, y: judged(p[:, 0], y[:, 0], threshold), (free, labels), (chances, held_labels))
-        return Trained(metrics=found, fields={"threshold": threshold})
-    threshold = best_threshold(free, labels, settings.retrieve_at_most)
-    found = _both(lambda p, y: routed(p, y, threshold), (free, labels), (chances, held_labels))
-    return Trained(metrics=found, fields={"threshold": threshold, "drafts": settings.drafts})
-
-
-def _both(
-    measure: Callable[[Array, Flags], dict[str, float]], free: tuple[Array, Flags], held: tuple[Array, Flags]
-) -> dict[str, float]:
-    return {**measure(*held), **{f"out_of_fold_{name}": one for name, one in measure(*free).items()}}
+    if isinstance(settings, RouterSettings):
+        threshold, measured = best_threshold(free, labels, settings.retrieve_at_most), routed
+    else:
+        threshold, measured = best_balanced(free[:, 0], labels[:, 0]), judged
+    found = measured(free, labels, threshold)
+    metrics = {
+        **measured(chances, held_labels, threshold),
+        **{f"out_of_fold_{name}": one for name, one in found.items()},
+    }
+    return Trained(metrics=metrics, fields={"threshold": threshold, "drafts": settings.drafts})
 
 
 def _labels(rows: Sequence[Row]) -> Flags:
@@ -148,6 +145,5 @@ def _labels(rows: Sequence[Row]) -> Flags:
 
 
 def _read(rows: Sequence[Row], settings: LinearSettings) -> Array:
-    drafts = getattr(settings, "drafts", True)
-    pairs = [(one.question, cast("JudgeRow | RouterRow", one).draft if drafts else "") for one in rows]
-    return read_rows(pairs, settings.base)
+    drafts = [cast("JudgeRow | RouterRow", one).draft if settings.drafts else "" for one in rows]
+    return read_rows([(one.question, draft) for one, draft in zip(rows, drafts, strict=True)], settings.base)

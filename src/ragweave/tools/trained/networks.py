@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ragweave.errors import UsageError, need
+from ragweave.errors import need
 from ragweave.tools.models.huggingface import SAFELY, device, model_folder, model_of, tokenizer_of
 from ragweave.tools.trained.card import Card, Role
 from ragweave.tools.trained.forms import Input, Passage, fitted, lead
@@ -28,7 +28,7 @@ NOBODY, ASKED = -1, -2
 """Owners of tokens that belong to no scored sentence, and to the question."""
 OUTSIDE = -1e4
 """Score of what is masked out."""
-_QUESTION, _TITLE, _LEAST = 64, 24, 16
+_QUESTION, _TITLE = 64, 24
 _COSINE = 10.0
 """Initial weight of the cosine: a sentence encoder ranks well by it before any training."""
 _WORDS = re.compile(r"\w+")
@@ -64,14 +64,13 @@ def overlap(question: str, sentence: str, index: int) -> list[float]:
     return [2 * common / max(1, total), common / max(1, asked.total()), 1 / (1 + index)]
 
 
-class Reader:
+class Reader(NamedTuple):
     """Turns texts into windows. Not safe under threads: fast tokenizers have state."""
 
-    def __init__(self, tokenizer: Any, limit: int) -> None:
-        """Take a fast tokenizer, which has tokens for the start and end of a text, and the most tokens of a window."""
-        if limit < _LEAST:
-            raise UsageError(f"max_input must be at least {_LEAST} for a span-encoder, not {limit}")
-        self.tokenizer, self._limit = tokenizer, limit
+    tokenizer: Any
+    """A fast tokenizer, which has tokens for the start and end of a text."""
+    limit: int
+    """Most tokens of a window."""
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without special tokens."""
@@ -82,7 +81,7 @@ class Reader:
         """Read a question with its passages; at least one of them has a sentence."""
         windows: list[Window] = []
         features: list[list[float]] = []
-        asked = self.tokens([question])[0][: min(_QUESTION, self._limit // 4)]
+        asked = self.tokens([question])[0][: min(_QUESTION, self.limit // 4)]
         for title, sentences in passages:
             windows += self._windows(asked, title, sentences, len(features))
             features += (overlap(question, one, at) for at, one in enumerate(sentences))
@@ -92,9 +91,9 @@ class Reader:
         """Yield windows of as many sentences as fit, led by the one before them if that is short."""
         begin, end = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
         unknown = end if self.tokenizer.unk_token_id is None else self.tokenizer.unk_token_id
-        named = self.tokens([f"{title} :"])[0][-min(_TITLE, self._limit // 10) :] if title.strip() else []
+        named = self.tokens([f"{title} :"])[0][-min(_TITLE, self.limit // 10) :] if title.strip() else []
         head, owned = [begin, *asked, end], [NOBODY, *[ASKED] * len(asked), NOBODY]
-        room = self._limit - len(head) - len(named) - 1
+        room = self.limit - len(head) - len(named) - 1
         pieces = [ids[:room] or [unknown] for ids in self.tokens(sentences)]
         start = 0
         while start < len(pieces):
