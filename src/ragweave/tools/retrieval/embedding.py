@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -98,13 +99,11 @@ def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     folder = Path(spec).expanduser()
+    place = str(folder) if folder.is_dir() else spec
     try:
-        try:
-            return make(str(folder) if folder.is_dir() else spec, local_files_only=True)
-        except (OSError, ValueError, KeyError):
-            if folder.is_dir() or spec.startswith((".", "~", "/")):
-                raise
-            return make(spec)
+        with suppress(OSError, ValueError, KeyError):
+            return make(place, local_files_only=True)
+        return make(place)
     except Exception as error:  # the hub's clients have many
         said = " ".join(str(error).split())[:200]
         raise KnowledgeBaseError(f"no {kind} {spec!r}: no such folder, and not from the hub ({said})") from error
