@@ -130,18 +130,12 @@ def concluded(sentence: str, kind: AnswerType) -> str:
     return read.answer(behind if kind == "long" else f"So the answer is {behind}", kind) if behind else ""
 
 
-def reasoning(state: IrcotState, options: IrcotOptions) -> Prompt[Any]:
-    """Ask for the next sentence."""
-    chain = " ".join(map(one_line, state["chain"]))
-    shown = f" {chain}".rstrip() if options.paper == "ircot" else chain or _NOTHING
-    show = show_of(options.paper)
-    return Prompt("ircot", {"chain": shown}, state["passages"], show, max_tokens=QUERY_TOKENS, task="step")
-
-
 @model_node("answer")
 def reason(state: IrcotState, options: IrcotOptions) -> Asking[Any, IrcotState | RAGState]:
     """Add the next sentence to the chain; it is the next query, unless the chain ends."""
-    reply = yield reasoning(state, options)
+    so_far, show = " ".join(map(one_line, state["chain"])), show_of(options.paper)
+    values = {"chain": f" {so_far}".rstrip() if options.paper == "ircot" else so_far or _NOTHING}
+    reply = yield Prompt("ircot", values, state["passages"], show, max_tokens=QUERY_TOKENS, task="step")
     said = next_sentence(reply.text, [state["question"], *state["chain"]])
     seen = " ".join([state["question"], *(one.page_content for one in state["passages"])])
     if read.is_unknown(said) or read.copied(said, _EXAMPLE, seen):

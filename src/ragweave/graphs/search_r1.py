@@ -26,7 +26,7 @@ follows it poorly.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from langchain_core.documents import Document
@@ -80,18 +80,18 @@ def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
     return protocol.result.replace("{found}", found.strip() or _NOTHING)
 
 
-def writing(state: TurnsState, options: SearchR1Options) -> Prompt[Any]:
-    """Ask the model to continue after everything it wrote and found."""
-    protocol, turns = PROTOCOLS[options.protocol], state["turns"]
-    end = _LAST + ANSWER.begin if loop.is_last(state, options) else ""
-
-    def result_of(passages: Sequence[Document]) -> Callable[[Turn], str]:
-        return lambda turn: turn["result"] or (shown(protocol, loop.of_turn(turn, passages)) if turn["names"] else "")
+@model_node("answer")
+def search_r1(state: TurnsState, options: SearchR1Options) -> Asking[Any, TurnsState | RAGState]:
+    """Ask the model to continue after everything it wrote and found; start the search that it asks for, or end."""
+    protocol, last = PROTOCOLS[options.protocol], loop.is_last(state, options)
 
     def messages(passages: Sequence[Document]) -> list[BaseMessage]:
-        return loop.transcript(turns, result_of(passages), end)
+        def result_of(turn: Turn) -> str:
+            return turn["result"] or (shown(protocol, loop.of_turn(turn, passages)) if turn["names"] else "")
 
-    return Prompt(
+        return loop.transcript(state["turns"], result_of, _LAST + ANSWER.begin if last else "")
+
+    reply = yield Prompt(
         options.protocol,
         passages=loop.found_in_turns(state, options),
         task="step",
@@ -100,13 +100,6 @@ def writing(state: TurnsState, options: SearchR1Options) -> Prompt[Any]:
         turns=messages,
         own_turn=not protocol.chat,
     )
-
-
-@model_node("answer")
-def search_r1(state: TurnsState, options: SearchR1Options) -> Asking[Any, TurnsState | RAGState]:
-    """Start the search that the reply asks for, or end with its answer."""
-    reply = yield writing(state, options)
-    protocol, last = PROTOCOLS[options.protocol], loop.is_last(state, options)
     done = loop.action_of(reply, [protocol.query, ANSWER], opened=ANSWER.begin if last else "")
     if last or done.tags == ANSWER:
         said = loop.boxed(done.text) or done.text

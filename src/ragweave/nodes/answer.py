@@ -11,22 +11,21 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.runnables import RunnableConfig
 from langgraph.graph import StateGraph
-from langgraph.runtime import Runtime, get_runtime
+from langgraph.runtime import Runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
 from ragweave.nodes import ask, papers, read
-from ragweave.nodes.ask import Asking, Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import Asking, Components, Node, Prompt, Reply, model_node
 from ragweave.nodes.forms import Form, YesNo
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import OURS, STYLES, Style
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Route
-from ragweave.nodes.sufficiency import rate
+from ragweave.nodes.sufficiency import rating
 from ragweave.nodes.vote import candidate, end_by_vote
-from ragweave.state import UNKNOWN, AnswerType, RAGState, add_usage
+from ragweave.state import UNKNOWN, AnswerType, RAGState, note
 from ragweave.tools.text.untrusted import one_line, title_of, untrusted
 
 READER = (
@@ -174,22 +173,16 @@ def answer_node(
 
     @model_node("answer")
     def answer(branch: Branch, options: Options) -> Asking[Any, RAGState]:
+        if options.sufficient_context and branch["passages"]:
+            rated = yield rating(branch["passages"], options)
+            if rated.form and rated.form.sufficient == "No":
+                abstained = update(branch, UNKNOWN, Reply(passages=rated.passages))
+                return {**abstained, "notes": [note("context_insufficient")]}
         reply = yield prompt(branch, options)
         said = reply.form.answer if reply.form else reply.text
         return update(branch, read_text(said, branch, options), reply)
 
-    answering, rating = answer(components), rate(components)
-
-    async def rated(branch: Branch, config: RunnableConfig, caller: Caller) -> Any:
-        if not (get_runtime(Options).context.sufficient_context and branch["passages"]):
-            return await caller.call(answering, branch, config)
-        rated = await caller.call(rating, branch, config)
-        abstained = update(branch, UNKNOWN, Reply(passages=rated["shown"]))
-        made = await caller.call(answering, branch, config) if rated["enough"] else abstained
-        notes = [*rated["notes"], *made.get("notes", [])]
-        return {**made, "usage": add_usage(made.get("usage"), rated["usage"]), "notes": notes}
-
-    return FunctionNode(rated, name="answer")
+    return answer(components)
 
 
 def unknown_clause(options: Options) -> str:

@@ -175,6 +175,8 @@ class Prompt(Generic[FormT]):
     """Whether those are one turn of the model's, with which it goes on if it can (`calls.continues`)."""
     probability: bool = False
     """Whether the probability of Yes is read from the first token's log-probabilities (`Reply.probability`)."""
+    role: Role | None = None
+    """The role of the model that is asked; None: the node's."""
     is_answered: Callable[[Reply[Any]], bool] = lambda _reply: True
     """Whether a reply reaches an answer; if not, the model is asked for the answer alone (`ask_again`)."""
 
@@ -200,7 +202,7 @@ def model_node(
                 try:
                     asked = next(steps)
                     while True:
-                        done += await _asked(asked, chosen, components, state, config, caller)
+                        done += await _asked(asked, asked.role or chosen, components, state, config, caller)
                         asked = steps.send(done[-1].reply)
                 except StopIteration as end:
                     return _updated(end.value, done)

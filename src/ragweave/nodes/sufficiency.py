@@ -11,17 +11,17 @@ itself first and ends in `{"Sufficient Context": 1}`.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from typing import Literal, Self
 
 from langchain_core.decisions import Noul
+from langchain_core.documents import Document
 
-from ragweave.nodes.ask import VERDICT_TOKENS, Asking, Prompt, model_node
+from ragweave.nodes.ask import VERDICT_TOKENS, Prompt
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, few_shot
 from ragweave.nodes.read import choice, plain
-from ragweave.state import note
 
 _LAKE = """\
 <passage 1 title="Orrin Lighthouse">
@@ -86,16 +86,14 @@ class Sufficient(Form):
         return cls.model_validate({"sufficient": word}) if word else None
 
 
-@model_node("judge")
-def rate(branch: Mapping[str, Any], options: Options) -> Asking[Sufficient, dict[str, Any]]:
-    """Ask whether a branch's passages hold enough; a rating that can't be read abstains from nothing."""
+def rating(passages: Sequence[Document], options: Options) -> Prompt[Sufficient]:
+    """Return what asks the judge whether passages hold enough; a rating that can't be read abstains from nothing."""
     printed = options.sufficient_context == "printed"
-    reply = yield Prompt(
+    return Prompt(
         "sufficient_printed" if printed else "sufficient",
-        passages=branch["passages"],
+        passages=passages,
         form=Sufficient,
         max_tokens=_RATING_TOKENS if printed else VERDICT_TOKENS,
         task="sufficient",
+        role="judge",
     )
-    enough = reply.form is None or reply.form.sufficient == "Yes"
-    return {"enough": enough, "shown": reply.passages, "notes": [] if enough else [note("context_insufficient")]}
