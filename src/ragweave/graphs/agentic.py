@@ -198,12 +198,15 @@ def agent_node(components: Components) -> Node:
     tools = toolkit.search_tools(Bm25Retriever.from_documents([]))  # shown to the model; the graph's nodes search
     native = bool(profile_of(components.models.answer).get("tool_calling"))
 
-    def acting(state: AgenticState, options: AgenticOptions) -> Prompt[Step]:
+    @model_node("answer")
+    def agent(state: AgenticState, options: AgenticOptions) -> Asking[Step, AgenticState | RAGState]:
+        if (known := forced(state, options)) is not None:
+            return next_calls(state, options, known, Reply())
         kind, said = state["answer_type"], INSTRUCTIONS[state["answer_type"]].removesuffix(".")
         conclusion = said[:1].lower() + said[1:] + (OR_UNKNOWN if options.unknown else "")
         how = (_HOW_TO_CALL if native else _HOW_TO_FILL).format(conclusion=conclusion) + ("" if native else _EXAMPLE)
         searches = [Document("", id=step["name"]) for step in state["steps"] if step["tool"] in SEARCHES]
-        return Prompt(
+        reply = yield Prompt(
             "agentic",
             {"how": how},
             ranked([*reversed(every(state, "read").values()), *reversed(searches)], ""),
@@ -213,12 +216,7 @@ def agent_node(components: Components) -> Node:
             task="step",
             tools=tools if native else (),
         )
-
-    @model_node("answer")
-    def agent(state: AgenticState, options: AgenticOptions) -> Asking[Step, AgenticState | RAGState]:
-        known = forced(state, options)
-        reply = (yield acting(state, options)) if known is None else Reply[Step]()
-        return next_calls(state, options, known, reply)
+        return next_calls(state, options, None, reply)
 
     return agent(components)
 

@@ -136,9 +136,6 @@ PROMPTS = {
 }
 
 
-_CLAUSE = "If the answer cannot be found, the final answer is Unknown."
-
-
 def is_last(state: SelfAskState, options: SelfAskOptions) -> bool:
     """Return whether no more follow-ups may be asked."""
     ended = state["must_conclude"] or len(state["hops"]) >= options.rounds
@@ -148,6 +145,7 @@ def is_last(state: SelfAskState, options: SelfAskOptions) -> bool:
 def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
     """Ask for the next line. Hops count as passages, so that a dialogue that is too long drops some."""
     last, before, kind = is_last(state, options), options.found_before, state["answer_type"]
+    unknown = "If the answer cannot be found, the final answer is Unknown." if options.unknown else ""
     hops = [
         Document(hop["result"], id=hop["name"], metadata={"title": hop["query"], "rank": place})
         for place, hop in enumerate(state["hops"])
@@ -163,7 +161,7 @@ def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
 
     return Prompt(
         "self_ask",
-        {"unknown": _CLAUSE if options.unknown else "", "dialogue": dialogue(hops)},
+        {"unknown": unknown, "dialogue": dialogue(hops)},
         found(state) if before else hops,
         (lambda shown: f"Knowledge:{render_lines(shown)}\n" if shown else "") if before else dialogue,
         None if last or before else Step,
