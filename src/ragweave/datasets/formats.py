@@ -35,6 +35,7 @@ from ragweave.datasets.question import (
 )
 from ragweave.datasets.rows import Row, open_text, read_rows
 from ragweave.errors import UsageError
+from ragweave.tools.text import CLAIM
 
 QUESTION = ("question", "query", "user_input", "input", "Question", "Prompt", "utterance", "qText")
 ANSWERS = ("answers", "answer", "golden_answers", "gold", "reference", "Gold answer", "Answer", "possible_answers")
@@ -239,8 +240,6 @@ def read_clapnq(row: Row) -> Iterator[Question]:
     )
 
 
-CLAIM = "Is this claim true? {claim}"
-"""How a claim is asked."""
 LABELS = {"Yes": "SUPPORTS", "No": "REFUTES"}
 """FEVER's labels, by the answer that each stands for."""
 _VERDICTS = {
@@ -290,7 +289,7 @@ def read_fever(row: Row) -> Iterator[Question]:
     answers = () if labels == (_UNDECIDED,) else _verdicts(row, labels)
     yield Question(
         id=id_of(row),
-        question=CLAIM.format(claim=row.text("claim", "text", "question")),
+        question=CLAIM + row.text("claim", "text", "question"),
         answers=answers,
         kind="yes_no",
         passages=unique([*right, *found]),
@@ -312,7 +311,7 @@ def read_kilt(row: Row, kind: Kind = "short") -> Iterator[Question]:
     verdicts = _verdicts(row, answers) if claim else answers
     yield Question(
         id=id_of(row),
-        question=CLAIM.format(claim=text) if claim else text,
+        question=CLAIM + text if claim else text,
         answers=verdicts,
         kind="yes_no" if claim else kind,
         passages=passages,

@@ -32,9 +32,9 @@ from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.tools.models.roles import LogprobScorer
 from ragweave.tools.retrieval.reranking import BiEncoderScorer
+from ragweave.tools.text import CLAIM
 from ragweave.tools.text.words import split_sentences, words
 
-_ASKED = "Is this claim true? "
 _LABELS = {"yes": "SUPPORTS", "true": "SUPPORTS", "no": "REFUTES", "false": "REFUTES"}
 _VERDICTS = {*_LABELS, *map(str.lower, _LABELS.values())}
 _QUOTED = 0.5
@@ -54,13 +54,13 @@ class FilcoTask(NamedTuple):
 
 def filco_task(question: str) -> FilcoTask:
     """Return the task of a question: question answering, or the verification of a claim (FEVER)."""
-    if not question.startswith(_ASKED):
+    if not question.startswith(CLAIM):
         return FilcoTask(question)
     rule = (
         "('SUPPORTS' or 'REFUTES')\nIf the 'context' does not provide enough information to judge the claim, use your "
         "own knowledge instead."
     )
-    return FilcoTask(question.removeprefix(_ASKED), "claim", "judgement", "judgement to the claim", rule)
+    return FilcoTask(question.removeprefix(CLAIM), "claim", "judgement", "judgement to the claim", rule)
 
 
 def only_verdicts(answers: Iterable[str]) -> bool:
