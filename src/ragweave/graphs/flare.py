@@ -22,7 +22,7 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read as reading
-from ragweave.nodes.answer import unknown_clause
+from ragweave.nodes.answer import ANSWER_ALONE, unknown_clause
 from ragweave.nodes.ask import REASONING_TOKENS, Asking, Components, Prompt, Reply, model_node
 from ragweave.nodes.chain import LAST_STEPS, end_chain, to_search
 from ragweave.nodes.options import Options
@@ -151,10 +151,6 @@ def writing(state: FlareState, options: FlareOptions) -> Prompt[Any]:
     """Ask for the rest of the answer, over what the last doubt found."""
     passages, kind = state["passages"] if state["rounds"] else [], state["answer_type"]
 
-    def is_answered(reply: Reply[Any]) -> bool:
-        on = written_on(state, reply, options)
-        return on.doubt is not None or answer_of(on.text, kind, options) != UNKNOWN or reading.is_unknown(on.text)
-
     written = untrusted(state["written"])
     values = {
         "instruction": WANTED[kind],
@@ -169,23 +165,24 @@ def writing(state: FlareState, options: FlareOptions) -> Prompt[Any]:
         max_tokens=None if kind == "long" or options.paper == "slimplm" else REASONING_TOKENS,
         task="reason",
         settings={"logprobs": True},
-        is_answered=is_answered,
     )
 
 
 @model_node("answer")
 def write(state: FlareState, options: FlareOptions) -> Asking[Any, FlareState | RAGState]:
     """Start the search for the first doubt, or end with the answer."""
-    reply = yield writing(state, options)
+    asked = writing(state, options)
+    reply = yield asked
     read, kind = [*state["read"], *reply.ids], state["answer_type"]
-    if reply.earlier:
-        text = _joined(state["written"], _new(reply.earlier, state["written"]))
-        on, answer = Written(_joined(text, reply.text)), reading.answer(reply.text, kind)
-    else:
-        on = written_on(state, reply, options)
-        answer = answer_of(on.text, kind, options)
+    on = written_on(state, reply, options)
+    answer = answer_of(on.text, kind, options)
+    unread = on.doubt is None and answer == UNKNOWN and not reading.is_unknown(on.text)
+    if asks_again := unread and options.ask_again and bool(reply.text):
+        again = yield asked.again(reply, ANSWER_ALONE)
+        on, answer = Written(_joined(on.text, again.text)), reading.answer(again.text, kind)
     if on.doubt is None:
-        return end_chain(state, answer, on.text, read, passages=state["passages"], truncated=on.doubtful)
+        end = end_chain(state, answer, on.text, read, passages=state["passages"], truncated=on.doubtful)
+        return {**end, "notes": [note("asked_again")] if asks_again else []}
     name, rounds = f"round_{state['rounds']}", state["rounds"] + 1
     notes = [] if on.query else [note("query_all_masked", sentence=on.doubt.text)]
     searched = {name: on.query or state["question"]}

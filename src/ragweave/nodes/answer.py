@@ -23,7 +23,7 @@ from ragweave.nodes.options import Options
 from ragweave.nodes.papers import OURS, STYLES, Style
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Route
-from ragweave.nodes.sufficiency import rating
+from ragweave.nodes.sufficiency import insufficient
 from ragweave.nodes.vote import candidate, end_by_vote
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
 from ragweave.tools.text.untrusted import one_line, title_of, untrusted
@@ -59,6 +59,9 @@ PRINTED_CLAUSE = "If don't know the answer, just say Unknown."
 """The clause as Liu et al. print it (section 3.1)."""
 OR_UNKNOWN = ", or Unknown if you don't know it"
 """The clause at the end of a sentence, for prompts that reason: one of its own made small models skip the reasoning."""
+
+ANSWER_ALONE = "Now give the final answer alone, in as few words as it takes, and nothing else."
+"""What is asked behind a reasoning that reaches no answer."""
 
 
 class Branch(TypedDict, total=False):
@@ -148,19 +151,14 @@ def answer_node(
             max_tokens=max_tokens(branch, options) or _reply_tokens(kind, read_as, asked, reasoning=reasoning),
             task="reason" if reasoning else "extract" if branch.get("draft") else "answer",
             settings=options.sampling,
-            is_answered=lambda reply: (
-                not (reasoning and concludes)
-                or read_text(reply.text, branch, options) != UNKNOWN
-                or read.is_unknown(reply.text)
-            ),
         )
 
-    def update(branch: Branch, answer: str, reply: Reply[Any]) -> RAGState:
+    def update(branch: Branch, answer: str, reply: Reply[Any], earlier: str = "") -> RAGState:
         shown = [one for one in reply.passages if one.metadata.get("rank", 0) >= 0]  # below 0: no source
         rank = min((one.metadata.get("rank", 0) for one in shown), default=0)
         made = candidate(
             answer,
-            "\n".join(filter(None, [reply.earlier, reply.text])),
+            "\n".join(filter(None, [earlier, reply.text])),
             name,
             [str(one.id) for one in shown] or branch.get("read", []),
             round=branch.get("round", round),
@@ -173,14 +171,17 @@ def answer_node(
 
     @model_node("answer")
     def answer(branch: Branch, options: Options) -> Asking[Any, RAGState]:
-        if options.sufficient_context and branch["passages"]:
-            rated = yield rating(branch["passages"], options)
-            if rated.form and rated.form.sufficient == "No":
-                abstained = update(branch, UNKNOWN, Reply(passages=rated.passages))
-                return {**abstained, "notes": [note("context_insufficient")]}
-        reply = yield prompt(branch, options)
-        said = reply.form.answer if reply.form else reply.text
-        return update(branch, read_text(said, branch, options), reply)
+        if options.sufficient_context and (rated := (yield from insufficient(branch["passages"], options))):
+            abstained = update(branch, UNKNOWN, Reply(passages=rated))
+            return {**abstained, "notes": [note("context_insufficient")]}
+        asked, earlier = prompt(branch, options), ""
+        reply = yield asked
+        text = reply.text if reasoning and concludes and options.ask_again else ""
+        if text and read_text(text, branch, options) == UNKNOWN and not read.is_unknown(text):
+            reply, earlier = (yield asked.again(reply, ANSWER_ALONE)), text
+        said = getattr(reply.form, "answer", reply.text)
+        notes = [note("asked_again")] if earlier else []
+        return {**update(branch, read_text(said, branch, options), reply, earlier), "notes": notes}
 
     return answer(components)
 

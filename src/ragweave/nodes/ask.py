@@ -135,8 +135,6 @@ class Reply(Generic[FormT]):
     """The passages that stood in the prompt."""
     message: BaseMessage | None = None
     """The message itself, for its log-probabilities."""
-    earlier: str = ""
-    """What the model said before it was asked for the answer alone."""
     probability: float | None = None
     """The probability of yes, by a decision model, or by a chat model where the prompt asks for it (`probability`)."""
 
@@ -177,8 +175,11 @@ class Prompt(Generic[FormT]):
     """Whether the probability of Yes is read from the first token's log-probabilities (`Reply.probability`)."""
     role: Role | None = None
     """The role of the model that is asked; None: the node's."""
-    is_answered: Callable[[Reply[Any]], bool] = lambda _reply: True
-    """Whether a reply reaches an answer; if not, the model is asked for the answer alone (`ask_again`)."""
+
+    def again(self, reply: Reply[Any], asked: str) -> Self:
+        """Return a prompt that asks for something short behind a reply to this one."""
+        turns = [AIMessage(reply.text), HumanMessage(asked)]
+        return replace(self, passages=reply.passages, turns=lambda _passages: turns, max_tokens=SHORT_TOKENS)
 
 
 Asking: TypeAlias = Generator[Prompt[FormT], Reply[FormT], UpdateT]
@@ -202,7 +203,7 @@ def model_node(
                 try:
                     asked = next(steps)
                     while True:
-                        done += await _asked(asked, asked.role or chosen, components, state, config, caller)
+                        done.append(await _asked(asked, asked.role or chosen, components, state, config, caller))
                         asked = steps.send(done[-1].reply)
                 except StopIteration as end:
                     return _updated(end.value, done)
@@ -230,15 +231,14 @@ def _updated(made: Mapping[str, Any], done: Sequence[_Answered]) -> dict[str, An
 
 async def _asked(
     asked: Prompt[Any], role: Role, components: Components, state: Any, config: RunnableConfig, caller: Caller
-) -> list[_Answered]:
-    """Ask the model of a role: a chat model, again without what its server refuses, or for the answer alone."""
+) -> _Answered:
+    """Ask the model of a role: a chat model, again without what its server refuses."""
     known = {name: state[name] for name in ("question", "answer_type") if name in state}
     asked = replace(asked, values={**known, **asked.values})
     if components.models.decides(role):
-        return [await _decided(asked, role, components.models.for_role(role), config, caller)]
-    call: _Call | None = _prepared(asked, role, components, state, get_runtime(Options).context)
-    done: list[_Answered] = []
-    while call is not None:
+        return await _decided(asked, role, components.models.for_role(role), config, caller)
+    call = _prepared(asked, role, components, state, get_runtime(Options).context)
+    while True:
         labelled = _labelled(config, role, call.sample)
         try:
             output = None
@@ -247,11 +247,7 @@ async def _asked(
         except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
             call = call.relaxed(error)
         else:
-            done.append(call.read(output))
-            call = call.again(done)
-    if len(done) > 1:
-        done[-1] = done[-1]._replace(reply=replace(done[-1].reply, earlier=done[0].reply.text))
-    return done
+            return call.read(output)
 
 
 @dataclass(frozen=True)
@@ -268,7 +264,6 @@ class _Call:
     dropped: Sequence[Document]
     form: type[Form] | None
     """What the reply is constrained to; None: free text."""
-    asks_again: bool
     learned: calls.Constraint | None = None
     """What to remember of the model if this call succeeds after a stricter one was refused."""
     refused: Sequence[str] = ()
@@ -352,17 +347,6 @@ class _Call:
         chance = sigmoid(log_odds(message)) if self.prompt.probability and text else None
         return _Answered(Reply(text, form, self.prompt.passages, message, probability=chance), usage, notes)
 
-    def again(self, done: Sequence[_Answered]) -> Self | None:
-        """Return the call that asks for the answer alone, once, if the reply reaches none."""
-        reply = done[-1].reply
-        if len(done) > 1 or not self.asks_again or not reply.text or self.prompt.is_answered(reply):
-            return None
-        done[-1].notes.append(note("asked_again"))
-        asked = HumanMessage(_ANSWER_ALONE, additional_kwargs=self.messages[-1].additional_kwargs)
-        limit = min(SHORT_TOKENS, self.prompt.settings.get("max_tokens", SHORT_TOKENS))
-        prompt = replace(self.prompt, settings={**self.prompt.settings, "max_tokens": limit})
-        return replace(self, messages=[*self.messages, AIMessage(reply.text), asked], prompt=prompt)
-
 
 def _labelled(config: RunnableConfig, role: Role, sample: int) -> RunnableConfig:
     labels = {"ragweave_role": role, "ragweave_sample": sample}
@@ -427,7 +411,6 @@ def _requests(asked: Prompt[Any], role: Role) -> list[dict[str, Any]]:
 
 _STATE_VALUES = ("question", "draft", "summary", "first", "second")
 """The values of a prompt that a decision model reads; a passage or passages are added."""
-_ANSWER_ALONE = "Now give the final answer alone, in as few words as it takes, and nothing else."
 _LONG = 1_000
 """Prompts with fewer tokens are too short for our estimate to show that a server cut them."""
 
@@ -462,7 +445,7 @@ def _prepared(
     form = asked.form if constraint != "none" else None
     if form and constraint == "unbounded":
         form = form.unbounded() or form
-    return _Call(model, role, prompt, messages, len(turns), sample, dropped, form, options.ask_again)
+    return _Call(model, role, prompt, messages, len(turns), sample, dropped, form)
 
 
 def _rendered(

@@ -11,13 +11,13 @@ itself first and ends in `{"Sufficient Context": 1}`.
 """
 
 import re
-from collections.abc import Sequence
-from typing import Literal, Self
+from collections.abc import Generator, Sequence
+from typing import Any, Literal, Self
 
 from langchain_core.decisions import Noul
 from langchain_core.documents import Document
 
-from ragweave.nodes.ask import VERDICT_TOKENS, Prompt
+from ragweave.nodes.ask import VERDICT_TOKENS, Prompt, Reply
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Prompts, few_shot
@@ -86,10 +86,14 @@ class Sufficient(Form):
         return cls.model_validate({"sufficient": word}) if word else None
 
 
-def rating(passages: Sequence[Document], options: Options) -> Prompt[Sufficient]:
-    """Return what asks the judge whether passages hold enough; a rating that can't be read abstains from nothing."""
+def insufficient(
+    passages: Sequence[Document], options: Options
+) -> Generator[Prompt[Any], Reply[Any], Sequence[Document]]:
+    """Ask the judge whether passages hold enough; return those that it read and found not to, else none."""
+    if not passages:
+        return ()
     printed = options.sufficient_context == "printed"
-    return Prompt(
+    reply = yield Prompt(
         "sufficient_printed" if printed else "sufficient",
         passages=passages,
         form=Sufficient,
@@ -97,3 +101,4 @@ def rating(passages: Sequence[Document], options: Options) -> Prompt[Sufficient]
         task="sufficient",
         role="judge",
     )
+    return reply.passages if reply.form and reply.form.sufficient == "No" else ()
