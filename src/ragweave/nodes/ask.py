@@ -238,16 +238,15 @@ async def _asked(
     if components.models.decides(role):
         return await _decided(asked, role, components.models.for_role(role), config, caller)
     call = _prepared(asked, role, components, state, get_runtime(Options).context)
-    while True:
-        labelled = _labelled(config, role, call.sample)
+    labelled = _labelled(config, role, call.sample)
+    while call.prompt.passages or not call.dropped:  # once all passages are dropped, there is nothing to ask
         try:
-            output = None
-            if not call.is_empty:
-                output = await caller.call(call.runnable(), call.given, labelled, is_sync=calls.is_sync(call.model))
+            output = await caller.call(call.runnable(), call.given, labelled, is_sync=calls.is_sync(call.model))
         except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
             call = call.relaxed(error)
         else:
             return call.read(output)
+    return _Answered(Reply(), no_usage(), call.dropped_notes())
 
 
 @dataclass(frozen=True)
@@ -268,11 +267,6 @@ class _Call:
     """What to remember of the model if this call succeeds after a stricter one was refused."""
     refused: Sequence[str] = ()
     """Settings that the server refused."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no passage is left, so that there is nothing to ask."""
-        return bool(self.dropped) and not self.prompt.passages
 
     @property
     def continues(self) -> bool:
@@ -313,11 +307,11 @@ class _Call:
             return replace(self, form=None, learned="none" if ignored else None)
         raise error
 
+    def dropped_notes(self) -> list[Note]:
+        return [note("passages_dropped", dropped=[one.id for one in self.dropped])] if self.dropped else []
+
     def read(self, output: Any) -> _Answered:
         """Return the reply, what it cost, and what is to be noted."""
-        notes = [note("passages_dropped", dropped=[one.id for one in self.dropped])] if self.dropped else []
-        if self.is_empty:
-            return _Answered(Reply(), no_usage(), notes)
         if self.learned:
             calls.learn_constraint(self.model, self.learned)
         message, form = (output["raw"], output["parsed"]) if self.form else (output, None)
@@ -330,7 +324,7 @@ class _Call:
             form = self.prompt.form.from_text(text)
         sent, received, estimated = tokens_of(message, self.messages)
         usage = cost_of(self.role, 1, sent, received, estimated=estimated, model=self.model)
-        notes += [note("setting_refused", setting=name) for name in self.refused]
+        notes = [*self.dropped_notes(), *(note("setting_refused", setting=name) for name in self.refused)]
         finish, expected = finish_of(message), estimate_message_tokens(self.messages)
         cut = expected > _LONG and not estimated and sent < expected / 2
         if cut:
