@@ -32,6 +32,7 @@ from langchain_core.messages import message_to_dict, messages_from_dict
 from langchain_core.outputs import ChatGeneration
 from langchain_core.runnables.base import RunnableBindingBase
 
+from ragweave.tools.files import ClosingConnection
 from ragweave.tools.models.decisions import LogprobDecisions
 from ragweave.tools.models.extractive import ExtractiveChat
 from ragweave.tools.trained.models import TrainedChat
@@ -76,7 +77,9 @@ class ReplyCache(BaseCache):
         self._run, self._lock = run, threading.Lock()
         self._model = self._server = ""
         self._reads_tasks = False
-        self._db = sqlite3.connect(path, timeout=60, check_same_thread=False, isolation_level=None)
+        self._db = sqlite3.connect(
+            path, timeout=60, check_same_thread=False, isolation_level=None, factory=ClosingConnection
+        )
         self._db.execute("PRAGMA journal_mode = WAL")  # a killed process loses no committed reply
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.execute(_TABLE)

@@ -41,7 +41,7 @@ class TestLlamaCpp(ChatModelSpecTests):
     def _file(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.importorskip("llama_cpp")
         pytest.importorskip("gguf")
-        import tiny_gguf
+        from tests import tiny_gguf
 
         path: Path = tiny_gguf.write(tmp_path_factory.mktemp("gguf") / "tiny.gguf", end_bias=-50.0)
         cls.spec = f"llamacpp:{path}?n_threads=1&max_tokens=8"

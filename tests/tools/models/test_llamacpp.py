@@ -22,8 +22,8 @@ pytest.importorskip("gguf", reason="writing a test model needs the gguf package"
 
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
+from tests import tiny_gguf
 
-import tiny_gguf
 from ragweave.errors import MissingExtraError, PromptTooLongError, UnusableModelError, UsageError
 from ragweave.tools.models import chat_model
 from ragweave.tools.models.llamacpp import LlamaCppChat, smollm2_file

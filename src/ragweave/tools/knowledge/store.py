@@ -46,7 +46,7 @@ FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
 INDEX = "index-"
 """How the names of folders with an index begin, or with a store that is being made."""
-_VERSION = "2"
+_VERSION = "3"
 _BUSY = 60.0
 """Seconds to wait for another connection's commit."""
 ITEMS = (
