@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,7 +68,7 @@ class Killed:
 
     def replies(self) -> tuple[int, int]:
         """Return how many replies are stored, and for how many calls."""
-        with sqlite3.connect(self.folder / "replies.sqlite") as file:
+        with closing(sqlite3.connect(self.folder / "replies.sqlite")) as file:
             counts: tuple[int, int] = file.execute("SELECT count(*), count(DISTINCT key) FROM replies").fetchone()
         return counts
 
