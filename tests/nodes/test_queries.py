@@ -40,7 +40,7 @@ def run(query: str | None, reply: str, **options: Any) -> tuple[dict[str, Any], 
 )
 def test_what_is_searched_for(query: str | None, reply: str, searches: list[str]) -> None:
     out, calls, made = run(query, reply)
-    assert made == searches
+    assert sorted(made) == sorted(searches)  # several at once
     assert out["usage"]["calls"] == len(calls) == 1 + (query is not None)
     assert (out["usage"]["retrievals"], len(out["passages"])) == (len(searches), 2)
 
