@@ -58,7 +58,6 @@ EXTRAS = {
     "tokenizers": "offline",
     "torch": "hf",
     "transformers": "hf",
-    "trl": "train",
     "uvicorn": "examples",
 }
 """Modules outside the core install, and the extra that brings each."""
