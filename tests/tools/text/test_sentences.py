@@ -61,6 +61,15 @@ def test_offsets_are_exact_and_nothing_is_lost(text: str) -> None:
     assert not text[end:].strip()
 
 
+@pytest.mark.parametrize("sentence", ["The bridge was painted grey. ", "Is it old?\n", "橋は灰色です。"])
+def test_sentences_of_a_long_text_without_blank_lines_are_whole(sentence: str) -> None:
+    assert {one.text for one in split_sentences(sentence * 3000)} == {sentence.strip()}
+
+
+def test_words_of_a_long_text_without_sentences_are_whole() -> None:
+    assert {word for one in split_sentences("basalt " * 3000) for word in one.text.split()} == {"basalt"}
+
+
 def test_an_unknown_language_falls_back() -> None:
     assert [one.text for one in split_sentences("One. Two.", "xx")] == ["One.", "Two."]
 

@@ -167,8 +167,9 @@ def _stem(word: str) -> str:
 
 # ---- sentences
 
-_PARAGRAPH = re.compile(r"(?s).{1,16384}?(?:\n\n|\Z)|.{1,16384}\n|.{1,16384}")
-"""What sentencex sees at once, a paragraph or some lines: its time grows with the square of the quotes in a text."""
+_PARAGRAPH = re.compile(r"(?s).{1,16384}?(?:\n\n|\Z)|.{1,16384}(?:[.!?]\s|[。！？])|.{1,16384}\s|.{1,16384}")
+"""What sentencex sees at once: a paragraph, or as many sentences of it as fit. Its time grows with the square of the
+quotes in a text."""
 _BLANKS = {
     ord(one): "\n" if one in "\x85\u2028\u2029" else " " for one in map(chr, range(0x80, 0x3001)) if one.isspace()
 }
