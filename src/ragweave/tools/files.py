@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -11,7 +12,8 @@ class ClosingConnection(sqlite3.Connection):
     """A connection that closes when nothing refers to it any more; Python 3.13 warns of others."""
 
     def __del__(self) -> None:
-        self.close()
+        with suppress(sqlite3.ProgrammingError):  # it was never opened
+            self.close()
 
 
 def state_folder() -> Path | None:
