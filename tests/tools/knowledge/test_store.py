@@ -227,10 +227,17 @@ def test_other_files_in_the_folder_stay(tmp_path: Path) -> None:
     with pytest.raises(KnowledgeBaseError, match="already a knowledge base"):
         KnowledgeBase.create(tmp_path / "kb")
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "file").write_text("mine")
+    (tmp_path / "mine" / "index-cards").mkdir()  # named as our indexes are, which a write deletes
     with pytest.raises(KnowledgeBaseError, match="not empty"):
         KnowledgeBase.create(tmp_path / "mine")
-    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["file"]
+    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["index-cards"]
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(KnowledgeBaseError, match=f"{FILE}: unable to open"):
+        KnowledgeBase.open(tmp_path)
+    gc.collect()  # what a half-made connection raises would be a warning
 
 
 def test_damage_is_named_and_a_rebuild_repairs_the_index(tmp_path: Path, docs: Path) -> None:

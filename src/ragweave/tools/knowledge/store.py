@@ -45,7 +45,9 @@ AnyOf = Mapping[str, list[Any]]
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
 INDEX = "index-"
-"""How the names of folders with an index begin, or with a store that is being made."""
+"""How the names of folders with an index begin."""
+_UNFINISHED = f"{INDEX}unfinished-"
+"""How the names of folders begin in which a store is being made; a kill leaves one, which the next write deletes."""
 _VERSION = "3"
 _BUSY = 60.0
 """Seconds to wait for another connection's commit."""
@@ -192,13 +194,13 @@ class Store:
         Raises:
             KnowledgeBaseError: The folder is not empty, or cannot be written.
         """
-        others = (one for one in folder.glob("*") if not one.name.startswith((INDEX, _LOCK)))
+        others = (one for one in folder.glob("*") if not one.name.startswith((_UNFINISHED, _LOCK)))
         if not (folder / FILE).exists() and any(others):
             raise KnowledgeBaseError(f"{folder} is not empty: a knowledge base needs a folder of its own")
         with _locked(folder):
             if (folder / FILE).exists():
                 raise KnowledgeBaseError(f"{folder} is already a knowledge base: open it")
-            with TemporaryDirectory(prefix=INDEX, dir=folder) as made:
+            with TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as made:
                 path = Path(made, FILE)
                 with closing(sqlite3.connect(path, isolation_level=None)) as db:  # closing ends the write-ahead log
                     if db.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
