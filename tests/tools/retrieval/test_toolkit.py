@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from tests.hash_embeddings import HashEmbeddings
@@ -56,7 +56,8 @@ def test_an_agent_reads_what_it_found_with_its_neighbours_once(kb: KnowledgeBase
 
 def test_a_passage_without_known_neighbours_is_read_alone() -> None:
     tools = toolkit.search_tools(DenseRetriever.from_documents([Document("A ferry.", id="f")], HashEmbeddings()))
-    said = asked(tools, asked(tools, [], "semantic_search", query="ferry"), "read", ids=["f"])
+    other = ToolMessage("7", name="add", artifact=7, tool_call_id="sum")
+    said = asked(tools, asked(tools, [other], "semantic_search", query="ferry"), "read", ids=["f"])
     assert said[-1].content == "<passage f>\nA ferry.\n</passage>"
     assert asked(tools, said, "read", ids=["f"])[-1].content == toolkit.READ_BEFORE.format(name="f")
 

@@ -34,7 +34,7 @@ _SENTENCES = 3
 """Most sentences of a snippet."""
 _LONGEST = 600
 """Most characters of a snippet."""
-_SEARCHES = ("keyword_search", "semantic_search")
+_TOOLS = ("keyword_search", "semantic_search", "read")
 
 
 class SnippetRetriever(BaseRetriever):
@@ -161,13 +161,12 @@ def search_tools(retriever: BaseRetriever, k: int = 5) -> list[BaseTool]:
 
     def read(ids: _Ids, messages: _Messages = ()) -> tuple[str, list[Document]]:
         """Read whole passages and what stands next to them; each can be read once."""
-        given = [(said.name, doc) for said in messages if said.type == "tool" for doc in said.artifact or ()]
-        known = {doc.id for tool, doc in given if tool == "read"}
+        ours = [said for said in messages if said.type == "tool" and said.name in _TOOLS]
+        seen = [doc for said in ours for doc in said.artifact or ()]
+        known = {doc.id for said in ours if said.name == "read" for doc in said.artifact or ()}
         lines, new = list[str](), list[Document]()
         for name in dict.fromkeys(ids):
-            found = (
-                around(retriever, name, 1) or [doc for tool, doc in given if tool in _SEARCHES and doc.id == name][:1]
-            )
+            found = around(retriever, name, 1) or [doc for doc in seen if doc.id == name][:1]
             unread = [one for one in found if one.id not in known]
             missing = (READ_BEFORE if found else NO_PASSAGE).format(name=one_line(name))
             lines += [render_passage(str(one.id), one) for one in unread] or [missing]
