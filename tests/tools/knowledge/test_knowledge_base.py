@@ -249,7 +249,7 @@ def test_fields_of_rows_do_not_replace_what_the_package_sets(kb: KnowledgeBase, 
 
 
 @pytest.mark.parametrize(
-    ("given", "path"), [("Salt", ["Salt"]), ([1, ["a"]], ["1", "['a']"]), ({"a": 1}, ["{'a': 1}"])]
+    ("given", "path"), [("Salt", ["Salt"]), ([1, ["a"]], ["1", "['a']"]), ({"a": 1}, ["{'a': 1}"]), (None, [])]
 )
 def test_headings_of_any_form_are_texts(kb: KnowledgeBase, given: Any, path: list[str]) -> None:
     kb.add(Document("Refunds.", metadata={"heading_path": given}))

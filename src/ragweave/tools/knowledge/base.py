@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ragweave.tools.knowledge.servers import Records
 
 SomeSettings: TypeAlias = Settings | Mapping[str, Any] | None
-"""All settings, or some by name, where the others are the default, or as they are."""
+"""All settings, or some of them by name; the others are the knowledge base's own, or the defaults of a new one."""
 
 
 class AbstractKnowledgeBase(ABC):
@@ -377,9 +377,9 @@ class KnowledgeBase(AbstractKnowledgeBase):
 def agreed(
     path: str | Path, own: Settings | None, given: SomeSettings, embeddings: Embeddings | None, *, empty: bool = False
 ) -> Settings:
-    """Return the settings that a knowledge base is to have, with its embedding model by name.
+    """Return the settings that a knowledge base will have, with its embedding model by name.
 
-    A new one (`own` is None) or an `empty` one takes those given, another one the fields of rows alone.
+    A new knowledge base (`own` is None) or an `empty` one takes those given, any other one only the fields of rows.
 
     Raises:
         KnowledgeBaseError: Other settings differ from its own, or there is no such embedding model.
@@ -426,6 +426,6 @@ def _loaded_of(document: Document) -> Loaded:
     meta = {k: v for k, v in document.metadata.items() if k not in ("title", "source")}
     place = {k: meta.pop(k) for k in ("page", "line", "heading_path") if k in meta}
     if "heading_path" in place:
-        place["heading_path"] = [*map(str, listed(place["heading_path"]))]
+        place["heading_path"] = [*map(str, listed(place["heading_path"] or ()))]
     title = str(document.metadata.get("title") or "")
     return Loaded(document.page_content, title, document.id, own_fields(meta) | place)
