@@ -150,6 +150,12 @@ def test_citations_quote_the_passages_word_for_word() -> None:
     assert passage.page_content[quote["start"] : quote["end"]] == quote["text"]
 
 
+def test_the_state_of_a_parent_graph_may_hold_the_passages_of_an_faq() -> None:
+    faq = Document("Ada Brenner built it.", metadata={"question": "Who is the builder?"})
+    out = build_graph("concat", model=model()).invoke({**ASK, "passages": [faq], "answer": "an earlier one"})
+    assert [one.metadata["question"] for one in out["passages"]] == ["Who is the builder?"]
+
+
 def test_gold_passages_may_stand_first_or_last() -> None:
     gold = [one.model_copy(update={"metadata": {"gold": one.id == "doc2"}}) for one in CARDS[:3]]
     for order, place in (("gold_first", 0), ("gold_last", 2), ("reversed", 0)):

@@ -8,8 +8,8 @@ from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
 
-QUESTION = "question"
-"""`metadata["question"]`: the question that a method answered from a passage; set on its output."""
+QUESTION = "asked_question"
+"""Metadata: the question that a method answered from a passage; set on its output. Not `question`: FAQs have that."""
 
 
 def content_id(text: str, title: str = "") -> str:

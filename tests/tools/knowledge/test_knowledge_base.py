@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 
+from ragweave import build_graph
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.graphs.dos_rag import in_document_order
 from ragweave.testing.store import WordEmbeddings
@@ -246,6 +247,15 @@ def test_fields_of_rows_do_not_replace_what_the_package_sets(kb: KnowledgeBase, 
     kb.index_paths(tmp_path / "rows.jsonl")
     passages = in_document_order(kb.as_retriever().invoke("salt"))
     assert [one.metadata["position_"] for one in passages] == [9, 8, 7]
+
+
+def test_the_columns_of_an_faq_keep_their_names(kb: KnowledgeBase, tmp_path: Path) -> None:
+    (tmp_path / "faq.csv").write_text("question,answer,text\nWho pays?,The guest.,The guest pays for salt.\n")
+    kb.index_paths(tmp_path / "faq.csv")
+    out = build_graph("concat", retriever=kb.as_retriever(filter={"question": "Who pays?"})).invoke(
+        {"question": "Who pays for salt?"}
+    )
+    assert [one.metadata["question"] for one in out["passages"]] == ["Who pays?"]
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,7 @@ from ragweave.tools.knowledge.chunking import Heading, Loaded, Table, Unreadable
 from ragweave.tools.knowledge.settings import Settings
 
 RESERVED = frozenset(
-    re.findall(
-        r"\w+", "source title position start end page line heading_path breaks rank score via snippet query question"
-    )
+    re.findall(r"\w+", "source title position start end page line heading_path breaks rank score via snippet query")
 )
 """Metadata that ragweave itself sets."""
 _SAMPLE = 1_000_000
