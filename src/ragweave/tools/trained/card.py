@@ -34,7 +34,7 @@ ROLES: Mapping[Kind, tuple[Role, ...]] = {
     "seq2seq": _WRITTEN,
     "causal-lora": _WRITTEN,
 }
-"""The roles that each kind can play; of the kinds that can play one, the smallest is first."""
+"""The roles that each kind can play; kinds are listed from the smallest to the largest."""
 
 
 class Card(BaseModel):
