@@ -19,6 +19,8 @@ from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave import build_graph, chat_model
 from ragweave.errors import PromptTooLongError, RunTimeoutError, UsageError
+from ragweave.graphs import method
+from ragweave.nodes.ask import Prompt, model_node
 from ragweave.nodes.forms import Ids
 from ragweave.nodes.proxy import Rewrite
 from ragweave.testing import CARDS, ModelCall, RecordingRetriever, ScriptedModel
@@ -285,6 +287,33 @@ def test_what_is_no_message_is_named() -> None:
 
     with pytest.raises(UsageError, match="leave out the output parser"):
         build_graph("concat", model=ScriptedModel(script=["Ada"]) | StrOutputParser(), retriever=few()).invoke(ASK)
+
+
+def yields_no_prompt(_state: Any, _options: Any) -> Any:
+    reply = yield "Who built it?"
+    return {"answer": reply.text}
+
+
+def returns_nothing(_state: Any, _options: Any) -> Any:
+    yield Prompt("direct", {"instruction": "", "unknown": ""})
+
+
+@pytest.mark.parametrize(
+    ("asking", "error"), [(yields_no_prompt, "yielded a str, not a Prompt"), (returns_nothing, "returned a NoneType")]
+)
+def test_a_model_node_that_breaks_the_rules_is_named(asking: Any, error: str) -> None:
+    @method("mine", paper="", when="", calls=lambda _options: (1, 1))
+    def mine(graph: Any, components: Any) -> None:
+        graph.add_node("ask", model_node("answer")(asking)(components))
+        graph.add_edge("begin", "ask")
+
+    with pytest.raises(UsageError, match=f"the node ask {error}"):
+        build_graph(mine, model=ScriptedModel(script=["Ada Brenner"])).invoke(ASK)
+
+
+def test_a_model_node_must_yield() -> None:
+    with pytest.raises(UsageError, match="the model node <lambda> must yield its prompt"):
+        model_node("answer")(lambda _state, _options: {"answer": "Ada Brenner"})  # type: ignore[arg-type, return-value]
 
 
 # -- messages and retrievers -------------------------------------------------------------------

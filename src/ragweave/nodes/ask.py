@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from inspect import isgeneratorfunction
 from itertools import chain
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
@@ -192,9 +193,16 @@ def model_node(
     """Make a node of the decorated function, which asks the model of a role, or of the role that the options choose.
 
     The function gets the state and the options. If there is nothing to ask, it returns an update at once.
+
+    Raises:
+        UsageError: The function yields nothing; in a run, it yields what is no `Prompt`, or returns no update.
     """
 
     def decorate(asking: Callable[[StateT, OptionsT], Asking[FormT, UpdateT]]) -> Callable[[Components], Node]:
+        name = getattr(asking, "__name__", "ask")
+        if not isgeneratorfunction(asking):
+            raise UsageError(f"the model node {name} must yield its prompt: reply = yield Prompt(…)")
+
         def node(components: Components) -> Node:
             async def ask(state: Any, config: RunnableConfig, caller: Caller) -> dict[str, Any]:
                 options: Any = get_runtime(Options).context
@@ -203,12 +211,12 @@ def model_node(
                 try:
                     asked = next(steps)
                     while True:
-                        done.append(await _asked(asked, asked.role or chosen, components, state, config, caller))
+                        done.append(await _asked(asked, chosen, components, state, config, caller))
                         asked = steps.send(done[-1].reply)
                 except StopIteration as end:
                     return _updated(end.value, done)
 
-            return FunctionNode(ask, name=getattr(asking, "__name__", "ask"))
+            return FunctionNode(ask, name)
 
         return node
 
@@ -223,16 +231,22 @@ class _Answered(NamedTuple):
     notes: list[Note]
 
 
-def _updated(made: Mapping[str, Any], done: Sequence[_Answered]) -> dict[str, Any]:
+def _updated(made: Any, done: Sequence[_Answered]) -> dict[str, Any]:
     """Return an update, with what all calls cost and what is to be noted."""
+    if not isinstance(made, Mapping):
+        said = f"returned a {type(made).__name__}, not an update of the state (a dict)"
+        raise UsageError(f"the node {running()[1]} {said}") from None
     usage = reduce(add_usage, (one.usage for one in done), made.get("usage", no_usage()))
     return {**made, "usage": usage, "notes": [*chain.from_iterable(one.notes for one in done), *made.get("notes", ())]}
 
 
 async def _asked(
-    asked: Prompt[Any], role: Role, components: Components, state: Any, config: RunnableConfig, caller: Caller
+    asked: Any, role: Role, components: Components, state: Any, config: RunnableConfig, caller: Caller
 ) -> _Answered:
-    """Ask the model of a role: a chat model, again without what its server refuses."""
+    """Ask the model of the prompt's role, else of the node's: a chat model, again without what its server refuses."""
+    if not isinstance(asked, Prompt):
+        raise UsageError(f"the node {running()[1]} yielded a {type(asked).__name__}, not a Prompt")
+    role = asked.role or role
     known = {name: state[name] for name in ("question", "answer_type") if name in state}
     asked = replace(asked, values={**known, **asked.values})
     if components.models.decides(role):
