@@ -14,6 +14,7 @@ The graph already has its node `begin`. A package lists its method as an entry p
 """
 
 import asyncio
+import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -87,7 +88,7 @@ def method(
     second_search: bool = False,
     group: Group = "other",
 ) -> Callable[[Callable[[Graph, Components], None]], Method]:
-    """Declare the method that the decorated function wires."""
+    """Declare the method that the decorated function wires; the first line of its docstring is the summary."""
 
     def counted(given: Any) -> tuple[int, int]:
         (fewest, most), (least, greatest) = calls(given), getattr(given, "query_calls", (0, 0))
@@ -96,10 +97,8 @@ def method(
     def declare(wire: Callable[[Graph, Components], None]) -> Method:
         searches = issubclass(options, queries.SearchOptions)
         own = {**answer.PROMPTS, **sufficiency.PROMPTS, **(queries.PROMPTS if searches else {}), **(prompts or {})}
-        templates, summary = (
-            {name: template_of(one) for name, one in own.items()},
-            (wire.__doc__ or "").partition("\n")[0],
-        )
+        templates = {name: template_of(one) for name, one in own.items()}
+        summary = (inspect.getdoc(wire) or "").partition("\n")[0]
         return Method(name, summary, paper, when, counted, options, state, templates, wire, files, second_search, group)
 
     return declare

@@ -25,7 +25,7 @@ from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Route
 from ragweave.nodes.sufficiency import insufficient
 from ragweave.nodes.vote import candidate, end_by_vote
-from ragweave.state import UNKNOWN, AnswerType, RAGState, note
+from ragweave.state import UNKNOWN, AnswerType, Note, RAGState, note
 from ragweave.tools.text.untrusted import one_line, title_of, untrusted
 
 READER = (
@@ -174,13 +174,13 @@ def answer_node(
         if options.sufficient_context and (rated := (yield from insufficient(branch["passages"], options))):
             abstained = update(branch, UNKNOWN, Reply(passages=rated))
             return {**abstained, "notes": [note("context_insufficient")]}
-        asked, earlier = prompt(branch, options), ""
+        asked, earlier, notes = prompt(branch, options), "", list[Note]()
         reply = yield asked
-        text = reply.text if reasoning and concludes and options.ask_again else ""
-        if text and read_text(text, branch, options) == UNKNOWN and not read.is_unknown(text):
-            reply, earlier = (yield asked.again(reply, ANSWER_ALONE)), text
+        may_ask_again, text = reasoning and concludes and options.ask_again, reply.text
+        if may_ask_again and text and read_text(text, branch, options) == UNKNOWN and not read.is_unknown(text):
+            earlier, notes = text, [note("asked_again")]
+            reply = yield asked.again(reply, ANSWER_ALONE)
         said = getattr(reply.form, "answer", reply.text)
-        notes = [note("asked_again")] if earlier else []
         return {**update(branch, read_text(said, branch, options), reply, earlier), "notes": notes}
 
     return answer(components)
@@ -252,7 +252,7 @@ def add_answer(
     contexts: Callable[[Sequence[Document]], Sequence[Sequence[Document]]] | None = None,
     **how: Any,
 ) -> None:
-    """Add the answer behind the node `after`, a branch per sample over each of `contexts`, and the vote that ends.
+    """Add the answer after the node `after`, a branch per sample over each of `contexts`, and the vote that ends.
 
     Without `contexts`, a branch reads all passages, even if there are none; `how` is that of `answer_node`.
     """
