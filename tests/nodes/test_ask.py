@@ -163,10 +163,9 @@ def test_reasoning_models_get_no_setting_that_they_refuse() -> None:
     model = ScriptedModel(script=["Action 1: Finish[Ada Brenner]"], profile=profile)
     build_graph("concat", model=model, retriever=few(), samples=2).invoke(ASK)
     build_graph("react", model=model, retriever=few()).invoke(ASK)
-    build_graph(
-        "cot", model=model.model_copy(update={"script": ["It stands at Alden. Who built it is in a book."]})
-    ).invoke(ASK)
-    assert any("final answer alone" in call.last for call in model.calls), "thoughts need room then, too"
+    never_concludes = model.model_copy(update={"script": ["It stands at Alden. Who built it is in a book."]})
+    build_graph("cot", model=never_concludes).invoke(ASK)
+    assert "final answer alone" in model.calls[-1].last
     assert not {"temperature", "stop", "max_tokens"} & {name for call in model.calls for name in call.settings}
 
 

@@ -96,7 +96,7 @@ def one_round(state: RAGState) -> bool:
 
 
 def written(state: BlendFilterState) -> tuple[str, ...]:
-    """Return the queries that the texts of this hop make: a later hop writes no text from memory."""
+    """Return the names of this hop's texts, and of their queries: a later hop writes no text from memory."""
     return ("external",) if state["hop"] > 1 else ("external", "internal")
 
 
@@ -148,9 +148,12 @@ def to_augmentation(state: BlendFilterState, runtime: Runtime[BlendFilterOptions
 
 def to_blended_search(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> Route:
     """Route: a search for each new query."""
-    queries, o = {name: state["queries"][name] for name in written(state) if name in state["queries"]}, runtime.context
-    known = {name for name in queries if name in state["retrieved"] and widened(state, name, o) == state["question"]}
-    new = {name: query for name, query in queries.items() if name not in known}
+    options, known = runtime.context, state["retrieved"]
+    new = {
+        name: state["queries"][name]
+        for name in written(state)
+        if name in state["queries"] and (name not in known or widened(state, name, options) != state["question"])
+    }
     return search_branches(new, "search") or "nothing new"
 
 

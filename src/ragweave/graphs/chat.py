@@ -97,7 +97,7 @@ def history_of(state: ChatState) -> list[BaseMessage]:
 
 @model_node("rewrite")
 def restate(state: ChatState, _options: Options) -> Asking[Form, dict[str, Any]]:
-    """Ask for the question in a form that stands alone, a line; a first question, or one restated at length, stays."""
+    """Ask for the question in a form that stands alone; a first question stays, and so does one restated at length."""
     history = history_of(state)
     if not history:
         return {}

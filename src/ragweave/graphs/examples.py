@@ -58,7 +58,8 @@ _LAYOUTS = {
 def examples(kind: AnswerType, options: ShotOptions, *, knowledge: bool = True, reasoning: bool = True) -> str:
     """Return the first `shots` examples for a kind of answer, as a prompt shows them.
 
-    An example reasons (`reasoning`), or gives its answer alone. A paper's show knowledge only if the prompt does.
+    With `reasoning` they reason, else they give their answers alone. Without `knowledge`, the prompt shows no passages,
+    and a paper's examples show none either.
     """
     paper = options.paper if options.paper in _LAYOUTS else ""
     shown = knowledge or not paper
@@ -143,7 +144,7 @@ PROMPTS: Prompts = {
 
 
 def one_shot(manner: str, shown: str) -> Turns:
-    """Return an answer prompt that says in which manner, with one worked example, about Lake Orrin, and its reply."""
+    """Return an answer prompt that says how to answer, with an example about Lake Orrin, whose reply is `shown`."""
     ask = f'{manner} End with "So the answer is …".{HOW}'
     return [("system", READER), ("human", "\n".join(_DATA["lake"]) + ask), ("ai", shown), ("human", OPEN_BOOK + ask)]
 

@@ -180,15 +180,18 @@ def best_of(
 
 @model_node("filter")
 def choose_sentences(state: RAGState, o: FilterOptions) -> Asking[Ids, RAGState]:
-    """Keep the sentences that a model names, or in the paper's words, quotes; all of them if its reply can't be read."""
+    """Keep the sentences that a model names, or quotes by the paper's prompt; all if its reply can't be read."""
     if not state["passages"]:
         return {}
     question, segments = state["question"], split_passages(state["passages"], 1 if o.granularity == "sentence" else 0)
     printed = {"task": filters.filter_task(question), "asked": filters.question_line(question)}
     values = {"question": question, "first": 1, **printed}
-    form, tokens = ids_form(1, len(segments)), VERDICT_TOKENS + 4 * len(segments)
-    ids = Prompt("sentences", values, segments, numbered("sentence"), form, tokens, task="filter")
-    reply = yield ids if o.paper != "filco" else Prompt("sentences", values, segments, bare_texts, task="filter")
+    if o.paper == "filco":
+        asked = Prompt[Ids]("sentences", values, segments, bare_texts, task="filter")
+    else:
+        form, tokens = ids_form(1, len(segments)), VERDICT_TOKENS + 4 * len(segments)
+        asked = Prompt("sentences", values, segments, numbered("sentence"), form, tokens, task="filter")
+    reply = yield asked
     if reply.form is not None:
         return kept(state, reply.form.pick(reply.passages))
     if o.paper != "filco" or not reply.text:

@@ -89,7 +89,10 @@ def after_judge(state: proxy.ProxyState, runtime: Runtime[SlimPlmOptions]) -> Ro
 
 
 def add_proxy(graph: Graph, components: Components, given: str) -> None:
-    """Add the proxy's nodes from `begin` to `plan`, `direct`, which answers what is known, and the way to `given`."""
+    """Add the proxy's nodes from `begin` to `plan`, and `direct`, which answers what is known.
+
+    Passages that the caller gave go to the node `given`.
+    """
     small = {
         "draft": proxy.draft(components),
         "judge": proxy.judge(components),

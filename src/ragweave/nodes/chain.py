@@ -46,7 +46,7 @@ def end_chain(
     passages: Sequence[Document],
     truncated: bool,
 ) -> RAGState:
-    """Return the update that ends a chain: its one candidate, and `passages`, all of the chain's as they were shown."""
+    """Return the update that ends a chain with its one candidate; `passages` are all of the chain's, as shown."""
     pool = running()[1]
     made = candidate(answer, reply, pool, dict.fromkeys(read_ids))
     end = final_update(state, [made], passages=passages, truncated=truncated)

@@ -85,7 +85,7 @@ def gate_node(components: Components, role: Role | Callable[[Any], Role]) -> Nod
 def decide_node(threshold: str) -> StateNode:
     """Return the node that decides whether the drafts are certain enough; one that says nothing, or Unknown, is not.
 
-    The option `threshold` names the uncertainty above which to retrieve; if it is None, the gate has its own.
+    `threshold` is the name of the option for the uncertainty above which to retrieve; None there: the gate's own.
     """
 
     def decide(state: GateState, runtime: Runtime[GateOptions]) -> GateState:

@@ -109,7 +109,7 @@ def checking(state: PassageSet, options: Options, name: str = "relevance") -> Pr
 
 @model_node("filter")
 def check(state: PassageSet, options: Options) -> Asking[Ids, FilterState]:
-    """Take the reply about a set."""
+    """Ask how each passage of a set relates to the question, and keep the reply."""
     reply = yield checking(state, options)
     return {"relevance": {state["name"]: reply.text}}
 

@@ -24,7 +24,7 @@ def _made(turns: tuple[tuple[str, str], ...]) -> ChatPromptTemplate:
 
 
 def few_shot(ask: str, *examples: tuple[str | Mapping[str, str], str], system: str = "") -> Turns:
-    """Return the turns of a prompt behind worked examples: its values, or the question alone, and the reply."""
+    """Return the turns of the prompt `ask` after worked examples: the values, or the question alone, and the reply."""
     turns = [("system", system)] if system else []
     for values, reply in examples:
         shown = ask.format(question=values) if isinstance(values, str) else ask.format(**values)

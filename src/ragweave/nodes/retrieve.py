@@ -33,7 +33,7 @@ class Query(TypedDict):
 
 
 def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lambda options: options.k) -> Node:
-    """Return a node that runs one query and puts what it finds, best first, down to a depth, in `retrieved[name]`."""
+    """Return a node that runs one query and puts the best `depth` passages, best first, in `retrieved[name]`."""
     has_k = takes_k(retriever)
     is_sync = has_k and not takes_k(retriever, "_aget_relevant_documents")
 
@@ -66,7 +66,7 @@ def search_branches(queries: Mapping[str, str], node: str = "retrieve") -> list[
 
 
 def fallback_wanted(components: Components) -> Callable[[RAGState, Any], bool]:
-    """Return whether an Unknown is searched for after all: the option says so, and nothing was searched or given."""
+    """Return what decides whether an Unknown leads to retrieval: by option, if nothing was searched for or given."""
 
     def wanted(state: RAGState, options: Any) -> bool:
         new = not state["given"] and not state["retrieved"]

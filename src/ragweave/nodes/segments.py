@@ -1,4 +1,4 @@
-"""Less text: segments of passages, recomposed from those that a filter keeps, and budgets of tokens."""
+"""Fewer tokens: passages are recomposed from the segments that a filter keeps, or cut to a budget."""
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -41,7 +41,7 @@ def reranked(passages: Iterable[Document], best: Sequence[Document]) -> list[Doc
 
 
 def within_budget(passages: Sequence[Document], tokens: int | None, most: int | None = None) -> list[Document]:
-    """Return the best-ranked passages, at least one, within a budget of tokens and a number, in the order given."""
+    """Return the best-ranked passages that a budget of tokens holds, one to `most` of them, in the order given."""
     best = sorted(range(len(passages)), key=lambda place: int(passages[place].metadata["rank"]))[:most]
     sums = accumulate(estimate_tokens(passages[place].page_content) for place in best)
     places = best[: max(sum(tokens is None or one <= tokens for one in sums), 1)]

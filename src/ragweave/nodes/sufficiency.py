@@ -89,7 +89,7 @@ class Sufficient(Form):
 def insufficient(
     passages: Sequence[Document], options: Options
 ) -> Generator[Prompt[Any], Reply[Any], Sequence[Document]]:
-    """Ask the judge whether passages hold enough; return those that it read and found not to, else none."""
+    """Ask the judge whether passages hold enough; if they don't, return those that it read, else none."""
     if not passages:
         return ()
     printed = options.sufficient_context == "printed"

@@ -49,8 +49,9 @@ class Action(NamedTuple):
 
 
 def action_of(reply: Reply[Any], tags: Sequence[Tags], *, opened: str = "") -> Action:
-    """Return the first action of a reply's raw text, thoughts included; the prompt may have `opened` it.
+    """Return the first action of a reply's raw text, thoughts included.
 
+    `opened` is the end of the prompt, which the reply continues.
     A server omits the tag that it stopped at, so the last tag may not be closed.
     """
     raw = str(reply.message.text) if reply.message else ""

@@ -50,9 +50,9 @@ def add_fallback(
     routes: Mapping[Hashable, str],
     reader: str = "",
 ) -> None:
-    """Add a vote that ends the run, or without an answer, where a fallback is wanted, takes the route to it, `then`.
+    """Add a vote that ends the run, unless it gives no answer and a fallback is wanted: then it takes the route `then`.
 
-    `routes` are that route's labels, and the nodes that they lead to; `pools` and `reader` are those of `vote_node`.
+    `routes` maps that route's labels to nodes; `pools` and `reader` are those of `vote_node`.
     """
 
     def to_fallback(state: RAGState, runtime: Runtime[Any]) -> Route:
