@@ -1,7 +1,5 @@
 """`python -m ragweave`, which `accelerate launch -m ragweave train …` starts on every GPU."""
 
-from __future__ import annotations
-
 from ragweave.cli import run
 
 if __name__ == "__main__":

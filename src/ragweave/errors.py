@@ -1,7 +1,5 @@
 """Errors that ragweave raises for people to read: what was wrong, where, what to do."""
 
-from __future__ import annotations
-
 import difflib
 import importlib.util
 from collections.abc import Iterable

@@ -10,8 +10,6 @@ own cache: as long as prompts and passages stay the same, a build pays nothing. 
 The module imports nothing of ragweave before a test uses it: pytest loads it in every project.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

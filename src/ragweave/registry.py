@@ -10,8 +10,6 @@ The entry point's name is the declaration's name, so that a package is imported 
 its declarations is used.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import logging

@@ -5,8 +5,6 @@
 sentences that support it, and marks sentences without support (see `tools/citations.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired
 

@@ -12,8 +12,6 @@ FlashRAG's rows (Jin et al. 2024: `golden_answers`, and the rest below `metadata
 level deeper, so that each format takes them.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -9,8 +9,6 @@ al. 2021), FEVER (Thorne et al. 2018), Fool Me Twice (Eisenschlos et al. 2021); 
 label stands in `about`. KILT (Petroni et al. 2021) has all three. Passages alone: BEIR (Thakur et al. 2021).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@ A package lists its format as an entry point of the group `ragweave.datasets`:
     FORMAT = Format("quiz", "Pub quizzes.", read=lambda row: [Question(id=row.text("nr"), …)])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -7,8 +7,6 @@ Sources: BlendFilter, section 4.1.2; SlimPLM, section 4.1, and the ids in its re
 3.1 and table 1; Liu et al. 2024, section 4; KILT (table 1) and DPR (table 1) for the sizes of their files.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ they are stored, not when they are looked up: a call that failed and is made aga
 call that was paid for, so the table also says what a run has cost.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

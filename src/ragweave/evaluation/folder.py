@@ -9,8 +9,6 @@
 Shards are merged when they are read; no merged file is written.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import reprlib

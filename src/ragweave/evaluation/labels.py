@@ -20,8 +20,6 @@ question needs retrieval if only the answer with passages is right, and ties are
 sections 2.2 and 3.2: STRINC, LEXICAL, CXMI; in fact verification LEXICAL compares with the claim.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """A run on a LangSmith data set, written back as experiments: one for each system, with every answer and score."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path

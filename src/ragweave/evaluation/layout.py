@@ -3,8 +3,6 @@
 The page needs nothing else and fits any screen, light and dark.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

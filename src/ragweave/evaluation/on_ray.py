@@ -9,8 +9,6 @@ Ray starts a task again that a lost node took with it, and the task resumes from
 If they do not, tasks return their files, which are written here.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

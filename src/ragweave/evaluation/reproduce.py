@@ -10,8 +10,6 @@
 ours. A value is null if the paper draws it and prints none. Values are in percent, but for calls and tokens.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Systems under test: a method's graph with models, passages and metrics."""
 
-from __future__ import annotations
-
 import importlib.util
 import random
 from collections.abc import Mapping, Sequence

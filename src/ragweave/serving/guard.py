@@ -1,7 +1,5 @@
 """Who may call a server, and how much."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass

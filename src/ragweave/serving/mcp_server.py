@@ -4,8 +4,6 @@ By version 2 of the protocol's own SDK. Packages that pin `mcp<2` (LangChain's a
 beside it, but talk to this server from an environment of their own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence

@@ -7,8 +7,6 @@ Each conversation is a model of the endpoint, by its method's name. A caller cho
 answering model itself, without a method: for the titles and tags that chat clients ask for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

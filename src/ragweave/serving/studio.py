@@ -12,8 +12,6 @@ operator's environment names the models, the knowledge base and the defaults of 
 A remote caller chooses a question and a method's options, but no file and no model.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """A run that is compared with a baseline, question by question."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The contract of a method: what every method's graph must do, whatever its paper."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping, Sequence

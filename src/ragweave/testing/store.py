@@ -1,7 +1,5 @@
 """The contract of a knowledge base: what it does in a folder and on any server."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

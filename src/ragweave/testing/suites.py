@@ -4,8 +4,6 @@ A retriever: what every graph relies on, and what `k` per call adds. A metric: i
 and what must not matter. A model spec: what our graphs need beyond what langchain-tests checks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import itertools

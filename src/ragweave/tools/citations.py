@@ -8,8 +8,6 @@ span of its passage; a claim whose words are not found has no quotes.
 Agreement with human annotations is in `benchmarks/results/citations.json`.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence

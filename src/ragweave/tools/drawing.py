@@ -5,8 +5,6 @@ Structures): break cycles, layer by longest paths, split long edges at dummy ver
 barycentres, and place its vertices as close to their neighbours as their widths allow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape

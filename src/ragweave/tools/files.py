@@ -1,7 +1,5 @@
 """Files of ragweave's own: the folder for what it remembers between commands, and SQLite databases."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from contextlib import suppress

@@ -16,8 +16,6 @@ ones stay; the paper trains Contriever for it.
 Where we differ: Wizard of Wikipedia's `query: …` and `response: …` are a question and an answer here.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@ A document is Markdown or HTML: each sentence has its quotes, or is marked as un
 and loads nothing; every text is untrusted and escaped.
 """
 
-from __future__ import annotations
-
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Objects by import path: `module:Name`, with settings as `module:Name?setting=value`."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -10,8 +10,6 @@ A model that neither table names has no price, and neither has one behind anothe
 OpenAI's unless your table names it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ the sign of each question's difference is drawn; if all differences are of one s
 answers are, the draws are counted exactly, which is McNemar's exact test); Holm 1979.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Sequence

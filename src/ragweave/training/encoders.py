@@ -4,8 +4,6 @@ To a span encoder all passages of a row are one example. Its loss is the negativ
 to keep, and that of the answer's tokens in them. A cross-encoder reads each sentence, or a judge's draft, by itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """What a training is given and what it gives: settings, rows, threshold and measures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -4,8 +4,6 @@ The features are few and say much each, the columns of vectors are many and say 
 threshold is chosen on training rows out of fold.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import cast
 

@@ -3,8 +3,6 @@
 Fields that training does not need are ignored, so that rows from elsewhere work too.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`train`: labelled rows in, the folder of a trained component out."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import sys

@@ -3,8 +3,6 @@
 On several GPUs: `accelerate launch --multi_gpu -m ragweave train …`. `batch` is the rows of a step on all together.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

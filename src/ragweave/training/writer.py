@@ -4,8 +4,6 @@ Settings are FILCO's (Wang et al. 2023, section 4.1 and appendix); SlimPLM (Tan 
 and rewriter from Llama2-7B-Chat and prints no settings. The loss is on the output alone.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """The metrics by name, in the order of reports: ours, then those of other packages."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ragweave.evaluation.metrics import answers, judged, passages

@@ -6,8 +6,6 @@ counts letters in place of words); Liu et al. 2024 (%Unk, %NM); ROUGE (Lin 2004)
 several references the one with the best ROUGE-L counts for ROUGE-1 and ROUGE-2 too (SlimPLM, section 4.2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any

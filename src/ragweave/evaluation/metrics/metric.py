@@ -8,8 +8,6 @@ apply. A package lists it as an entry point of the group `ragweave.metrics`; a s
 `evaluate(own=[…])`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ in the context (Wang et al. 2023, FILCO, table 3). As in BEIR's own evaluation, 
 itself is left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -7,8 +7,6 @@ separators of thousands, punctuation of any script. It keeps an answer that is n
 The"), and counts Chinese, Japanese and Thai by letter, since these have no spaces.
 """
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

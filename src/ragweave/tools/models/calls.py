@@ -4,8 +4,6 @@ Nothing is sent to find out. A model's LangChain `profile` says what it can do, 
 refuses is remembered for as long as the model object lives.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

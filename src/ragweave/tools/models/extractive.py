@@ -11,8 +11,6 @@ begin and end at any token of a sentence, or at `[CLS]`, which means no answer.
 weights; without `--fit` it measures how often the model is right, on questions used for neither.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

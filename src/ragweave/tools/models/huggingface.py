@@ -3,8 +3,6 @@
 Weights are read from safetensors alone, and no code that came with them is run.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from functools import cached_property

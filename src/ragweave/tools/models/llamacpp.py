@@ -4,8 +4,6 @@ Calls take turns, and what a prompt shares with the call before it is not comput
 calls at once, `llama-server -np 8` with `openai:NAME?base_url=…` is faster.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ A node attaches a `Task`, the structured inputs of its prompt, to its last messa
 from it and so parse no prompt.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

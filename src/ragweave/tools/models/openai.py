@@ -1,7 +1,5 @@
 """OpenAI's models, and those of servers that speak its protocol (extra `openai`)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """The chat models of a graph by role, and what is inside LangChain's bindings of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable

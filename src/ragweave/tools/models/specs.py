@@ -10,8 +10,6 @@ A package names it as an entry point of the group `ragweave.models`; `--model ec
 selects it, in every role.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The folder holds weights (safetensors), a tokenizer where there is one, and `car
 a folder without a card is not finished. No code in the folder is run.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

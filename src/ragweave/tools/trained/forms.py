@@ -5,8 +5,6 @@ Sources: SlimPLM (Tan et al. 2024), sections 3.2 and 3.3, in the layout of its r
 line of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple

@@ -8,8 +8,6 @@ Source of the features: the groups of arXiv 2505.04253 (question type, complexit
 without a language model. Counts are log(1 + n).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Trained components in use: judges and routers decide, those that write are chat models, and context filters."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path

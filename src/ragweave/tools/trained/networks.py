@@ -6,8 +6,6 @@ question [SEP] title : sentence sentence … [SEP]`; a passage that is longer ta
 sequence-to-sequence ones, and causal ones with low-rank adapters; they decode greedily.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
