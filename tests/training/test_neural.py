@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -164,6 +165,16 @@ def test_a_writer_writes_what_it_learnt(kind: Any, base_of: Callable[[Path], Pat
     assert graph is not None
     with pytest.raises(UsageError, match="a rewriter was given for the role 'answer'"):
         build_graph("direct", model=f"{folder}/")
+
+
+def test_adapters_are_saved_without_asking_the_hub_for_their_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    base, rows = make_tiny_llama(tmp_path / "base"), [judge_row(at) for at in range(8)]
+    monkeypatch.setattr("ragweave.training.writer.model_folder", lambda _: base)
+    folder = trained("judge", tmp_path, rows, Path("owner/base"), kind="causal-lora", settings={"max_input": 300})
+    assert json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] == "owner/base"
+    assert not [one for one in recwarn if "owner/base" in str(one.message)]
 
 
 def test_a_filter_that_writes_keeps_what_it_quotes(tmp_path: Path) -> None:

@@ -99,9 +99,7 @@ def _with_adapters(path: Path, settings: LoraSettings) -> Any:
         lora_dropout=settings.lora_dropout,
         target_modules="all-linear",
     )
-    adapted = peft.get_peft_model(model, config)
-    adapted.peft_config["default"].base_model_name_or_path = settings.base
-    return adapted
+    return peft.get_peft_model(model, config)
 
 
 def _add_marks(tokenizer: Any) -> None:
@@ -126,6 +124,10 @@ def _finished(job: Job, trainer: Any, model: Any, tokenizer: Any, max_input: int
     settings = cast("WriterSettings", job.settings)
     if main := trainer.is_world_process_zero():
         model.save_pretrained(job.folder)
+        if isinstance(settings, LoraSettings):  # only now: of a base with a name, peft asks the hub at each checkpoint
+            adapters = model.peft_config["default"]
+            adapters.base_model_name_or_path = settings.base
+            adapters.save_pretrained(job.folder)
         tokenizer.save_pretrained(job.folder)
     writer = Writer(model, tokenizer, job.role, max_input, settings.max_output)
     rows = job.held_out[:_MEASURED] if main else []
