@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from ragweave import KnowledgeBase, build_graph
@@ -77,13 +78,20 @@ def test_passages_come_from_a_graph_as_a_tool() -> None:
     assert out["citations"][0]["quotes"]
 
 
+@tool(response_format="content_and_artifact")
+def year() -> tuple[str, int]:
+    """Say the year."""
+    return "1931", 1931
+
+
 def test_passages_come_from_the_tools_of_a_knowledge_base(tmp_path: Path) -> None:
     (tmp_path / "alden.txt").write_text("The bridge at Alden was built by Ada Brenner in 1931.", "utf-8")
     with KnowledgeBase.create(tmp_path / "kb") as kb:
         kb.index_paths([tmp_path / "alden.txt"])
         call = {"name": "keyword_search", "args": {"keywords": "bridge, Alden"}, "id": "1"}
-        model = ToolCaller(script=[AIMessage("", tool_calls=[call]), "Ada Brenner built the bridge at Alden."])
-        out = agent_of(model, QuoteOrMark(), tools=kb.as_tools()).invoke(QUESTION)
+        other = {"name": "year", "args": {}, "id": "2"}
+        model = ToolCaller(script=[AIMessage("", tool_calls=[call, other]), "Ada Brenner built the bridge at Alden."])
+        out = agent_of(model, QuoteOrMark(), tools=[*kb.as_tools(), year]).invoke(QUESTION)
     assert out["messages"][-1].text.endswith(
         "> “The bridge at Alden was built by Ada Brenner in 1931.” (alden — alden.txt)"
     )

@@ -194,4 +194,5 @@ def _read_by_tools(messages: Sequence[AnyMessage]) -> Iterable[Document]:
     for message in messages[_last_question(messages) :]:
         artifact = getattr(message, "artifact", None)
         found = artifact.get("passages") if isinstance(artifact, Mapping) else artifact
-        yield from (one for one in found or () if isinstance(one, Document))
+        if isinstance(found, Iterable):
+            yield from (one for one in found if isinstance(one, Document))
