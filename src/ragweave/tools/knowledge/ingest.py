@@ -164,7 +164,7 @@ class Ingest:
             self.counts["changed" if before else "added"] += 1
 
     def _known(self, kind: str) -> dict[str, Source]:
-        """Return what is known of sources, without the hash of those that lacked OCR, if it is there now."""
+        """Return the known sources by key; if OCR is there now, those that lacked it have no hash and are read again."""
         known = self.writer.sources(kind)
         lacked = (key for key, one in known.items() if any(NEED_OCR in said for said, _ in one.notices))
         return known | {key: replace(known[key], hash="") for key in lacked if available()}

@@ -41,7 +41,7 @@ from ragweave.tools.retrieval.graph import TABLES
 Filter = Mapping[str, Any] | None
 """Metadata names to a value, or to a list of values of which any will do; None: all passages."""
 AnyOf = Mapping[str, list[Any]]
-"""The same with lists alone."""
+"""Metadata names to the values of which any will do."""
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
 INDEX = "index-"
@@ -89,7 +89,7 @@ class Source:
     size: int = 0
     """Bytes."""
     modified: int = 0
-    """The file's time of modification, nanoseconds; 0 if it was read so soon that it may change without another time."""
+    """The file's time of modification, nanoseconds; 0 if a change just after it was read might leave the same."""
     notices: list[tuple[str, bool]] = field(default_factory=list)
     """What was not read of it: reason, and whether the rest was read."""
 
@@ -189,7 +189,7 @@ class Store:
 
     @classmethod
     def create(cls, folder: Path, settings: Settings) -> None:
-        """Make an empty store, in a temporary folder first: a kill leaves no unfinished one.
+        """Make an empty store, in a temporary folder first: a kill leaves no unfinished store.
 
         Raises:
             KnowledgeBaseError: The folder is not empty, or cannot be written.

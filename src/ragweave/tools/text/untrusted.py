@@ -50,8 +50,8 @@ def untrusted(text: str) -> str:
 def plain(text: str) -> str:
     """Return `text` without control and format characters, which could steer a terminal, and lone surrogates.
 
-    Line ends and tabs stay, and so does what shapes the visible letter beyond ASCII before it: joiners, as Persian,
-    Indic and emoji text has them. Behind `<` they would hide a delimiter.
+    Line ends and tabs stay. Joiners stay behind a visible character beyond ASCII: Persian, Indic and emoji text needs
+    them there, while behind `<` they would hide a delimiter.
     """
     hidden = {char for char in set(text) if char in _SHAPING or unicodedata.category(char) in _INVISIBLE} - {"\n", "\t"}
     if not hidden:
