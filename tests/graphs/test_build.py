@@ -103,11 +103,17 @@ def test_a_state_of_ones_own_starts_every_question_empty() -> None:
 def test_a_method_of_ones_own() -> None:
     @method("mine", paper="", when="", calls=lambda o: (o.samples, o.samples))
     def mine(graph: Any, components: Any) -> None:
+        """
+        Asks the model.
+
+        No search.
+        """
         graph.add_node("direct", answer_node(components, "direct", "direct"))
         graph.add_node("vote", vote_node("direct"))
         graph.add_conditional_edges("begin", each_sample("direct"), {"each sample": "direct"})
         graph.add_edge("direct", "vote")
 
+    assert mine.summary == "Asks the model."
     assert build_graph(mine, model=model()).invoke(ASK)["answer"] == "Ada Brenner"
     METHODS.register(mine)
     try:
