@@ -40,6 +40,13 @@ def test_an_address_is_checked(tmp_path: Path) -> None:
         open_knowledge_base(tmp_path / "none")
 
 
+def test_an_address_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="open_knowledge_base"):
+        KnowledgeBase.open_or_create("pg:postgresql://me@host/db#papers")
+    assert not [*tmp_path.iterdir()]
+
+
 def test_settings_are_noted_and_forgotten() -> None:
     pytest.importorskip("langchain_qdrant")
     address = "qdrant::memory:#papers"

@@ -265,9 +265,11 @@ class KnowledgeBase(AbstractKnowledgeBase):
         Raises:
             KnowledgeBaseError: The folder is not empty, or cannot be written; or there is no such
                 embedding model.
-            UsageError: The chunker is unknown.
+            UsageError: The chunker is unknown, or the path is a server's address.
             MissingExtraError: What runs the embedding model is not installed.
         """
+        if "://" in str(path):
+            raise UsageError("an address is no folder: open it with open_knowledge_base")
         Store.create(Path(path), agreed(path, None, settings, embeddings))
         return cls(path, embeddings)
 
