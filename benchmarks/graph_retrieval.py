@@ -33,11 +33,11 @@ from langchain_core.retrievers import BaseRetriever
 
 from own_sets import sklearn, stdlib, zones
 from passage_sets import SETS, Asked, PassageSet
+from ragweave.evaluation.statistics import Interval, bootstrap, compare
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 from ragweave.tools.retrieval import HybridRetriever
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.graph import SEEDS, TABLES, Seed, add_names, along_names
-from ragweave.tools.statistics import Interval, bootstrap, compare
 from vectors import StoredEmbeddings
 
 RESULTS = Path(__file__).parent / "results" / "graph_retrieval.json"

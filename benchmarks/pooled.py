@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.evaluation.folder import read_results
-from ragweave.tools.statistics import compare
+from ragweave.evaluation.statistics import compare
 
 Rows = dict[str, dict[tuple[int, str], dict[str, Any]]]
 

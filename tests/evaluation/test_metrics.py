@@ -21,7 +21,7 @@ from ragweave.evaluation.metrics.answers import (
     squad_f1,
 )
 from ragweave.evaluation.metrics.passages import answer_recall, mrr_at, ndcg_at, output_precision, recall_at
-from ragweave.tools.statistics import bootstrap, compare, holm
+from ragweave.evaluation.statistics import bootstrap, compare, holm
 
 
 def state(answer: str, status: str = "answered", **more: Any) -> dict[str, Any]:

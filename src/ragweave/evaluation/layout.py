@@ -16,8 +16,8 @@ from rich.text import Text
 
 from ragweave.evaluation.metrics import Metric
 from ragweave.evaluation.report import Line, Report
+from ragweave.evaluation.statistics import Comparison, Interval
 from ragweave.tools.footnotes import html_page
-from ragweave.tools.statistics import Comparison, Interval
 
 WIDTH = 100
 """Columns of a terminal that the table fits into."""

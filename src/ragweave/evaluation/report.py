@@ -25,8 +25,8 @@ from typing import Any, TypeAlias
 from ragweave.errors import UsageError
 from ragweave.evaluation.folder import Record, read_results, read_settings, shards
 from ragweave.evaluation.metrics import MAIN, METRICS, Metric
+from ragweave.evaluation.statistics import Comparison, Interval, bootstrap, compare, holm
 from ragweave.tools.prices import Price
-from ragweave.tools.statistics import Comparison, Interval, bootstrap, compare, holm
 
 Values: TypeAlias = Mapping[str, float]
 """A value a question, by the question's id."""

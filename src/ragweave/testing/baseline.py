@@ -10,7 +10,7 @@ import pytest
 
 from ragweave.evaluation import Metric, Settings, evaluate, read_report
 from ragweave.evaluation.folder import Record, read_results
-from ragweave.tools.statistics import bootstrap
+from ragweave.evaluation.statistics import bootstrap
 
 RECORD = "--ragweave-record"
 _SHOWN = 3
