@@ -81,6 +81,9 @@ class _Interrupt(TrainerCallback):
 def run(trainer: Any, job: Job) -> None:
     """Run a trainer, from the last checkpoint if the job is to be resumed.
 
+    The trained model then computes in its own precision, as it will once it is loaded, not in the training's bfloat16:
+    what is measured next, and the threshold chosen, hold for the component in use.
+
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed; a checkpoint was saved.
     """
@@ -98,3 +101,4 @@ def run(trainer: Any, job: Job) -> None:
             signal.signal(signal.SIGINT, before)
     if interrupt.pressed and trainer.state.global_step < trainer.state.max_steps:
         raise KeyboardInterrupt
+    trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
