@@ -1,7 +1,4 @@
-"""Documents that were once read wrongly: what their passages must hold, and what they must not.
-
-The cases under `serve` are among the tests of the server and of the knowledge base.
-"""
+"""Documents that were once read wrongly (`tests/cases`): what their passages must hold, and what they must not."""
 
 from __future__ import annotations
 
@@ -15,9 +12,7 @@ from langchain_core.documents import Document
 from ragweave.state.passages import place_at
 from ragweave.tools.knowledge import KnowledgeBase, Settings
 
-CASES = Path(__file__).parents[4] / "shared" / "cases" / "documents"
-
-pytestmark = pytest.mark.skipif(not CASES.exists(), reason="the cases do not stand beside the checkout")
+CASES = Path(__file__).parents[2] / "cases" / "documents"
 
 LIFT = ["Page 1 of the lift manual", "Page 3 of the lift manual", "in part: page 2: empty or damaged"]
 if find_spec("rapidocr"):
