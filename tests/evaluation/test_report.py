@@ -115,7 +115,7 @@ def test_several_runs_are_compared(scripted: Callable[..., Path]) -> None:
     one, other = scripted(Scripted("concat", 10), name="small"), scripted(Scripted("concat", 30), name="large")
     report = read_report([one, other])
     assert [line.system for line in report.lines] == ["small: concat", "large: concat"]
-    assert report.pairs[0].found.p < 0.001
+    assert report.pairs[0].comparison.p < 0.001
     assert {"small: version", "large: version"} <= report.about.keys()
 
 

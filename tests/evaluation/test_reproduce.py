@@ -10,8 +10,7 @@ from tests.hash_embeddings import HashEmbeddings
 from ragweave import build_graph
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS
-from ragweave.evaluation.report import best_of, measured
-from ragweave.evaluation.reproduce import PAPERS, listing, plan, table_of, tables
+from ragweave.evaluation.reproduce import PAPERS, best_of, listing, measured, plan, table_of, tables
 from ragweave.graphs import METHODS
 from ragweave.graphs.specs import read_options, read_system, split_systems
 from ragweave.nodes.options import Options

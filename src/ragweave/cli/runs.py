@@ -19,8 +19,7 @@ from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
     from ragweave.evaluation import Settings, Summary
-    from ragweave.evaluation.report import Paper
-    from ragweave.evaluation.reproduce import Plan
+    from ragweave.evaluation.reproduce import Paper, Plan
 
 Model = Annotated[
     list[str] | None,

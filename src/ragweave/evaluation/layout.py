@@ -44,8 +44,8 @@ def verdict(report: Report) -> str:
     text = f"{best.system} leads with {label} {score}, {times} {other.system}, which has {second}"
     if pair is None:
         return f"{text}."
-    sure = "significant" if pair.found.p < _SURE else "not significant"
-    return f"{text}; the difference is {sure} (p {_p(pair.found.p, '= ')})."
+    sure = "significant" if pair.comparison.p < _SURE else "not significant"
+    return f"{text}; the difference is {sure} (p {_p(pair.comparison.p, '= ')})."
 
 
 def cells(
@@ -68,7 +68,7 @@ def cells(
     compared = len(report.lines) > 1 and bool(report.pairs)
     head += [f"Δ {report.metric.label}", "p"] * compared
     first = report.lines[0].system
-    against = {one.second: one.found for one in report.pairs if one.first == first}
+    against = {one.second: one.comparison for one in report.pairs if one.first == first}
     rows = []
     for line in report.lines:
         row = [line.system]
@@ -117,7 +117,7 @@ def _p(value: float, equals: str = "") -> str:
 
 def pair_cells(report: Report) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of the table of all pairs."""
-    rows = [[one.second, one.first, *_difference(one.found, report.metric)] for one in report.pairs]
+    rows = [[one.second, one.first, *_difference(one.comparison, report.metric)] for one in report.pairs]
     return ["System", "against", f"Δ {report.metric.label}", "p (Holm)"], rows
 
 

@@ -6,34 +6,51 @@
      "rows": [{"label": "ReAct", "system": "react[k=5,shots=3]", "model": "gpt-3.5-turbo-instruct",
                "retriever": "dense", "values": {"hotpotqa": {"em": 36.0, "f1": 47.5}}}]}
 
-`system` is an object of specs by data set if a system's options depend on it, and null if the row is no method of
-ours. A value is null if the paper draws it and prints none. Values are in percent, but for calls and tokens.
+`system` is an object of specs by data set if a system's options depend on it, and null if the row is not a method of
+ours. A value is null if the paper draws it without printing it. Values are in percent, except calls and tokens.
+
+A column may be derived from a metric, one value per question:
+
+    output_precision/positive   only questions whose passages are positive: they hold an answer, or are gold
+    gain(em)/negative           the difference to the table's first row, on the other questions
+    answer_share>0.5            whether the value is above 0.5
+    gain(rouge_l)>0             whether the value is above that of the first row
+
+Sources: FILCO (Wang et al. 2023), table 2 and figure 6; SlimPLM (Tan et al. 2024), figures 2 and 3.
 """
 
 import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 from ragweave.datasets import SUBSETS
 from ragweave.errors import UsageError
 from ragweave.evaluation.evaluate import Settings
-from ragweave.evaluation.report import Paper, base_of
+from ragweave.evaluation.metrics import Metric
 from ragweave.graphs import METHODS
 
 PAPERS = ("blendfilter", "slimplm", "filco", "post-fusion")
 
+Values: TypeAlias = dict[str, float]
+"""A value per question, by the question's id."""
+Scores: TypeAlias = dict[str, Values]
+"""Values by metric."""
+
+_FILE = "paper.json"
+_COLUMN = re.compile(r"(?:(gain)\()?([\w@]+)\)?(?:>([\d.]+))?(?:/(positive|negative))?")
 _SQUAD = {"em": "squad_em", "f1": "squad_f1"}
 _FILCO = {"em": "filco_em", "f1": "filco_f1", "unigram_f1": "filco_f1", "output_precision": "filco_precision"}
 
 
 @dataclass(frozen=True)
-class Row:
-    """A system of a table under one model, with what the paper prints."""
+class TableRow:
+    """A system of a table with one model, and the values that the paper prints."""
 
     label: str
     system: str | Mapping[str, str] | None
@@ -42,18 +59,18 @@ class Row:
     retriever: str | Mapping[str, str] = "auto"
     corpus: str = ""
     run: Mapping[str, str] = field(default_factory=dict)
-    """`oracle`: the filter sees right answers; `filter`: it is trained, on the labels named; `answer`: the proxy
-    answers; `proxy`: the row has a proxy of its own; `best_of`: the best of a method's rows, question by question."""
+    """`oracle`: the filter sees right answers; `filter`: it is trained, on these labels; `answer`: the proxy answers;
+    `proxy`: the row has its own proxy; `best_of`: the best of a method's rows, question by question."""
     about: Mapping[str, str] = field(default_factory=dict)
     """`trained`: which components the paper trained; `dropped`: which questions it left out."""
 
     def spec(self, dataset: str) -> str:
-        """Return the system on a data set; "" if it is no method of ours."""
-        found = self.system.get(dataset, "") if isinstance(self.system, Mapping) else self.system
-        return f"proxy:{found}" if found and self.run.get("answer") == "proxy" else found or ""
+        """Return the system for a data set; "" if it is not a method of ours."""
+        spec = self.system.get(dataset, "") if isinstance(self.system, Mapping) else self.system
+        return f"proxy:{spec}" if spec and self.run.get("answer") == "proxy" else spec or ""
 
     def searched(self, dataset: str) -> str:
-        """Return the retriever on a data set."""
+        """Return the retriever for a data set."""
         return self.retriever.get(dataset, "auto") if isinstance(self.retriever, Mapping) else self.retriever
 
 
@@ -63,7 +80,7 @@ class Table:
 
     name: str
     title: str
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
     gold: str = "as_found"
     notes: Sequence[str] = ()
 
@@ -78,8 +95,60 @@ class Table:
         return list(dict.fromkeys(row.model for row in self.rows if row.model))
 
 
+@dataclass(frozen=True)
+class Paper:
+    """What a paper prints, which the report of a run shows beside its scores (`paper.json`)."""
+
+    title: str = ""
+    values: Sequence[tuple[str, str, float]] = ()
+    """System, column and value; in percent, except calls and tokens."""
+    columns: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    best: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Rows that are the best of other rows, question by question."""
+    empty: Mapping[str, str] = field(default_factory=dict)
+    """Why a row was not run, by system."""
+    positive: str = ""
+    """The metric that is above 0 for questions whose passages are positive."""
+
+    @classmethod
+    def read(cls, folder: Path) -> "Paper":
+        """Read it from a run's folder; empty if the run does not reproduce a table."""
+        path = folder / _FILE
+        return cls(**json.loads(path.read_text("utf-8"))) if path.exists() else cls()
+
+    def write(self, folder: Path) -> None:
+        """Write it into a run's folder, for the run's report."""
+        (folder / _FILE).write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+    def printed(self, system: str, column: str) -> float | None:
+        """Return a printed value; None if there is none."""
+        return next((value for row, name, value in self.values if (row, name) == (system, column)), None)
+
+    def metrics(self, known: Mapping[str, Metric]) -> dict[str, Metric]:
+        """Return the columns as metrics: each is the metric that it is derived from, with its own name and label."""
+        metrics = {}
+        for column in self.columns:
+            gain, name, above, where = _parts(column)
+            base = known.get(name) or Metric(name, name, "")
+            label = f"gain in {base.label}" if gain else base.label
+            label = f"{label} > {above}" if above else label
+            metrics[column] = replace(base, name=column, label=f"{label}, {where}" if where else label)
+        return metrics
+
+    def derive(self, scores: dict[str, Scores]) -> None:
+        """Add the rows that are the best of others, and the derived columns, to the scores by system, in table order."""
+        for system, rows in self.best.items():
+            scores[system] = best_of([scores[row] for row in rows if row in scores])
+        first = next(iter(scores.values()))
+        for column in (column for column in self.columns if column != base_of(column)):
+            for row in scores.values():
+                if values := measured(column, row, first, self.positive):
+                    row[column] = values
+
+
 class Plan(NamedTuple):
-    """What is to be evaluated to reproduce a table on a data set, without the data set's file and the models."""
+    """What to evaluate to reproduce a table on a data set, without the data set's file and the models."""
 
     settings: Settings
     paper: Paper
@@ -95,22 +164,23 @@ def tables(paper: str) -> tuple[Table, ...]:
     if paper not in PAPERS:
         raise UsageError(f"no paper {paper!r}; choose one of: {', '.join(PAPERS)}")
     file = resources.files("ragweave.evaluation") / "published" / f"{paper}.json"
-    read = json.loads(file.read_text("utf-8"))["tables"]
-    return tuple(Table(**{**one, "rows": [Row(**row) for row in one["rows"]]}) for one in read)
+    listed = json.loads(file.read_text("utf-8"))["tables"]
+    return tuple(Table(**{**table, "rows": [TableRow(**row) for row in table["rows"]]}) for table in listed)
 
 
 def table_of(paper: str, name: str) -> Table:
-    """Return a table by name: `1`, `table1`, `figure 2`; of two of one number, `1 with gold`.
+    """Return a table by name: `1`, `table1`, `figure 2`, or `1 with gold` where two tables share a number.
 
     Raises:
-        UsageError: There is none.
+        UsageError: There is no such table.
     """
     kind = "figure" if name.lower().startswith("fig") else "table"
     wanted = kind + re.sub(r"^(fig(ure)?|table)?[ .]*", "", name.lower())
-    for one in tables(paper):
-        if wanted in (one.name, one.name.partition(" ")[0]):
-            return one
-    raise UsageError(f"{paper} has no table {name!r}; choose one of: {', '.join(one.name for one in tables(paper))}")
+    for table in tables(paper):
+        if wanted in (table.name, table.name.partition(" ")[0]):
+            return table
+    names = ", ".join(table.name for table in tables(paper))
+    raise UsageError(f"{paper} has no table {name!r}; choose one of: {names}")
 
 
 def plan(
@@ -118,31 +188,36 @@ def plan(
 ) -> Plan:
     """Return what to evaluate for a paper's table on a data set.
 
-    `model` is the paper's model that the printed values are of (the first, if none is named), `only` a substring of the
-    labels of the rows that are run; `filters` are folders of trained filters by label, with "" for all others.
+    Args:
+        paper: The paper.
+        name: The table.
+        dataset: One of its data sets.
+        model: The paper's model whose values are shown; "": the first.
+        only: Run only rows whose label contains this.
+        filters: Folders of trained filters by label; "": for all other labels.
 
     Raises:
         UsageError: The table has no result on this data set or with this model, or no row can be run.
     """
     table = table_of(paper, name)
-    for what, one, known in (("data set", dataset, table.datasets), ("model", model, ["", *table.models])):
-        if one not in known:
-            raise UsageError(f"{paper} {table.name} has no {what} {one!r}; there are {', '.join(filter(None, known))}")
-    chosen = model or next(iter(table.models), "")
-    rows = [row for row in table.rows if row.model in ("", chosen) and dataset in row.values and only in row.label]
-    named = dict(zip(_unlike(rows), rows, strict=True))
-    why = {label: _why_not(row, label, dataset, filters or {}, only) for label, row in named.items()}
-    run = {label: row for label, row in named.items() if not why[label] and "best_of" not in row.run}
+    for what, chosen, known in (("data set", dataset, table.datasets), ("model", model, ["", *table.models])):
+        if chosen not in known:
+            listed = ", ".join(filter(None, known))
+            raise UsageError(f"{paper} {table.name} has no {what} {chosen!r}; there are {listed}")
+    model = model or next(iter(table.models), "")
+    matching = [row for row in table.rows if row.model in ("", model) and dataset in row.values and only in row.label]
+    rows = dict(zip(_unique_labels(matching), matching, strict=True))
+    skipped = {label: _why_skipped(row, label, dataset, filters or {}, only) for label, row in rows.items()}
+    run = {label: row for label, row in rows.items() if not skipped[label] and "best_of" not in row.run}
     if not run:
-        raise UsageError(
-            f"{paper} {table.name}: no row can be run: {'; '.join(filter(None, dict.fromkeys(why.values())))}"
-        )
+        reasons = "; ".join(filter(None, dict.fromkeys(skipped.values())))
+        raise UsageError(f"{paper} {table.name}: no row can be run: {reasons}")
     retriever = next(iter(run.values())).searched(dataset)
     for label in [label for label, row in run.items() if row.searched(dataset) != retriever]:
-        why[label] = f"it searches by {run.pop(label).searched(dataset)}, the first row by {retriever}"
-    columns = dict.fromkeys(_ours(paper, column) for row in named.values() for column in row.values[dataset])
+        skipped[label] = f"it searches by {run.pop(label).searched(dataset)}, the first row by {retriever}"
+    columns = dict.fromkeys(_our_column(paper, column) for row in rows.values() for column in row.values[dataset])
     positive = "answer_recall" if dataset in ("nq", "triviaqa") else "recall"
-    parts = [positive] if any("/" in one for one in columns) else []
+    parts = [positive] if any("/" in column for column in columns) else []
     return Plan(
         Settings(
             data="",
@@ -154,10 +229,10 @@ def plan(
             retriever=retriever,
         ),
         Paper(
-            title=f"{paper}, {table.name}: {table.title} ({dataset}{f', {chosen}' if chosen else ''})",
+            title=f"{paper}, {table.name}: {table.title} ({dataset}{f', {model}' if model else ''})",
             values=[
-                (label, _ours(paper, column), value)
-                for label, row in named.items()
+                (label, _our_column(paper, column), value)
+                for label, row in rows.items()
                 for column, value in row.values[dataset].items()
                 if value is not None
             ],
@@ -168,25 +243,70 @@ def plan(
                 *_differences(row.spec(dataset) for row in run.values()),
             ],
             best={
-                label: [other for other, one in run.items() if one.spec(dataset).startswith(row.run["best_of"])]
-                for label, row in named.items()
+                label: [name for name, other in run.items() if other.spec(dataset).startswith(row.run["best_of"])]
+                for label, row in rows.items()
                 if "best_of" in row.run
             },
-            empty={label: reason for label, reason in why.items() if reason},
+            empty={label: reason for label, reason in skipped.items() if reason},
             positive=positive,
         ),
     )
 
 
-def _ours(paper: str, column: str) -> str:
-    """Return a column by the names of our metrics: papers score by SQuAD's script, FILCO by its own."""
+def base_of(column: str) -> str:
+    """Return the metric that a column is derived from, which may be the column itself."""
+    return _parts(column)[1]
+
+
+def measured(column: str, row: Scores, first: Scores, positive: str = "") -> Values:
+    """Return a row's values in a column; empty if the metric was not computed.
+
+    Args:
+        column: The column.
+        row: The row's scores.
+        first: The scores of the table's first row.
+        positive: The metric that is above 0 for questions whose passages are positive.
+    """
+    gain, name, above, where = _parts(column)
+    values = dict(row.get(name, {}))
+    if where:
+        passages = (first if gain else row).get(positive, {})
+        values = {
+            question: values[question]
+            for question, score in passages.items()
+            if question in values and (score > 0) == (where == "positive")
+        }
+    if gain:
+        base = first.get(name, {})
+        values = {question: value - base[question] for question, value in values.items() if question in base}
+    return {question: float(value > float(above)) for question, value in values.items()} if above else values
+
+
+def best_of(rows: Sequence[Scores]) -> Scores:
+    """Return by metric the highest value of each question that all rows have answered (BlendFilter, section 4.7)."""
+    metrics = set.intersection(*map(set, rows)) if rows else set[str]()
+    best = {}
+    for metric in sorted(metrics):
+        shared = set.intersection(*(set(row[metric]) for row in rows))
+        best[metric] = {question: max(row[metric][question] for row in rows) for question in sorted(shared)}
+    return best
+
+
+def _parts(column: str) -> tuple[str, str, str, str]:
+    match = _COLUMN.fullmatch(column)
+    gain, name, above, where = match.groups("") if match else ("", column, "", "")
+    return gain, name, above, where
+
+
+def _our_column(paper: str, column: str) -> str:
+    """Return a column by our metrics' names: papers score by SQuAD's script, FILCO by its own."""
     names = _FILCO if paper == "filco" else _SQUAD
     base = base_of(column)
     return column.replace(base, names.get(base, base))
 
 
-def _unlike(rows: Sequence[Row]) -> list[str]:
-    """Return labels of which none is there twice."""
+def _unique_labels(rows: Sequence[TableRow]) -> list[str]:
+    """Return the rows' labels, numbered where a label occurs twice."""
     labels = [row.label for row in rows]
     return [
         label if labels.count(label) == 1 else f"{label} ({labels[: at + 1].count(label)})"
@@ -194,8 +314,8 @@ def _unlike(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _why_not(row: Row, label: str, dataset: str, filters: Mapping[str, str], only: str) -> str:
-    """Say why a row is not run; "": it is."""
+def _why_skipped(row: TableRow, label: str, dataset: str, filters: Mapping[str, str], only: str) -> str:
+    """Return why a row is not run; "" if it is."""
     if "best_of" in row.run:
         return ""
     if not row.spec(dataset):
@@ -207,27 +327,27 @@ def _why_not(row: Row, label: str, dataset: str, filters: Mapping[str, str], onl
     return ""
 
 
-def _with_filter(spec: str, row: Row, label: str, filters: Mapping[str, str]) -> str:
+def _with_filter(spec: str, row: TableRow, label: str, filters: Mapping[str, str]) -> str:
     return f"{spec[:-1]},filter={filters.get(label) or filters['']}]" if row.run.get("filter") else spec
 
 
-def _about(paper: str, dataset: str, row: Row) -> Iterator[str]:
-    """Say in what the paper's runs differed from any that can be made here."""
+def _about(paper: str, dataset: str, row: TableRow) -> Iterator[str]:
+    """Say how the paper's runs differ from any that can be made here."""
     if row.corpus:
         yield f"The paper searched {row.corpus}."
     if trained := row.about.get("trained"):
         yield f"The paper trained: {trained}."
     if subset := SUBSETS.get((paper, dataset)):
         yield f"The paper asked {subset}: {dataset}:FILE?subset={paper}."
-    if left := row.about.get("dropped"):
-        yield f"The paper left out {left}: --drop-answered RUN."
+    if dropped := row.about.get("dropped"):
+        yield f"The paper left out {dropped}: --drop-answered RUN."
 
 
 def _differences(systems: Iterable[str]) -> Iterator[str]:
     """Yield what each method's documentation says under "Where we differ"."""
     for name in dict.fromkeys(system.removeprefix("proxy:").partition("[")[0] for system in systems):
-        documented = sys.modules[METHODS[name].options.__module__].__doc__ or ""
-        for paragraph in documented.split("\n\n"):
+        docstring = sys.modules[METHODS[name].options.__module__].__doc__ or ""
+        for paragraph in docstring.split("\n\n"):
             if paragraph.startswith("Where we differ"):
                 yield f"{name}: {' '.join(paragraph.split())}"
 
