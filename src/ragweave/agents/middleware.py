@@ -19,9 +19,9 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.build import build_graph
-from ragweave.nodes.ask import Components, Retriever
 from ragweave.nodes.gate import GateOptions, GateState, decide_node, gate_branches, gate_node
 from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_branches
+from ragweave.nodes.runner import Components, Retriever
 from ragweave.state import Citation
 from ragweave.state.passages import unique
 from ragweave.tools.citations import cite

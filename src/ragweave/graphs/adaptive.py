@@ -15,9 +15,9 @@ from pydantic import Field
 from ragweave.graphs import blendfilter, filco, slimplm
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, one_by_one
-from ragweave.nodes.ask import Caller, Components, FunctionNode, Node
 from ragweave.nodes.proxy import ProxyState
 from ragweave.nodes.retrieve import Route, join
+from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
 from ragweave.nodes.vote import add_fallback, end_by_vote
 from ragweave.state import RAGState
 

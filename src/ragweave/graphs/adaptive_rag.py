@@ -23,8 +23,8 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import to_answer
 from ragweave.nodes import route
 from ragweave.nodes.answer import answer_branches
-from ragweave.nodes.ask import Components
 from ragweave.nodes.retrieve import Route, collect_node, fallback_wanted, retrieve_node, search_branches
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import add_fallback
 from ragweave.state import RouteName
 

@@ -28,12 +28,13 @@ from typing_extensions import TypedDict
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import OR_UNKNOWN, answer_branches, answer_node, together
-from ragweave.nodes.ask import PASSAGE_TOKENS, Asking, Components, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.chain import LAST_ROUND, LAST_STEPS, ChainOptions, copies_example, end_chain
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import INSTRUCTIONS
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.retrieve import Query, Route, retrieve_node
+from ragweave.nodes.runner import Components, Node
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.state.passages import ranked
@@ -210,7 +211,7 @@ def agent_node(components: Components) -> Node:
             "agentic",
             {"how": how},
             ranked([*reversed(every(state, "read").values()), *reversed(searches)], ""),
-            lambda shown: transcript(state, shown),
+            show=lambda shown: transcript(state, shown),
             form=None if native else Step if every(state, *SEARCHES) else FirstStep,
             max_tokens=None if kind == "long" else PASSAGE_TOKENS,
             task="step",

@@ -23,12 +23,13 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node
-from ragweave.nodes.ask import PASSAGE_TOKENS, Asking, Components, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.papers import Style
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.read import cut, is_unknown
 from ragweave.nodes.retrieve import collect_node, search_branches
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import RAGState, note
 from ragweave.tools.text.untrusted import title_of, untrusted
@@ -173,7 +174,9 @@ def consolidate(state: AstuteState, o: AstuteOptions) -> Asking[Any, AstuteState
     """Ask for the passages to be grouped; a round that says nothing is the last."""
     passages, last = both_sources(state), untrusted(state["consolidated"])
     values = {"consolidated": _so_far(last), "last": last or sourced(passages)}
-    reply = yield Prompt("astute_consolidate", values, passages, sourced, max_tokens=2 * PASSAGE_TOKENS, task="reason")
+    reply = yield Prompt(
+        "astute_consolidate", values, passages, show=sourced, max_tokens=2 * PASSAGE_TOKENS, task="reason"
+    )
     text = cut(reply.text, _LONGEST)
     if not text:
         return {"consolidations": o.iterations, "notes": [note("consolidation_empty")]}

@@ -32,10 +32,10 @@ from langgraph.types import Command
 from ragweave.errors import RunTimeoutError, UsageError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
 from ragweave.nodes import answer, queries, sufficiency
-from ragweave.nodes.ask import Components, Templates
 from ragweave.nodes.options import Options, make_options
-from ragweave.nodes.prompts import Prompts, template_of
+from ragweave.nodes.prompts import Prompts, Templates, template_of
 from ragweave.nodes.retrieve import GIVEN
+from ragweave.nodes.runner import Components
 from ragweave.state import AnswerType, RAGState
 from ragweave.state.passages import QUESTION, as_document, ranked
 from ragweave.tools.drawing import draw_svg

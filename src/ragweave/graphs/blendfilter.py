@@ -21,14 +21,15 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import REASON, ShotOptions, examples, reasoned
 from ragweave.nodes.answer import Branch, answer_node, draft_branches, draft_shown, each_sample
-from ragweave.nodes.ask import PASSAGE_TOKENS, REASONING_TOKENS, Asking, Components, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.knowledge_filter import PROMPTS as FILTER_PROMPTS
 from ragweave.nodes.knowledge_filter import FilterState, check, choose, collect, filter_branches, to_choice, topic
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import show_of
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import PASSAGE_TOKENS, REASONING_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.read import QUERY_LENGTH, cut, is_unknown, plain, without_unknown
 from ragweave.nodes.retrieve import Route, join, retrieve_node, search_branches
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import ranked
@@ -79,7 +80,7 @@ def external(state: BlendFilterState, options: BlendFilterOptions) -> Asking[Any
     found = state["retrieved"].get("external" if state["hop"] else "question", [])
     values = {"examples": examples(state["answer_type"], options, knowledge=bool(found))}
     name = "reason" if found else "reason_closed"
-    reply = yield Prompt(name, values, found, show_of(options.paper), max_tokens=REASONING_TOKENS, task="reason")
+    reply = yield Prompt(name, values, found, show=show_of(options.paper), max_tokens=REASONING_TOKENS, task="reason")
     return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
 
 

@@ -13,9 +13,9 @@ from langgraph.types import Checkpointer, RetryPolicy, TracePolicy
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.graphs.base import Graph, Method, MethodGraph, begin_node
 from ragweave.graphs.registry import METHODS
-from ragweave.nodes.ask import Components, Retriever, Templates
 from ragweave.nodes.options import with_defaults
-from ragweave.nodes.prompts import Prompts, template_of
+from ragweave.nodes.prompts import Prompts, Templates, template_of
+from ragweave.nodes.runner import Components, Retriever
 from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, FilterKind, FilterName
 from ragweave.tools.models.calls import is_refused, is_transient

@@ -19,12 +19,12 @@ from pydantic import Field, create_model
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import Branch, answer_branches, answer_node, unknown_clause
-from ragweave.nodes.ask import SHORT_TOKENS, Components
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.options import Options
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import SHORT_TOKENS, Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import AnswerType, RAGState
 

@@ -19,11 +19,12 @@ from typing_extensions import TypedDict
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, Method, MethodGraph
 from ragweave.graphs.build import RETRY, build_graph
-from ragweave.nodes.ask import QUERY_TOKENS, Asking, Caller, Components, FunctionNode, Node, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
-from ragweave.nodes.prompts import Prompts, PromptText, template_of
+from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, PromptText, template_of
 from ragweave.nodes.read import phrase
+from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
 from ragweave.state import Citation, Note, RAGOutput, Status, Usage, add_usage, merge_notes
 from ragweave.state.passages import heading_of
 from ragweave.tools.footnotes import cited_message

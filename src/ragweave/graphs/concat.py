@@ -6,8 +6,8 @@ Augmented Generation with LLMs), section 3.2.1, equation 1: `a = LLM(q, p1 … p
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import add_answer, together
-from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, add_retrieval
+from ragweave.nodes.runner import Components
 
 
 class FusionOptions(SearchOptions):

@@ -7,8 +7,8 @@ Augmented Generation with LLMs), section 3.3 and figure 2, upper half.
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample, one_by_one, together
-from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import add_retrieval
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import add_fallback, end_by_vote
 
 

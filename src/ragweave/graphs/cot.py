@@ -8,7 +8,7 @@ for MuSiQue and none elsewhere: its row is `shots=3` there.
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.direct import DirectOptions, add_asking
 from ragweave.graphs.examples import PROMPTS, reasoned
-from ragweave.nodes.ask import Components
+from ragweave.nodes.runner import Components
 
 
 @method(

@@ -22,13 +22,14 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, add_answer, each_passage
-from ragweave.nodes.ask import QUERY_TOKENS, VERDICT_TOKENS, Asking, Components, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, Ids, ids_form, limited
 from ragweave.nodes.papers import context_text
-from ragweave.nodes.prompts import Prompts, few_shot
+from ragweave.nodes.prompts import QUERY_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import choice
 from ragweave.nodes.retrieve import Route, arranged, retrieve_node, search_branches
+from ragweave.nodes.runner import Components
 from ragweave.nodes.segments import kept, split_passages
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import by_query
@@ -123,7 +124,7 @@ PROMPTS: Prompts = {
 def grade(state: Branch, options: CragOptions) -> Asking[Grade, CragState]:
     """Grade a passage, by the word or by its score; a reply that can't be read means Ambiguous."""
     show = context_text if options.paper == "crag" else render_passages
-    reply = yield Prompt("grade", {}, state["passages"], show, form=Grade, max_tokens=VERDICT_TOKENS, task="grade")
+    reply = yield Prompt("grade", {}, state["passages"], show=show, form=Grade, max_tokens=VERDICT_TOKENS, task="grade")
     word: Word = reply.form.grade if reply.form else "Ambiguous"
     if reply.probability is not None:
         above, below = reply.probability > options.upper, reply.probability < options.lower
@@ -160,7 +161,9 @@ def refine(state: CragState, options: CragOptions) -> Asking[Ids, RAGState]:
         return {}
     strips = split_passages(state["passages"], options.strip_sentences)
     form, tokens = ids_form(1, len(strips)), VERDICT_TOKENS + 4 * len(strips)
-    reply = yield Prompt("refine", {"first": 1}, strips, numbered("strip"), form, tokens, task="filter")
+    reply = yield Prompt(
+        "refine", {"first": 1}, strips, show=numbered("strip"), form=form, max_tokens=tokens, task="filter"
+    )
     return kept(state, reply.form.pick(reply.passages, most=options.strips)) if reply.form else {}
 
 

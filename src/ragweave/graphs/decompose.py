@@ -27,11 +27,12 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import HOW, OPEN_BOOK, READER, Branch, answer_branches, answer_node, together
-from ragweave.nodes.ask import QUERY_TOKENS, Asking, Components, Prompt, Retriever, StateNode, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.options import Options
-from ragweave.nodes.prompts import Prompts, Turns, few_shot
+from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, Turns, few_shot
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches, search_usage
+from ragweave.nodes.runner import Components, Retriever, StateNode
 from ragweave.nodes.vote import end_by_vote, pool_of
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.state.passages import by_query, ranked_anew

@@ -11,9 +11,9 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import PROMPTS, ShotOptions, answered, with_shots
 from ragweave.nodes.answer import add_answer
-from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.retrieve import TO_RETRIEVAL, add_search, to_retrieval
+from ragweave.nodes.runner import Components
 
 
 class DirectOptions(ShotOptions, SearchOptions):

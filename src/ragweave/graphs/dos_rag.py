@@ -20,8 +20,8 @@ from pydantic import Field, model_validator
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import add_answer, together
-from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import SearchOptions, add_retrieval
+from ragweave.nodes.runner import Components
 from ragweave.nodes.segments import within_budget
 from ragweave.state import RAGState, note
 

@@ -20,14 +20,15 @@ from pydantic import Field
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import add_answer, each_sample
-from ragweave.nodes.ask import VERDICT_TOKENS, Asking, Components, Prompt, StateNode, cost_of, model_node
+from ragweave.nodes.ask import cost_of, model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import PROMPTS as PAPER_PROMPTS
 from ragweave.nodes.papers import Style, bare_texts, context_text
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import is_unknown
+from ragweave.nodes.runner import Components, StateNode
 from ragweave.nodes.segments import kept, reranked, split_passages
 from ragweave.state import Note, RAGState, add_usage, no_usage, note
 from ragweave.tools import filters
@@ -187,10 +188,12 @@ def choose_sentences(state: RAGState, o: FilterOptions) -> Asking[Ids, RAGState]
     printed = {"task": filters.filter_task(question), "asked": filters.question_line(question)}
     values = {"question": question, "first": 1, **printed}
     if o.paper == "filco":
-        asked = Prompt[Ids]("sentences", values, segments, bare_texts, task="filter")
+        asked = Prompt[Ids]("sentences", values, segments, show=bare_texts, task="filter")
     else:
         form, tokens = ids_form(1, len(segments)), VERDICT_TOKENS + 4 * len(segments)
-        asked = Prompt("sentences", values, segments, numbered("sentence"), form, tokens, task="filter")
+        asked = Prompt(
+            "sentences", values, segments, show=numbered("sentence"), form=form, max_tokens=tokens, task="filter"
+        )
     reply = yield asked
     if reply.form is not None:
         return kept(state, reply.form.pick(reply.passages))

@@ -23,12 +23,13 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import ANSWER_ALONE, unknown_clause
-from ragweave.nodes.ask import REASONING_TOKENS, Asking, Components, Prompt, Reply, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.chain import LAST_STEPS, end_chain, to_search
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, layout
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import REASONING_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.retrieve import add_search, retrieve_node
+from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
 from ragweave.tools.models.decisions import Token, tokens_of
 from ragweave.tools.text.untrusted import render_passages, untrusted
@@ -161,7 +162,7 @@ def writing(state: FlareState, options: FlareOptions) -> Prompt[Any]:
         "flare_passages" if passages else "flare",
         values,
         passages,
-        layout("[{number}] {text}") if options.paper == "slimplm" else render_passages,
+        show=layout("[{number}] {text}") if options.paper == "slimplm" else render_passages,
         max_tokens=None if kind == "long" or options.paper == "slimplm" else REASONING_TOKENS,
         task="reason",
         settings={"logprobs": True},

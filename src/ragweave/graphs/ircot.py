@@ -26,12 +26,13 @@ from pydantic import Field, model_validator
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import answer_branches, answer_node
-from ragweave.nodes.ask import QUERY_TOKENS, Asking, Components, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.chain import LAST_STEPS, end_chain
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, show_of
-from ragweave.nodes.prompts import Prompts, few_shot
+from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, AnswerType, RAGState
 from ragweave.state.passages import by_query
@@ -135,7 +136,7 @@ def reason(state: IrcotState, options: IrcotOptions) -> Asking[Any, IrcotState |
     """Add the next sentence to the chain; it is the next query, unless the chain ends."""
     so_far, show = " ".join(map(one_line, state["chain"])), show_of(options.paper)
     values = {"chain": f" {so_far}".rstrip() if options.paper == "ircot" else so_far or _NOTHING}
-    reply = yield Prompt("ircot", values, state["passages"], show, max_tokens=QUERY_TOKENS, task="step")
+    reply = yield Prompt("ircot", values, state["passages"], show=show, max_tokens=QUERY_TOKENS, task="step")
     said = next_sentence(reply.text, [state["question"], *state["chain"]])
     seen = " ".join([state["question"], *(one.page_content for one in state["passages"])])
     if read.is_unknown(said) or read.copied(said, _EXAMPLE, seen):

@@ -18,11 +18,11 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import PROMPTS, ShotOptions, reasoned, with_shots
 from ragweave.nodes.answer import answer_branches, answer_node
-from ragweave.nodes.ask import Components
 from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.papers import REFERENCE
 from ragweave.nodes.read import QUERY_LENGTH, cut, without_unknown
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import latest, majority, pool_of, vote_node
 from ragweave.state import RAGState
 from ragweave.tools.models.roles import unbound

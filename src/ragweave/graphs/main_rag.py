@@ -24,11 +24,12 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import READER, Branch, add_answer, answer_node, each_passage
-from ragweave.nodes.ask import VERDICT_TOKENS, Asking, Components, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import arranged, join
+from ragweave.nodes.runner import Components, Node
 from ragweave.nodes.vote import pool_of
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import ranked_anew

@@ -10,9 +10,9 @@ from langgraph.runtime import Runtime
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
 from ragweave.nodes.answer import answer_branches, answer_node, candidates_shown, each_sample, one_by_one
-from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import add_retrieval
 from ragweave.nodes.retrieve import Route
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import answers_of, pool_of, vote_node
 from ragweave.state import UNKNOWN, RAGState
 

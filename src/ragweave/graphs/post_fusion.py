@@ -7,8 +7,8 @@ Augmented Generation with LLMs), section 3.2.1, equation 2: `a_i = LLM(q, p_i)`.
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
 from ragweave.nodes.answer import add_answer, one_by_one
-from ragweave.nodes.ask import Components
 from ragweave.nodes.queries import add_retrieval
+from ragweave.nodes.runner import Components
 
 
 @method(

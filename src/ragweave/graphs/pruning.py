@@ -9,9 +9,9 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.concat import FusionOptions
 from ragweave.graphs.examples import one_shot
 from ragweave.nodes.answer import add_answer, together
-from ragweave.nodes.ask import Components
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.queries import add_retrieval
+from ragweave.nodes.runner import Components
 
 PROMPTS: Prompts = {
     "pruning": one_shot(

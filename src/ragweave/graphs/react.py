@@ -22,11 +22,12 @@ from typing_extensions import TypedDict
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import ACTIONS, action_turns
 from ragweave.nodes import read
-from ragweave.nodes.ask import QUERY_TOKENS, Asking, Components, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.retrieve import GIVEN, arranged
+from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.state.passages import by_query
 from ragweave.tools.text.untrusted import one_line, render_passages
@@ -154,9 +155,9 @@ def acting(state: ReactState, options: ReactOptions) -> Prompt[Step]:
         "react",
         {"unknown": unknown},
         observed(state, options),
-        transcript,
-        Step,
-        None if kind == "long" else QUERY_TOKENS,
+        show=transcript,
+        form=Step,
+        max_tokens=None if kind == "long" else QUERY_TOKENS,
         task="step",
         stop=["\nObservation"],
         constrain=False,

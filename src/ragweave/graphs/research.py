@@ -23,11 +23,12 @@ from ragweave.graphs.build import MODEL_ARGUMENTS, build_graph
 from ragweave.graphs.specs import read_system
 from ragweave.nodes import read
 from ragweave.nodes.answer import OPEN_BOOK, READER, UNKNOWN_CLAUSE
-from ragweave.nodes.ask import PASSAGE_TOKENS, Asking, Caller, Components, FunctionNode, Node, Prompt, Reply, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions
 from ragweave.nodes.forms import Form, limited, limited_list
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, Route, add_search, retrieve_node, search_branches, to_retrieval
+from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
 from ragweave.nodes.vote import candidate, passages_read
 from ragweave.state import UNKNOWN, Citation, RAGState, note
 from ragweave.state.passages import ranked

@@ -23,10 +23,11 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes import turns as loop
-from ragweave.nodes.ask import Asking, Components, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.chain import ChainOptions, asked_before, copies_example, end_chain, to_search
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import Asking, Prompt, Prompts
 from ragweave.nodes.retrieve import retrieve_node
+from ragweave.nodes.runner import Components
 from ragweave.nodes.turns import Tags, Turn, TurnsState
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.tools.text.untrusted import untrusted

@@ -38,9 +38,11 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.protocols import ANSWER, PROTOCOLS, Name, Protocol
 from ragweave.nodes import read
 from ragweave.nodes import turns as loop
-from ragweave.nodes.ask import Asking, Components, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.chain import ChainOptions, end_chain, to_search
+from ragweave.nodes.prompts import Asking, Prompt
 from ragweave.nodes.retrieve import retrieve_node
+from ragweave.nodes.runner import Components
 from ragweave.nodes.turns import Turn, TurnsState
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.tools.text.untrusted import title_of, untrusted

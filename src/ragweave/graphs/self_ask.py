@@ -24,9 +24,11 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import FOLLOW_UPS, PRESS, PRESS_PAIRS
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import READER
-from ragweave.nodes.ask import QUERY_TOKENS, Asking, Components, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form
+from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt
+from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.state.passages import unique
 from ragweave.tools.text.untrusted import one_line, render_lines
@@ -163,9 +165,9 @@ def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
         "self_ask",
         {"unknown": unknown, "dialogue": dialogue(hops)},
         found(state) if before else hops,
-        (lambda shown: f"Knowledge:{render_lines(shown)}\n" if shown else "") if before else dialogue,
-        None if last or before else Step,
-        None if kind == "long" else QUERY_TOKENS,
+        show=(lambda shown: f"Knowledge:{render_lines(shown)}\n" if shown else "") if before else dialogue,
+        form=None if last or before else Step,
+        max_tokens=None if kind == "long" else QUERY_TOKENS,
         task="step",
         stop=["\nIntermediate answer:"] if not last else [],
         constrain=False,

@@ -15,12 +15,13 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node
-from ragweave.nodes.ask import VERDICT_TOKENS, Asking, Components, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.papers import Paper
-from ragweave.nodes.prompts import Prompts, few_shot
+from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.retrieve import Route, add_search, fallback_wanted, search_branches
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import add_fallback
 from ragweave.state import RAGState
 

@@ -21,7 +21,7 @@ from ragweave.datasets.rows import rows_of
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import DecisionOptions, DecisionState, add_decision, to_decision
-from ragweave.nodes.ask import Components, StateNode
+from ragweave.nodes.runner import Components, StateNode
 from ragweave.state import RAGState, note
 from ragweave.tools.retrieval import DenseRetriever
 from ragweave.tools.retrieval.embedding import named_embeddings

@@ -25,11 +25,11 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import papers, proxy, route
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample
-from ragweave.nodes.ask import Components
 from ragweave.nodes.gate import decide_node, gate_node
 from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style
 from ragweave.nodes.prompts import Prompts
 from ragweave.nodes.retrieve import Route, add_search, fallback_wanted, retrieve_node, search_branches
+from ragweave.nodes.runner import Components
 from ragweave.nodes.segments import within_budget
 from ragweave.nodes.vote import add_fallback, vote_node
 from ragweave.state import RAGState

@@ -23,20 +23,13 @@ from pydantic import Field, create_model
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import READER, unknown_clause
-from ragweave.nodes.ask import (
-    PASSAGE_TOKENS,
-    SHORT_TOKENS,
-    VERDICT_TOKENS,
-    Asking,
-    Components,
-    Prompt,
-    model_node,
-)
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.papers import show_of
-from ragweave.nodes.prompts import Prompts, few_shot
+from ragweave.nodes.prompts import PASSAGE_TOKENS, SHORT_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route, join
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import candidate, final_update
 from ragweave.state import UNKNOWN, AnswerType, RAGState, merge
 from ragweave.tools.text.untrusted import one_line, untrusted
@@ -178,7 +171,9 @@ def propose(state: SureState, o: SureOptions) -> Asking[Candidates, SureState]:
     }
     tokens = o.candidates * (PASSAGE_TOKENS if kind == "long" else SHORT_TOKENS)
     form: type[Candidates] = candidates_form(o.candidates)
-    reply = yield Prompt("sure", values, state["passages"], show_of(o.paper), form, tokens, settings=o.sampling)
+    reply = yield Prompt(
+        "sure", values, state["passages"], show=show_of(o.paper), form=form, max_tokens=tokens, settings=o.sampling
+    )
     found: dict[str, str] = {}
     for text in reply.form.candidates if reply.form else ():
         if (said := read.answer(text, kind)) != UNKNOWN:
@@ -202,7 +197,7 @@ def summarise(state: SureBranch, o: SureOptions) -> Asking[Any, SureState]:
         "prediction": choices[number],
     }
     passages, show = state["passages"], show_of(o.paper)
-    reply = yield Prompt("sure_summary", values, passages, show, max_tokens=PASSAGE_TOKENS, task="reason")
+    reply = yield Prompt("sure_summary", values, passages, show=show, max_tokens=PASSAGE_TOKENS, task="reason")
     made = candidate(state["proposed"][number], reply.text, "summarise", reply.ids, rank=number, round=1)
     summary = reply.text.removesuffix("[DONE]").strip()
     return {"summaries": {str(number): summary}, "candidates": {f"summarise:{number}": made}}

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import DecisionOptions, add_decision
-from ragweave.nodes.ask import Components
 from ragweave.nodes.gate import GateOptions, GateState, decide_node, gate_branches, gate_node
+from ragweave.nodes.runner import Components
 
 
 class UncertaintyGateOptions(GateOptions, DecisionOptions):

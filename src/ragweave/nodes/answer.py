@@ -16,13 +16,23 @@ from langgraph.runtime import Runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
-from ragweave.nodes import ask, papers, read
-from ragweave.nodes.ask import Asking, Components, Node, Prompt, Reply, model_node
+from ragweave.nodes import papers, read
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, YesNo
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import OURS, STYLES, Style
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import (
+    PASSAGE_TOKENS,
+    REASONING_TOKENS,
+    SHORT_TOKENS,
+    VERDICT_TOKENS,
+    Asking,
+    Prompt,
+    Prompts,
+    Reply,
+)
 from ragweave.nodes.retrieve import Route
+from ragweave.nodes.runner import Components, Node
 from ragweave.nodes.sufficiency import insufficient
 from ragweave.nodes.vote import candidate, end_by_vote
 from ragweave.state import UNKNOWN, AnswerType, Note, RAGState, note
@@ -197,10 +207,10 @@ def _reply_tokens(kind: AnswerType, read_as: AnswerType, style: Style, *, reason
     if kind == "long" or (style.one_length and (reasoning or kind == "short")):
         return None
     if reasoning:
-        return ask.REASONING_TOKENS
+        return REASONING_TOKENS
     if kind == "yes_no":
-        return ask.VERDICT_TOKENS
-    return ask.PASSAGE_TOKENS if read_as == "long" else ask.SHORT_TOKENS
+        return VERDICT_TOKENS
+    return PASSAGE_TOKENS if read_as == "long" else SHORT_TOKENS
 
 
 def candidates_shown(branch: Branch, _options: Options) -> dict[str, Any]:

@@ -17,23 +17,18 @@ question, the draft and the passages as its state, and the form's own question (
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from inspect import isgeneratorfunction
 from itertools import chain
-from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from langchain_core.decisions import NoulAnswer
 from langchain_core.documents import Document
-from langchain_core.embeddings import Embeddings
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import run_in_executor
-from langchain_core.tools import BaseTool
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import get_runtime
 from pydantic import ValidationError
 
@@ -41,150 +36,20 @@ from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.nodes import read
 from ragweave.nodes.forms import Form, Ids
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.state import Note, RAGState, Tokens, Usage, add_usage, no_usage, note, running
+from ragweave.nodes.prompts import Asking, FormT, Prompt, Reply, UpdateT
+from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
+from ragweave.state import Note, Tokens, Usage, add_usage, no_usage, note, running
 from ragweave.state.passages import lowest_ranked
-from ragweave.tools.filters import FilterKind
 from ragweave.tools.models import calls
 from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
-from ragweave.tools.models.messages import Task, TaskName, attach, finish_of, task_passage, text_of, tokens_of
-from ragweave.tools.models.roles import LogprobScorer, Models, Role, unbound
+from ragweave.tools.models.messages import Task, attach, finish_of, task_passage, text_of, tokens_of
+from ragweave.tools.models.roles import Role, unbound
 from ragweave.tools.prices import price_of
-from ragweave.tools.text.untrusted import render_passages
 from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens
-
-SHORT_TOKENS, VERDICT_TOKENS, QUERY_TOKENS, PASSAGE_TOKENS, REASONING_TOKENS = 64, 32, 128, 256, 384
-"""Reply limits in tokens. Small models tend to run on, which only costs time."""
-
-_THREADS = ThreadPoolExecutor(64, "ragweave")
-"""Calls at once of models without asynchronous calls; asyncio's own pool has four threads more than cores."""
 
 _LOGGER = logging.getLogger("ragweave")
 
-FormT = TypeVar("FormT", bound=Form)
 StateT = TypeVar("StateT", bound=Mapping[str, Any])
-UpdateT = TypeVar("UpdateT", bound=Mapping[str, Any])
-Templates: TypeAlias = Mapping[str, ChatPromptTemplate]
-Node: TypeAlias = Runnable[Any, Any]
-Retriever: TypeAlias = Runnable[str, list[Document]]
-StateNode: TypeAlias = Callable[..., RAGState]
-"""A plain LangGraph node."""
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Calls runnables for a node, so that a node is written once, whether LangGraph invokes or awaits it."""
-
-    awaits: bool = False
-
-    async def call(
-        self, target: Runnable[Any, Any], given: Any, config: RunnableConfig, *, is_sync: bool = False, **settings: Any
-    ) -> Any:
-        """Return a runnable's output; `is_sync`: it has no asynchronous code of its own, and gets a thread of ours."""
-        if not self.awaits:
-            return target.invoke(given, config, **settings)
-        if is_sync:
-            call = partial(target.invoke, given, config, **settings)
-            return await run_in_executor(_THREADS, partial(copy_context().run, call))
-        return await target.ainvoke(given, config, **settings)
-
-
-class FunctionNode(Runnable[Any, Any]):
-    """A node of a coroutine function. LangGraph traces it; a `RunnableLambda` would trace it again."""
-
-    def __init__(self, steps: Callable[[Any, RunnableConfig, Caller], Coroutine[Any, Any, Any]], name: str) -> None:
-        """Take the function: of an input, its config, and what calls other runnables."""
-        self.steps, self.name = steps, name
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Run the function to its end: with a caller that invokes it never waits."""
-        try:
-            self.steps(input, config or {}, Caller()).send(None)
-        except StopIteration as end:
-            return end.value
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:  # noqa: A002
-        """Await the function."""
-        return await self.steps(input, config or {}, Caller(awaits=True))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Components:
-    """What a method is built from."""
-
-    models: Models
-    prompts: Templates = field(default_factory=dict)
-    retriever: Retriever | None = None
-    second_retriever: Retriever | None = None
-    """Where CRAG searches again."""
-    context_filter: FilterKind | None = None
-    """The caller's own context filter (FILCO)."""
-    scorer: LogprobScorer | None = None
-    """Scores outputs for CXMI."""
-    embeddings: Embeddings | None = None
-    """Finds the nearest training questions (SKR-KNN)."""
-
-
-@dataclass(frozen=True)
-class Reply(Generic[FormT]):
-    """What a model replied."""
-
-    text: str = ""
-    """Its text without thoughts; empty if the model said nothing or was not asked."""
-    form: FormT | None = None
-    """The prompt's form, filled in; None if the reply could not be read."""
-    passages: Sequence[Document] = ()
-    """The passages that stood in the prompt."""
-    message: BaseMessage | None = None
-    """The message itself, for its log-probabilities."""
-    probability: float | None = None
-    """The probability of yes, by a decision model, or by a chat model where the prompt asks for it (`probability`)."""
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the passages that stood in the prompt."""
-        return [str(one.id) for one in self.passages]
-
-
-@dataclass(frozen=True)
-class Prompt(Generic[FormT]):
-    """What a node asks. It is rendered late, so that passages can be dropped to make it fit."""
-
-    name: str
-    """The template's name; in a paper's words it is `NAME@PAPER` if there is one."""
-    values: Mapping[str, Any] = field(default_factory=dict)
-    """The template's variables, except `passages`; `question` and `answer_type` are the state's if they are not here."""
-    passages: Sequence[Document] = ()
-    show: Callable[[Sequence[Document]], str] = render_passages
-    form: type[FormT] | None = None
-    max_tokens: int | None = None
-    """The step's own reply limit; `reply_tokens` still holds."""
-    task: TaskName = "answer"
-    """The kind of step, for the embedded `extractive` model."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of this call, such as a temperature."""
-    stop: Sequence[str] = ()
-    tools: Sequence[BaseTool] = ()
-    """Tools that the reply may call."""
-    constrain: bool = True
-    """Whether the reply is constrained to the form where the model supports it; off where examples in the prompt or the
-    model's training show another format."""
-    turns: Callable[[Sequence[Document]], Sequence[BaseMessage]] = lambda _passages: ()
-    """What follows the template: what the model wrote before, and what it was shown then, in turns."""
-    own_turn: bool = False
-    """Whether those are one turn of the model's, with which it goes on if it can (`calls.continues`)."""
-    probability: bool = False
-    """Whether the probability of Yes is read from the first token's log-probabilities (`Reply.probability`)."""
-    role: Role | None = None
-    """The role of the model that is asked; None: the node's."""
-
-    def again(self, reply: Reply[Any], asked: str) -> Self:
-        """Return a prompt that asks for something short behind a reply to this one."""
-        turns = [AIMessage(reply.text), HumanMessage(asked)]
-        return replace(self, passages=reply.passages, turns=lambda _passages: turns, max_tokens=SHORT_TOKENS)
-
-
-Asking: TypeAlias = Generator[Prompt[FormT], Reply[FormT], UpdateT]
-"""What a model node's function returns: it yields prompts, gets the replies, and returns an update."""
 
 
 def model_node(

@@ -10,9 +10,9 @@ from pydantic import model_validator
 
 from ragweave.nodes import read
 from ragweave.nodes.answer import answer_branches, answer_node, together
-from ragweave.nodes.ask import Components
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Route, add_search, retrieve_node, search_branches
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import candidate, end_by_vote, final_update
 from ragweave.state import RAGState, running
 from ragweave.tools.text.words import normalize_answer

@@ -17,11 +17,13 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from ragweave.nodes.answer import Branch, unknown_clause
-from ragweave.nodes.ask import Asking, Components, Node, Prompt, StateNode, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS
+from ragweave.nodes.prompts import Asking, Prompt
 from ragweave.nodes.read import is_unknown
+from ragweave.nodes.runner import Components, Node, StateNode
 from ragweave.state import RAGState, merge, note
 from ragweave.tools.models.decisions import SAMPLED, THRESHOLDS, Gate, disagreement, gate_settings, uncertainty
 from ragweave.tools.models.roles import Role

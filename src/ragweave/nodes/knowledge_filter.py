@@ -15,10 +15,10 @@ from langgraph.runtime import Runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
-from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Asking, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import PASSAGE_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.read import phrase
 from ragweave.nodes.retrieve import Route, arranged, found_by_query
 from ragweave.state import RAGState, merge, note
@@ -104,7 +104,7 @@ def checking(state: PassageSet, options: Options, name: str = "relevance") -> Pr
         "first": first,
         "last": first + len(passages) - 1,
     }
-    return Prompt(name, values, passages, numbered("knowledge", first), max_tokens=PASSAGE_TOKENS, task="filter")
+    return Prompt(name, values, passages, show=numbered("knowledge", first), max_tokens=PASSAGE_TOKENS, task="filter")
 
 
 @model_node("filter")

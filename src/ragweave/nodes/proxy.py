@@ -18,12 +18,13 @@ from langgraph.types import Command, Send
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from ragweave.nodes.ask import PASSAGE_TOKENS, VERDICT_TOKENS, Asking, Components, Node, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.gate import GateOptions, GateState, gate_branches
-from ragweave.nodes.prompts import Prompts, few_shot
+from ragweave.nodes.prompts import PASSAGE_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.read import bare, choice, cut, is_unknown
 from ragweave.nodes.retrieve import Route
+from ragweave.nodes.runner import Components, Node
 from ragweave.state import RouteName, merge, note
 from ragweave.tools.models.calls import is_transient
 from ragweave.tools.models.decisions import Gate

@@ -20,12 +20,13 @@ from langgraph.graph import StateGraph
 from langgraph.runtime import get_runtime
 from pydantic import Field
 
-from ragweave.nodes import ask, read
-from ragweave.nodes.ask import Asking, Caller, Components, FunctionNode, Node, Prompt, model_node
+from ragweave.nodes import read
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited_list
 from ragweave.nodes.options import Options
-from ragweave.nodes.prompts import Prompts, Turns, few_shot
+from ragweave.nodes.prompts import PASSAGE_TOKENS, QUERY_TOKENS, Asking, Prompt, Prompts, Turns, few_shot
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, add_search, retrieve_node, to_retrieval
+from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
 from ragweave.state import add_usage, note
 from ragweave.state.passages import ranked
 from ragweave.tools.retrieval.retrievers import fused
@@ -100,7 +101,7 @@ def rewrite(query: Query, options: SearchOptions) -> Asking[Queries, dict[str, A
         f"query_{kind}",
         {"question": question},
         form=Queries if lists else None,
-        max_tokens=ask.QUERY_TOKENS if lists else ask.PASSAGE_TOKENS,
+        max_tokens=QUERY_TOKENS if lists else PASSAGE_TOKENS,
         task="rewrite" if lists else "recall",
     )
     written = reply.form.queries[: MOST[kind]] if reply.form else [] if lists else [reply.text]

@@ -11,8 +11,9 @@ from langgraph.types import Send
 from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
-from ragweave.nodes.ask import Caller, Components, FunctionNode, Node, Retriever, StateNode, cost_of
+from ragweave.nodes.ask import cost_of
 from ragweave.nodes.options import Options, Order
+from ragweave.nodes.runner import Caller, Components, FunctionNode, Node, Retriever, StateNode
 from ragweave.state import RAGState, Usage, no_usage, note
 from ragweave.state.passages import by_page, interleave, ranked
 from ragweave.tools.models.messages import CallCounter, counted_calls

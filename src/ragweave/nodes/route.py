@@ -8,10 +8,10 @@ from typing import Any, Literal, Self
 
 from langchain_core.decisions import Choice
 
-from ragweave.nodes.ask import VERDICT_TOKENS, Asking, Prompt, model_node
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
-from ragweave.nodes.prompts import Prompts, few_shot
+from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.read import choice, plain
 from ragweave.state import RouteName
 

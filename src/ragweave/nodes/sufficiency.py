@@ -17,10 +17,9 @@ from typing import Any, Literal, Self
 from langchain_core.decisions import Noul
 from langchain_core.documents import Document
 
-from ragweave.nodes.ask import VERDICT_TOKENS, Prompt, Reply
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
-from ragweave.nodes.prompts import Prompts, few_shot
+from ragweave.nodes.prompts import VERDICT_TOKENS, Prompt, Prompts, Reply, few_shot
 from ragweave.nodes.read import choice, plain
 
 _LAKE = """\

@@ -8,9 +8,9 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
-from ragweave.nodes.ask import Reply
 from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.options import Options
+from ragweave.nodes.prompts import Reply
 from ragweave.nodes.retrieve import GIVEN, arranged
 from ragweave.state import RAGState
 

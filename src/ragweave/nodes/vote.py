@@ -7,9 +7,9 @@ from langchain_core.documents import Document
 from langgraph.graph import END, StateGraph
 from langgraph.runtime import Runtime, get_runtime
 
-from ragweave.nodes.ask import StateNode
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Route
+from ragweave.nodes.runner import StateNode
 from ragweave.state import UNKNOWN, Candidate, RAGState
 from ragweave.state.passages import QUESTION
 from ragweave.tools.citations import cite
