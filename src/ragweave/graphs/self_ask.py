@@ -185,8 +185,9 @@ def chain(state: SelfAskState, options: SelfAskOptions) -> Asking[Step, SelfAskS
     reply = yield chaining(state, options)
     hops, last, text, step = state["hops"], is_last(state, options), reply.text, reply.form
     if options.found_before:
+        is_pending = bool(hops) and not hops[-1]["result"]
         hops, text = with_intermediate_answer(hops, text)
-        if hops and not text:
+        if is_pending and not text:
             return {"hops": hops, "queries": {}}
         step = None if last else Step.from_text(text)
     concluded = re.split(_FINAL, text, maxsplit=1, flags=re.I)[-1]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from langchain_core.documents import Document
@@ -164,6 +165,16 @@ class MethodTests:
                 assert (out["answer"] == "Unknown") == (out["status"] == "unknown")
                 assert out["answer"].strip()
 
+    def test_odd_replies_end_under_every_profile(self) -> None:
+        """Under each paper's profile, a run ends within the declared calls if odd replies follow its first one."""
+        method = self._method()
+        papers = {name.partition("@")[2] for name in method.prompts} | {method.options.own_paper}
+        for profile, text in product(sorted(papers - {""}), _ODD[:2]):
+            _, most = method.calls(method.options(**{**self.options, "profile": profile}))
+            record = Record()
+            out = self.run(record, script=self._odd_after_one(record, text, most), fail=False, profile=profile)
+            assert not out or (out["answer"] == "Unknown") == (out["status"] == "unknown")
+
     def test_given_passages_take_the_place_of_retrieval(self) -> None:
         """Passages in the input are read and nothing is retrieved, with a retriever or without."""
         passages = [one.model_copy(update={"id": f"given{n}"}) for n, one in enumerate(self.documents[:3])]
@@ -257,6 +268,16 @@ class MethodTests:
 
         def reply(call: ModelCall) -> Said:
             return text if node in ("", call.node) else own.reply(script, call)
+
+        return reply
+
+    def _odd_after_one(self, record: Record, text: str, most: int) -> Script:
+        script, own = self.replies or self.reply, Record()
+
+        def reply(call: ModelCall) -> Said:
+            if len(record.calls) > most:
+                raise RuntimeError(f"more calls than the {most} that the method declares")
+            return text if len(record.calls) > 1 else own.reply(script, call)
 
         return reply
 
