@@ -24,6 +24,7 @@ from ragweave.graphs import METHODS, Method
 from ragweave.graphs.base import Group
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge.chunking import CHUNKERS
+from ragweave.tools.knowledge.loaders import FILE_TYPES
 from ragweave.tools.models import MODELS
 
 ROOT = Path(__file__).parents[1]
@@ -89,7 +90,14 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/choose.md": {"methods": methods},
     "docs/models.md": {"models": models},
     "docs/documents.md": {
-        "chunkers": lambda: table("chunker | passages", [[f"`{one.name}`", one.summary] for one in CHUNKERS.ours()])
+        "file types": lambda: table(
+            "type | files | passages are made of | extra",
+            [
+                [f"`{kind.name}`", ", ".join(kind.suffixes), kind.summary, f"`{kind.extra}`" if kind.extra else ""]
+                for kind in FILE_TYPES.ours()
+            ],
+        ),
+        "chunkers": lambda: table("chunker | passages", [[f"`{one.name}`", one.summary] for one in CHUNKERS.ours()]),
     },
     "docs/extend.md": {
         "filters": lambda: table("filter | what it keeps", [[f"`{one.name}`", one.summary] for one in FILTERS.ours()])

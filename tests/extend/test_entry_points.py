@@ -1,10 +1,12 @@
-"""Metrics, formats, models and filters of another package, by its entry points."""
+"""Metrics, formats, models, filters and file types of another package, by its entry points."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+from ragweave import KnowledgeBase
 
 OTHERS = """
 from langchain_core.documents import Document
@@ -14,6 +16,8 @@ from langchain_core.retrievers import BaseRetriever
 from ragweave.datasets import Format, Question
 from ragweave.evaluation import Metric, given
 from ragweave.tools.filters import FilterKind
+from ragweave.tools.knowledge.chunking import Loaded
+from ragweave.tools.knowledge.loaders import FileType
 from ragweave.tools.models import ModelProvider
 
 
@@ -42,12 +46,17 @@ PROVIDER = ModelProvider(
     make=lambda name, settings: FakeListChatModel(responses=[name], **settings),
 )
 FILTER = FilterKind(name="first", summary="The first ones.", scores=first)
+FILE_TYPE = FileType(
+    name="backwards", suffixes=(".txet", ".md"), summary="The text, read backwards.",
+    load=lambda name, file, settings: [Loaded(file.read().decode()[::-1], name)],
+)
 """
 POINTS = {
     "ragweave.metrics": {"brief": "others:METRIC"},
     "ragweave.datasets": {"riddles": "others:FORMAT"},
     "ragweave.models": {"echo": "others:PROVIDER"},
     "ragweave.filters": {"first": "others:FILTER"},
+    "ragweave.file_types": {"backwards": "others:FILE_TYPE"},
 }
 
 
@@ -82,6 +91,16 @@ def test_they_are_listed_with_their_package(distribution: Any, python: Any) -> N
         assert (facts[-1]["name"], facts[-1]["package"]) == (name, "others 0.2")
         assert facts[0]["package"] == "ragweave"
     assert "others 0.2" in python(site, "methods", "--kind", "metrics").stdout
+
+
+def test_files_of_their_types_are_read(distribution: Any, python: Any, tmp_path: Path) -> None:
+    site = distribution("others", OTHERS, POINTS)
+    for name, text in {"a.txet": "nevahroN", "b.md": "dnalsI", "c.txt": "Forwards"}.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    index = ("index", "a.txet", "b.md", "c.txt", "--kb", "kb", "--embedding", "none")
+    assert python(site, *index, cwd=tmp_path).returncode == 0
+    with KnowledgeBase.open(tmp_path / "kb") as kb:
+        assert {doc.page_content for doc in kb.passages()} == {"Norhaven", "Island", "Forwards"}
 
 
 def test_a_broken_package_is_one_warning_and_no_more(distribution: Any, python: Any) -> None:

@@ -23,10 +23,7 @@ _SHOWN = 20
 def index(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            help="Files and folders: text, Markdown, HTML, PDF, Word, PowerPoint, EPUB, Excel, CSV, JSON lines; with an "
-            "extra, scans."
-        ),
+        typer.Argument(help="Files and folders; `ragweave methods --kind file_types` lists the types of files."),
     ] = None,
     kb: options.Kb = options.DEFAULT_KB,
     fetch: Annotated[bool, typer.Option("--fetch", help="Fetch paths that are web addresses (https://…).")] = False,
@@ -38,7 +35,9 @@ def index(
             "such as langchain_community.document_loaders:WikipediaLoader?load_max_docs=2."
         ),
     ] = None,
-    chunker: Annotated[str | None, typer.Option(help="How documents are cut: fixed, sentences, … (fixed).")] = None,
+    chunker: Annotated[
+        str | None, typer.Option(help="How documents are cut, as `ragweave methods --kind chunkers` lists (fixed).")
+    ] = None,
     unit: Annotated[str | None, typer.Option(help="Unit of passage length: words, sentences, tokens (words).")] = None,
     size: Annotated[int | None, typer.Option(help="Units per passage (100).")] = None,
     overlap: Annotated[int | None, typer.Option(help="Units shared by neighbouring passages (0).")] = None,

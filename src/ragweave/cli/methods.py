@@ -25,6 +25,7 @@ KINDS = {
     "models": "ragweave.tools.models:MODELS",
     "filters": "ragweave.tools.filters:FILTERS",
     "chunkers": "ragweave.tools.knowledge.chunking:CHUNKERS",
+    "file_types": "ragweave.tools.knowledge.loaders:FILE_TYPES",
 }
 """The registries by what is in them."""
 
@@ -73,11 +74,16 @@ def _list(registry: Registry[Any], kind: str, *, json: bool) -> None:
         typer.echo(to_json([_facts(registry, name) for name in registry]))
         return
     others = registry.others()
-    head = [registry.word, "what it does", *(["calls", "paper"] if kind == "methods" else [])]
+    columns = {"methods": ["calls", "paper"], "file_types": ["files", "extra"]}.get(kind, [])
+    head = [registry.word, "what it does", *columns]
     rows = []
-    for name, one in registry.items():
-        more = [_calls(one), one.paper] if kind == "methods" else []
-        rows.append([name, one.summary, *more, *([others.get(name, "ragweave")] if others else [])])
+    for name, declaration in registry.items():
+        more = []
+        if kind == "methods":
+            more = [_calls(declaration), declaration.paper]
+        elif kind == "file_types":
+            more = [" ".join(declaration.suffixes), declaration.extra]
+        rows.append([name, declaration.summary, *more, *([others.get(name, "ragweave")] if others else [])])
     console().print(table_of([*head, "package"] if others else head, rows))
 
 
