@@ -52,7 +52,7 @@ def test_json_with_trace_has_prompts_and_replies(scripted: Models, kb: Path) -> 
     assert (call["role"], call["reply"]) == ("answer", "Unknown")
     assert QUESTION in call["prompt"][-1]["text"]
     retrieve = next(step for step in out["steps"] if step["node"] == "retrieve")
-    assert retrieve["searched"] == [{"query": QUESTION, "found": 2, "error": ""}]
+    assert retrieve["searched"] == [{"query": QUESTION, "passages": 2, "error": ""}]
     assert len(retrieve["passages"]["retrieved for question"]) == 2
 
 

@@ -18,8 +18,8 @@ from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
     from ragweave.cli.options import Setup
-    from ragweave.cli.watch import Watch
     from ragweave.graphs import MethodGraph
+    from ragweave.graphs.watch import Watch
 
 
 def ask(
@@ -85,22 +85,24 @@ def _ask(
 
     from langchain_core.messages import HumanMessage
 
+    from ragweave.cli.screen import write_live
     from ragweave.cli.show import show_result
-    from ragweave.cli.watch import Watch
+    from ragweave.graphs.watch import Watch
     from ragweave.tools.footnotes import cited_message
 
     earlier = read_conversation(setup.kb) if follow_up else []
     graph = setup.chat(method) if follow_up else setup.graph(method)
     asked = HumanMessage(question)
     given: dict[str, Any] = {"messages": [*earlier, asked]} if follow_up else {"question": question}
-    watch, traced = Watch(live=stream and not json), trace and save is not None and save.suffix == ".html"
-    waiting = nullcontext() if watch.live else progress_console().status(f"{method} …")
+    live = stream and not json
+    watch, traced = Watch(write_live if live else None), trace and save is not None and save.suffix == ".html"
+    waiting = nullcontext() if live else progress_console().status(f"{method} …")
     try:
         with waiting as status:
-            result = asyncio.run(watch.follow(graph, given, status))
+            result = asyncio.run(watch.follow(graph, given, status.update if status else None))
     finally:
         if save is not None and traced:
-            from ragweave.cli.show import trace_page
+            from ragweave.graphs.trace_page import trace_page
 
             save.write_text(trace_page(graph, question, watch), "utf-8", "replace")
     messages = result.pop("messages", None)

@@ -124,12 +124,12 @@ class Talk:
         from rich.text import Text
 
         from ragweave.cli.show import show_answer
-        from ragweave.cli.watch import Watch
+        from ragweave.graphs.watch import Watch
 
         watch, screen = Watch(), console()
         with progress_console().status(f"{self._method} …") as status:
             given = {"messages": [*self._messages, HumanMessage(question)]}
-            result = self._runner.run(watch.follow(self._graph, given, status))
+            result = self._runner.run(watch.follow(self._graph, given, status.update))
         self._messages, self._last = result["messages"], (result, watch)
         if result["question"] != question:
             screen.print(Text(f"({one_line(result['question'])})", "dim"))

@@ -36,8 +36,8 @@ def explain(error: BaseException) -> str | None:
     reason = without_secrets(server_text(error))
     reason, status = reason if len(reason) <= 200 else reason[:199] + "…", status_of(error) or 0
     if status >= 400:
-        said = _BY_STATUS.get(status, "the model server failed ({status}): {reason}")
-        return said.format(status=status, reason=reason)
+        message = _BY_STATUS.get(status, "the model server failed ({status}): {reason}")
+        return message.format(status=status, reason=reason)
     if is_transient(error):
         url = getattr(getattr(error, "request", None), "url", None)
         server = f"the model server {url.scheme}://{url.netloc.decode()}" if url else "a server"
@@ -67,12 +67,18 @@ def table_of(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
     from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for at, head in enumerate(heads):
-        made.add_column(head, no_wrap=at == 0, overflow="fold")
+        table.add_column(head, no_wrap=at == 0, overflow="fold")
     for cells in rows:
-        made.add_row(*map(marked_up, cells))
-    return made
+        table.add_row(*map(marked_up, cells))
+    return table
+
+
+def write_live(text: str) -> None:
+    """Write a piece of untrusted text to standard output at once."""
+    sys.stdout.write(plain(text))
+    sys.stdout.flush()
 
 
 def progress_bar() -> Progress:
@@ -84,18 +90,13 @@ def progress_bar() -> Progress:
     return Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
 
 
-def counted(number: int, thing: str) -> str:
-    """Return `1 call`, `2 calls`."""
-    return f"{number} {thing}{'' if number == 1 else 'es' if thing.endswith('ch') else 's'}"
-
-
 def one_line(text: str) -> str:
-    """Return untrusted text on one line, without what could steer a terminal."""
+    """Return untrusted text on one line, without terminal control characters."""
     return " ".join(plain(text).split())
 
 
 def marked_up(text: str) -> str:
-    """Return untrusted text as one line that rich shows as it is."""
+    """Return untrusted text on one line, escaped for rich's markup."""
     from rich.markup import escape
 
     return escape(one_line(text))

@@ -1,5 +1,9 @@
 """Watching a run of a graph: its steps with their model calls, searches, times and notes.
 
+    watch = Watch()
+    output = await watch.follow(graph, {"question": "…"})
+    watch.steps                                         # what each node asked, searched and wrote
+
 LangGraph's `tasks` stream says which node ran when and what it returned, LangChain's callbacks say what each node
 asked and searched, and the `messages` stream gives tokens as they are written.
 """
@@ -7,11 +11,10 @@ asked and searched, and the `messages` stream gives tokens as they are written.
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -19,15 +22,10 @@ from langchain_core.documents import Document
 from langchain_core.outputs import LLMResult
 from langgraph.types import Overwrite, StreamMode
 
-from ragweave.cli.screen import counted
+from ragweave.graphs.base import MethodGraph
 from ragweave.state import Note
 from ragweave.tools.drawing import END, START, Edge, Taken
-from ragweave.tools.text.untrusted import plain, without_secrets
-
-if TYPE_CHECKING:
-    from rich.status import Status
-
-    from ragweave.graphs import MethodGraph
+from ragweave.tools.text.untrusted import without_secrets
 
 
 @dataclass
@@ -48,7 +46,7 @@ class Searched:
     """A search."""
 
     query: str
-    found: int = 0
+    passages: int = 0
     """Number of passages."""
     error: str = ""
 
@@ -59,14 +57,14 @@ class Step:
 
     node: str = ""
     inside: str = ""
-    """The node whose graph it belongs to; empty for the graph itself."""
+    """The node whose graph it belongs to; "" for the graph itself."""
     superstep: int = 0
-    """From 0: nodes of one superstep run side by side."""
+    """From 0; nodes of one superstep run in parallel."""
     seconds: float = 0.0
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    found: str = ""
+    result: str = ""
     """Its result in a few words."""
     asked: list[Asked] = field(default_factory=list)
     searched: list[Searched] = field(default_factory=list)
@@ -77,7 +75,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The node, with the node that it is inside of."""
+        """The node, after the node that it is inside of."""
         return f"{self.inside} › {self.node}" if self.inside else self.node
 
     def end(self, written: Mapping[str, Any], error: str) -> None:
@@ -93,11 +91,11 @@ class Step:
         }
         if written.get("passages"):
             self.passages["passages"] = written["passages"]
-        answers = [one["answer"] for one in (written.get("candidates") or {}).values()]
+        answers = [candidate["answer"] for candidate in (written.get("candidates") or {}).values()]
         counts = [
             f"{counted(len(docs), 'passage')} for {query}" for query, docs in (written.get("retrieved") or {}).items()
         ]
-        self.found = str(written.get("answer") or "") or "; ".join(answers) or ", ".join(counts)
+        self.result = str(written.get("answer") or "") or "; ".join(answers) or ", ".join(counts)
 
 
 class Watch(BaseCallbackHandler):
@@ -105,13 +103,17 @@ class Watch(BaseCallbackHandler):
 
     run_inline = True
 
-    def __init__(self, *, live: bool = False) -> None:
-        """Watch a run; `live`: replies are shown as they are written, of several at once the first."""
+    def __init__(self, write: Callable[[str], None] | None = None) -> None:
+        """Watch a run.
+
+        Args:
+            write: Called with each piece of a reply as it is written; of replies in parallel, the first is written.
+        """
         self.output: dict[str, Any] = {}
         """The graph's output so far."""
-        self.live = live
         self.streamed = ""
-        """The last reply that was shown."""
+        """The last reply that was written."""
+        self._write = write
         self._steps: dict[str, Step] = {}
         self._running: dict[str, tuple[Sequence[str], float]] = {}
         """The graph that each running task belongs to, and when it began."""
@@ -119,12 +121,12 @@ class Watch(BaseCallbackHandler):
         """The last superstep of each graph."""
         self._calls: dict[UUID, Asked | Searched] = {}
         self._shown: tuple[str, str | None] | None = None
-        """The task and the message that are being shown."""
+        """The task and the message that are being written."""
 
     @property
     def steps(self) -> list[Step]:
         """The steps, in the order in which they began."""
-        return [one for one in self._steps.values() if one.node]
+        return [step for step in self._steps.values() if step.node]
 
     @property
     def notes(self) -> list[Note]:
@@ -132,25 +134,27 @@ class Watch(BaseCallbackHandler):
         return [note for step in self.steps for note in step.notes]
 
     async def follow(
-        self, graph: MethodGraph, given: Mapping[str, Any], status: Status | None = None
+        self, graph: MethodGraph, values: Mapping[str, Any], progress: Callable[[str], None] | None = None
     ) -> dict[str, Any]:
-        """Run a graph on an input, and return its output; `status` shows which nodes are running."""
-        modes: list[StreamMode] = ["values", "tasks", *(["messages"] if self.live else [])]  # type: ignore[list-item]
-        stream: Any = graph.astream(given, {"callbacks": [self]}, stream_mode=modes, subgraphs=True)
+        """Run a graph on an input, and return its output; `progress` is called with the nodes that are running."""
+        modes: list[StreamMode] = ["values", "tasks"]
+        if self._write:
+            modes.append("messages")
+        stream: Any = graph.astream(values, {"callbacks": [self]}, stream_mode=modes, subgraphs=True)
         async for space, mode, event in stream:
             if mode == "tasks":
                 self._task(space, event)
-                if status is not None:
+                if progress:
                     names = dict.fromkeys(self._steps[task].node for task in self._running)
-                    status.update(f"{', '.join(names)} …")
-            elif mode == "messages":
-                self._token(*event)
+                    progress(f"{', '.join(names)} …")
+            elif mode == "messages" and self._write:
+                self._token(self._write, *event)
             elif not space:
                 self.output = {key: event[key] for key in graph.output_channels if key in event}
         return self.output
 
     def taken(self, edges: Sequence[Edge]) -> Taken:
-        """Return the path that was taken: nodes, and the edges between nodes of consecutive supersteps."""
+        """Return the path taken: the nodes, and the edges between nodes of consecutive supersteps."""
         outer = [step for step in self.steps if not step.inside]
         ran: dict[int, set[str]] = {-1: {START}}
         times = {START: 1}
@@ -180,34 +184,30 @@ class Watch(BaseCallbackHandler):
             return
         step.seconds = round(time.perf_counter() - self._running.pop(task)[1], 4)
         written = dict(event.get("result") or ())
-        values = {key: one.value if isinstance(one, Overwrite) else one for key, one in written.items()}
+        values = {key: value.value if isinstance(value, Overwrite) else value for key, value in written.items()}
         step.end(values, without_secrets(str(event.get("error") or "")))
-        if self._shown and self._shown[0] == task:
+        if self._write and self._shown and self._shown[0] == task:
             self._write("\n")
             self._shown = None
 
-    def _token(self, chunk: Any, metadata: Mapping[str, Any]) -> None:
+    def _token(self, write: Callable[[str], None], chunk: Any, metadata: Mapping[str, Any]) -> None:
         task = _task_of(metadata)
         if self._shown is None or (self._shown[0] == task and self._shown[1] != chunk.id):
-            self._write(f"{chr(10) if self._shown else ''}[{metadata.get('langgraph_node')}] ")
+            write(f"{chr(10) if self._shown else ''}[{metadata.get('langgraph_node')}] ")
             self._shown, self.streamed = (task, chunk.id), ""
         if self._shown == (task, chunk.id):
             self.streamed += str(chunk.text)
-            self._write(str(chunk.text))
-
-    def _write(self, text: str) -> None:
-        sys.stdout.write(plain(text))
-        sys.stdout.flush()
+            write(str(chunk.text))
 
     def _step(self, task: str) -> Step:
         return self._steps.setdefault(task, Step())
 
     def on_chat_model_start(self, serialized: Any, messages: Any, **event: Any) -> None:  # noqa: ARG002
         """Take a prompt."""
-        known = event.get("metadata") or {}
-        prompt = [{"role": one.type, "text": str(one.text)} for one in messages[0]]
-        asked = Asked(str(known.get("ragweave_role", "")), str(known.get("ls_model_name") or ""), prompt)
-        self._step(_task_of(known)).asked.append(asked)
+        metadata = event.get("metadata") or {}
+        prompt = [{"role": message.type, "text": str(message.text)} for message in messages[0]]
+        asked = Asked(str(metadata.get("ragweave_role", "")), str(metadata.get("ls_model_name") or ""), prompt)
+        self._step(_task_of(metadata)).asked.append(asked)
         self._calls[event["run_id"]] = asked
 
     def on_llm_end(self, response: LLMResult, **event: Any) -> None:
@@ -227,7 +227,7 @@ class Watch(BaseCallbackHandler):
         """Take what a query found."""
         searched = self._calls.get(event["run_id"])
         if isinstance(searched, Searched):
-            searched.found = len(documents)
+            searched.passages = len(documents)
 
     def on_llm_error(self, error: BaseException, **event: Any) -> None:
         """Take the error of a call or a search."""
@@ -235,6 +235,21 @@ class Watch(BaseCallbackHandler):
             call.error = without_secrets(" ".join(f"{type(error).__name__}: {error}".split()))
 
     on_retriever_error = on_llm_error
+
+
+def counted(number: int, thing: str) -> str:
+    """Return `1 call`, `2 calls`."""
+    return f"{number} {thing}{'' if number == 1 else 'es' if thing.endswith('ch') else 's'}"
+
+
+def cost_line(usage: Mapping[str, Any], seconds: float) -> str:
+    """Return what a run cost: calls, tokens, searches, dollars if the price is known, seconds of work."""
+    about = "about " if usage["estimated"] else ""
+    priced = usage.get("priced_calls", 0)
+    dollars = f"${usage.get('usd', 0):.2g}" + (f" for {priced} of them" if priced < usage["calls"] else "")
+    tokens = f"{about}{usage['input_tokens']} tokens in, {usage['output_tokens']} out"
+    costs = [counted(usage["calls"], "call"), tokens, counted(usage["retrievals"], "search")]
+    return " · ".join([*costs, *([dollars] if "usd" in usage else []), f"{seconds:.1f} s"])
 
 
 def _task_of(metadata: Mapping[str, Any]) -> str:
