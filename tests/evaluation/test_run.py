@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tests.openai_server import HttpFault, OpenAIServer, Reply
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation import Run, Settings, Summary, evaluate, read_report
-from ragweave.evaluation.folder import read_results
+from ragweave.evaluation.folder import open_results, read_results
 from ragweave.evaluation.run import Budget
 from ragweave.evaluation.systems import with_gold
 
@@ -275,8 +276,27 @@ def test_gold_passages_are_marked_added_or_removed() -> None:
     found = with_gold(docs[:3], question, "with", 0, 3)
     assert [doc.id for doc in found if doc.metadata["gold"]] == ["3"]
     assert found == with_gold(docs[:3], question, "with", 0, 3)
+    drawn = [[doc.id for doc in with_gold(docs[:3], question, "with", seed, 3)] for seed in range(20)]
+    assert {ids.index("3") for ids in drawn} == {0, 1, 2}
+    assert all(ids[at] in (str(at), "3") for ids in drawn for at in range(3))
+    assert sorted(str(doc.id) for doc in with_gold(docs[:2], question, "with", 0, 3)) == ["0", "1", "3"]
     assert [doc.id for doc in with_gold(docs, question, "without", 0, 2)] == ["0", "1"]
     assert [doc.metadata["gold"] for doc in with_gold(docs, question, "as_found", 0, 4)] == [False, False, False, True]
+
+
+def test_a_half_written_last_line_of_results_is_cut_off(tmp_path: Path) -> None:
+    def line(name: str, at: int, answer: str) -> str:
+        return json.dumps({"id": name, "system": "s", "at": at, "answer": answer}, ensure_ascii=False) + "\n"
+
+    path = tmp_path / "results.jsonl"
+    path.write_text(line("b", 2, "old") + line("a", 1, "one\u2028two") + line("c", 3, "x")[:20], "utf-8")
+    file = open_results(path)
+    with pytest.raises(UsageError, match="another process"):
+        open_results(path)
+    os.write(file, line("b", 2, "new").encode())
+    os.close(file)
+    assert [one["answer"] for one in read_results(tmp_path)] == ["one\u2028two", "new"]
+    assert len(path.read_text("utf-8").split("\n")) == 4
 
 
 # ---- systems of one's own

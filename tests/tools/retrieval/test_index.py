@@ -75,6 +75,17 @@ def test_an_extended_index_is_that_of_a_fresh_build(tmp_path: Path) -> None:
     assert len(nothing.terms) == len(nothing.score(["w1"])) == 0
 
 
+@pytest.mark.parametrize("k", [1, 3, 10, 19])
+def test_the_best_of_many_scores_are_those_of_a_sort(k: int) -> None:
+    scores = np.random.default_rng(k).integers(-500, 5000, 20_000).astype(np.float32)
+    scores[5:9] = 5000  # ties, in one block of those compared first
+    assert top_k(scores, k).tolist() == np.argsort(-scores, kind="stable")[:k].tolist()
+
+
+def test_scores_of_zero_are_not_found() -> None:
+    assert top_k(np.array([0, 2, -1, 1], np.float32), 4).tolist() == [1, 3]
+
+
 def test_an_empty_index(tmp_path: Path) -> None:
     Bm25Index.build([], tmp_path)
     assert len(Bm25Index.open(tmp_path).score(["a"])) == 0

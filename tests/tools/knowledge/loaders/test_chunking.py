@@ -52,6 +52,19 @@ def test_recursive_cuts_no_finer_than_it_must():
     assert [one.text for one in cut] == ["Intro.\n# A\nOne two.", "# B\nThree four."]
 
 
+def test_whole_sentences_are_repeated_only_where_they_fit():
+    five, other, eight = "One two three four five.", "Boats sail out at dawn.", "Nets hang over the wall to dry today."
+    cut = passages(Loaded(f"{five} {other} {eight}"), chunker="sentences", unit="words", size=10, overlap=6)
+    assert [one.text for one in cut] == [f"{five} {other}", eight]
+    cut = passages(Loaded(f"{five} {other} Nets hang here."), chunker="sentences", unit="words", size=10, overlap=6)
+    assert [one.text for one in cut] == [f"{five} {other}", f"{other} Nets hang here."]
+
+
+def test_windows_share_the_overlap():
+    cut = passages(Loaded(" ".join("abcdefghij")), chunker="fixed", unit="words", size=4, overlap=1)
+    assert [one.text for one in cut] == ["a b c d", "d e f g", "g h i j"]
+
+
 def test_sections_and_headings_without_text():
     (one,), _ = read("a.md", "# Book\n\n## Leave\n\nTen days.\n\n## Keys\n\nForty euro.\n\n## Dogs\n")
     found = [(each.text, each.metadata.get("heading_path")) for each in passages(one, chunker="headings")]

@@ -1,0 +1,91 @@
+"""What a passage scores, exactly: words and cosines fused, and paths along names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+from ragweave.names import RetrieverName
+from ragweave.tools.knowledge import KnowledgeBase, Settings
+
+QUESTION = "Which harbour song has horns?"
+SEED = "The harbour song has horns. It was sung by Ada Brenner and filmed by Karl Oster."
+PAGES = {
+    "Reel": SEED,
+    "Ada Brenner": "She was born in May.",
+    "Karl Oster": "He died in June.",
+    "Film": "Karl Oster left early.",
+    "Salt": "It is white.",
+}
+
+
+VECTORS = {"salt": [1.0, 0.0], "lake": [0.6, 0.8], "mine": [-0.8, 0.6], "which": [1.0, 0.0]}
+
+
+class Angles(Embeddings):
+    """Vectors of two dimensions, by the first word of a text."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [VECTORS[text.split()[0]] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return VECTORS[text.split()[0]]
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as made:
+        yield made
+
+
+def fill(kb: KnowledgeBase, pages: dict[str, str]) -> None:
+    kb.add([Document(text, id=title, metadata={"title": title}) for title, text in pages.items()], split=False)
+
+
+def scores(kb: KnowledgeBase, question: str, mode: RetrieverName) -> dict[str, float]:
+    return {str(doc.id): doc.metadata["score"] for doc in kb.as_retriever(10, mode).invoke(question)}
+
+
+def test_a_path_scores_by_the_seed_the_gate_the_rarity_and_the_edge(kb: KnowledgeBase) -> None:
+    fill(kb, PAGES)
+    assert scores(kb, QUESTION, "bm25").keys() == {"Reel"}
+    ada, karl = (0.75 * math.log(1 + 5 / passages) / math.log(1 + 5) for passages in (2, 3))
+    found = scores(kb, QUESTION, "graph")
+    assert found == pytest.approx({"Reel": 1.15, "Ada Brenner": ada, "Karl Oster": karl, "Film": karl * 0.3 * 3**-0.25})
+    fill(kb, {"Born": "It was May."})
+    found = scores(kb, f"{QUESTION} Born in June?", "graph")
+    words = scores(kb, f"{QUESTION} Born in June?", "bm25")
+    base = words["Karl Oster"] / words["Reel"]
+    path = 0.75 * math.log(1 + 6 / 3) / math.log(1 + 6)
+    assert found["Karl Oster"] == pytest.approx(base + 0.15 * base**2 + 2 * path)
+
+
+def test_no_path_leads_back_to_where_it_began(kb: KnowledgeBase) -> None:
+    fill(kb, {**PAGES, "Salt": "A harbour of salt, as Ann Lee said."})
+    words = scores(kb, QUESTION, "bm25")
+    base = words["Salt"] / words["Reel"]
+    assert scores(kb, QUESTION, "graph")["Salt"] == pytest.approx(base + 0.15 * base**2)
+
+
+def test_a_name_in_more_than_three_hundred_passages_is_not_followed(kb: KnowledgeBase) -> None:
+    fill(kb, {**PAGES, **{f"F{n}": f"Ada Brenner saw number {n}." for n in range(299)}})
+    assert "Ada Brenner" not in scores(kb, QUESTION, "graph")
+    kb.delete("F7")
+    assert "Ada Brenner" in scores(kb, QUESTION, "graph")
+
+
+def test_words_and_cosines_are_fused(tmp_path: Path) -> None:
+    texts = {"a": "salt is dear", "b": "lake of salt and salt and water", "c": "mine with salt", "d": "mine of iron"}
+    with KnowledgeBase.create(tmp_path / "kb", embeddings=Angles()) as kb:
+        kb.add([Document(text, id=name) for name, text in texts.items()], split=False)
+        words = scores(kb, "which salt", "bm25")
+        shares = {name: score / max(words.values()) for name, score in words.items()}
+        cosines = {"a": 1.0, "b": 0.6, "c": -0.8, "d": -0.8}
+        assert scores(kb, "which salt", "dense") == pytest.approx(cosines)
+        fused = {name: 0.4 * share + max(cosines[name], 0) for name, share in shares.items()}
+        assert scores(kb, "which salt", "hybrid") == pytest.approx(fused)
