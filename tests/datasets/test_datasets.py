@@ -40,12 +40,12 @@ HOTPOT = {
 def test_hotpotqa(tmp_path: Path, name: str, shape: str) -> None:
     row = {"_id": "h1", "question": ARCHITECT, "answer": "Norway", **HOTPOT[shape]}
     flash = {"id": "h1", "question": ARCHITECT, "golden_answers": ["Norway"], "metadata": HOTPOT[shape]}
-    for one in (row, flash):
-        [found] = read(tmp_path, name, one)
-        assert (found.id, found.answers, len(found.passages)) == ("h1", ("Norway",), 2)
-        [gold] = found.gold
-        assert next(doc for doc in found.passages if doc.id == gold).metadata["title"] == "Ida"
-        assert found.about["selected"] == ["She is Norwegian."]
+    for item in (row, flash):
+        [question] = read(tmp_path, name, item)
+        assert (question.id, question.answers, len(question.passages)) == ("h1", ("Norway",), 2)
+        [gold] = question.gold
+        assert next(doc for doc in question.passages if doc.id == gold).metadata["title"] == "Ida"
+        assert question.about["selected"] == ["She is Norwegian."]
 
 
 def test_squad(tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ def test_squad(tmp_path: Path) -> None:
         {"id": "s2", "question": "Who?", "answers": [], "is_impossible": True},
     ]
     article = {"title": "Aster_Bridge", "paragraphs": [{"context": "It opened.", "qas": asked}]}
-    found = read(tmp_path, "squad", {"version": "v2.0", "data": [article]}, kind="json")
-    assert [one.answers for one in found] == [("1931",), ()]
+    questions = read(tmp_path, "squad", {"version": "v2.0", "data": [article]}, kind="json")
+    assert [question.answers for question in questions] == [("1931",), ()]
 
 
 def test_triviaqa_and_webquestions(tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_musique(tmp_path: Path) -> None:
     ],
 )
 def test_answers_in_any_shape(tmp_path: Path, fields: dict[str, Any], answers: tuple[str, ...]) -> None:
-    [found] = read(tmp_path, "", {"question": "Who?", **fields})
-    assert found.answers == answers
+    [question] = read(tmp_path, "", {"question": "Who?", **fields})
+    assert question.answers == answers
 
 
 @pytest.mark.parametrize(
@@ -126,20 +126,20 @@ def test_answers_in_any_shape(tmp_path: Path, fields: dict[str, Any], answers: t
     ],
 )
 def test_passages_in_any_shape(tmp_path: Path, fields: dict[str, Any]) -> None:
-    [found] = read(tmp_path, "", {"question": "Who?", "answer": "a", **fields})
-    assert [doc.page_content for doc in found.passages] == ["Ida built it."]
+    [question] = read(tmp_path, "", {"question": "Who?", "answer": "a", **fields})
+    assert [doc.page_content for doc in question.passages] == ["Ida built it."]
 
 
 def test_dprs_positive_passages_are_gold(tmp_path: Path) -> None:
     row = {"question": "Who?", "answers": ["a"], "positive_ctxs": [{"title": "t", "text": "p"}]}
-    [found] = read(tmp_path, "nq", {**row, "hard_negative_ctxs": [{"text": "n"}]})
-    assert (len(found.passages), len(found.gold)) == (2, 1)
+    [question] = read(tmp_path, "nq", {**row, "hard_negative_ctxs": [{"text": "n"}]})
+    assert (len(question.passages), len(question.gold)) == (2, 1)
 
 
 def test_yes_or_no(tmp_path: Path) -> None:
     row = {"qid": "1", "term": "Bridge", "question": "Is it old?", "answer": True, "facts": ["It is."]}
-    [found] = read(tmp_path, "strategyqa", row)
-    assert (found.answers, found.kind, found.answer_type) == (("Yes",), "yes_no", "yes_no")
+    [question] = read(tmp_path, "strategyqa", row)
+    assert (question.answers, question.kind, question.answer_type) == (("Yes",), "yes_no", "yes_no")
     claims = read(
         tmp_path,
         "fever",
@@ -148,9 +148,9 @@ def test_yes_or_no(tmp_path: Path) -> None:
         {"id": 3, "input": "It is red.", "output": [{"answer": "SUPPORTS", "provenance": []}]},
         {"id": 4, "text": "It is long.", "label": "SUPPORTS", "gold_evidence": [{"text": "Yes."}]},
     )
-    assert [one.answers for one in claims] == [("No",), (), ("Yes",), ("Yes",)]
+    assert [claim.answers for claim in claims] == [("No",), (), ("Yes",), ("Yes",)]
     assert claims[0].question == "Is this claim true? It is old."
-    assert [one.about["label"] for one in claims] == [["REFUTES"], [], ["SUPPORTS"], ["SUPPORTS"]]
+    assert [claim.about["label"] for claim in claims] == [["REFUTES"], [], ["SUPPORTS"], ["SUPPORTS"]]
     assert len(claims[3].gold) == 1
 
 
@@ -209,18 +209,18 @@ def test_beir(tmp_path: Path) -> None:
 
 def test_fields_by_other_names(tmp_path: Path) -> None:
     row = {"q": "Who?", "gold": "a", "found": ["p"]}
-    [found] = read(tmp_path, "jsonl", row, query="?question=q&answers=gold&passages=found")
-    assert (found.question, found.answers, len(found.passages)) == ("Who?", ("a",), 1)
+    [question] = read(tmp_path, "jsonl", row, query="?question=q&answers=gold&passages=found")
+    assert (question.question, question.answers, len(question.passages)) == ("Who?", ("a",), 1)
 
 
 @pytest.mark.parametrize(
-    ("name", "row", "said"),
+    ("name", "row", "message"),
     [
         ("hotpotqa", {"question": "?", "answer": "a", "context": [["t"]]}, ":1: 'context' must be a list of"),
         (
             "jsonl",
             {"q": "?", "a": "x"},
-            r"'question' or .* is missing; there is q, a\. Name the fields: jsonl:.*question=FIELD",
+            r"'question' or .* is missing; there are q, a\. Name the fields: jsonl:.*question=FIELD",
         ),
         ("jsonl", {"question": "?"}, r":1: no right answer: 'answers' or .*\?answers=FIELD"),
         ("jsonl", {"question": " ", "answer": "a"}, ":1: .*is empty"),
@@ -230,30 +230,30 @@ def test_fields_by_other_names(tmp_path: Path) -> None:
         ("squad", {"data": [{"paragraphs": "x"}]}, ":1, data 1: 'paragraphs' must be a list of objects"),
     ],
 )
-def test_errors_name_line_and_field(tmp_path: Path, name: str, row: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_errors_name_line_and_field(tmp_path: Path, name: str, row: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         read(tmp_path, name, row)
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("{}/no.jsonl", "there is no such file. Give a file's path or NAME:FILE"),
         ("jsonl:{}/a.jsonl?answer=x", "no setting 'answer': did you mean 'answers'"),
-        ("jsonl:{}/a.jsonl?question=q", "no field 'q'; there is question, answer"),
+        ("jsonl:{}/a.jsonl?question=q", "no field 'q'; there are question, answer"),
         ("jsonl:{}/b.jsonl", "b.jsonl:2: is not JSON"),
-        ("jsonl:{}/c.jsonl", "there are no questions in it"),
+        ("jsonl:{}/c.jsonl", "holds no questions"),
         ("jsonl:{}/d.jsonl", "d.jsonl:2: must be an object, not a list"),
         ("jsonl:{}/e.jsonl", "is not UTF-8"),
     ],
 )
-def test_what_cannot_be_opened_is_named(tmp_path: Path, spec: str, said: str) -> None:
+def test_what_cannot_be_opened_is_named(tmp_path: Path, spec: str, message: str) -> None:
     (tmp_path / "a.jsonl").write_text('{"question": "?", "answer": "a"}')
     (tmp_path / "b.jsonl").write_text('{"question": "?", "answer": "a"}\n{"question": \n')
     (tmp_path / "c.jsonl").write_text("\n")
     (tmp_path / "d.jsonl").write_text('{"question": "?", "answer": "a"}\n[1]\n')
     (tmp_path / "e.jsonl").write_bytes(b'{"question": "\xff"}')
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         list(open_dataset(spec.format(tmp_path)))
 
 
@@ -262,34 +262,34 @@ def test_tables_and_packed_files(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("question,answer\nWho?,1931\n")
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'\xef\xbb\xbf{"question": "?", "answer": "a"}'))
     names = ("a.tsv", "a.csv", "a.jsonl.gz")
-    answers = [next(iter(open_dataset(str(tmp_path / one)))).answers for one in names]
+    answers = [next(iter(open_dataset(str(tmp_path / name)))).answers for name in names]
     assert answers == [("Ida", "I."), ("1931",), ("a",)]
 
 
 def test_a_folder_of_the_hubs_form(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     (tmp_path / "validation.jsonl").write_text('{"question": "?", "answer": ["a"]}\n')
-    [found] = open_dataset(f"hf:{tmp_path}?split=validation")
-    assert found.answers == ("a",)
+    [question] = open_dataset(f"hf:{tmp_path}?split=validation")
+    assert question.answers == ("a",)
 
 
 def test_selection(tmp_path: Path) -> None:
     rows = read(tmp_path, "", *({"question": f"q{at}", "answer": "a"} for at in range(20)))
-    assert [one.at for one in select(rows, shard="2/8")] == [1, 9, 17]
+    assert [question.at for question in select(rows, shard="2/8")] == [1, 9, 17]
     assert select(rows, sample=5, seed=1) == select(rows, sample=5, seed=1) != select(rows, sample=5)
     parts = [select(rows, limit=10, shard=f"{part}/3") for part in (1, 2, 3)]
-    assert sorted(one.at for part in parts for one in part) == list(range(10))
+    assert sorted(question.at for part in parts for question in part) == list(range(10))
     with pytest.raises(UsageError, match="shard"):
         select(rows, shard="9/8")
 
 
 def test_repeated_ids_get_a_number(tmp_path: Path) -> None:
     row = {"id": "m", "question": "?", "answer": "a"}
-    assert [one.id for one in read(tmp_path, "", row, row)] == ["m", "m#2"]
+    assert [question.id for question in read(tmp_path, "", row, row)] == ["m", "m#2"]
 
 
 def test_every_format_is_listed_once() -> None:
-    names = [one.name for one in FORMATS.ours()]
+    names = [form.name for form in FORMATS.ours()]
     assert len(names) == len(set(names))
     assert {"hotpotqa", "asqa", "clapnq", "qed", "beir", "kilt", "jsonl"} <= set(names)
 
@@ -300,8 +300,8 @@ def test_every_format_is_listed_once() -> None:
 def test_a_papers_subset(tmp_path: Path) -> None:
     row = {"question": "?", "answer": "a", "context": [], "supporting_facts": []}
     rows = [{"_id": str(at), **row} for at in range(520)]
-    found = read(tmp_path, "hotpotqa", *rows, query="?subset=blendfilter")
-    assert [found[0].id, found[-1].id, len(found)] == ["0", "499", 500]
+    questions = read(tmp_path, "hotpotqa", *rows, query="?subset=blendfilter")
+    assert [questions[0].id, questions[-1].id, len(questions)] == ["0", "499", 500]
     with pytest.raises(UsageError, match="holds 3 questions, and the paper asked the first 500"):
         read(tmp_path, "hotpotqa", *rows[:3], query="?subset=blendfilter")
     with pytest.raises(UsageError, match="no subset 'blendfilter' of 'nq'; there are"):
@@ -311,8 +311,8 @@ def test_a_papers_subset(tmp_path: Path) -> None:
 def test_listed_questions(tmp_path: Path) -> None:
     rows = [{"id": str(at), "question": "?", "answer": "a"} for at in range(5)]
     (tmp_path / "ids.json").write_text("[1, 3]")
-    found = read(tmp_path, "nq", *rows, query=f"?ids={tmp_path / 'ids.json'}")
-    assert [one.id for one in found] == ["1", "3"]
+    questions = read(tmp_path, "nq", *rows, query=f"?ids={tmp_path / 'ids.json'}")
+    assert [question.id for question in questions] == ["1", "3"]
     (tmp_path / "ids.json").write_text('["9"]')
     with pytest.raises(UsageError, match="lacks 1 of the listed questions, such as '9'"):
         read(tmp_path, "nq", *rows, query=f"?ids={tmp_path / 'ids.json'}")
@@ -324,4 +324,4 @@ def test_json_lines_may_begin_with_a_blank_line(tmp_path: Path) -> None:
     rows = [{"question": f"{at}?", "answer": "a"} for at in range(2)]
     path = tmp_path / "q.jsonl"
     path.write_text("\n" + "\n\n".join(map(json.dumps, rows)))
-    assert [one.question for one in open_dataset(str(path))] == ["0?", "1?"]
+    assert [question.question for question in open_dataset(str(path))] == ["0?", "1?"]

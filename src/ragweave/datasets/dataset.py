@@ -6,10 +6,9 @@
 * `hf:nq_open?split=validation&config=…&as=nq`: a data set of the Hugging Face hub.
 * `langsmith:NAME?question=q&answers=gold`: a data set of LangSmith.
 * `beir:FOLDER`: queries, documents and judgements.
-* `…?subset=blendfilter`, `…?ids=FILE`: a paper's questions, or listed ones.
+* `…?subset=blendfilter`, `…?ids=FILE`: a paper's questions, or those listed in a file.
 
-FlashRAG's rows (Jin et al. 2024: `golden_answers`, and the rest below `metadata`) are those of the hub, one
-level deeper, so that each format takes them.
+FlashRAG's rows (Jin et al. 2024) hold `golden_answers`, and the hub's fields under `metadata`; every format reads them.
 """
 
 import random
@@ -31,34 +30,35 @@ from ragweave.errors import UsageError, did_you_mean
 from ragweave.registry import Registry
 
 FORMATS: Registry[Format] = Registry("ragweave.datasets", Format, "data set", lambda: formats.FORMATS)
-"""Every format by name, in the order in which those of a file without a name are tried: ours, then those of
-other packages (entry points `ragweave.datasets`)."""
+"""Every format by name: ours, then those of other packages (entry points `ragweave.datasets`).
+
+A file given without a name is tried in this order."""
 
 _OWN_NAMES = {"question": formats.QUESTION, "answers": formats.ANSWERS, "passages": (), "id": (), "aliases": ()}
 _SETTINGS = (*_OWN_NAMES, "split", "config", "as", "subset", "ids")
-"""What may stand behind the `?`."""
+"""What may follow the `?`."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """The questions of a file, which is read again each time that they are iterated."""
+    """The questions of a file, which each iteration reads again."""
 
     name: str
-    """The format's name; "" if the first row decides it."""
+    """The format's name; "" if the first row tells it."""
     place: str
     """The file or folder."""
     rows: Callable[[], Iterator[Row]]
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Our names of fields by the file's."""
+    """Our field names by the file's."""
     subset: tuple[PaperSubset | None, frozenset[str] | None] = (None, None)
     """Which questions are asked: those of a paper, of listed ids, or all."""
     form: Format | None = None
-    """Reads the rows, in place of the format of that name."""
+    """Reads the rows instead of the format of that name."""
     keeps_fields: bool = False
     """Whether `Question.about` holds all fields of its row."""
 
     def __iter__(self) -> Iterator[Question]:
-        """Yield the questions; one whose id was there before gets `#2` behind it."""
+        """Yield the questions; a repeated id gets the suffix `#2`."""
         seen: Counter[str] = Counter()
         for at, question in enumerate(chosen(self._read(), *self.subset)):
             seen[question.id] += 1
@@ -66,13 +66,13 @@ class Dataset:
             yield replace(question, id=f"{question.id}{again}", at=at)
 
     def corpus(self) -> Iterator[Document]:
-        """Yield every passage: of the collection, or of all questions, each once."""
+        """Yield every passage of the collection, or of all questions, once."""
         corpus = FORMATS.named(self.name).corpus if self.name else None
         if corpus is not None:
             yield from corpus(Path(self.place))
             return
         seen: set[str] = set()
-        for doc in chain.from_iterable(one.passages for one in self):
+        for doc in chain.from_iterable(question.passages for question in self):
             if doc.id not in seen:
                 seen.add(str(doc.id))
                 yield doc
@@ -85,20 +85,20 @@ class Dataset:
         rows = map(self._known, self.rows())
         first = next(rows, None)
         if first is None:
-            raise UsageError(f"{self.place}: there are no questions in it")
+            raise UsageError(f"{self.place}: holds no questions")
         form = form or format_of(first)
         for row in chain([first], rows):
             try:
-                for one in form.read(row):
-                    yield replace(one, about={**row.fields, **one.about}) if self.keeps_fields else one
+                for question in form.read(row):
+                    yield replace(question, about={**row.fields, **question.about}) if self.keeps_fields else question
             except UsageError as error:
                 raise _with_hint(error, row, self.place) from error
 
     def _known(self, row: Row) -> Row:
-        """Return a row with FlashRAG's `metadata` as fields, and with its fields renamed."""
+        """Return a row with its fields renamed and FlashRAG's `metadata` as fields."""
         for theirs, ours in self.renamed.items():
             if ours in ("question", "answers") and theirs not in row.fields:
-                raise row.error(f"there is no field {theirs!r}; there is {', '.join(row.fields)}")
+                raise row.error(f"there is no field {theirs!r}; there are {', '.join(row.fields)}")
         fields = {self.renamed.get(name, name): value for name, value in row.fields.items()}
         inner = fields.get("metadata")
         if "golden_answers" in fields and isinstance(inner, Mapping):
@@ -108,25 +108,25 @@ class Dataset:
 
 def format_of(row: Row) -> Format:
     """Return the format that a row looks like; plain rows otherwise."""
-    return next((one for one in FORMATS.values() if one.fits(row)), FORMATS["jsonl"])
+    return next((form for form in FORMATS.values() if form.fits(row)), FORMATS["jsonl"])
 
 
 def _with_hint(error: UsageError, row: Row, place: str) -> UsageError:
-    """Add how fields are named, if a row's own have other names."""
+    """Add how to name the fields, if the row uses other names."""
     lacks = [ours for ours, theirs in _OWN_NAMES.items() if theirs and row.get(*theirs) is None]
     if not lacks or any(row.has(*names) for form in formats.FORMATS for names in form.fields):
         return error
-    shown = "&".join(f"{one}=FIELD" for one in lacks)
+    shown = "&".join(f"{name}=FIELD" for name in lacks)
     return UsageError(f"{error}. Name the fields: jsonl:{place}?{shown}")
 
 
 def open_dataset(spec: str, *, form: Format | None = None, keeps_fields: bool = False) -> Dataset:
-    """Open a data set; nothing is read yet.
+    """Open a data set without reading it yet.
 
     Args:
         spec: Such as `hotpotqa:dev.json`.
-        form: Reads the rows, in place of the format that the spec or the first row names.
-        keeps_fields: Whether `Question.about` is to hold all fields of its row.
+        form: Reads the rows instead of the format that the spec or the first row names.
+        keeps_fields: Whether `Question.about` holds all fields of its row.
 
     Raises:
         UsageError: There is no such data set, file, setting or subset.
@@ -137,15 +137,15 @@ def open_dataset(spec: str, *, form: Format | None = None, keeps_fields: bool = 
         if name not in _SETTINGS:
             raise UsageError(f"{spec}: no setting {name!r}: {did_you_mean(name, _SETTINGS)}")
     name, colon, place = head.partition(":")
-    split, config, given = settings.pop("split", "validation"), settings.pop("config", None), settings.pop("as", "")
+    split, config, form_name = settings.pop("split", "validation"), settings.pop("config", None), settings.pop("as", "")
     if colon and name == "hf":
-        known, rows = given, lambda: hub_rows(place, config, split)
+        known, rows = form_name, lambda: hub_rows(place, config, split)
     elif colon and name == "langsmith":
-        known, rows = given, lambda: langsmith_rows(place)
+        known, rows = form_name, lambda: langsmith_rows(place)
     elif colon and name in FORMATS:
         known, rows = name, lambda: read_rows(Path(place))
     else:
-        known, place, rows = given, head, lambda: read_rows(Path(head))
+        known, place, rows = form_name, head, lambda: read_rows(Path(head))
         if not Path(place).exists():
             raise UsageError(
                 f"{place}: there is no such file. Give a file's path or NAME:FILE; the names are "
@@ -166,16 +166,16 @@ def select(
     seed: int = 0,
     shard: str = "",
 ) -> list[Question]:
-    """Return the first `limit` questions, or `sample` of these drawn by `seed`.
+    """Return the first `limit` questions, or `sample` of them drawn with `seed`.
 
-    A shard `2/8` is every eighth of what is chosen, from the second on.
+    The shard `2/8` is every eighth of these, starting with the second.
 
     Raises:
-        UsageError: The shard is not of this form.
+        UsageError: The shard does not have this form.
     """
     chosen = list(islice(questions, limit))
     if sample is not None and sample < len(chosen):
-        chosen = sorted(random.Random(seed).sample(chosen, sample), key=lambda one: one.at)
+        chosen = sorted(random.Random(seed).sample(chosen, sample), key=lambda question: question.at)
     if shard:
         part, _, of = shard.partition("/")
         if not (part.isdigit() and of.isdigit() and 1 <= int(part) <= int(of)):

@@ -5,8 +5,8 @@ et al. 2023), the retriever outputs of DPR (Karpukhin et al. 2020) and FiD (Izac
 et al. 2023), SQuAD (Rajpurkar et al. 2016, 2018), QED (Lamm et al. 2021), HotpotQA (Yang et al. 2018, distractor
 setting), 2WikiMultihopQA (Ho et al. 2020), MuSiQue (Trivedi et al. 2022). Long ones: ASQA (Stelmakh et al. 2022), ELI5
 (Fan et al. 2019), CLAPNQ (Rosenthal et al. 2024), Wizard of Wikipedia (Dinan et al. 2019). Yes or no: StrategyQA (Geva et
-al. 2021), FEVER (Thorne et al. 2018), Fool Me Twice (Eisenschlos et al. 2021); a claim is asked as a question, and its
-label stands in `about`. KILT (Petroni et al. 2021) has all three. Passages alone: BEIR (Thakur et al. 2021).
+al. 2021), FEVER (Thorne et al. 2018), Fool Me Twice (Eisenschlos et al. 2021); a claim is asked as a question, and
+`about` holds its label. KILT (Petroni et al. 2021) has all three. Passages alone: BEIR (Thakur et al. 2021).
 """
 
 import re
@@ -41,14 +41,14 @@ _LISTS = ("passages", "ctxs", "contexts", "retrieved_contexts", "documents", "pa
 
 
 def read_plain(row: Row) -> Iterator[Question]:
-    """Read any row that has a question: with answers, passages and aliases if it has them."""
+    """Read any row with a question and answers, and its passages and aliases if it has any."""
     if row.has("input", "output"):
         yield from read_kilt(row)
         return
     passages, gold = passages_of(row, *_LISTS)
     if row.has("positive_ctxs"):
         right, _ = passages_of(row, "positive_ctxs")
-        wrong = [passages_of(row, one)[0] for one in ("negative_ctxs", "hard_negative_ctxs")]
+        wrong = [passages_of(row, name)[0] for name in ("negative_ctxs", "hard_negative_ctxs")]
         passages, gold = unique(chain(right, *wrong)), marked(right)
     yield Question(
         id=id_of(row),
@@ -64,8 +64,8 @@ def read_triviaqa(row: Row) -> Iterator[Question]:
     """Read TriviaQA: one object with `Data`, or rows."""
     if not row.has("Data"):
         yield from read_plain(row)
-    for one in row.rows("Data"):
-        yield Question(id=one.text("QuestionId"), question=one.text("Question"), answers=answered(one, "Answer"))
+    for item in row.rows("Data"):
+        yield Question(id=item.text("QuestionId"), question=item.text("Question"), answers=answered(item, "Answer"))
 
 
 _DESCRIPTION = re.compile(r'\(description (?:"((?:[^"\\]|\\.)*+)"|([^\s()]+))\)')
@@ -74,8 +74,10 @@ _DESCRIPTION = re.compile(r'\(description (?:"((?:[^"\\]|\\.)*+)"|([^\s()]+))\)'
 def read_webquestions(row: Row) -> Iterator[Question]:
     """Read WebQuestions: rows, or the authors' lists in Lisp."""
     if row.has("targetValue"):
-        said = (quoted or bare for quoted, bare in _DESCRIPTION.findall(row.text("targetValue")))
-        row = Row({**row.fields, "answers": [re.sub(r"\\(.)", r"\1", one) for one in said]}, row.where, row.number)
+        quotes = (quoted or bare for quoted, bare in _DESCRIPTION.findall(row.text("targetValue")))
+        row = Row(
+            {**row.fields, "answers": [re.sub(r"\\(.)", r"\1", quote) for quote in quotes]}, row.where, row.number
+        )
     yield from read_plain(row)
 
 
@@ -87,8 +89,8 @@ def read_squad(row: Row) -> Iterator[Question]:
         title = str(article.get("title") or "")
         for paragraph in article.rows("paragraphs"):
             shared = {"context": paragraph.text("context"), "title": title}
-            for one in paragraph.rows("qas"):
-                yield from _squad_row(Row({**one.fields, **shared}, one.where, one.number))
+            for item in paragraph.rows("qas"):
+                yield from _squad_row(Row({**item.fields, **shared}, item.where, item.number))
 
 
 def _squad_row(row: Row) -> Iterator[Question]:
@@ -111,16 +113,16 @@ def read_qed(row: Row) -> Iterator[Question]:
         answers=answered(row, "original_nq_answers"),
         passages=(context,),
         gold=marked([context]),
-        about={"selected": [str(one)] if (one := _selected(row)) else []},
+        about={"selected": [str(sentence)] if (sentence := _selected(row)) else []},
     )
 
 
 def _selected(row: Row) -> str:
     """Return the sentence that the annotators of QED selected."""
-    found = (row.get("annotation") or {}).get("selected_sentence") or {}
-    start, end = found.get("start"), found.get("end")
-    whole = isinstance(start, int) and isinstance(end, int)
-    return row.text("paragraph_text")[start:end] if whole else ""
+    span = (row.get("annotation") or {}).get("selected_sentence") or {}
+    start, end = span.get("start"), span.get("end")
+    complete = isinstance(start, int) and isinstance(end, int)
+    return row.text("paragraph_text")[start:end] if complete else ""
 
 
 def read_hotpotqa(row: Row) -> Iterator[Question]:
@@ -133,9 +135,9 @@ def read_hotpotqa(row: Row) -> Iterator[Question]:
     for title, sentences in _pairs(row, "context", "title", "sentences", "content"):
         if not isinstance(sentences, list):
             raise row.error("'context' must be a list of [title, sentences]")
-        said = [str(one or "").strip() for one in sentences]
-        selected += [one for at, one in enumerate(said) if one and (str(title), at) in facts]
-        if text := " ".join(filter(None, said)):
+        texts = [str(text or "").strip() for text in sentences]
+        selected += [text for at, text in enumerate(texts) if text and (str(title), at) in facts]
+        if text := " ".join(filter(None, texts)):
             passages.append(passage(text, str(title)))
     yield Question(
         id=id_of(row),
@@ -149,14 +151,14 @@ def read_hotpotqa(row: Row) -> Iterator[Question]:
 
 def _pairs(row: Row, name: str, first: str, *second: str) -> Iterator[tuple[Any, Any]]:
     """Yield the pairs of `[[a, b], …]`, of `{a: […], b: […]}`, or of either as JSON."""
-    found = row.json(name)
-    if isinstance(found, Mapping):
-        columns = [found.get(first), next((found[one] for one in second if one in found), None)]
-        if not all(isinstance(one, list) for one in columns):
+    pairs = row.json(name)
+    if isinstance(pairs, Mapping):
+        columns = [pairs.get(first), next((pairs[key] for key in second if key in pairs), None)]
+        if not all(isinstance(column, list) for column in columns):
             raise row.error(f"{name!r} must have the lists {first!r} and {second[0]!r}")
         yield from zip(*columns, strict=False)
         return
-    for pair in found if isinstance(found, list) else ():
+    for pair in pairs if isinstance(pairs, list) else ():
         if not isinstance(pair, list) or len(pair) != 2:
             raise row.error(f"{name!r} must be a list of [{first}, {second[0]}]")
         yield pair[0], pair[1]
@@ -177,23 +179,23 @@ def read_musique(row: Row) -> Iterator[Question]:
 
 
 def read_asqa(row: Row) -> Iterator[Question]:
-    """Read ASQA: rows, or the authors' object by split, of which the first of dev, test and train is read."""
+    """Read ASQA: rows, or the authors' object by split, of which the first of dev, test and train counts."""
     for split in ("dev", "test", "train"):
         if isinstance(row.get(split), Mapping):
-            for number, (name, one) in enumerate(row.fields[split].items(), 1):
-                yield from read_asqa(Row({"id": name, **one}, f"{row.where}, {name}", number))
+            for number, (name, item) in enumerate(row.fields[split].items(), 1):
+                yield from read_asqa(Row({"id": name, **item}, f"{row.where}, {name}", number))
             return
     pairs = row.rows("qa_pairs")
     if not pairs:
         yield from read_long(row)
         return
-    contexts = [one for one in pairs if one.get("context") not in (None, "", "No context provided")]
-    passages = unique(passage(one.text("context"), str(one.get("wikipage") or "")) for one in contexts)
+    contexts = [pair for pair in pairs if pair.get("context") not in (None, "", "No context provided")]
+    passages = unique(passage(context.text("context"), str(context.get("wikipage") or "")) for context in contexts)
     yield Question(
         id=id_of(row, "sample_id"),
         question=row.text("ambiguous_question", "question"),
-        answers=tuple(one.text("long_answer") for one in row.rows("annotations")),
-        parts=tuple(answered(one, "short_answers") for one in pairs),
+        answers=tuple(annotation.text("long_answer") for annotation in row.rows("annotations")),
+        parts=tuple(answered(pair, "short_answers") for pair in pairs),
         kind="parts",
         passages=passages,
         gold=marked(passages),
@@ -205,7 +207,7 @@ def read_long(row: Row) -> Iterator[Question]:
     if row.has("input", "output"):
         yield from read_kilt(row, "long")
     elif not row.has("title"):
-        yield from (replace(one, kind="long") for one in read_plain(row))
+        yield from (replace(question, kind="long") for question in read_plain(row))
     else:
         more = str(row.get("selftext") or "").strip()
         yield Question(
@@ -217,14 +219,14 @@ def read_long(row: Row) -> Iterator[Question]:
 
 
 def read_clapnq(row: Row) -> Iterator[Question]:
-    """Read CLAPNQ: long answers over passages, of which sentences are selected; some have no answer."""
+    """Read CLAPNQ: long answers over passages with selected sentences; some questions have no answer."""
     outputs = row.rows("output")
-    chosen = {str(one) for output in outputs for one in output.json("selected_sentences") or ()}
-    answers = tuple(dict.fromkeys(str(one.get("answer")) for one in outputs if one.get("answer")))
+    chosen = {str(sentence) for output in outputs for sentence in output.json("selected_sentences") or ()}
+    answers = tuple(dict.fromkeys(str(output.get("answer")) for output in outputs if output.get("answer")))
     passages, gold = [], []
-    for one in row.rows("passages"):
-        sentences = [str(said) for said in one.json("sentences") or ()]
-        passages.append(passage(one.text("text"), str(one.get("title") or "")))
+    for item in row.rows("passages"):
+        sentences = [str(sentence) for sentence in item.json("sentences") or ()]
+        passages.append(passage(item.text("text"), str(item.get("title") or "")))
         if chosen & set(sentences) or (answers and not sentences):
             gold.append(passages[-1])
     yield Question(
@@ -239,7 +241,7 @@ def read_clapnq(row: Row) -> Iterator[Question]:
 
 
 LABELS = {"Yes": "SUPPORTS", "No": "REFUTES"}
-"""FEVER's labels, by the answer that each stands for."""
+"""FEVER's labels by answer."""
 _VERDICTS = {
     **dict.fromkeys(("supports", "supported", "true", "yes"), "Yes"),
     **dict.fromkeys(("refutes", "refuted", "false", "no"), "No"),
@@ -248,22 +250,22 @@ _UNDECIDED = "NOT ENOUGH INFO"
 
 
 def verdict(text: str) -> str:
-    """Return the Yes or No that a label stands for; "" for any other text."""
+    """Return the Yes or No that a label means; "" for any other text."""
     return _VERDICTS.get(text.strip().lower(), "")
 
 
 def _verdicts(row: Row, labels: Iterable[str]) -> tuple[str, ...]:
-    found = dict.fromkeys(map(verdict, labels))
-    if "" in found:
+    verdicts = dict.fromkeys(map(verdict, labels))
+    if "" in verdicts:
         raise row.error(f"the label must be SUPPORTS or REFUTES, Yes or No, not {list(labels)}")
-    return tuple(found)
+    return tuple(verdicts)
 
 
 def read_strategyqa(row: Row) -> Iterator[Question]:
-    """Read StrategyQA: with the facts that decide."""
+    """Read StrategyQA, with the facts that decide."""
     facts, term = row.json("facts"), str(row.get("term") or "")
-    listed = facts if isinstance(facts, list) else [facts] if facts else []
-    passages = unique(passage(str(one), term) for one in listed)
+    facts = facts if isinstance(facts, list) else [facts] if facts else []
+    passages = unique(passage(str(fact), term) for fact in facts)
     yield Question(
         id=id_of(row),
         question=row.text("question"),
@@ -281,8 +283,8 @@ def read_fever(row: Row) -> Iterator[Question]:
         yield from read_kilt(row, "yes_no")
         return
     title = str(row.get("wikipedia_page") or "")
-    right = [passage(one.text("text"), title) for one in row.rows("gold_evidence")]
-    found = [passage(one.text("text"), title) for one in row.rows("retrieved_evidence")]
+    right = [passage(evidence.text("text"), title) for evidence in row.rows("gold_evidence")]
+    retrieved = [passage(evidence.text("text"), title) for evidence in row.rows("retrieved_evidence")]
     labels = answers_of(row, "label", "golden_answers", "answers")
     answers = () if labels == (_UNDECIDED,) else _verdicts(row, labels)
     yield Question(
@@ -290,22 +292,22 @@ def read_fever(row: Row) -> Iterator[Question]:
         question=CLAIM + row.text("claim", "text", "question"),
         answers=answers,
         kind="yes_no",
-        passages=unique([*right, *found]),
+        passages=unique([*right, *retrieved]),
         gold=marked(right),
-        about={"label": [LABELS[one] for one in answers]},
+        about={"label": [LABELS[answer] for answer in answers]},
     )
 
 
 def read_kilt(row: Row, kind: Kind = "short") -> Iterator[Question]:
     """Read KILT: `input` and `output`, answers with their provenance."""
     outputs = row.rows("output")
-    answers = tuple(dict.fromkeys(str(one.get("answer")) for one in outputs if one.get("answer")))
+    answers = tuple(dict.fromkeys(str(output.get("answer")) for output in outputs if output.get("answer")))
     if not answers:
         raise row.error("no right answer: no 'output' has an 'answer'")
-    sources = [source for one in outputs for source in one.rows("provenance") if source.get("text")]
-    passages = unique(passage(one.text("text"), str(one.get("title") or "")) for one in sources)
+    sources = [source for output in outputs for source in output.rows("provenance") if source.get("text")]
+    passages = unique(passage(source.text("text"), str(source.get("title") or "")) for source in sources)
     text = row.text("input")
-    claim = kind == "yes_no" or all(one in LABELS.values() for one in answers)
+    claim = kind == "yes_no" or all(answer in LABELS.values() for answer in answers)
     verdicts = _verdicts(row, answers) if claim else answers
     yield Question(
         id=id_of(row),
@@ -314,12 +316,12 @@ def read_kilt(row: Row, kind: Kind = "short") -> Iterator[Question]:
         kind="yes_no" if claim else kind,
         passages=passages,
         gold=marked(passages),
-        about={"label": [LABELS[one] for one in verdicts]} if claim else {},
+        about={"label": [LABELS[answer] for answer in verdicts]} if claim else {},
     )
 
 
 def read_beir(folder: Path) -> Iterator[Question]:
-    """Read the queries that have judgements, with their grades."""
+    """Read BEIR: the queries that have judgements, with their grades."""
     grades = _grades(folder)
     for row in read_rows(_packed(folder / "queries.jsonl")):
         name = row.text("_id")
@@ -329,27 +331,27 @@ def read_beir(folder: Path) -> Iterator[Question]:
 
 def _grades(folder: Path) -> dict[str, dict[str, float]]:
     tables = [folder / "qrels" / f"{split}.tsv" for split in ("test", "dev", "train")]
-    path = next((one for one in tables if one.exists()), None)
+    path = next((table for table in tables if table.exists()), None)
     if path is None:
         raise UsageError(f"{folder}: a BEIR folder needs qrels/test.tsv, dev.tsv or train.tsv")
-    found: dict[str, dict[str, float]] = {}
+    grades: dict[str, dict[str, float]] = {}
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             cells = line.split()
-            whole = bool(cells) and cells[-1].lstrip("-").isdigit()
-            if not cells or (number == 1 and not whole):
+            graded = bool(cells) and cells[-1].lstrip("-").isdigit()
+            if not cells or (number == 1 and not graded):
                 continue
-            if len(cells) not in (3, 4) or not whole:
+            if len(cells) not in (3, 4) or not graded:
                 raise UsageError(f"{path}:{number}: must be query-id, corpus-id and score")
             if int(cells[-1]) > 0:
-                found.setdefault(cells[0], {})[cells[-2]] = float(cells[-1])
-    return found
+                grades.setdefault(cells[0], {})[cells[-2]] = float(cells[-1])
+    return grades
 
 
 def beir_corpus(folder: Path) -> Iterator[Document]:
-    """Yield the documents; the title of one without a text is its text."""
+    """Yield the documents of a BEIR folder; a document without a text has its title as text."""
     for row in read_rows(_packed(folder / "corpus.jsonl")):
-        title, text = (str(row.get(one) or "").strip() for one in ("title", "text"))
+        title, text = (str(row.get(field) or "").strip() for field in ("title", "text"))
         if title or text:
             yield passage(text or title, title, row.text("_id"))
 
@@ -361,7 +363,7 @@ def _packed(path: Path) -> Path:
 
 FORMATS = (
     Format("hotpotqa", "HotpotQA: paragraphs and supporting facts.", read_hotpotqa, (("context", "supporting_facts"),)),
-    Format("2wiki", "2WikiMultihopQA, in the same form.", read_hotpotqa),
+    Format("2wiki", "2WikiMultihopQA: paragraphs and supporting facts.", read_hotpotqa),
     Format("musique", "MuSiQue: paragraphs and the decomposition.", read_musique, (("question_decomposition",),)),
     Format("squad", "SQuAD 1.1 and 2.0.", read_squad, (("data",), ("context", "question", "answers"))),
     Format("qed", "QED: Natural Questions over one paragraph.", read_qed, (("question_text", "paragraph_text"),)),
@@ -373,9 +375,9 @@ FORMATS = (
     Format("fever", "FEVER: claims to verify.", read_fever, (("claim", "label"),)),
     Format("fool_me_twice", "Fool Me Twice: claims with evidence.", read_fever, (("text", "label", "gold_evidence"),)),
     Format("kilt", "KILT: knowledge tasks over Wikipedia, with provenance.", read_kilt),
-    Format("jsonl", "Any rows with a question and answers; passages and aliases if there are some.", read_plain),
-    Format("csv", "The same, as a table.", read_plain),
-    Format("tsv", "The same, as a table.", read_plain),
+    Format("jsonl", "Any rows with a question and answers, and passages and aliases if they have any.", read_plain),
+    Format("csv", "Any table with a question and answers.", read_plain),
+    Format("tsv", "Any table with a question and answers, separated by tabs.", read_plain),
     Format("nq", "Natural Questions, open; DPR's and FiD's files too.", read_plain),
     Format("dpr", "The retriever outputs of DPR, Contriever and ALCE.", read_plain, (("positive_ctxs",),)),
     Format("webquestions", "WebQuestions.", read_webquestions, (("utterance", "targetValue"),)),
@@ -384,4 +386,4 @@ FORMATS = (
     Format("skr", "The released questions of SKR, with passages.", read_plain, (("Gold answer",),)),
     Format("beir", "A BEIR folder.", read_plain, read_folder=read_beir, corpus=beir_corpus),
 )
-"""In the order in which those of a file without a name are tried."""
+"""A file given without a name is tried in this order."""

@@ -1,6 +1,6 @@
 """Files of questions as rows: JSON, JSON lines, CSV, TSV, Parquet, each also as .gz, and the Hugging Face hub.
 
-A row knows where it stands, so that an error names line and field:
+A row knows its place, so that an error names line and field:
 
     dev.jsonl:12: 'supporting_facts' must be a list of [title, sentence number]
 """
@@ -36,75 +36,75 @@ class Row:
     """Its number in the file, from 1."""
 
     def error(self, text: str) -> UsageError:
-        """Return an error that says where."""
+        """Return an error that names the row's place."""
         return UsageError(f"{self.where}: {text}")
 
     def has(self, *names: str) -> bool:
-        """Say whether all of these fields have a value."""
+        """Return whether all of these fields have a value."""
         return all(self.fields.get(name) is not None for name in names)
 
     def get(self, *names: str) -> Any:
-        """Return the first of these fields that has a value; None if none has."""
-        return next((self.fields[one] for one in names if self.fields.get(one) is not None), None)
+        """Return the first value of these fields; None if they have none."""
+        return next((self.fields[name] for name in names if self.fields.get(name) is not None), None)
 
     def need(self, *names: str) -> Any:
-        """Return the first of these fields that has a value.
+        """Return the first value of these fields.
 
         Raises:
-            UsageError: None has.
+            UsageError: They have none.
         """
-        found = self.get(*names)
-        if found is None:
-            there = ", ".join(map(str, self.fields)) or "nothing"
-            raise self.error(f"{either(names)} is missing; there is {there}")
-        return found
+        value = self.get(*names)
+        if value is None:
+            present = ", ".join(map(str, self.fields)) or "no fields"
+            raise self.error(f"{either(names)} is missing; there are {present}")
+        return value
 
     def text(self, *names: str) -> str:
-        """Return a field as text; a number is taken as it is written.
+        """Return a field as text, a number as it is written.
 
         Raises:
-            UsageError: It is missing, blank, or neither a text nor a number.
+            UsageError: The field is missing, blank, or neither a text nor a number.
         """
-        found = self.need(*names)
-        if isinstance(found, bool) or not isinstance(found, str | int | float):
-            raise self.error(f"{either(names)} must be a text, not {_kind(found)}")
-        if not str(found).strip():
+        value = self.need(*names)
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise self.error(f"{either(names)} must be a text, not {_kind(value)}")
+        if not str(value).strip():
             raise self.error(f"{either(names)} is empty")
-        return str(found)
+        return str(value)
 
     def json(self, *names: str) -> Any:
-        """Return a field; a text that looks like JSON, or like a list of Python's, is parsed."""
-        found = self.get(*names)
-        if isinstance(found, str) and found.lstrip()[:1] in ("[", "{"):
+        """Return a field; a text that is JSON, or a Python literal of a list or object, is parsed."""
+        value = self.get(*names)
+        if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
             with suppress(ValueError):
-                return json.loads(found)
+                return json.loads(value)
             with suppress(ValueError, SyntaxError):
-                return ast.literal_eval(found.strip())
-        return found
+                return ast.literal_eval(value.strip())
+        return value
 
     def rows(self, *names: str) -> list[Row]:
-        """Return a field that is a list of objects; a missing one is empty.
+        """Return a field that is a list of objects; a missing field is empty.
 
-        The hub stores such a list as one object of lists, which is read as well.
+        The hub's form of such a list, one object of lists, is read as well.
         """
-        found = self.json(*names)
-        if isinstance(found, Mapping):
-            found = self._turned(found, names)
-        if found is None:
+        items = self.json(*names)
+        if isinstance(items, Mapping):
+            items = self._turned(items, names)
+        if items is None:
             return []
-        if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
-            raise self.error(f"{either(names)} must be a list of objects, not {_kind(found)}")
-        return [Row(one, f"{self.where}, {names[0]} {at}", at) for at, one in enumerate(found, 1)]
+        if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+            raise self.error(f"{either(names)} must be a list of objects, not {_kind(items)}")
+        return [Row(item, f"{self.where}, {names[0]} {at}", at) for at, item in enumerate(items, 1)]
 
     def _turned(self, columns: Mapping[str, Any], names: tuple[str, ...]) -> list[dict[str, Any]]:
-        lists = [one for one in columns.values() if isinstance(one, list)]
-        if not lists or len(lists) != len(columns) or len({len(one) for one in lists}) > 1:
+        lists = [column for column in columns.values() if isinstance(column, list)]
+        if not lists or len(lists) != len(columns) or len({len(column) for column in lists}) > 1:
             raise self.error(f"{either(names)} must be a list of objects, or lists of one length")
-        return [dict(zip(columns, one, strict=True)) for one in zip(*lists, strict=True)]
+        return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
 
 
 def either(names: tuple[str, ...]) -> str:
-    """Return names as an error shows them: `'answers' or 'answer'`."""
+    """Return names as errors show them: `'answers' or 'answer'`."""
     return " or ".join(map(repr, names))
 
 
@@ -112,10 +112,10 @@ def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a file.
 
     Raises:
-        UsageError: It cannot be read; the text names the line.
-        MissingExtraError: It is a Parquet file, and pyarrow is not installed.
+        UsageError: The file cannot be read; the text names the line.
+        MissingExtraError: The file is a Parquet file, and pyarrow is not installed.
     """
-    kinds = [one for one in path.suffixes if one != ".gz"]
+    kinds = [suffix for suffix in path.suffixes if suffix != ".gz"]
     kind = kinds[-1].lower() if kinds else ""
     if kind == ".parquet":
         yield from _parquet(path)
@@ -164,7 +164,7 @@ def hub_rows(name: str, config: str | None, split: str) -> Iterator[Row]:
 
 
 def langsmith_rows(name: str) -> Iterator[Row]:
-    """Yield the examples of a LangSmith data set: inputs and outputs as fields of one row.
+    """Yield the examples of a LangSmith data set, with inputs and outputs as fields of one row.
 
     Raises:
         UsageError: There is no such data set, or LangSmith refuses.
@@ -173,15 +173,15 @@ def langsmith_rows(name: str) -> Iterator[Row]:
     from langsmith.utils import LangSmithError
 
     try:
-        for number, one in enumerate(Client().list_examples(dataset_name=name), 1):
-            fields = {**(one.inputs or {}), **(one.outputs or {}), "id": str(one.id)}
+        for number, example in enumerate(Client().list_examples(dataset_name=name), 1):
+            fields = {**(example.inputs or {}), **(example.outputs or {}), "id": str(example.id)}
             yield Row(fields, f"langsmith:{name}, example {number}", number)
     except LangSmithError as error:
         raise UsageError(f"langsmith:{name}: {' '.join(str(error).split())}") from error
 
 
 def open_text(path: Path) -> io.TextIOBase:
-    """Open a text file, unpacked.
+    """Open a text file, which may be compressed.
 
     Raises:
         UsageError: There is no such file.
@@ -208,7 +208,7 @@ def _json(path: Path) -> Iterator[Row]:
 
 
 def _is_one_object(file: io.TextIOBase) -> bool:
-    """Say whether a file is one object over several lines, and not one object a line."""
+    """Return whether a file is one object over several lines, not one object per line."""
     first = next(filter(str.strip, file), "")
     file.seek(0)
     try:
@@ -219,11 +219,11 @@ def _is_one_object(file: io.TextIOBase) -> bool:
 
 
 def _document(path: Path, text: str) -> Iterator[Row]:
-    found = _parsed(text, str(path))
-    many = isinstance(found, list)
-    for number, one in enumerate(found if many else [found], 1):
+    value = _parsed(text, str(path))
+    many = isinstance(value, list)
+    for number, item in enumerate(value if many else [value], 1):
         where = f"{path}: row {number}" if many else str(path)
-        yield Row(_checked(one, where), where, number)
+        yield Row(_checked(item, where), where, number)
 
 
 def _lines(path: Path, file: io.TextIOBase) -> Iterator[Row]:
@@ -240,10 +240,10 @@ def _parsed(text: str, where: str) -> Any:
         raise UsageError(f"{where}: is not JSON: {error}") from error
 
 
-def _checked(found: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(found, Mapping):
-        raise UsageError(f"{where}: must be an object, not {_kind(found)}")
-    return found
+def _checked(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{where}: must be an object, not {_kind(value)}")
+    return value
 
 
 def _table(path: Path, separator: str) -> Iterator[Row]:
