@@ -44,8 +44,8 @@ def test_a_build_fails_if_a_method_answers_worse(project: pytest.Pytester) -> No
     failed.stdout.fnmatch_lines(
         [
             "concat: Contains went from 100.0 to 0.0 over 20 questions; the difference is -100.0 [[]-100.0, -100.0[]]",
-            "  When did bridge * open? -> 'Bridge * opened in 1932', right: [[]'1931']",
-            "If this is meant: pytest --ragweave-record",
+            "  When did bridge * open? -> 'Bridge * opened in 1932', gold: [[]'1931']",
+            "If this is intended: pytest --ragweave-record",
         ]
     )
     run(project, "f1", RIGHT).stdout.fnmatch_lines("*holds contains, not f1; pytest --ragweave-record overwrites it")

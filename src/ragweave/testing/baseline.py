@@ -1,4 +1,4 @@
-"""A run that is compared with a baseline, question by question."""
+"""Compare a run with a baseline, question by question."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from ragweave.evaluation.statistics import bootstrap
 
 RECORD = "--ragweave-record"
 _SHOWN = 3
-"""Questions that a failure names."""
+"""Number of questions that a failure names."""
 
 
 def check_baseline(
@@ -45,51 +45,54 @@ def check_baseline(
     summary = evaluate(settings, folder / "run", cache=cache, quiet=True, **more)
     records = list(read_results(folder / "run"))
     if summary.exit_code:
-        errors = [one["error"]["text"] for one in records if one["error"]]
+        errors = [record["error"]["text"] for record in records if record["error"]]
         pytest.fail(f"{summary.failed} questions failed: {summary.stopped or errors[0]}", pytrace=False)
     report = read_report(folder / "run", metric)
-    found: dict[str, dict[str, float]] = {line.system: {} for line in report.lines}
-    for one in records:
-        if report.main in one["scores"]:
-            found[one["system"]][one["id"]] = one["scores"][report.main]
+    now: dict[str, dict[str, float]] = {line.system: {} for line in report.lines}
+    for result in records:
+        if report.main in result["scores"]:
+            now[result["system"]][result["id"]] = result["scores"][report.main]
     path = Path(baseline)
     if record:
-        path.write_text(json.dumps({"metric": report.main, "scores": found}, indent=1) + "\n", "utf-8")
+        path.write_text(json.dumps({"metric": report.main, "scores": now}, indent=1) + "\n", "utf-8")
         return
-    before = _read(path, report.main, found)
-    faults = [_worse(system, report.metric, scores, before[system], records) for system, scores in found.items()]
+    before = _read(path, report.main, now)
+    faults = [_worse(system, report.metric, scores, before[system], records) for system, scores in now.items()]
     if any(faults):
-        pytest.fail("\n".join([*filter(None, faults), f"If this is meant: pytest {RECORD}"]), pytrace=False)
+        pytest.fail("\n".join([*filter(None, faults), f"If this is intended: pytest {RECORD}"]), pytrace=False)
 
 
-def _read(path: Path, metric: str, found: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Return a baseline's scores by system, or fail if it is another run's."""
+def _read(path: Path, metric: str, now: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Return a baseline's scores by system; fail if it has another metric, or no question in common."""
     if not path.exists():
         pytest.fail(f"{path}: there is no baseline yet; pytest {RECORD} writes it", pytrace=False)
     before = json.loads(path.read_text("utf-8"))
     scores: dict[str, dict[str, float]] = before["scores"]
-    known = all(scores.get(system, {}).keys() & mine.keys() for system, mine in found.items())
-    if before["metric"] != metric or not known:
-        lacks = f"holds {before['metric']}, not {metric}" if known else "was recorded with other systems or questions"
-        pytest.fail(f"{path}: {lacks}; pytest {RECORD} overwrites it", pytrace=False)
+    comparable = all(scores.get(system, {}).keys() & own.keys() for system, own in now.items())
+    if before["metric"] != metric or not comparable:
+        fault = f"holds {before['metric']}, not {metric}" if comparable else "has other systems or questions"
+        pytest.fail(f"{path}: {fault}; pytest {RECORD} overwrites it", pytrace=False)
     return scores
 
 
 def _worse(
     system: str, metric: Metric, now: Mapping[str, float], before: Mapping[str, float], records: Sequence[Record]
 ) -> str:
-    """Say by how much a system's scores are lower than before; "": they are not."""
+    """Return a message that says by how much a system's scores fell, or "" if they did not."""
     gains = {name: score - before[name] for name, score in now.items() if name in before}
-    sign, times = 1 if metric.higher_is_better else -1, 100 if metric.percent else 1
-    change = bootstrap([times * one for one in gains.values()])
+    sign, unit = 1 if metric.higher_is_better else -1, 100 if metric.percent else 1
+    change = bootstrap([unit * gain for gain in gains.values()])
     if max(sign * change.low, sign * change.high) >= 0:
         return ""
-    is_now = times * fmean(now[name] for name in gains)
+    mean = unit * fmean(now[name] for name in gains)
     lines = [
-        f"{system}: {metric.label} went from {is_now - change.mean:.1f} to {is_now:.1f} over {len(gains)} questions; "
+        f"{system}: {metric.label} went from {mean - change.mean:.1f} to {mean:.1f} over {len(gains)} questions; "
         f"the difference is {change.mean:+.1f} [{change.low:+.1f}, {change.high:+.1f}]"
     ]
     worst = sorted(gains, key=lambda name: sign * gains[name])[:_SHOWN]
-    mine = (one for one in records if one["system"] == system and one["id"] in worst)
-    lines += [f"  {one['question']} -> {one['answer']!r}, right: {one['gold']}" for one in mine]
+    lines += [
+        f"  {record['question']} -> {record['answer']!r}, gold: {record['gold']}"
+        for record in records
+        if record["system"] == system and record["id"] in worst
+    ]
     return "\n".join(lines)

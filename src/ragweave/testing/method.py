@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -22,7 +23,7 @@ from ragweave.testing.scripted import (
     ModelCall,
     Record,
     RecordingRetriever,
-    Said,
+    Reply,
     Script,
     ScriptedModel,
 )
@@ -42,7 +43,7 @@ class _Parent(TypedDict, total=False):
 
 
 class MethodTests:
-    """What a method must hold to. Subclass it once a method; pytest finds the tests.
+    """What every method must do. Subclass it once for each method; pytest finds the tests.
 
     class TestConcat(MethodTests):
         method = "concat"
@@ -65,8 +66,8 @@ class MethodTests:
     arguments: Mapping[str, Any] = {}
     """More arguments of `build_graph`: `embeddings`, `scorer`, …"""
 
-    def reply(self, call: ModelCall) -> Said:
-        """Return what a model replies to a call; `replies` takes its place if given."""
+    def reply(self, call: ModelCall) -> Reply:
+        """Return what a model replies to a call; called only if `replies` is empty."""
         raise NotImplementedError(f"{type(self).__name__} needs replies, or a reply method")
 
     # -- what it answers -----------------------------------------------------------------------
@@ -85,9 +86,13 @@ class MethodTests:
         prompts = " ".join(" ".join(call.text.split()) for call in record.calls)
         for passage in out["passages"]:
             assert " ".join(passage.page_content.split()) in prompts, f"no prompt showed {passage.id}"
-        last = max(one["round"] for one in out["candidates"].values())
-        won = [one for one in out["candidates"].values() if (one["answer"], one["round"]) == (self.answer, last)]
-        assert {name for one in won for name in one["passages"]} == {one.id for one in out["passages"]}
+        candidates = out["candidates"].values()
+        last = max(candidate["round"] for candidate in candidates)
+        winners = [
+            candidate for candidate in candidates if (candidate["answer"], candidate["round"]) == (self.answer, last)
+        ]
+        read = {name for candidate in winners for name in candidate["passages"]}
+        assert read == {passage.id for passage in out["passages"]}
 
     def test_sync_equals_async_equals_stream(self) -> None:
         """All ways to run a graph ask the same and give the same."""
@@ -101,8 +106,8 @@ class MethodTests:
             {name: streamed[name] for name in RAGOutput.__annotations__},
             asyncio.run(_last(graphs[3], given)),
         ]
-        assert all(_json(one) == _json(outputs[0]) for one in outputs)
-        assert all(_asked(one) == _asked(records[0]) for one in records)
+        assert all(_json(out) == _json(outputs[0]) for out in outputs)
+        assert all(_asked(record) == _asked(records[0]) for record in records)
 
     def test_the_second_question_of_a_thread_starts_clean(self) -> None:
         """Nothing of a thread's first question shows in its second."""
@@ -135,10 +140,8 @@ class MethodTests:
         assert usage["calls"] == len(record.calls)
         assert usage["retrievals"] == len(record.searches)
         for table, key in (("by_role", "role"), ("by_node", "node")):
-            made: dict[str, int] = {}
-            for call in record.calls:
-                made[getattr(call, key)] = made.get(getattr(call, key), 0) + 1
-            assert {name: one["calls"] for name, one in usage[table].items()} == made
+            calls = Counter(getattr(call, key) for call in record.calls)
+            assert {name: tokens["calls"] for name, tokens in usage[table].items()} == calls
         assert usage["input_tokens"] == sum(3 + len(call.text.split()) for call in record.calls)
 
     def test_calls_lie_within_the_declared_ones(self) -> None:
@@ -177,29 +180,29 @@ class MethodTests:
 
     def test_given_passages_take_the_place_of_retrieval(self) -> None:
         """Passages in the input are read and nothing is retrieved, with a retriever or without."""
-        passages = [one.model_copy(update={"id": f"given{n}"}) for n, one in enumerate(self.documents[:3])]
+        passages = [doc.model_copy(update={"id": f"given{n}"}) for n, doc in enumerate(self.documents[:3])]
         for arguments in ({}, {"retriever": None}):
             record = Record()
             given = {"question": self.question, "passages": passages}
             out = self.run(record, given=given, arguments=arguments)
             assert record.searches == []
             assert out["usage"]["retrievals"] == 0
-            assert {one.id for one in out["passages"]} <= {one.id for one in passages}
+            assert {doc.id for doc in out["passages"]} <= {doc.id for doc in passages}
 
     def test_any_retriever_will_do(self) -> None:
         """A LangChain retriever that finds more than `k` passages is cut to `k`."""
         own, foreign = Record(), Record()
         expected = self.run(own)
-        finder = ForeignRetriever(own=RecordingRetriever(documents=list(self.documents)).recording(foreign))
-        assert _json(self.run(foreign, arguments={"retriever": finder})) == _json(expected)
+        retriever = ForeignRetriever(own=RecordingRetriever(documents=list(self.documents)).recording(foreign))
+        assert _json(self.run(foreign, arguments={"retriever": retriever})) == _json(expected)
 
     def test_nothing_found_is_no_error(self) -> None:
-        """If no passage is found the run ends like any other."""
+        """If no passage is found, the run ends like any other."""
         out = self.run(Record(), arguments={"retriever": RecordingRetriever(documents=[])})
         assert out["passages"] == []
 
     def test_an_option_of_a_run_is_that_of_the_build(self) -> None:
-        """`context={"k": 2}` does in a run what the option does in the build."""
+        """`context={"k": 2}` has the same effect in a run as the option `k=2` of `build_graph`."""
         built, given = Record(), Record()
         expected = self.build(built, k=2).invoke({"question": self.question})
         out = self.build(given).invoke({"question": self.question}, context={**self.options, "k": 2})
@@ -242,16 +245,19 @@ class MethodTests:
         **options: Any,
     ) -> MethodGraph:
         """Build the method; its models and its retriever write to `record`."""
-        said = script or self.replies or self.reply
-        models = {name: ScriptedModel(script=said, role=role).recording(record) for name, role in ROLES.items()}
-        finder = RecordingRetriever(documents=list(self.documents)).recording(record)
-        given = {**models, "retriever": finder, "checkpointer": checkpointer, **self.arguments, **(arguments or {})}
-        return build_graph(self.method, **given, **{**self.options, **options})
+        script = script or self.replies or self.reply
+        models = {name: ScriptedModel(script=script, role=role).recording(record) for name, role in ROLES.items()}
+        retriever = RecordingRetriever(documents=list(self.documents)).recording(record)
+        arguments = {"retriever": retriever, "checkpointer": checkpointer, **self.arguments, **(arguments or {})}
+        return build_graph(self.method, **{**models, **arguments, **self.options, **options})
 
     def run(
         self, record: Record, *, given: Mapping[str, Any] | None = None, fail: bool = True, **built: Any
     ) -> dict[str, Any]:
-        """Run the method once, on a thread if it has a checkpointer; `fail`: whether an error of the script is one."""
+        """Run the method once, on a thread if it has a checkpointer.
+
+        Where the script has no reply for a node, raise if `fail`, else return {}.
+        """
         config: Any = {"configurable": {"thread_id": "contract"}}
         try:
             return dict(self.build(record, **built).invoke(dict(given or {"question": self.question}), config))
@@ -266,7 +272,7 @@ class MethodTests:
     def _odd(self, node: str, text: str) -> Script:
         script, own = self.replies or self.reply, Record()
 
-        def reply(call: ModelCall) -> Said:
+        def reply(call: ModelCall) -> Reply:
             return text if node in ("", call.node) else own.reply(script, call)
 
         return reply
@@ -294,11 +300,11 @@ def _asked(record: Record) -> tuple[list[Any], list[str]]:
 
 
 def _json(value: Any) -> str:
-    """Write plain JSON values and documents, nothing else."""
+    """Return the JSON of plain values and documents; anything else raises."""
 
-    def document(one: object) -> Any:
-        if isinstance(one, Document):
-            return one.model_dump()
-        raise TypeError(f"{type(one).__name__} is neither a JSON value nor a Document")
+    def document(value: object) -> Any:
+        if isinstance(value, Document):
+            return value.model_dump()
+        raise TypeError(f"{type(value).__name__} is neither a JSON value nor a Document")
 
     return json.dumps(value, default=document, sort_keys=True, allow_nan=False)

@@ -38,7 +38,7 @@ CARDS = tuple(
         )
     )
 )
-"""Eight passages, of which the first answers "Who built the bridge at Alden?". Nothing in them is true."""
+"""Eight made-up passages. The first answers "Who built the bridge at Alden?"."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ModelCall:
     settings: Mapping[str, Any]
     """Settings of this call, such as `temperature` and `stop`."""
     form: str = ""
-    """The name of the form that the reply was held to."""
+    """The name of the form that the reply had to fill; "" for free text."""
 
     @property
     def text(self) -> str:
@@ -66,8 +66,8 @@ class ModelCall:
         return str(self.messages[-1].text)
 
 
-Said: TypeAlias = str | AIMessage
-Script: TypeAlias = Callable[[ModelCall], Said] | Mapping[str, Said] | Sequence[Said]
+Reply: TypeAlias = str | AIMessage
+Script: TypeAlias = Callable[[ModelCall], Reply] | Mapping[str, Reply] | Sequence[Reply]
 """Replies: a function of the call, a text for each node, or texts in order (the last repeats)."""
 
 
@@ -79,8 +79,8 @@ class Record:
     searches: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def reply(self, script: Script, call: ModelCall) -> Said:
-        """Record a call and return what `script` says to it.
+    def reply(self, script: Script, call: ModelCall) -> Reply:
+        """Record a call and return the script's reply.
 
         Raises:
             LookupError: The script is a mapping that has no reply for the call's node.
@@ -109,15 +109,15 @@ def unsure(text: str, **probabilities: float) -> AIMessage:
 
 
 def _place(token: str, probability: float) -> dict[str, Any]:
-    said = {"token": token, "logprob": math.log(probability), "bytes": None}
+    chosen = {"token": token, "logprob": math.log(probability), "bytes": None}
     other = {"token": "…", "logprob": math.log(1 - probability) if probability < 1 else -100.0}
-    return {**said, "top_logprobs": [said, other]}
+    return {**chosen, "top_logprobs": [chosen, other]}
 
 
 class ScriptedModel(BaseChatModel):
     """Replies by a script, with log-probabilities and counted tokens, and records every call.
 
-    With `profile={"structured_output": True}` it is held to forms, and the script's replies are their JSON.
+    With `profile={"structured_output": True}` it fills forms, and the script's replies are their JSON.
     """
 
     script: Any = ("Unknown",)
@@ -151,40 +151,40 @@ class ScriptedModel(BaseChatModel):
         self, schema: Any, *, include_raw: bool = False, **_: Any
     ) -> Runnable[Any, dict[str, Any] | BaseModel]:
         """Return this model, whose replies fill a pydantic form."""
-        held = self.model_copy(update={"form": schema.__name__})
+        model = self.model_copy(update={"form": schema.__name__})
         parsed = RunnablePassthrough.assign(
             parsed=lambda out: schema.model_validate_json(out["raw"].text), parsing_error=lambda _out: None
         )
-        whole = RunnableMap(raw=held) | parsed
-        return whole if include_raw else whole | RunnableLambda(lambda out: out["parsed"])
+        raw_and_parsed = RunnableMap(raw=model) | parsed
+        return raw_and_parsed if include_raw else raw_and_parsed | RunnableLambda(lambda out: out["parsed"])
 
     @override
-    def bind_tools(self, tools: Sequence[Any], **given: Any) -> Runnable[Any, AIMessage]:
+    def bind_tools(self, tools: Sequence[Any], **settings: Any) -> Runnable[Any, AIMessage]:
         """Return this model, whose settings name the tools."""
-        return self.bind(tools=[convert_to_openai_tool(one) for one in tools], **given)
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **settings)
 
     def _generate(
-        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **given: Any
+        self, messages: list[BaseMessage], stop: list[str] | None = None, run_manager: Any = None, **settings: Any
     ) -> ChatResult:
         names = ("temperature", "top_p", "max_tokens", "seed", "logprobs", "top_logprobs")
         own = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        settings = {**own, **given, **({"stop": stop} if stop else {})}
+        settings = {**own, **settings, **({"stop": stop} if stop else {})}
         node = str((run_manager.metadata if run_manager else {}).get("langgraph_node", ""))
         call = ModelCall(self.role, node, list(messages), settings, self.form)
-        said = self._record.reply(self.script, call)
-        message = said if isinstance(said, AIMessage) else unsure(said)
-        # Counts that depend on what was said, so that a call counted twice or for another shows.
+        reply = self._record.reply(self.script, call)
+        message = reply if isinstance(reply, AIMessage) else unsure(reply)
+        # Counts that depend on the texts: a call that is counted twice, or in place of another, changes the sum.
         read, written = 3 + len(call.text.split()), 1 + len(str(message.text).split())
-        spent = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-        message = message.model_copy(update={"usage_metadata": message.usage_metadata or spent})
+        usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+        message = message.model_copy(update={"usage_metadata": message.usage_metadata or usage})
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
 class RecordingRetriever(BaseRetriever):
     """Ranks a few passages by the words that they share with the query, and records every search.
 
-    Passages that share equally many words come in an order of each query's own, so that two queries find
-    different passages.
+    The order of passages that share equally many words depends on the query, so that two queries find different
+    passages.
     """
 
     documents: list[Document] = Field(default_factory=lambda: list(CARDS))
@@ -213,11 +213,11 @@ class RecordingRetriever(BaseRetriever):
 
 
 class ForeignRetriever(BaseRetriever):
-    """The same passages as a LangChain retriever without `k`, which finds them all."""
+    """A LangChain retriever that takes no `k` and finds all passages, in the order of `own`."""
 
     own: RecordingRetriever
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
         del run_manager
-        found: list[Document] = self.own.invoke(query, k=len(self.own.documents))
-        return found
+        documents: list[Document] = self.own.invoke(query, k=len(self.own.documents))
+        return documents

@@ -1,4 +1,4 @@
-"""The contract of a knowledge base: what it does in a folder and on any server."""
+"""The contract of a knowledge base, in a folder and on any server."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,17 +18,17 @@ _ODD = ("quote ' \" \\ ; --", "橋を建てた 🌉", "x\u2028 {} %s ?", "a\tb\r
 
 
 class WordEmbeddings(Embeddings):
-    """One dimension a word's hash, so that texts that share words are near; notes what it embeds."""
+    """Counts words by their hash, so that texts that share words are near; records what it embeds."""
 
     def __init__(self, size: int = 64, model: str = "words") -> None:
-        """Take the length of the vectors, and the name of the model."""
+        """Set the length of the vectors, and the name of the model."""
         self.size, self.model = size, model
         self.embedded: list[str] = []
         self.before: Callable[[], None] = lambda: None
         """Called before each batch of passages."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector a text."""
+        """Return one vector per text."""
         self.before()
         self.embedded.extend(texts)
         return [self.embed_query(text) for text in texts]
@@ -42,38 +42,38 @@ class WordEmbeddings(Embeddings):
 
 
 class KnowledgeStoreTests:
-    """What a knowledge base does wherever it is. Subclass it and say how one is made.
+    """What every knowledge base must do. Subclass it and say how one is created.
 
     class TestMine(KnowledgeStoreTests):
-        def made(self, embeddings):
+        def create(self, embeddings):
             return ServedKnowledgeBase(f"qdrant:http://127.0.0.1:6333#t{next(numbers)}", embeddings)
     """
 
-    def made(self, embeddings: Embeddings) -> KnowledgeBase | ServedKnowledgeBase:
+    def create(self, embeddings: Embeddings) -> KnowledgeBase | ServedKnowledgeBase:
         """Return a new, empty knowledge base at each call."""
-        raise NotImplementedError(f"{type(self).__name__} needs a method made")
+        raise NotImplementedError(f"{type(self).__name__} needs a create method")
 
     @contextmanager
     def filled(self, embeddings: Embeddings | None = None) -> Iterator[KnowledgeBase | ServedKnowledgeBase]:
         """Make a knowledge base of `LINES`."""
-        with self.made(embeddings or WordEmbeddings()) as kb:
+        with self.create(embeddings or WordEmbeddings()) as kb:
             kb.add([Document(line) for line in LINES], "spices")
             yield kb
 
     def test_a_query_finds_its_passage(self) -> None:
         """The passage comes first, with an id, a score that falls with the rank, and its source."""
         with self.filled() as kb:
-            found = kb.as_retriever(3).invoke("white salt")
-            assert found[0].page_content == "salt is white"
-            assert [doc.metadata["rank"] for doc in found] == [*range(len(found))]
-            scores = [doc.metadata["score"] for doc in found]
+            docs = kb.as_retriever(3).invoke("white salt")
+            assert docs[0].page_content == "salt is white"
+            assert [doc.metadata["rank"] for doc in docs] == [*range(len(docs))]
+            scores = [doc.metadata["score"] for doc in docs]
             assert scores == sorted(scores, reverse=True), f"scores rise: {scores}"
-            assert len({doc.id for doc in found}) == len(found), "ids repeat"
-            assert found[0].metadata["source"] == "spices"
+            assert len({doc.id for doc in docs}) == len(docs), "ids repeat"
+            assert docs[0].metadata["source"] == "spices"
             assert len(kb.as_retriever(3).invoke("white salt", k=1)) == 1
 
     def test_the_same_documents_again_embed_nothing(self) -> None:
-        """What is there is neither embedded nor counted again."""
+        """A document that is already stored is neither embedded nor counted again."""
         model = WordEmbeddings()
         with self.filled(model) as kb:
             before = len(model.embedded)
@@ -106,17 +106,17 @@ class KnowledgeStoreTests:
             folder, model = Path(name), WordEmbeddings()
             for number, line in enumerate(LINES):
                 (folder / f"{number}.txt").write_text(line, encoding="utf-8")
-            with self.made(model) as kb:
+            with self.create(model) as kb:
                 first = kb.index_paths([folder])
                 assert (first.added, first.passages, first.embedded) == (4, 4, 4)
                 (folder / "0.txt").write_text("salt is grey", encoding="utf-8")
                 (folder / "1.txt").unlink()
                 (folder / "9.txt").write_text("honey is gold", encoding="utf-8")
-                then = kb.index_paths([folder])
-                counts = then.added, then.changed, then.removed, then.unchanged
-                assert (counts, then.embedded, len(kb)) == ((1, 1, 1, 2), 2, 4)
-                again = kb.index_paths([folder])
-                assert (again.unchanged, again.embedded) == (4, 0)
+                second = kb.index_paths([folder])
+                counts = second.added, second.changed, second.removed, second.unchanged
+                assert (counts, second.embedded, len(kb)) == ((1, 1, 1, 2), 2, 4)
+                third = kb.index_paths([folder])
+                assert (third.unchanged, third.embedded) == (4, 0)
                 best = kb.as_retriever(1).invoke("grey salt")[0]
                 assert best.page_content == "salt is grey"
                 assert best.metadata["source"].endswith("0.txt")
@@ -134,8 +134,8 @@ class KnowledgeStoreTests:
             assert len(kb) == len(LINES) + 1
 
     def test_filters_choose_by_metadata(self) -> None:
-        """A value must be the passage's; of a list any one."""
-        with self.made(WordEmbeddings()) as kb:
+        """A passage matches a value that is its own, and a list that holds its own."""
+        with self.create(WordEmbeddings()) as kb:
             docs = [
                 Document(f"salt of {year}", metadata={"year": year, "kind": "a" if year < 3 else "b"})
                 for year in range(5)
@@ -149,26 +149,26 @@ class KnowledgeStoreTests:
                 ({"kind": "c"}, set()),
                 ({"year": [2, "2", 2.5]}, {2}),
             ):
-                found = kb.as_retriever(9, filter=chosen).invoke("salt of")
-                assert {doc.metadata["year"] for doc in found} == years, chosen
+                docs = kb.as_retriever(9, filter=chosen).invoke("salt of")
+                assert {doc.metadata["year"] for doc in docs} == years, chosen
 
     def test_copies_fill_one_place(self) -> None:
-        """Of equal texts, whatever their titles, a query finds one."""
+        """A query finds one of several equal texts, whatever their titles."""
         with self.filled() as kb:
             for number in range(4):
                 kb.add(Document("honey is gold", metadata={"title": f"N{number}"}), f"n{number}")
-            found = [doc.page_content for doc in kb.as_retriever(3).invoke("gold honey is")]
-            assert found.count("honey is gold") == 1 and len(found) == 3
+            texts = [doc.page_content for doc in kb.as_retriever(3).invoke("gold honey is")]
+            assert texts.count("honey is gold") == 1 and len(texts) == 3
 
     def test_texts_come_back_as_they_were(self) -> None:
         """Odd characters, metadata, titles and headings survive; a quote has its own place."""
-        with self.made(WordEmbeddings()) as kb:
+        with self.create(WordEmbeddings()) as kb:
             for text in _ODD:
                 meta = {"title": text, "n": 1, "heading_path": ["Spices", "Salt"]}
                 kb.add(Document(f"{text} salt", metadata=meta), "odd ' name")
-            found = {doc.page_content: doc for doc in kb.as_retriever(9).invoke("salt")}
-            assert set(found) == {f"{text} salt".replace("\ud83d", "?").replace("\0", "\ufffd") for text in _ODD}
-            for text, doc in found.items():
+            docs = {doc.page_content: doc for doc in kb.as_retriever(9).invoke("salt")}
+            assert set(docs) == {f"{text} salt".replace("\ud83d", "?").replace("\0", "\ufffd") for text in _ODD}
+            for text, doc in docs.items():
                 assert doc.metadata["title"] == text.removesuffix(" salt")
                 assert (doc.metadata["n"], doc.metadata["source"]) == (1, "odd ' name")
                 assert place_at(doc, 0)["heading_path"] == ["Spices", "Salt"]
@@ -181,29 +181,29 @@ class KnowledgeStoreTests:
             if isinstance(kb, ServedKnowledgeBase):
                 raise SkipTest("a server has no names")
 
-            def found(question: str = "Who sang the song Tin Harbour?") -> list[Document]:
+            def search(question: str = "Who sang the song Tin Harbour?") -> list[Document]:
                 return kb.as_retriever(2, "graph").invoke(question)
 
             kb.add([song, singer])
-            assert [doc.id for doc in found()] == ["song", "singer"]
+            assert [doc.id for doc in search()] == ["song", "singer"]
             via = {"name": "Mara Lind", "passage": "song", "heading": "Tin Harbour"}
-            assert [doc.metadata.get("via") for doc in found()] == [None, via]
+            assert [doc.metadata.get("via") for doc in search()] == [None, via]
             kb.delete("singer")
-            assert "singer" not in [doc.id for doc in found()]
+            assert "singer" not in [doc.id for doc in search()]
             kb.add(singer)
             kb.delete("song")
-            assert not any("via" in doc.metadata for doc in found())
-            assert found("What is known of Mara Lind?")[0].id == "singer"
+            assert not any("via" in doc.metadata for doc in search())
+            assert search("What is known of Mara Lind?")[0].id == "singer"
 
     def test_threads_find_the_same(self) -> None:
-        """Queries from several threads don't disturb each other, whatever is written meanwhile."""
+        """Queries from several threads don't disturb each other, even while documents are added."""
         with self.filled() as kb:
             retriever = kb.as_retriever(2)
             with ThreadPoolExecutor(4) as pool:
-                asked = [pool.submit(retriever.invoke, "white salt") for _ in range(12)]
+                searches = [pool.submit(retriever.invoke, "white salt") for _ in range(12)]
                 for number in range(3):
                     kb.add(Document(f"extra text {number}"))
-                assert {one.result()[0].page_content for one in asked} == {"salt is white"}
+                assert {search.result()[0].page_content for search in searches} == {"salt is white"}
 
 
 def _texts(kb: KnowledgeBase | ServedKnowledgeBase, query: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The contracts of retrievers, metrics and model specs.
 
-A retriever: what every graph relies on, and what `k` per call adds. A metric: its range, its direction, its best and worst,
-and what must not matter. A model spec: what our graphs need beyond what langchain-tests checks.
+Retrievers: what every graph relies on, and `k` per call. Metrics: range, direction, best and worst scores, and
+arguments whose order must not matter. Model specs: what graphs need beyond what langchain-tests checks.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _ODD = ("?!", "zqxv", "\ud800", "x" * 5000, "\x00", "橋を建てたのは誰で
 
 
 class RetrieverTests:
-    """What a retriever must keep. Subclass it, return a retriever over `documents`.
+    """What every retriever must do. Subclass it and return a retriever over `documents`.
 
     class TestMine(RetrieverTests):
         def retriever(self):
@@ -38,7 +38,7 @@ class RetrieverTests:
     finds: str = "doc0"
     """Id of a passage that must be among those found."""
     takes_k: bool = True
-    """Whether it takes `k` a call, as ragweave's own do."""
+    """Whether each call takes a `k`, as ragweave's own retrievers do."""
 
     def retriever(self) -> BaseRetriever:
         """Return a new retriever over `documents`."""
@@ -46,30 +46,30 @@ class RetrieverTests:
 
     def test_the_passage_is_found(self) -> None:
         """The query finds the passage that answers it; each passage has an id, and no two have the same."""
-        found = _ids(self.retriever().invoke(self.query))
-        assert self.finds in found
-        assert all(found), f"a passage has no id: {found}"
-        assert len(set(found)) == len(found), f"ids repeat: {found}"
+        ids = _ids(self.retriever().invoke(self.query))
+        assert self.finds in ids
+        assert all(ids), f"a passage has no id: {ids}"
+        assert len(set(ids)) == len(ids), f"ids repeat: {ids}"
 
     def test_ranks_count_up_and_scores_do_not_rise(self) -> None:
         """`metadata` says rank 0, 1, 2, …; scores, where there are any, fall with the rank."""
-        found = self.retriever().invoke(self.query)
+        docs = self.retriever().invoke(self.query)
         if self.takes_k:
-            assert [doc.metadata.get("rank") for doc in found] == list(range(len(found)))
-        scores = [doc.metadata["score"] for doc in found if "score" in doc.metadata]
-        assert len(scores) in (0, len(found)), "some passages have no score"
+            assert [doc.metadata.get("rank") for doc in docs] == list(range(len(docs)))
+        scores = [doc.metadata["score"] for doc in docs if "score" in doc.metadata]
+        assert len(scores) in (0, len(docs)), "some passages have no score"
         assert scores == sorted(scores, reverse=True), f"scores rise: {scores}"
 
     def test_k_bounds_a_call(self) -> None:
-        """A call finds at most its `k`, and the best of them are those of a larger `k`."""
+        """A call finds at most `k` passages, and they are the first `k` of a larger search."""
         retriever = self._with_k()
-        most = _ids(retriever.invoke(self.query, k=len(self.documents) + 5))
+        larger = _ids(retriever.invoke(self.query, k=len(self.documents) + 5))
         for k in (1, 2, 3):
-            found = _ids(retriever.invoke(self.query, k=k))
-            assert found == most[:k], f"k={k} finds {found}, a larger k {most}"
+            ids = _ids(retriever.invoke(self.query, k=k))
+            assert ids == larger[:k], f"k={k} finds {ids}, a larger k {larger}"
 
     def test_k_must_be_a_count(self) -> None:
-        """A `k` that is not a positive integer is refused, and the error names it."""
+        """A `k` that is not a positive integer raises an error that names it."""
         retriever = self._with_k()
         for k in (0, -1, 1.5, "3"):
             try:
@@ -77,17 +77,17 @@ class RetrieverTests:
             except UsageError as error:
                 assert "k" in str(error).split(), f"the error doesn't name k: {error}"
             else:
-                raise AssertionError(f"k={k!r} is taken")
+                raise AssertionError(f"k={k!r} raises no error")
 
     def test_sync_equals_async_equals_batch(self) -> None:
         """`invoke`, `ainvoke` and `batch` find the same."""
         retriever = self.retriever()
-        found = retriever.invoke(self.query)
-        assert asyncio.run(retriever.ainvoke(self.query)) == found
-        assert retriever.batch([self.query, self.query]) == [found, found]
+        docs = retriever.invoke(self.query)
+        assert asyncio.run(retriever.ainvoke(self.query)) == docs
+        assert retriever.batch([self.query, self.query]) == [docs, docs]
 
     def test_the_same_query_finds_the_same(self) -> None:
-        """Nothing but index and query decides: not the calls before, not the instance."""
+        """The result depends on index and query only, not on earlier calls or the instance."""
         retriever = self.retriever()
         first = retriever.invoke(self.query)
         retriever.invoke("Which river carries ice?")
@@ -109,7 +109,7 @@ class RetrieverTests:
             assert self.retriever().invoke(query) == [], repr(query)
 
     def test_no_query_is_an_error(self) -> None:
-        """Whatever a model writes is a query."""
+        """Any text is a valid query."""
         retriever = self.retriever()
         for query in _ODD:
             assert all(isinstance(doc, Document) for doc in retriever.invoke(query)), repr(query)
@@ -146,7 +146,7 @@ Case = tuple[Any, ...]
 
 
 class MetricTests:
-    """What a metric must keep. Subclass it and say what is perfect and what is worst.
+    """What every metric must do. Subclass it and say which cases are perfect and which are worst.
 
     class TestExactMatch(MetricTests):
         metric = staticmethod(exact_match)
@@ -179,7 +179,7 @@ class MetricTests:
             assert self.lowest <= score <= self.highest, f"{case}: {score}"
 
     def test_perfect_and_worst_cases_score_so(self) -> None:
-        """A perfect case has the best score that there is, a worst case the worst, any other one between."""
+        """A perfect case has the best possible score, a worst case the worst, any other case one between."""
         assert self.perfect, "name a perfect case"
         assert self.worst, "name a worst case"
         best, least = (self.highest, self.lowest)[:: 1 if self.higher_is_better else -1]
@@ -201,46 +201,46 @@ class MetricTests:
     def test_a_score_changes_nothing(self) -> None:
         """Scoring twice gives the same score and leaves the case as it was."""
         for case in self._cases():
-            held = copy.deepcopy(case)
+            before = copy.deepcopy(case)
             assert self.metric(*case) == self.metric(*case), f"{case}"
-            assert case == held, f"{held} was changed to {case}"
+            assert case == before, f"{before} was changed to {case}"
 
     def _cases(self) -> Iterator[Case]:
         return itertools.chain(self.perfect, self.worst, self.between)
 
 
 class ChatModelSpecTests:
-    """What a spec string must keep. Subclass it and name the spec.
+    """What every model spec must do. Subclass it and name the spec.
 
     class TestMine(ChatModelSpecTests):
         spec = "mine:small?size=3"
     """
 
     spec: str
-    """The spec, with whatever it takes to work."""
+    """The spec, with the settings that it needs."""
     question: str = "Who built the bridge at Alden?"
     repeats: bool = True
     """Whether the same prompt gives the same reply, as a model that decodes greedily does."""
     unknown_setting: str = "colour"
-    """A setting that the spec doesn't have; empty: any is taken."""
+    """A setting that the spec doesn't have; empty if it accepts any."""
 
     def model(self) -> BaseChatModel:
         """Return a new model of the spec."""
-        made = chat_model(self.spec)
-        assert isinstance(made, BaseChatModel), f"{type(made).__name__} is not a chat model"
-        return made
+        model = chat_model(self.spec)
+        assert isinstance(model, BaseChatModel), f"{type(model).__name__} is not a chat model"
+        return model
 
     def test_a_spec_makes_a_chat_model(self) -> None:
-        """The spec, white space around it or not, makes a chat model; a model is taken as it is."""
-        made = self.model()
-        assert chat_model(made) is made
+        """A spec makes a chat model, with white space around it too; a model is returned as it is."""
+        model = self.model()
+        assert chat_model(model) is model
         self.spec = f"  {self.spec}\n"
-        assert type(self.model()) is type(made)
+        assert type(self.model()) is type(model)
 
     def test_an_unknown_setting_is_refused(self) -> None:
-        """A setting that it doesn't have is named in one line."""
+        """A setting that the spec doesn't have raises an error of one line that names it."""
         if not self.unknown_setting:
-            raise SkipTest("this spec takes any setting")
+            raise SkipTest("this spec accepts any setting")
         try:
             chat_model(f"{self.spec}{'&' if '?' in self.spec else '?'}{self.unknown_setting}=blue")
         except UsageError as error:
@@ -248,23 +248,22 @@ class ChatModelSpecTests:
             assert "\n" not in str(error)
             assert "blue" not in str(error), "the error shows the value, which may be a key"
         else:
-            raise AssertionError(f"the setting {self.unknown_setting} is taken")
+            raise AssertionError(f"the setting {self.unknown_setting} raises no error")
 
     def test_invoke_ainvoke_and_stream_reply(self) -> None:
-        """All three ways give text, the same one where the model repeats itself."""
+        """All three give text, and the same text if the model `repeats`."""
         model = self.model()
-        said = model.invoke(self.question)
+        invoked = model.invoke(self.question)
         awaited = asyncio.run(self.model().ainvoke(self.question))
         streamed = [str(chunk.text) for chunk in model.stream(self.question)]
-        texts = [str(said.text), str(awaited.text), "".join(streamed)]
-        assert texts[0].strip(), "the model says nothing"
+        texts = [str(invoked.text), str(awaited.text), "".join(streamed)]
+        assert texts[0].strip(), "the reply is empty"
         if self.repeats:
             assert texts == [texts[0]] * 3, f"invoke, ainvoke and stream differ: {texts}"
 
     def test_token_counts_add_up(self) -> None:
-        """Reported tokens are counts and add up; a model that reports none says nothing."""
-        said = self.model().invoke(self.question)
-        usage = said.usage_metadata
+        """The input and output tokens that a model reports add up to its total."""
+        usage = self.model().invoke(self.question).usage_metadata
         if usage is None:
             raise SkipTest("this model reports no tokens")
         assert usage["input_tokens"] > 0
@@ -272,7 +271,7 @@ class ChatModelSpecTests:
         assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
 
     def test_a_method_answers_by_it(self) -> None:
-        """A graph built from the spec answers, and its ledger takes the model's counts."""
+        """A graph built from the spec answers, and its usage holds the model's own counts."""
         given: Any = {"question": self.question, "passages": list(CARDS[:2])}
         graph = build_graph("concat", model=self.model())
         out = graph.invoke(given)

@@ -21,12 +21,12 @@ class TestFolder(KnowledgeStoreTests):
     def _folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
 
-    def made(self, embeddings: Embeddings) -> KnowledgeBase:
+    def create(self, embeddings: Embeddings) -> KnowledgeBase:
         return KnowledgeBase.create(self.folder / f"kb{next(_NUMBERS)}", embeddings=embeddings)
 
 
 class TestQdrant(KnowledgeStoreTests):
-    def made(self, embeddings: Embeddings) -> ServedKnowledgeBase:
+    def create(self, embeddings: Embeddings) -> ServedKnowledgeBase:
         pytest.importorskip("langchain_qdrant")
         address = f"qdrant::memory:#papers{next(_NUMBERS)}"
         return ServedKnowledgeBase(address, embeddings)
@@ -41,7 +41,7 @@ class TestChromaFolder(KnowledgeStoreTests):
         pytest.importorskip("langchain_chroma")
         self.folder = tmp_path
 
-    def made(self, embeddings: Embeddings) -> ServedKnowledgeBase:
+    def create(self, embeddings: Embeddings) -> ServedKnowledgeBase:
         address = f"chroma:{self.folder}/chroma#papers{next(_NUMBERS)}"
         return ServedKnowledgeBase(address, embeddings)
 
@@ -61,5 +61,5 @@ class TestPostgres(KnowledgeStoreTests):
     def _url(self, server: str) -> None:
         self.url = server
 
-    def made(self, embeddings: Embeddings) -> ServedKnowledgeBase:
+    def create(self, embeddings: Embeddings) -> ServedKnowledgeBase:
         return ServedKnowledgeBase(f"pg:{self.url}#papers{next(_NUMBERS)}", embeddings)

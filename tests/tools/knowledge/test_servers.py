@@ -227,7 +227,7 @@ class TestChroma(KnowledgeStoreTests):
     def _server(self, chroma: str, tmp_path: Path) -> None:
         self.url, self.folder, self.number = chroma, tmp_path, 0
 
-    def made(self, embeddings: Any) -> ServedKnowledgeBase:
+    def create(self, embeddings: Any) -> ServedKnowledgeBase:
         self.number += 1
         address = f"chroma:{self.url}#{self.folder.name.strip('_0')}x{self.number}"
         return ServedKnowledgeBase(address, embeddings)
