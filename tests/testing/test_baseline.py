@@ -2,6 +2,7 @@
 
 import json
 
+import numpy  # noqa: F401, ICN001 - before the first run: pytester unloads what a run loads, and numpy loads only once
 import pytest
 
 pytest_plugins = "pytester"
