@@ -280,7 +280,7 @@ class MethodTests:
     def _odd_after_one(self, record: Record, text: str, most: int) -> Script:
         script, own = self.replies or self.reply, Record()
 
-        def reply(call: ModelCall) -> Said:
+        def reply(call: ModelCall) -> Reply:
             if len(record.calls) > most:
                 raise RuntimeError(f"more calls than the {most} that the method declares")
             return text if len(record.calls) > 1 else own.reply(script, call)
