@@ -56,7 +56,8 @@ from ragweave.nodes.prompts import template_of
 from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FILTERS, FilterKind, FilterSettings, Span, filco_task, span_of
 from ragweave.tools.knowledge.retrievers import retriever_of
-from ragweave.tools.models import ChatModel, calls
+from ragweave.tools.models import ChatModel
+from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.models.messages import task_passage, text_of
 from ragweave.tools.models.roles import LogprobScorer
 from ragweave.tools.models.specs import scorer_of
@@ -142,11 +143,12 @@ async def draft(model: ChatModel, question: str) -> str:
     """Return a model's answer from memory, as SlimPLM's proxy drafts it (section 3.1; settings by its released code)."""
     settings: dict[str, Any] = {"temperature": 0.01, "top_p": 0.85, "max_tokens": 512}
     messages = template_of(proxy.PROMPTS["draft"]).format_messages(question=question)
+    endpoint = Endpoint(model)
     while True:
         try:
-            reply = await calls.with_settings(model, settings).ainvoke(messages)
+            reply = await endpoint.with_settings(settings).ainvoke(messages)
         except Exception as error:
-            if not (name := calls.learn_refusal(model, error, settings)):
+            if not (name := endpoint.learn_refusal(error, settings)):
                 raise
             del settings[name]
         else:

@@ -38,7 +38,7 @@ from ragweave.nodes.runner import Components, Node
 from ragweave.nodes.vote import end_by_vote
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.state.passages import ranked
-from ragweave.tools.models.calls import profile_of
+from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.retrieval import Bm25Retriever, toolkit
 from ragweave.tools.text.untrusted import one_line, render_passage
 
@@ -197,7 +197,7 @@ def transcript(state: AgenticState, shown: Sequence[Document]) -> str:
 def agent_node(components: Components) -> Node:
     """Return the node that asks for tool calls, natively or by a form, or for the answer."""
     tools = toolkit.search_tools(Bm25Retriever.from_documents([]))  # shown to the model; the graph's nodes search
-    native = bool(profile_of(components.models.answer).get("tool_calling"))
+    native = bool(Endpoint(components.models.answer).profile.get("tool_calling"))
 
     @model_node("answer")
     def agent(state: AgenticState, options: AgenticOptions) -> Asking[Step, AgenticState | RAGState]:

@@ -33,7 +33,7 @@ from ragweave.nodes.runner import Components, Node
 from ragweave.nodes.vote import pool_of
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import ranked_anew
-from ragweave.tools.models import calls
+from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.text.untrusted import untrusted
 
 
@@ -86,7 +86,7 @@ def to_judges(state: MainRagState) -> list[Send]:
 def judge_node(components: Components) -> Node:
     """Return the node that scores a passage: by log-probabilities, by a decision model, or by a stated confidence."""
     models = components.models
-    states = not models.decides("judge") and not calls.reports_logprobs(models.for_role("judge"))
+    states = not models.decides("judge") and not Endpoint(models.for_role("judge")).reports_logprobs
 
     @model_node("judge")
     def judge(state: Branch, _options: MainRagOptions) -> Asking[Any, MainRagState]:

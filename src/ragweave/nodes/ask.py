@@ -24,7 +24,7 @@ from inspect import isgeneratorfunction
 from itertools import chain
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
-from langchain_core.decisions import NoulAnswer
+from langchain_core.decisions import BaseDecisionModel, NoulAnswer
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.prompts import ChatPromptTemplate
@@ -36,14 +36,15 @@ from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.nodes import read
 from ragweave.nodes.forms import Form, Ids
 from ragweave.nodes.options import Options, OptionsT
-from ragweave.nodes.prompts import Asking, FormT, Prompt, Reply, UpdateT
+from ragweave.nodes.prompts import Asking, FormT, Prompt, Reply, Templates, UpdateT
 from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
 from ragweave.state import Note, Tokens, Usage, add_usage, no_usage, note, running
 from ragweave.state.passages import lowest_ranked
 from ragweave.tools.models import calls
+from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
 from ragweave.tools.models.messages import Task, attach, finish_of, task_passage, text_of, tokens_of
-from ragweave.tools.models.roles import Role, unbound
+from ragweave.tools.models.roles import Role
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens
 
@@ -114,13 +115,14 @@ async def _asked(
     role = asked.role or role
     known = {name: state[name] for name in ("question", "answer_type") if name in state}
     asked = replace(asked, values={**known, **asked.values})
-    if components.models.decides(role):
-        return await _decided(asked, role, components.models.for_role(role), config, caller)
-    call = _prepared(asked, role, components, state, get_runtime(Options).context)
+    endpoint = Endpoint(components.models.for_role(role))
+    if isinstance(endpoint.client, BaseDecisionModel):
+        return await _decided(asked, role, endpoint, config, caller)
+    call = _prepared(asked, role, endpoint, components.prompts, state, get_runtime(Options).context)
     labelled = _labelled(config, role, call.sample)
     while call.prompt.passages or not call.dropped:  # once all passages are dropped, there is nothing to ask
         try:
-            output = await caller.call(call.runnable(), call.given, labelled, is_sync=calls.is_sync(call.model))
+            output = await caller.call(call.runnable(), call.given, labelled, is_sync=endpoint.is_sync)
         except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
             call = call.relaxed(error)
         else:
@@ -132,7 +134,7 @@ async def _asked(
 class _Call:
     """A model call: what is sent, to which model, and how its reply is read."""
 
-    model: Any
+    endpoint: Endpoint
     role: Role
     prompt: Prompt[Any]
     messages: list[BaseMessage]
@@ -150,7 +152,7 @@ class _Call:
     @property
     def continues(self) -> bool:
         """Whether the model goes on with a turn of its own."""
-        return self.prompt.own_turn and self.turns > 0 and calls.continues(self.model)
+        return self.prompt.own_turn and self.turns > 0 and self.endpoint.continues
 
     @property
     def given(self) -> list[BaseMessage]:
@@ -163,20 +165,20 @@ class _Call:
 
     def runnable(self) -> Any:
         """Return the model with this call's settings, constrained to the form."""
-        model = calls.with_settings(self.model, self.prompt.settings)
+        model = self.endpoint.with_settings(self.prompt.settings)
         if self.form:
             return model.with_structured_output(self.form, include_raw=True)
         if self.prompt.tools:
             return calls.with_tools(model, self.prompt.tools)
-        if self.prompt.stop and calls.takes(self.model, "stop"):
-            return model.bind(stop=[*dict.fromkeys([*calls.own_stops(self.model), *self.prompt.stop])])
+        if self.prompt.stop and self.endpoint.takes("stop"):
+            return model.bind(stop=[*dict.fromkeys([*self.endpoint.own_stops, *self.prompt.stop])])
         return model
 
     def relaxed(self, error: Exception) -> Self:
         """Return the call without the setting or the form that the server refused; raise any other error."""
         stop = {"stop"} if self.prompt.stop and not self.form else set()
         sent = self.prompt.settings.keys() | stop | ({"continue_final_message"} if self.continues else set())
-        if name := calls.learn_refusal(self.model, error, sent - set(self.refused)):
+        if name := self.endpoint.learn_refusal(error, sent - set(self.refused)):
             return replace(self, refused=[*self.refused, name])
         if self.form and calls.refuses_form(error):
             looser = self.form.unbounded() if self.form.bounded else None
@@ -192,7 +194,7 @@ class _Call:
     def read(self, output: Any) -> _Answered:
         """Return the reply, what it cost, and what is to be noted."""
         if self.learned:
-            calls.learn_constraint(self.model, self.learned)
+            self.endpoint.learn_constraint(self.learned)
         message, form = (output["raw"], output["parsed"]) if self.form else (output, None)
         if not isinstance(message, BaseMessage):
             raise UsageError(
@@ -202,7 +204,7 @@ class _Call:
         if form is None and self.prompt.form and text:
             form = self.prompt.form.from_text(text)
         sent, received, estimated = tokens_of(message, self.messages)
-        usage = cost_of(self.role, 1, sent, received, estimated=estimated, model=self.model)
+        usage = cost_of(self.role, 1, sent, received, estimated=estimated, model=self.endpoint.client)
         notes = [*self.dropped_notes(), *(note("setting_refused", setting=name) for name in self.refused)]
         finish, expected = finish_of(message), estimate_message_tokens(self.messages)
         cut = expected > _LONG and not estimated and sent < expected / 2
@@ -236,16 +238,18 @@ def cost_of(role: str, count: int, sent: int, received: int, *, estimated: bool,
     return cast("Usage", {**tokens, **cost, "estimated": estimated, **tables})
 
 
-async def _decided(asked: Prompt[Any], role: Role, model: Any, config: RunnableConfig, caller: Caller) -> _Answered:
+async def _decided(
+    asked: Prompt[Any], role: Role, endpoint: Endpoint, config: RunnableConfig, caller: Caller
+) -> _Answered:
     """Ask a decision model: once, or once for each passage where passages are chosen."""
     form, requests = asked.form, _requests(asked, role)
     if not requests or form is None:
         return _Answered(Reply(), no_usage(), [])
     labelled = _labelled(config, role, 0)
-    responses = await caller.call(model.map(), requests, labelled, is_sync=calls.is_sync(model))
+    responses = await caller.call(endpoint.model.map(), requests, labelled, is_sync=endpoint.is_sync)
     answers = [one.answers["answer"] for one in responses]
     chances = [one.noul if isinstance(one, NoulAnswer) else one.probabilities for one in answers]
-    threshold = 0.5 if (stated := getattr(unbound(model), "threshold", None)) is None else stated
+    threshold = 0.5 if (stated := getattr(endpoint.client, "threshold", None)) is None else stated
     if issubclass(form, Ids):
         best = sorted(enumerate(chances, asked.values.get("first", 1)), key=lambda one: -one[1])
         filled: Any = form.model_construct(ids=[number for number, chance in best if chance > threshold])
@@ -258,7 +262,7 @@ async def _decided(asked: Prompt[Any], role: Role, model: Any, config: RunnableC
     if estimated:
         sent = [estimate_tokens(str(one["state"])) for one in requests]
     written = sum(one["output_tokens"] for one in reported)
-    usage = cost_of(role, len(responses), sum(sent), written, estimated=estimated, model=model)
+    usage = cost_of(role, len(responses), sum(sent), written, estimated=estimated, model=endpoint.client)
     reply = Reply(form=filled, passages=asked.passages, probability=chance)
     return _Answered(reply, usage, [note("decided", probabilities=chances)])
 
@@ -289,13 +293,18 @@ _LONG = 1_000
 
 
 def _prepared(
-    asked: Prompt[Any], role: Role, components: Components, state: Mapping[str, Any], options: Options
+    asked: Prompt[Any],
+    role: Role,
+    endpoint: Endpoint,
+    templates: Templates,
+    state: Mapping[str, Any],
+    options: Options,
 ) -> _Call:
     """Choose the template and the settings, and drop the lowest-ranked passages until it fits."""
-    model, sample = components.models.for_role(role), state.get("sample", 0)
-    template = components.prompts.get(f"{asked.name}@{options.paper}") or components.prompts[asked.name]
+    sample = state.get("sample", 0)
+    template = templates.get(f"{asked.name}@{options.paper}") or templates[asked.name]
     limit = options.prompt_tokens
-    if limit is None and (context := calls.profile_of(model).get("max_input_tokens")):
+    if limit is None and (context := endpoint.profile.get("max_input_tokens")):
         limit = max(context - options.reply_tokens, 1)
     dropped = list[Document]()
     while True:
@@ -311,14 +320,14 @@ def _prepared(
             )
         dropped.append(kept.pop(lowest_ranked(kept)))
         asked = replace(asked, passages=kept)
-    settings = _settings(asked, model, role, sample, options)
+    settings = _settings(asked, endpoint, role, sample, options)
     prompt = replace(asked, settings={**settings, **LOGPROBS} if asked.probability else settings)
     constrained = options.constrain and asked.constrain and not asked.probability
-    constraint = calls.constraint_of(model) if constrained else "none"
+    constraint = endpoint.constraint if constrained else "none"
     form = asked.form if constraint != "none" else None
     if form and constraint == "unbounded":
         form = form.unbounded() or form
-    return _Call(model, role, prompt, messages, len(turns), sample, dropped, form)
+    return _Call(endpoint, role, prompt, messages, len(turns), sample, dropped, form)
 
 
 def _rendered(
@@ -336,16 +345,16 @@ def _rendered(
 _TASK_VALUES = {"question", "answer_type", "earlier", "draft", "first"}
 
 
-def _settings(asked: Prompt[Any], model: Any, role: Role, sample: int, options: Options) -> dict[str, Any]:
+def _settings(asked: Prompt[Any], endpoint: Endpoint, role: Role, sample: int, options: Options) -> dict[str, Any]:
     """Return a call's settings: its own, the paper's sampling, a seed for each sample, its reply limit."""
     sampling = options.sampling if options.paper or (role == "answer" and options.top_p is not None) else {}
     settings = {**sampling, **asked.settings}
-    seed = getattr(unbound(model), "seed", None)
+    seed = getattr(endpoint.client, "seed", None)
     if sample and isinstance(seed, int):
         settings["seed"] = seed + sample  # with one seed for all, every sample would be the same draw
-    if calls.profile_of(model).get("reasoning_output"):
+    if endpoint.profile.get("reasoning_output"):
         return settings  # thoughts count towards the limit, so that a short one leaves no answer
-    limits = [asked.max_tokens, calls.reply_limit(model)]
+    limits = [asked.max_tokens, endpoint.reply_limit]
     if asked.max_tokens is None or options.is_set("reply_tokens"):
         limits.append(options.reply_tokens)
     return {**settings, "max_tokens": min(filter(None, limits))}

@@ -78,7 +78,7 @@ class Prompt(Generic[FormT]):
     turns: Callable[[Sequence[Document]], Sequence[BaseMessage]] = lambda _passages: ()
     """What follows the template: what the model wrote before, and what it was shown then, in turns."""
     own_turn: bool = False
-    """Whether those are one turn of the model's, with which it goes on if it can (`calls.continues`)."""
+    """Whether those are one turn of the model's, with which it goes on if it can (`Endpoint.continues`)."""
     probability: bool = False
     """Whether the probability of Yes is read from the first token's log-probabilities (`Reply.probability`)."""
     role: Role | None = None

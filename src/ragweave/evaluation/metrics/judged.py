@@ -44,8 +44,8 @@ async def ask(model: ChatModel, form: type[FormT], messages: Sequence[BaseMessag
 
     A model with structured output is constrained to the form; of any other the text is read.
     """
-    refused = False
-    if calls.constraint_of(model) != "none":
+    refused, endpoint = False, calls.Endpoint(model)
+    if endpoint.constraint != "none":
         constrained = model.with_structured_output(form, include_raw=True)  # type: ignore[attr-defined]
         try:
             output = await constrained.ainvoke(list(messages))
@@ -58,7 +58,7 @@ async def ask(model: ChatModel, form: type[FormT], messages: Sequence[BaseMessag
             return found or form.from_text(read.plain(text_of(output["raw"])))
     reply = await model.ainvoke(list(messages))
     if refused:
-        calls.learn_constraint(model, "none")
+        endpoint.learn_constraint("none")
     return form.from_text(read.plain(text_of(reply)))
 
 

@@ -42,63 +42,116 @@ class _Learned:
     refused: set[str] = field(default_factory=set)
 
 
-def _known(model: Any) -> _Learned:
-    """Return what is stored with the model object, and so with its copies."""
-    known: _Learned = vars(unbound(model)).setdefault("_ragweave_learned", _Learned())
-    return known
+class Endpoint:
+    """A chat model as a call sees it: what is inside its bindings, what they set, and what its server takes."""
+
+    def __init__(self, model: Any) -> None:
+        """Unwrap a model from `.bind(…)`, `.with_config(…)` and `.with_retry(…)`."""
+        self.model = model
+        self.client: Any = unbound(model)
+        """The chat model itself."""
+        self.profile: Mapping[str, Any] = getattr(self.client, "profile", None) or {}
+        """What LangChain knows about the model, such as its context size."""
+
+    @property
+    def _learned(self) -> _Learned:
+        """What is stored with the model object, and so with its copies."""
+        learned: _Learned = vars(self.client).setdefault("_ragweave_learned", _Learned())
+        return learned
+
+    def takes(self, setting: str) -> bool:
+        """Say whether a setting may be sent.
+
+        Not if the server refused it, nor a temperature, a nucleus or stop sequences if the profile says that the
+        model samples in one way only, as OpenAI's reasoning models do.
+        """
+        fixed = self.profile.get("temperature") is False and setting in ("temperature", "top_p", "stop")
+        return not fixed and setting not in self._learned.refused
+
+    @property
+    def continues(self) -> bool:
+        """Whether the model goes on with a turn of its own, given as the last message."""
+        return bool(getattr(self.client, "continues_turn", False)) and self.takes(_CONTINUING)
+
+    @property
+    def reports_logprobs(self) -> bool:
+        """Whether the model may report the log-probabilities of its answer's first token."""
+        has_field = "logprobs" in getattr(type(self.client), "model_fields", {})
+        return has_field and self.takes("logprobs") and not self.profile.get("reasoning_output")
+
+    @property
+    def is_sync(self) -> bool:
+        """Whether the model has no asynchronous calls of its own: LangChain then runs it in a thread."""
+        kind, base = type(self.client), BaseChatModel
+        return issubclass(kind, base) and kind._agenerate is base._agenerate and kind._astream is base._astream
+
+    @property
+    def reply_limit(self) -> int | None:
+        """The longest reply, in tokens, that the caller gave the model; None: no limit."""
+        fields_set: set[str] = getattr(self.client, "model_fields_set", set())
+        names = ("max_tokens", *_ALIASES["max_tokens"])
+        own = {name: getattr(self.client, name, None) for name in names if name in fields_set}
+        limits = [table.get(name) for table in (*bound_settings(self.model), own) for name in names]
+        return min((limit for limit in limits if isinstance(limit, int) and limit > 0), default=None)
+
+    @property
+    def own_stops(self) -> list[str]:
+        """The stop sequences that the model was made or bound with: those of a call would replace them."""
+        own = getattr(self.client, "stop", None) or getattr(self.client, "stop_sequences", None)
+        lists = [*(table.get("stop") for table in bound_settings(self.model)), own]
+        return [text for stops in lists if stops for text in ([stops] if isinstance(stops, str) else stops)]
+
+    @property
+    def constraint(self) -> Constraint:
+        """How the model can be constrained to a form: as learned, else by its profile, else by its class."""
+        if learned := self._learned.constraint:
+            return learned
+        if stated := [self.profile[name] for name in ("structured_output", "tool_calling") if name in self.profile]:
+            return "bounded" if any(stated) else "none"
+        kind, base = type(self.client), BaseChatModel
+        can = issubclass(kind, base) and (
+            kind.with_structured_output is not base.with_structured_output or kind.bind_tools is not base.bind_tools
+        )
+        return "bounded" if can else "none"
+
+    def learn_constraint(self, constraint: Constraint) -> None:
+        """Remember how the model can be constrained to a form."""
+        self._learned.constraint = constraint
+
+    def learn_refusal(self, error: Exception, sent: Collection[str]) -> str:
+        """Remember which of the settings that were sent an error names, and return it; "" for none."""
+        if status_of(error) not in (400, 422):
+            return ""
+        text = str(error)
+        for name in _REFUSABLE:
+            if name in sent and any(re.search(rf"\b{word}\b", text) for word in (name, *_ALIASES.get(name, ()))):
+                self._learned.refused.add(name)
+                return name
+        return ""
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Any:
+        """Return a copy of the model with other settings, of those that it has and takes.
+
+        Not `bind`: `with_structured_output` drops what is bound, and a client's field has the client's own
+        name for the setting. Log-probabilities are bound to a model that has no such field: a step that asks
+        for them can't do without.
+        """
+        return _with_settings(self.model, {name: value for name, value in settings.items() if self.takes(name)})
 
 
-def profile_of(model: Any) -> Mapping[str, Any]:
-    """Return what LangChain knows about a model, such as its context size."""
-    return getattr(unbound(model), "profile", None) or {}
-
-
-def takes(model: Any, setting: str) -> bool:
-    """Say whether a setting may be sent to a model.
-
-    Not if its server refused it, nor a temperature, a nucleus or stop sequences if its profile says that
-    it samples in one way only, as OpenAI's reasoning models do.
-    """
-    fixed = profile_of(model).get("temperature") is False and setting in ("temperature", "top_p", "stop")
-    return not fixed and setting not in _known(model).refused
-
-
-def continues(model: Any) -> bool:
-    """Say whether a model goes on with a turn of its own, given as the last message."""
-    return bool(getattr(unbound(model), "continues_turn", False)) and takes(model, _CONTINUING)
-
-
-def reports_logprobs(model: Any) -> bool:
-    """Say whether a model may report the log-probabilities of its answer's first token."""
-    knows = "logprobs" in getattr(type(unbound(model)), "model_fields", {})
-    return knows and takes(model, "logprobs") and not profile_of(model).get("reasoning_output")
-
-
-def is_sync(model: Any) -> bool:
-    """Say whether a chat model has no asynchronous calls of its own: LangChain then runs it in a thread."""
-    kind, base = type(unbound(model)), BaseChatModel
-    return issubclass(kind, base) and kind._agenerate is base._agenerate and kind._astream is base._astream
-
-
-def with_settings(model: Any, settings: Mapping[str, Any]) -> Any:
-    """Return a copy of a model with other settings, of those that it has and takes.
-
-    Not `bind`: `with_structured_output` drops what is bound, and a client's field has the client's own
-    name for the setting. Log-probabilities are bound to a model that has no such field: a step that asks
-    for them can't do without.
-    """
+def _with_settings(model: Any, settings: Mapping[str, Any]) -> Any:
     if isinstance(model, RunnableBinding):
-        bound = {name: one for name, one in settings.items() if name not in model.kwargs}
-        return model.model_copy(update={"bound": with_settings(model.bound, bound)})
+        inner = {name: value for name, value in settings.items() if name not in model.kwargs}
+        return model.model_copy(update={"bound": _with_settings(model.bound, inner)})
     if not isinstance(model, BaseChatModel):
         return model
     update, bound = {}, {}
-    for name in [one for one in settings if takes(model, one)]:
-        own = next((one for one in (name, *_ALIASES.get(name, ())) if one in type(model).model_fields), None)
-        if own:
-            update[own] = settings[name]
+    for name, value in settings.items():
+        field_name = next((own for own in (name, *_ALIASES.get(name, ())) if own in type(model).model_fields), None)
+        if field_name:
+            update[field_name] = value
         elif name in _LOGPROBS:
-            bound[name] = settings[name]
+            bound[name] = value
     if update:
         model = model.model_copy(update=update)
         vars(model).pop("_serialized", None)  # LangChain's cached description, which would keep the old settings
@@ -112,55 +165,6 @@ def with_tools(model: Any, tools: Sequence[BaseTool]) -> Any:
     return model.bind_tools(tools)
 
 
-def reply_limit(model: Any) -> int | None:
-    """Return the longest reply, in tokens, that the caller gave a model; None: no limit."""
-    target = unbound(model)
-    given: set[str] = getattr(target, "model_fields_set", set())
-    names = ("max_tokens", *_ALIASES["max_tokens"])
-    own = {one: getattr(target, one, None) for one in names if one in given}
-    limits = [table.get(one) for table in (*bound_settings(model), own) for one in names]
-    return min((one for one in limits if isinstance(one, int) and one > 0), default=None)
-
-
-def own_stops(model: Any) -> list[str]:
-    """Return the stop sequences that a model was made or bound with: those of a call would replace them."""
-    target = unbound(model)
-    own = getattr(target, "stop", None) or getattr(target, "stop_sequences", None)
-    lists = [*(table.get("stop") for table in bound_settings(model)), own]
-    return [text for some in lists if some for text in ([some] if isinstance(some, str) else some)]
-
-
-def constraint_of(model: Any) -> Constraint:
-    """Return how a model can be constrained to a form: as learned, else by its profile, else by its class."""
-    if learned := _known(model).constraint:
-        return learned
-    target, profile = unbound(model), profile_of(model)
-    if known := [profile[name] for name in ("structured_output", "tool_calling") if name in profile]:
-        return "bounded" if any(known) else "none"
-    can = isinstance(target, BaseChatModel) and (
-        type(target).with_structured_output is not BaseChatModel.with_structured_output
-        or type(target).bind_tools is not BaseChatModel.bind_tools
-    )
-    return "bounded" if can else "none"
-
-
-def learn_constraint(model: Any, constraint: Constraint) -> None:
-    """Remember how a model can be constrained to a form."""
-    _known(model).constraint = constraint
-
-
-def learn_refusal(model: Any, error: Exception, sent: Collection[str]) -> str:
-    """Remember which of the settings that were sent an error names, and return it; "" for none."""
-    if status_of(error) not in (400, 422):
-        return ""
-    said = str(error)
-    for name in _REFUSABLE:
-        if name in sent and any(re.search(rf"\b{one}\b", said) for one in (name, *_ALIASES.get(name, ()))):
-            _known(model).refused.add(name)
-            return name
-    return ""
-
-
 def refuses_form(error: Exception) -> bool:
     """Say whether an error may mean that a server takes no such form."""
     return isinstance(error, NotImplementedError) or status_of(error) in (400, 404, 415, 422, 501)
@@ -168,8 +172,8 @@ def refuses_form(error: Exception) -> bool:
 
 def is_unparsed(error: Exception) -> bool:
     """Say whether a client raised because a reply did not fill its form, as OpenAI's does."""
-    named = ("LengthFinishReasonError", "ContentFilterFinishReasonError")
-    return isinstance(error, ValidationError) or type(error).__name__ in named
+    names = ("LengthFinishReasonError", "ContentFilterFinishReasonError")
+    return isinstance(error, ValidationError) or type(error).__name__ in names
 
 
 # ---- errors
@@ -206,7 +210,7 @@ def status_of(error: BaseException) -> int | None:
 
     Some gateways (OpenRouter) report an error in a reply of status 200; its code counts then.
     """
-    found = (
+    statuses = (
         status
         for link in _chain(error)
         for status in (
@@ -215,14 +219,14 @@ def status_of(error: BaseException) -> int | None:
             _reported(link).get("code"),
         )
     )
-    return next((one for one in found if type(one) is int and 400 <= one < 600), None)
+    return next((status for status in statuses if type(status) is int and 400 <= status < 600), None)
 
 
 def server_text(error: BaseException) -> str:
     """Return the server's message on one line, or the system's if none was reached, or else the error's own."""
-    said = (one for link in _chain(error) if (one := _reported(link).get("message")))
-    lost = (link for link in _chain(error) if isinstance(link, OSError) and link.errno and is_transient(error))
-    return " ".join(str(next(said, None) or next(lost, error)).split()) or type(error).__name__
+    messages = (text for link in _chain(error) if (text := _reported(link).get("message")))
+    faults = (link for link in _chain(error) if isinstance(link, OSError) and link.errno and is_transient(error))
+    return " ".join(str(next(messages, None) or next(faults, error)).split()) or type(error).__name__
 
 
 def _reported(error: BaseException) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ from langchain_core.messages.ai import add_usage
 from pydantic import Field
 
 from ragweave.errors import UnusableModelError, UsageError
-from ragweave.tools.models import calls
+from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.tools.text.words import words
@@ -74,17 +74,17 @@ class LogprobDecisions(BaseDecisionModel):
 
     def calibrated(self, rows: Iterable[tuple[Any, Noul, bool]]) -> LogprobDecisions:
         """Return a copy that is calibrated on labelled rows of one kind: a state, the question, the right answer."""
-        chat = calls.with_settings(self.chat, LOGPROBS)
+        chat = Endpoint(self.chat).with_settings(LOGPROBS)
         read = [(log_odds(chat.invoke(prompt(state, asked))), right) for state, asked, right in rows]
         slope, intercept = platt([odds for odds, _ in read], [right for _, right in read])
         return self.model_copy(update={"slope": slope, "intercept": intercept})
 
     def _classify(self, state: Any, questions: dict[str, Any]) -> ClassifierResponse:
-        chat = calls.with_settings(self.chat, LOGPROBS)
+        chat = Endpoint(self.chat).with_settings(LOGPROBS)
         return self._answered(questions, [chat.invoke(prompt(state, one)) for one in questions.values()])
 
     async def _aclassify(self, state: Any, questions: dict[str, Any]) -> ClassifierResponse:
-        chat = calls.with_settings(self.chat, LOGPROBS)
+        chat = Endpoint(self.chat).with_settings(LOGPROBS)
         asked = (chat.ainvoke(prompt(state, one)) for one in questions.values())
         return self._answered(questions, await asyncio.gather(*asked))
 

@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 from ragweave.errors import UnusableModelError, UsageError, need
 from ragweave.state.passages import indexed_text
 from ragweave.tools.imported import imported, is_path
-from ragweave.tools.models import calls
+from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.models.messages import text_of, without_thoughts
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, with_score
 from ragweave.tools.retrieval.embedding import load_named, named_embeddings
@@ -102,8 +102,9 @@ class ListwiseReranker(BaseDocumentCompressor):
 
     def _ranked(self, query: str, passages: list[Document], callbacks: Callbacks | None) -> list[Document]:
         limit = _TOKENS_EACH * len(passages)
-        free = calls.profile_of(self.model).get("reasoning_output")
-        model = self.model if free else calls.with_settings(self.model, {"max_tokens": limit})
+        endpoint = Endpoint(self.model)
+        free = endpoint.profile.get("reasoning_output")
+        model = self.model if free else endpoint.with_settings({"max_tokens": limit})
         reply = model.invoke(self._messages(query, passages, limit), {"callbacks": callbacks} if callbacks else None)
         said = without_thoughts(text_of(reply))
         places = [int(one) - 1 for one in re.findall(r"\d+", said)]
@@ -111,7 +112,7 @@ class ListwiseReranker(BaseDocumentCompressor):
         return [passages[place] for place in (named | dict.fromkeys(range(len(passages))))]
 
     def _messages(self, query: str, passages: Sequence[Document], limit: int) -> list[BaseMessage]:
-        context = calls.profile_of(self.model).get("max_input_tokens")
+        context = Endpoint(self.model).profile.get("max_input_tokens")
         room = (context - limit) / (_TOKENS_A_WORD * (len(passages) + 1)) if context else self.words
         most = max(min(self.words, int(room)), 1)
         cut = [one.model_copy(update={"page_content": " ".join(one.page_content.split()[:most])}) for one in passages]
