@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
 from ragweave import KnowledgeBase
-from ragweave.evaluation import Settings, evaluate
+from ragweave.evaluation import EvalSettings, evaluate
 from ragweave.tools.footnotes import path_of
 
 SYSTEMS = ("concat", "cot[retrieve=true]")
@@ -53,7 +53,7 @@ def main() -> None:
     args = parser.parse_args()
     with KnowledgeBase.open(args.kb) as base:
         retriever = PathsTold(inner=base.as_retriever(mode="graph", k=args.k), k=args.k)
-        settings = Settings(
+        settings = EvalSettings(
             data=args.data,
             systems=SYSTEMS,
             models={"answer": args.model},

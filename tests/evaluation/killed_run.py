@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from ragweave.evaluation import Settings, evaluate
+from ragweave.evaluation import EvalSettings, evaluate
 
 data, model, folder, method = sys.argv[1:]
-settings = Settings(data=data, systems=(method,), models={"answer": model})
+settings = EvalSettings(data=data, systems=(method,), models={"answer": model})
 sys.exit(evaluate(settings, Path(folder), concurrency=8, quiet=True).exit_code)

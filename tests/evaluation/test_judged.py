@@ -9,7 +9,7 @@ import pytest
 from tests.openai_server import HttpFault, OpenAIServer
 
 from ragweave.datasets import Question
-from ragweave.evaluation import Settings, citation_metrics, evaluate
+from ragweave.evaluation import EvalSettings, citation_metrics, evaluate
 from ragweave.evaluation.folder import read_results
 from ragweave.evaluation.metrics.judged import citation_precision, citation_recall
 from ragweave.testing import ScriptedModel
@@ -49,7 +49,7 @@ def test_judged_metrics(
 ) -> None:
     server.script = judge(forms)
     models = {"answer": spec, "evaluator": f"{spec}&n=1"}
-    run = Settings(data=questions(2), models=models, metrics=("em", *JUDGED))
+    run = EvalSettings(data=questions(2), models=models, metrics=("em", *JUDGED))
     assert evaluate(run, tmp_path / "run", concurrency=1, quiet=True).exit_code == 0
     [first, _] = read_results(tmp_path / "run")
     assert first["scores"] == {
@@ -66,7 +66,7 @@ def test_a_verdict_that_cannot_be_read_is_no_score(
     server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
 ) -> None:
     server.script = lambda _: "Well, who knows?"
-    run = Settings(data=questions(1), models={"answer": spec, "evaluator": f"{spec}&n=1"}, metrics=("correctness",))
+    run = EvalSettings(data=questions(1), models={"answer": spec, "evaluator": f"{spec}&n=1"}, metrics=("correctness",))
     evaluate(run, tmp_path / "run", quiet=True)
     [found] = read_results(tmp_path / "run")
     assert found["scores"] == {}
@@ -75,7 +75,7 @@ def test_a_verdict_that_cannot_be_read_is_no_score(
 def test_one_reply_cut_off_leaves_the_judge_its_forms(questions: Callable[[int], str], tmp_path: Path) -> None:
     replies = ['{"grade": "Corr', "Correct", '{"grade": "Correct"}']
     judge = ScriptedModel(script=replies, profile={"structured_output": True})
-    run = Settings(data=questions(2), metrics=("correctness",))
+    run = EvalSettings(data=questions(2), metrics=("correctness",))
     evaluate(run, tmp_path / "run", concurrency=1, given={"evaluator": judge}, quiet=True)
     assert [call.form for call in judge.calls] == ["Grade", "", "Grade"]
     assert [one["scores"] for one in read_results(tmp_path / "run")] == [{"correctness": 1.0}] * 2
@@ -102,7 +102,7 @@ async def test_citations_together_may_be_needed() -> None:
 
 
 def test_citations_of_a_run(questions: Callable[[int], str], tmp_path: Path) -> None:
-    run = Settings(
+    run = EvalSettings(
         data=questions(2), systems=("concat[citations=true]", "concat"), metrics=("citation_recall", "attribution")
     )
 

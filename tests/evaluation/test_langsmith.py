@@ -12,7 +12,7 @@ from langsmith.utils import LangSmithNotFoundError
 
 from ragweave.datasets import open_dataset
 from ragweave.errors import UsageError
-from ragweave.evaluation import Settings, evaluate
+from ragweave.evaluation import EvalSettings, evaluate
 from ragweave.evaluation.langsmith import write_experiments
 
 EXAMPLES = [
@@ -36,7 +36,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_data_set_is_read_and_experiments_are_written(client: Any, tmp_path: Path) -> None:
-    settings = Settings(data="langsmith:bridges", systems=("concat", "post_fusion[k=1]"), metrics=("em", "f1"))
+    settings = EvalSettings(data="langsmith:bridges", systems=("concat", "post_fusion[k=1]"), metrics=("em", "f1"))
     assert evaluate(settings, tmp_path, quiet=True).answered == 4
     names = write_experiments(tmp_path)
     assert [one.partition("-")[0] for one in names] == ["concat", "post_fusion[k=1]"]

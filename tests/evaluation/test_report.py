@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
-from ragweave.evaluation import Metric, Report, Settings, evaluate, read_report, write
+from ragweave.evaluation import EvalSettings, Metric, Report, evaluate, read_report, write
 from ragweave.evaluation.layout import comma_separated, html, markdown, show, verdict
 
 
@@ -31,7 +31,7 @@ class Scripted:
 @pytest.fixture
 def scripted(questions: Callable[[int], str], tmp_path: Path) -> Callable[..., Path]:
     def make(*systems: Scripted, name: str = "run") -> Path:
-        evaluate(Settings(data=questions(40), systems=()), tmp_path / name, own=systems, quiet=True)
+        evaluate(EvalSettings(data=questions(40), systems=()), tmp_path / name, own=systems, quiet=True)
         return tmp_path / name
 
     return make
@@ -59,7 +59,7 @@ def test_a_report_in_three_files(run: Path) -> None:
 
 def test_each_run_has_its_own_prices(questions: Callable[[int], str], tmp_path: Path) -> None:
     for name, price in (("cheap", 1.0), ("dear", 10.0)):
-        settings = Settings(data=questions(2), systems=("direct",), prices={"*": (price, price)})
+        settings = EvalSettings(data=questions(2), systems=("direct",), prices={"*": (price, price)})
         evaluate(settings, tmp_path / name, quiet=True)
     cheap, dear = read_report([tmp_path / "cheap", tmp_path / "dear"]).lines
     assert cheap.dollars is not None
@@ -127,7 +127,7 @@ def test_the_main_metric_may_be_chosen(run: Path) -> None:
 
 def test_what_has_no_score_is_noted(questions: Callable[[int], str], tmp_path: Path) -> None:
     words = Metric("words", "Words", "Words of the answer.", lambda _, state: 2.0, percent=False)
-    settings = Settings(data=questions(2), systems=("concat",), metrics=("words", "rouge_l"))
+    settings = EvalSettings(data=questions(2), systems=("concat",), metrics=("words", "rouge_l"))
     evaluate(settings, tmp_path / "run", own=[words], quiet=True)
     report = read_report(tmp_path / "run")
     assert report.notes == ["No question has a rouge_l score: the metric does not apply, or no verdict could be read."]

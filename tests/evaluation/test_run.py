@@ -16,7 +16,7 @@ from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
-from ragweave.evaluation import Run, Settings, Summary, evaluate, read_report
+from ragweave.evaluation import EvalSettings, Run, Summary, evaluate, read_report
 from ragweave.evaluation.folder import open_results, read_results
 from ragweave.evaluation.run import Budget
 from ragweave.evaluation.systems import with_gold
@@ -24,8 +24,8 @@ from ragweave.evaluation.systems import with_gold
 pytestmark = pytest.mark.loopback
 
 
-def settings(spec: str, data: str, *systems: str, **more: Any) -> Settings:
-    return Settings(data=data, systems=systems or ("concat",), models={"answer": spec}, **more)
+def settings(spec: str, data: str, *systems: str, **more: Any) -> EvalSettings:
+    return EvalSettings(data=data, systems=systems or ("concat",), models={"answer": spec}, **more)
 
 
 def test_a_run_is_answered_once(
@@ -147,14 +147,14 @@ class Flaky(FakeListChatModel):
 
 
 def test_calls_are_retried_for_a_client_that_does_not(questions: Callable[[int], str], tmp_path: Path) -> None:
-    run = Settings(data=questions(1), systems=("post_fusion",))
+    run = EvalSettings(data=questions(1), systems=("post_fusion",))
     summary = evaluate(run, tmp_path / "run", given={"answer": Flaky(responses=[])}, concurrency=1, quiet=True)
     assert (summary.answered, summary.calls) == (1, 3)
 
 
 def test_a_model_that_is_given_has_its_own_name_and_price(questions: Callable[[int], str], tmp_path: Path) -> None:
     given = {"answer": FakeListChatModel(responses=["1931"])}
-    run = Settings(data=questions(1))
+    run = EvalSettings(data=questions(1))
     with pytest.raises(UsageError, match="price of FakeListChatModel"):
         evaluate(run, tmp_path / "run", given=given, dollars=1.0, quiet=True)
     summary = evaluate(run, tmp_path / "run", given=given, quiet=True)
@@ -196,7 +196,7 @@ def test_a_judge_counts_for_the_budget(
         return Reply('{"grade": "Correct"}' if "Grade the answer" in json.dumps(body) else "1", (100, 10))
 
     server.script = script
-    run = Settings(
+    run = EvalSettings(
         data=questions(30),
         models={"answer": spec, "evaluator": f"{spec}&n=1"},
         metrics=("correctness",),
@@ -247,7 +247,7 @@ def test_what_an_earlier_run_answered_right_is_left_out(
 def test_large_calls_are_those_of_the_answering_model(
     spec: str, questions: Callable[[int], str], tmp_path: Path, name: str
 ) -> None:
-    run = Settings(
+    run = EvalSettings(
         data=questions(2),
         systems=(name, "slimplm"),
         models={"answer": spec, "proxy": f"{spec}&n=1"},
@@ -264,7 +264,7 @@ def test_replies_that_lack_their_form_are_counted_on_request(
     server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
 ) -> None:
     server.script = lambda _body: "1931"
-    run = Settings(data=questions(1), systems=("crag", "concat"), models={"answer": spec}, metrics=("unread",))
+    run = EvalSettings(data=questions(1), systems=("crag", "concat"), models={"answer": spec}, metrics=("unread",))
     evaluate(run, tmp_path / "run", quiet=True)
     unread = {one["system"]: one["scores"]["unread"] for one in read_results(tmp_path / "run")}
     assert unread["concat"] == 0 < unread["crag"]
@@ -434,7 +434,7 @@ def test_wrong_settings_are_named(
     questions: Callable[[int], str], tmp_path: Path, more: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        evaluate(Settings(data=questions(1), **more), tmp_path / "run", quiet=True)
+        evaluate(EvalSettings(data=questions(1), **more), tmp_path / "run", quiet=True)
 
 
 @pytest.mark.loopback
@@ -442,7 +442,7 @@ def test_a_rerankers_replies_are_paid_for_once(
     server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
 ) -> None:
     server.script = lambda body: "[2] > [1]" if "Rank all" in json.dumps(body) else "1931"
-    run = Settings(data=questions(2), models={"answer": spec}, corpus="file", rerank=f"listwise:{spec}&n=1")
+    run = EvalSettings(data=questions(2), models={"answer": spec}, corpus="file", rerank=f"listwise:{spec}&n=1")
     summary = evaluate(run, tmp_path / "run", quiet=True)
     assert (summary.answered, summary.calls, len(server.requests)) == (2, 4, 4)
     (tmp_path / "run" / "results.jsonl").unlink()

@@ -12,7 +12,7 @@ from tests.openai_server import OpenAIServer, Reply
 from ragweave import KnowledgeBase
 from ragweave.datasets import open_dataset
 from ragweave.errors import UsageError
-from ragweave.evaluation import Settings, evaluate, read_report
+from ragweave.evaluation import EvalSettings, evaluate, read_report
 from ragweave.evaluation.synthetic import Written, refusal, write_questions
 
 PADDING = "It is one of the sights of the town, which many people visit, and on Sundays a small band plays there. " * 2
@@ -43,7 +43,7 @@ def writes(body: dict[str, Any]) -> Reply:
 def test_a_run_over_questions_of_ones_own_documents(kb: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     with OpenAIServer(writes) as server:
-        settings = Settings(
+        settings = EvalSettings(
             data=f"jsonl:{run}/questions.jsonl", kb=kb, models={"answer": f"openai:m?base_url={server.base_url}"}
         )
         summary, refused = write_questions(settings, 8, run, quiet=True)
@@ -63,7 +63,7 @@ def test_a_run_over_questions_of_ones_own_documents(kb: str, tmp_path: Path) -> 
 @pytest.mark.loopback
 def test_a_model_that_cannot_write_ends_early(kb: str, tmp_path: Path) -> None:
     with OpenAIServer(lambda _: "I like bridges.") as server:
-        settings = Settings(data="", kb=kb, models={"evaluator": f"openai:m?base_url={server.base_url}"})
+        settings = EvalSettings(data="", kb=kb, models={"evaluator": f"openai:m?base_url={server.base_url}"})
         _, refused = write_questions(settings, 2, tmp_path / "run", quiet=True)
     assert refused == {"the reply cannot be read": 8}
     assert (tmp_path / "run" / "questions.jsonl").read_text() == ""
@@ -71,7 +71,7 @@ def test_a_model_that_cannot_write_ends_early(kb: str, tmp_path: Path) -> None:
 
 def test_extractive_writes_nothing(kb: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="only quotes: name a chat model"):
-        write_questions(Settings(data="", kb=kb), 2, tmp_path / "run")
+        write_questions(EvalSettings(data="", kb=kb), 2, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -8,10 +8,10 @@ import pytest
 pytest_plugins = "pytester"
 
 TEST = """
-from ragweave.evaluation import Settings
+from ragweave.evaluation import EvalSettings
 
 def test_answers(ragweave_baseline):
-    settings = Settings(data="jsonl:questions.jsonl", systems=("concat",), passages="given")
+    settings = EvalSettings(data="jsonl:questions.jsonl", systems=("concat",), passages="given")
     ragweave_baseline(settings, "baseline.json", METRIC)
 """
 

@@ -18,7 +18,7 @@ from ragweave.cli.screen import console, table_of
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from ragweave.evaluation import Settings, Summary
+    from ragweave.evaluation import EvalSettings, Summary
     from ragweave.evaluation.reproduce import Paper, Plan
 
 Model = Annotated[
@@ -115,10 +115,10 @@ def evaluate(
 
     Each answer is saved at once. If a run is interrupted, the same command resumes it and pays for no call twice.
     """
-    from ragweave.evaluation import ROLES, Settings
+    from ragweave.evaluation import ROLES, EvalSettings
     from ragweave.graphs.specs import read_pairs, split_systems
 
-    settings: Settings
+    settings: EvalSettings
     if sum(one is not None for one in (data, synthetic, resume)) != 1:
         raise UsageError("name one of these: a data set, --synthetic N, or --resume RUN")
     if resume is not None:
@@ -131,7 +131,7 @@ def evaluate(
         systems, wordings = split_systems(methods), _read_prompts(prompts)
         if wordings and len(systems) > 1:
             raise UsageError("--prompts compares wordings of one method: give one with --methods")
-        settings = Settings(
+        settings = EvalSettings(
             data=data or f"jsonl:{folder / 'questions.jsonl'}",
             systems=tuple(systems * (1 + len(wordings))),
             names=(*systems, *wordings) if wordings else (),
@@ -157,7 +157,7 @@ def evaluate(
     _run(settings, folder, shard=shard, ray=ray, **more)
 
 
-def _write_questions(settings: Settings, count: int, folder: Path, **more: Any) -> dict[str, Any]:
+def _write_questions(settings: EvalSettings, count: int, folder: Path, **more: Any) -> dict[str, Any]:
     """Write questions, say what came of it, and return what is left of the budget."""
     from ragweave.evaluation.synthetic import FILE, write_questions
 
@@ -189,7 +189,7 @@ def _read_prompts(files: str) -> dict[str, dict[str, Any]]:
 
 
 def _run(
-    settings: Settings,
+    settings: EvalSettings,
     folder: Path,
     *,
     ray: str | None = None,
@@ -215,16 +215,16 @@ def _run(
     end(summary)
 
 
-def _resumed(folder: Path) -> Settings:
+def _resumed(folder: Path) -> EvalSettings:
     """Return the settings that a run began with; raise `UsageError` if its models need keys, which are not stored."""
-    from ragweave.evaluation import Settings
+    from ragweave.evaluation import EvalSettings
     from ragweave.evaluation.folder import read_settings, shards
 
     plain = read_settings(shards(folder)[0])
     if "***" in str(plain.get("models")):
         raise UsageError(f"{folder}: keys are not stored; repeat the command that began the run")
     values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in plain.items()}
-    return Settings(**{name: one for name, one in values.items() if name not in ("version", "own_metrics")})
+    return EvalSettings(**{name: one for name, one in values.items() if name not in ("version", "own_metrics")})
 
 
 def report(

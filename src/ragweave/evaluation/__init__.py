@@ -1,6 +1,6 @@
 """Evaluation: durable runs of several methods over a data set, metrics, reports, the papers' tables, labels."""
 
-from ragweave.evaluation.evaluate import ROLES, Settings, evaluate
+from ragweave.evaluation.evaluate import ROLES, EvalSettings, evaluate
 from ragweave.evaluation.layout import write
 from ragweave.evaluation.metrics import METRICS, Metric, citation_metrics, given
 from ragweave.evaluation.report import Report, read_report
@@ -12,7 +12,7 @@ __all__ = [
     "Metric",
     "Report",
     "Run",
-    "Settings",
+    "EvalSettings",
     "Summary",
     "System",
     "citation_metrics",

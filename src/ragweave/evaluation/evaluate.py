@@ -1,6 +1,6 @@
 """An evaluation from its settings: data set, systems, models, passages, metrics; then the loop.
 
-    evaluate(Settings(data="hotpotqa:dev.json", systems=("concat", "concat_pf"),
+    evaluate(EvalSettings(data="hotpotqa:dev.json", systems=("concat", "concat_pf"),
                       models={"answer": "openai:gpt-4o-mini"}), Path("run"))
 
 A run whose folder exists is resumed.
@@ -44,7 +44,7 @@ ROLES = (*MODEL_ARGUMENTS, EVALUATOR, SCORER)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class EvalSettings:
     """All that scores depend on; `run.json` holds it."""
 
     data: str
@@ -90,7 +90,7 @@ class Settings:
 
 
 def evaluate(
-    settings: Settings,
+    settings: EvalSettings,
     folder: Path,
     *,
     shard: str = "",
@@ -136,13 +136,13 @@ def evaluate(
         return run.conduct(run.ask(questions, systems, concurrency=concurrency, quiet=quiet))
 
 
-def with_names(settings: Settings, given: Mapping[str, Any]) -> Settings:
+def with_names(settings: EvalSettings, given: Mapping[str, Any]) -> EvalSettings:
     """Return the settings with what models that are given as objects are called: the names of their classes."""
     names = {role: one if isinstance(one, str) else type(one).__name__ for role, one in given.items() if role in ROLES}
     return replace(settings, models={**settings.models, **names})
 
 
-def _checked(settings: Settings) -> list[dict[str, ChatPromptTemplate]]:
+def _checked(settings: EvalSettings) -> list[dict[str, ChatPromptTemplate]]:
     """Check what can be checked before anything is read or made; return the prompts of each system."""
     if settings.gold not in get_args(Gold):
         raise UsageError(f"gold must be one of {', '.join(get_args(Gold))}, not {settings.gold!r}")
@@ -158,7 +158,7 @@ def _checked(settings: Settings) -> list[dict[str, ChatPromptTemplate]]:
     return [own_prompts(name, one, settings.prompts.get(name, {})) for name, one in zip(names, found, strict=True)]
 
 
-def _questions(settings: Settings, data: Dataset, shard: str) -> list[Question]:
+def _questions(settings: EvalSettings, data: Dataset, shard: str) -> list[Question]:
     chosen = select(data, limit=settings.limit, sample=settings.sample, seed=settings.seed, shard=shard)
     if not settings.drop_answered:
         return chosen
@@ -171,7 +171,7 @@ def _questions(settings: Settings, data: Dataset, shard: str) -> list[Question]:
 
 
 def _systems(
-    settings: Settings,
+    settings: EvalSettings,
     data: Dataset,
     metrics: Sequence[Metric],
     prompts: Sequence[Mapping[str, ChatPromptTemplate]],
@@ -207,7 +207,7 @@ def _systems(
     ]
 
 
-def _retriever(settings: Settings, data: Dataset, run: Run) -> Any:
+def _retriever(settings: EvalSettings, data: Dataset, run: Run) -> Any:
     """Return what is searched; None: nothing."""
     own = bool(next((one.passages for one in data), ()))
     named = settings.kb or settings.retriever != "auto"
@@ -233,7 +233,7 @@ def _retriever(settings: Settings, data: Dataset, run: Run) -> Any:
     return RerankRetriever.over(found, reranker, k=found.k)
 
 
-def open_priced(settings: Settings, role: str, spec: Any, run: Run) -> Any:
+def open_priced(settings: EvalSettings, role: str, spec: Any, run: Run) -> Any:
     """Open a role's model, and note its price in the run's budget.
 
     Raises:

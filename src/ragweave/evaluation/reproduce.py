@@ -31,7 +31,7 @@ from typing import NamedTuple, TypeAlias
 
 from ragweave.datasets import SUBSETS
 from ragweave.errors import UsageError
-from ragweave.evaluation.evaluate import Settings
+from ragweave.evaluation.evaluate import EvalSettings
 from ragweave.evaluation.metrics import Metric
 from ragweave.graphs import METHODS
 
@@ -150,7 +150,7 @@ class Paper:
 class Plan(NamedTuple):
     """What to evaluate to reproduce a table on a data set, without the data set's file and the models."""
 
-    settings: Settings
+    settings: EvalSettings
     paper: Paper
 
 
@@ -219,7 +219,7 @@ def plan(
     positive = "answer_recall" if dataset in ("nq", "triviaqa") else "recall"
     parts = [positive] if any("/" in column for column in columns) else []
     return Plan(
-        Settings(
+        EvalSettings(
             data="",
             systems=tuple(_with_filter(row.spec(dataset), row, label, filters or {}) for label, row in run.items()),
             names=tuple(run),

@@ -1,6 +1,6 @@
 """Questions with answers, written by a model from your own documents.
 
-    settings = Settings(data="jsonl:run/questions.jsonl", kb="kb", models={"answer": "openai:gpt-4o-mini"})
+    settings = EvalSettings(data="jsonl:run/questions.jsonl", kb="kb", models={"answer": "openai:gpt-4o-mini"})
     write_questions(settings, 50, Path("run"))          # run/questions.jsonl
     evaluate(settings, Path("run"))
 
@@ -28,7 +28,7 @@ from langchain_core.messages import HumanMessage
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
-from ragweave.evaluation.evaluate import EVALUATOR, Settings, open_priced, with_names
+from ragweave.evaluation.evaluate import EVALUATOR, EvalSettings, open_priced, with_names
 from ragweave.evaluation.folder import Record, dropped, read_results, row
 from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.metrics.text import all_words, stands_in
@@ -110,7 +110,7 @@ def refusal(found: Written, passages: Sequence[Document], name: str = "") -> str
 
 
 def write_questions(
-    settings: Settings,
+    settings: EvalSettings,
     count: int,
     folder: Path,
     *,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ragweave.evaluation import Metric, Settings, evaluate, read_report
+from ragweave.evaluation import EvalSettings, Metric, evaluate, read_report
 from ragweave.evaluation.folder import Record, read_results
 from ragweave.evaluation.statistics import bootstrap
 
@@ -18,7 +18,7 @@ _SHOWN = 3
 
 
 def check_baseline(
-    settings: Settings,
+    settings: EvalSettings,
     baseline: str | Path,
     metric: str = "",
     *,

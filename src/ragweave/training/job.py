@@ -18,7 +18,7 @@ CHECKPOINTS = "checkpoints"
 """Folder of checkpoints in a component's folder while it is trained."""
 
 
-class Settings(BaseModel):
+class TrainSettings(BaseModel):
     """Settings of every training."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,7 +31,7 @@ class Settings(BaseModel):
     """Seed of order and new weights."""
 
 
-class LinearSettings(Settings):
+class LinearSettings(TrainSettings):
     """Settings of linear judges and routers."""
 
     folds: int = Field(5, ge=2)
@@ -47,7 +47,7 @@ class RouterSettings(LinearSettings):
     """Greatest share of the questions that the threshold may retrieve for."""
 
 
-class NeuralSettings(Settings):
+class NeuralSettings(TrainSettings):
     """Settings of trainings in steps."""
 
     epochs: float = Field(3.0, gt=0)
@@ -102,7 +102,7 @@ class LoraSettings(WriterSettings):
     """Dropout before the adapters."""
 
 
-_KINDS: Mapping[Kind, type[Settings]] = {
+_KINDS: Mapping[Kind, type[TrainSettings]] = {
     "linear": LinearSettings,
     "span-encoder": EncoderSettings,
     "cross-encoder": EncoderSettings,
@@ -112,7 +112,7 @@ _KINDS: Mapping[Kind, type[Settings]] = {
 _MAX_OUTPUT: Mapping[Role, int] = {"judge": 16, "rewriter": 512, "filter": 512, "generator": 128}
 
 
-def settings_of(kind: Kind, role: Role, given: Mapping[str, Any]) -> Settings:
+def settings_of(kind: Kind, role: Role, given: Mapping[str, Any]) -> TrainSettings:
     """Return the settings of a kind in a role, with those given."""
     if kind == "linear":
         return (RouterSettings if role == "router" else LinearSettings)(**given)
@@ -134,7 +134,7 @@ class Job:
     role: Role
     train: list[Row]
     held_out: list[Row]
-    settings: Settings
+    settings: TrainSettings
     folder: Path
     """Where weights and tokenizer go."""
     resume: bool = False

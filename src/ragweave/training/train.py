@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ragweave.errors import UsageError, need
 from ragweave.tools.trained.card import CARD, ROLES, Card, Kind, Role, read_card, write_card
-from ragweave.training.job import CHECKPOINTS, Job, Settings, Trained, settings_of
+from ragweave.training.job import CHECKPOINTS, Job, Trained, TrainSettings, settings_of
 from ragweave.training.rows import Row, check_apart, read_rows, split_rows
 
 _TORCH = ("torch", "transformers", "accelerate")
@@ -101,7 +101,7 @@ def _kind(kind: Kind | None, role: Role) -> Kind:
     return kind
 
 
-def _settings(kind: Kind, role: Role, given: dict[str, Any]) -> Settings:
+def _settings(kind: Kind, role: Role, given: dict[str, Any]) -> TrainSettings:
     try:
         return settings_of(kind, role, given)
     except ValidationError as error:
