@@ -34,8 +34,8 @@ from rich.progress import track
 from transformers import BertModel
 
 from extractive_nq import DATA, SEED, Row, holds, lines, more, nq, passage, squad, whole, without_answer
+from ragweave.tools.embeddings.minilm import tokens, weight_names
 from ragweave.tools.models.extractive import ADAPTER, Window, asked_of, sentences_of, windows
-from ragweave.tools.retrieval.onnx_embedding import tokens, weight_names
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BATCH, RANK, WARM_UP = 32, 16, 100

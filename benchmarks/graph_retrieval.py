@@ -35,9 +35,9 @@ from own_sets import sklearn, stdlib, zones
 from passage_sets import SETS, Asked, PassageSet
 from ragweave.evaluation.statistics import Interval, bootstrap, compare
 from ragweave.tools.knowledge import KnowledgeBase, Settings
-from ragweave.tools.retrieval import HybridRetriever
+from ragweave.tools.knowledge.graph import SEEDS, TABLES, Seed, add_names, along_names
+from ragweave.tools.retrieval import RankFusionRetriever
 from ragweave.tools.retrieval.analyzer import analyzer_for
-from ragweave.tools.retrieval.graph import SEEDS, TABLES, Seed, add_names, along_names
 from vectors import StoredEmbeddings
 
 RESULTS = Path(__file__).parent / "results" / "graph_retrieval.json"
@@ -50,7 +50,7 @@ _NAME = re.compile(r"\b[A-Z][a-z]{3,}\b")
 def retrievers(kb: KnowledgeBase, words: KnowledgeBase) -> dict[str, BaseRetriever]:
     """Return the methods over a knowledge base, and over one of the same passages without vectors."""
     bm25, dense, hybrid, graph = (kb.as_retriever(10, mode) for mode in ("bm25", "dense", "hybrid", "graph"))
-    rrf = HybridRetriever(retrievers=[bm25, dense], k=10)
+    rrf = RankFusionRetriever(retrievers=[bm25, dense], k=10)
     found = (bm25, dense, rrf, hybrid, words.as_retriever(10, "graph"), graph)
     return dict(zip(METHODS, found, strict=True))
 

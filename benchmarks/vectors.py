@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings
+from ragweave.tools.embeddings.minilm import OnnxEmbeddings
 
 FILE = Path(tempfile.gettempdir()) / "ragweave-benchmarks" / "minilm.sqlite"
 

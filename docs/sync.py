@@ -25,7 +25,7 @@ from ragweave.graphs.base import Group
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge.chunking import CHUNKERS
 from ragweave.tools.knowledge.loaders import FILE_TYPES
-from ragweave.tools.models import MODELS
+from ragweave.tools.providers import MODELS
 
 ROOT = Path(__file__).parents[1]
 CHAT = "A conversation over a method: follow-ups are restated, answers quote their sources."

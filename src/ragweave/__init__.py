@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ragweave.names import MethodName, MetricName, RetrieverName
     from ragweave.state import RAGInput, RAGOutput, RAGState
     from ragweave.tools.knowledge import KnowledgeBase
-    from ragweave.tools.models import chat_model
+    from ragweave.tools.providers import chat_model
 
 __version__ = "0.1.0"
 
@@ -43,7 +43,7 @@ _HOMES = {
     "ragweave.names": ("MethodName", "MetricName", "RetrieverName"),
     "ragweave.state": ("RAGInput", "RAGOutput", "RAGState"),
     "ragweave.tools.knowledge": ("KnowledgeBase",),
-    "ragweave.tools.models": ("chat_model",),
+    "ragweave.tools.providers": ("chat_model",),
 }
 
 

@@ -14,7 +14,7 @@ from tests.extras import missing_said
 
 from ragweave.cli.main import main
 from ragweave.testing import ScriptedModel
-from ragweave.tools.models import MODELS, ModelProvider
+from ragweave.tools.providers import MODELS, ModelProvider
 
 
 class Done(NamedTuple):

@@ -18,7 +18,7 @@ from ragweave.evaluation import Metric, given
 from ragweave.tools.filters import FilterKind
 from ragweave.tools.knowledge.chunking import Loaded
 from ragweave.tools.knowledge.loaders import FileType
-from ragweave.tools.models import ModelProvider
+from ragweave.tools.providers import ModelProvider
 
 
 def _read(row):

@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage
 from ragweave import build_graph
 from ragweave.errors import UsageError
 from ragweave.testing import ScriptedModel
-from ragweave.tools.models import chat_model
 from ragweave.tools.prices import VARIABLE, Price, price_of
+from ragweave.tools.providers import chat_model
 
 GIVEN = {"question": "Where?", "passages": ["It is in Paris."]}
 

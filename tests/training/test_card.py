@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragweave.errors import UsageError
-from ragweave.tools.models.specs import chat_model
+from ragweave.tools.providers import chat_model
 from ragweave.tools.trained.card import CARD, Card, read_card, write_card
 from ragweave.tools.trained.models import trained_filter
 

@@ -13,7 +13,7 @@ from tests.training.labels import judge_row, router_row, write_rows
 
 from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
-from ragweave.tools.models.specs import chat_model
+from ragweave.tools.providers import chat_model
 from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.trained.linear import FEATURES, draft_features
 from ragweave.training import train

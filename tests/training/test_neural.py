@@ -20,7 +20,7 @@ from ragweave.graphs import build_graph
 from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FilterSettings
 from ragweave.tools.models.messages import attach
-from ragweave.tools.models.specs import chat_model
+from ragweave.tools.providers import chat_model
 from ragweave.tools.trained.card import read_card
 from ragweave.tools.trained.forms import Input, filter_input, fitted, generator_input, judge_input
 from ragweave.tools.trained.models import trained_filter

@@ -112,7 +112,7 @@ def _llama_cpp_build() -> Iterator[Finding]:
 
 def _model(given: str) -> list[Finding]:
     """Return what a model file says of itself, and how fast it runs."""
-    from ragweave.tools.models.specs import chat_model
+    from ragweave.tools.providers import chat_model
 
     head = given.strip().partition("?")[0]
     spec = given if head == "smollm2" or head.startswith("llamacpp:") else f"llamacpp:{given}"

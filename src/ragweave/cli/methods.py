@@ -22,7 +22,7 @@ KINDS = {
     "methods": "ragweave.graphs:METHODS",
     "metrics": "ragweave.evaluation.metrics:METRICS",
     "datasets": "ragweave.datasets:FORMATS",
-    "models": "ragweave.tools.models:MODELS",
+    "models": "ragweave.tools.providers:MODELS",
     "filters": "ragweave.tools.filters:FILTERS",
     "chunkers": "ragweave.tools.knowledge.chunking:CHUNKERS",
     "file_types": "ragweave.tools.knowledge.loaders:FILE_TYPES",

@@ -174,7 +174,7 @@ class Setup:
         """
         from ragweave.graphs.specs import read_pairs, read_system
         from ragweave.tools.knowledge import retriever_of
-        from ragweave.tools.models import chat_model
+        from ragweave.tools.providers import chat_model
 
         listed = [read_system(one)[0] for one in specs]
         given = read_pairs(option or ())

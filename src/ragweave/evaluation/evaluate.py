@@ -32,8 +32,8 @@ from ragweave.graphs.build import MODEL_ARGUMENTS
 from ragweave.graphs.specs import read_system
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.knowledge.retrievers import retriever_of
-from ragweave.tools.models.specs import scorer_of
 from ragweave.tools.prices import Price, price_of
+from ragweave.tools.providers import scorer_of
 from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.retrieval.reranking import LISTWISE, ListwiseReranker, RerankRetriever
 from ragweave.tools.text.untrusted import redacted

@@ -60,7 +60,7 @@ from ragweave.tools.models import ChatModel
 from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.models.messages import task_passage, text_of
 from ragweave.tools.models.roles import LogprobScorer
-from ragweave.tools.models.specs import scorer_of
+from ragweave.tools.providers import scorer_of
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.tools.text.words import normalize_answer
 

@@ -34,9 +34,9 @@ from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.metrics.text import all_words, stands_in
 from ragweave.evaluation.run import Budget, FunctionSystem, Run, Summary
 from ragweave.nodes.forms import Form, limited
+from ragweave.tools.knowledge.names import names_in, sentences, subjects
 from ragweave.tools.models import ChatModel
 from ragweave.tools.models.messages import task_passage
-from ragweave.tools.retrieval.names import names_in, sentences, subjects
 from ragweave.tools.text.untrusted import render_passages, untrusted
 
 FILE = "questions.jsonl"

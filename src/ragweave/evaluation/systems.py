@@ -22,9 +22,10 @@ from ragweave.graphs import Method, build_graph
 from ragweave.graphs.build import MODEL_ARGUMENTS, RETRY
 from ragweave.graphs.specs import read_system
 from ragweave.nodes.prompts import template_of
-from ragweave.tools.models import Role, chat_model
+from ragweave.tools.models import Role
 from ragweave.tools.models.messages import task_passage
 from ragweave.tools.models.roles import unbound
+from ragweave.tools.providers import chat_model
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.retrieval.base import find_with
 from ragweave.tools.text.untrusted import redacted

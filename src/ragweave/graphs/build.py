@@ -20,7 +20,7 @@ from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, FilterKind, FilterName
 from ragweave.tools.models.calls import is_refused, is_transient
 from ragweave.tools.models.roles import ChatModel, LogprobScorer, Models, trained_role, unbound
-from ragweave.tools.models.specs import chat_model, trained_folder
+from ragweave.tools.providers import chat_model, trained_folder
 from ragweave.tools.trained.models import trained_filter
 
 MODEL_ARGUMENTS = {
@@ -163,7 +163,14 @@ _TRAINED_ROLES = {"answer": "generator", "judge": "judge", "rewrite": "rewriter"
 def _own_filter(given: str | FilterKind) -> FilterKind:
     if not isinstance(given, str):
         return given
-    return trained_filter(given) if trained_folder(given) else FILTERS.named(given)
+    folder = trained_folder(given)
+    if folder is None:
+        return FILTERS.named(given)
+    if "?" in given:
+        raise UsageError(
+            f"{given!r} must be the folder of a trained filter; top and threshold are options of the graph"
+        )
+    return trained_filter(folder)
 
 
 def _check_options(method: Method, options: Mapping[str, Any]) -> None:

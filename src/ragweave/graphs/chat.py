@@ -29,7 +29,7 @@ from ragweave.state import Citation, Note, RAGOutput, Status, Usage, add_usage, 
 from ragweave.state.passages import heading_of
 from ragweave.tools.footnotes import cited_message
 from ragweave.tools.models.roles import ChatModel, Models
-from ragweave.tools.models.specs import chat_model
+from ragweave.tools.providers import chat_model
 from ragweave.tools.text.words import estimate_message_tokens
 
 HISTORY_TOKENS = 1_000

@@ -23,8 +23,8 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import DecisionOptions, DecisionState, add_decision, to_decision
 from ragweave.nodes.runner import Components, StateNode
 from ragweave.state import RAGState, note
+from ragweave.tools.embeddings.named import named_embeddings
 from ragweave.tools.retrieval import DenseRetriever
-from ragweave.tools.retrieval.embedding import named_embeddings
 
 
 class SkrKnnOptions(DecisionOptions):

@@ -13,7 +13,7 @@ from ragweave.graphs.base import Method
 from ragweave.graphs.registry import METHODS
 from ragweave.nodes.options import Options, make_options
 from ragweave.tools.filters import FILTERS, FilterName
-from ragweave.tools.models.specs import trained_folder
+from ragweave.tools.providers import trained_folder
 
 _SPEC = re.compile(r"(proxy:)?([\w.]+)(?:\[(.*)\])?", re.DOTALL)
 

@@ -29,8 +29,9 @@ from ragweave.graphs.chat import chat_over
 from ragweave.graphs.specs import read_options
 from ragweave.nodes.options import Options
 from ragweave.tools.footnotes import file_of
-from ragweave.tools.models import ChatModel, chat_model
+from ragweave.tools.models import ChatModel
 from ragweave.tools.models.roles import trained_role
+from ragweave.tools.providers import chat_model
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
 
 _LOG = logging.getLogger("ragweave.serving")

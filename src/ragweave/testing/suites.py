@@ -19,7 +19,7 @@ from langchain_core.retrievers import BaseRetriever
 from ragweave.errors import UsageError
 from ragweave.graphs import build_graph
 from ragweave.testing.scripted import CARDS, Record, ScriptedModel
-from ragweave.tools.models import chat_model
+from ragweave.tools.providers import chat_model
 
 _ODD = ("?!", "zqxv", "\ud800", "x" * 5000, "\x00", "橋を建てたのは誰ですか", "of the and", '"AND" (OR')
 

@@ -28,8 +28,8 @@ from typing_extensions import TypedDict
 
 from ragweave.errors import UsageError
 from ragweave.registry import Registry
+from ragweave.tools.embeddings.named import BiEncoderScorer
 from ragweave.tools.models.roles import LogprobScorer
-from ragweave.tools.retrieval.reranking import BiEncoderScorer
 from ragweave.tools.text import CLAIM
 from ragweave.tools.text.words import split_sentences, words
 

@@ -1,14 +1,15 @@
 """Objects by import path: `module:Name`, with settings as `module:Name?setting=value`."""
 
 import inspect
+import json
 import re
 import sys
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
+from urllib.parse import parse_qsl
 
 from ragweave.errors import UsageError
-from ragweave.tools.models.specs import read_settings
 
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*:[A-Za-z_][\w.]*(?:\?.*)?")
 
@@ -45,11 +46,38 @@ def imported(path: str, *arguments: Any) -> Any:
         datetime.timedelta(seconds=7200)
     """
     place, _, query = path.partition("?")
-    found, settings = object_at(place), read_settings(query)
-    if not (isinstance(found, type) or inspect.isroutine(found)):
-        return found
+    value, settings = object_at(place), read_settings(query)
+    if not (isinstance(value, type) or inspect.isroutine(value)):
+        return value
     try:
-        return found(*arguments, **settings)
+        return value(*arguments, **settings)
     except (TypeError, ValueError, ImportError) as error:
-        said = " ".join(str(error).split())
-        raise UsageError(f"{place}: cannot be made ({said}); give settings as ?name=value") from error
+        reason = " ".join(str(error).split())
+        raise UsageError(f"{place}: cannot be made ({reason}); give settings as ?name=value") from error
+
+
+def read_settings(query: str) -> dict[str, Any]:
+    """Read `a=1&b=true&c=text` into values: JSON where it is a number, true, false, null, a list or an object.
+
+    A key (`api_key`) stays the text it is. `stop` is a list, also where it is named several times. A dot makes an entry
+    of an object (`chat_template_kwargs.enable_thinking=false`).
+    """
+    settings: dict[str, Any] = {}
+    for name, text in parse_qsl(query.replace("+", "%2B"), keep_blank_values=True):  # keys in base64 hold pluses
+        head, _, entry = name.partition(".")
+        value = text if name.endswith("key") else _value(text)
+        if name == "stop":
+            settings[name] = [*settings.get(name, []), *(value if isinstance(value, list) else [text])]
+        elif entry:
+            settings.setdefault(head, {})[entry] = value
+        else:
+            settings[name] = value
+    return settings
+
+
+def _value(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, str) else value

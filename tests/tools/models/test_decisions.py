@@ -18,8 +18,8 @@ from ragweave.errors import ModelError, UsageError
 from ragweave.graphs import build_graph
 from ragweave.testing import RecordingRetriever, ScriptedModel
 from ragweave.testing.scripted import CARDS
-from ragweave.tools.models import chat_model
 from ragweave.tools.models.decisions import LogprobDecisions, platt
+from ragweave.tools.providers import chat_model
 
 HELPS = Noul(instructions="Does the passage answer the question?")
 

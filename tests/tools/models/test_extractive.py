@@ -8,9 +8,9 @@ import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_tests.unit_tests import ChatModelUnitTests
 
+from ragweave.tools.embeddings.minilm import OnnxEmbeddings
 from ragweave.tools.models.extractive import NOTICE, ExtractiveChat
 from ragweave.tools.models.messages import TaskName, attach
-from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings
 
 BRIDGE = (
     "The Alden Bridge crosses the Sorre. It was opened in 1932 by Ada Brenner. Its five arches are of granite, "

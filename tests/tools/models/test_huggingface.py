@@ -9,7 +9,7 @@ from tests.tiny_models import make_tiny_llama
 
 from ragweave import build_graph
 from ragweave.errors import ModelError, UsageError
-from ragweave.tools.models.specs import chat_model
+from ragweave.tools.providers import chat_model
 
 for module in ("torch", "transformers", "langchain_huggingface"):
     pytest.importorskip(module)

@@ -25,9 +25,8 @@ from langchain_tests.unit_tests import ChatModelUnitTests
 from tests import tiny_gguf
 
 from ragweave.errors import MissingExtraError, PromptTooLongError, UnusableModelError, UsageError
-from ragweave.tools.models import chat_model
 from ragweave.tools.models.llamacpp import LlamaCppChat, smollm2_file
-from ragweave.tools.models.specs import scorer_of
+from ragweave.tools.providers import chat_model, scorer_of
 
 try:
     FILE = smollm2_file()

@@ -10,7 +10,7 @@ from tests.tiny_models import make_tiny_llama, make_tiny_t5
 
 from ragweave.errors import ModelError, UsageError
 from ragweave.tools.models.roles import LogprobScorer
-from ragweave.tools.models.specs import scorer_of
+from ragweave.tools.providers import scorer_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

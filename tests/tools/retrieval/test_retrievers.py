@@ -17,16 +17,16 @@ from tests.tiny_encoder import make_tiny_encoder
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, UnusableModelError, UsageError
 from ragweave.testing import CARDS, RetrieverTests
 from ragweave.testing.store import WordEmbeddings
+from ragweave.tools.embeddings.minilm import OnnxEmbeddings, onnx_available
+from ragweave.tools.embeddings.named import named_embeddings
 from ragweave.tools.retrieval import (
     Bm25Retriever,
     DenseRetriever,
-    HybridRetriever,
+    RankFusionRetriever,
     RerankRetriever,
     reciprocal_rank_fusion,
 )
 from ragweave.tools.retrieval.base import find_with, takes_k
-from ragweave.tools.retrieval.embedding import named_embeddings
-from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings, onnx_available
 from ragweave.tools.text.words import words
 
 CITIES = [
@@ -82,7 +82,7 @@ class TestDense(RetrieverTests):
 
 class TestHybrid(RetrieverTests):
     def retriever(self) -> BaseRetriever:
-        return HybridRetriever(retrievers=[bm25(), dense()])
+        return RankFusionRetriever(retrievers=[bm25(), dense()])
 
 
 class TestRerank(RetrieverTests):
@@ -97,7 +97,7 @@ def test_rank_fusion() -> None:
 
 
 def test_fusion_takes_equal_texts_for_one() -> None:
-    both = HybridRetriever(retrievers=[Bm25Retriever.from_documents(CITIES), Plain()])
+    both = RankFusionRetriever(retrievers=[Bm25Retriever.from_documents(CITIES), Plain()])
     found = both.invoke("capital of Italy")
     assert [doc.page_content for doc in found].count("Rome is the capital of Italy.") == 1
     assert found[0].id == "rome"

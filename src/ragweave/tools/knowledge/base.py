@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, get_args
+from typing import Any, Self, TypeAlias, get_args
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -19,22 +19,19 @@ from langchain_core.tools import BaseTool
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import as_document, encodable
+from ragweave.tools.embeddings.minilm import onnx_available
+from ragweave.tools.embeddings.named import OBJECT, PACKAGED, name_of, named_embeddings
 from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage_of, passages_of
 from ragweave.tools.knowledge.ingest import Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.search import Search
 from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings
-from ragweave.tools.knowledge.store import FILE, ITEMS, AnyOf, Filter, Snapshot, Source, Store
+from ragweave.tools.knowledge.sources import Source, SourceReader, SourceWriter
+from ragweave.tools.knowledge.store import FILE, ITEMS, AnyOf, Filter, Snapshot, Store
 from ragweave.tools.knowledge.writer import Writer
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
-from ragweave.tools.retrieval.embedding import OBJECT, PACKAGED, name_of, named_embeddings
-from ragweave.tools.retrieval.onnx_embedding import onnx_available
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
-
-if TYPE_CHECKING:
-    from ragweave.tools.knowledge.ingest import AnyWriter
-    from ragweave.tools.knowledge.servers import Records
 
 SomeSettings: TypeAlias = Settings | Mapping[str, Any] | None
 """All settings, or some of them by name; the others are the knowledge base's own, or the defaults of a new one."""
@@ -54,11 +51,11 @@ class AbstractKnowledgeBase(ABC):
     _embeddings: Embeddings | None
 
     @abstractmethod
-    def _reading(self) -> AbstractContextManager[Snapshot | Records]:
+    def _reading(self) -> AbstractContextManager[SourceReader]:
         """Read the current state."""
 
     @abstractmethod
-    def _writing(self) -> AbstractContextManager[AnyWriter]:
+    def _writing(self) -> AbstractContextManager[SourceWriter]:
         """Begin a write."""
 
     @abstractmethod

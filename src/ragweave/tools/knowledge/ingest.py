@@ -1,7 +1,5 @@
 """Ingestion: find the files that are new, changed, moved or gone, fetch pages, and stage their passages."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import ipaddress
@@ -13,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import BinaryIO
 from urllib.parse import urldefrag, urlsplit
 
 import httpx
@@ -24,13 +22,8 @@ from ragweave.tools.knowledge.chunking import Loaded, Passage, UnreadableError, 
 from ragweave.tools.knowledge.loaders import load
 from ragweave.tools.knowledge.loaders.pdf import NEED_OCR, available
 from ragweave.tools.knowledge.settings import Notice, Progress, Settings
-from ragweave.tools.knowledge.store import FILE, Source
-
-if TYPE_CHECKING:
-    from ragweave.tools.knowledge.servers import ServerWriter
-    from ragweave.tools.knowledge.writer import Writer
-
-    AnyWriter: TypeAlias = "Writer | ServerWriter"
+from ragweave.tools.knowledge.sources import Source, SourceWriter
+from ragweave.tools.knowledge.store import FILE
 
 _CLOCK = 2_000_000_000
 """Nanoseconds within which two changes may leave a file with the same time."""
@@ -44,7 +37,7 @@ PAGE_BYTES = 20_000_000
 class Ingest:
     """Brings a write up to date with files, pages or documents, and counts them."""
 
-    writer: AnyWriter
+    writer: SourceWriter
     settings: Settings
     embeddings: Embeddings | None
     progress: Progress | None

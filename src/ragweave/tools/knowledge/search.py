@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from ragweave.errors import KnowledgeBaseError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import heading_of, indexed_text
+from ragweave.tools.embeddings.named import unit
+from ragweave.tools.knowledge.graph import SEEDS, NamePath, Scores, Seed, along_names
 from ragweave.tools.knowledge.store import AnyOf, Snapshot, Store
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.bm25_index import EMPTY, Bm25Index, mapped, top_k
-from ragweave.tools.retrieval.graph import SEEDS, NamePath, Scores, Seed, along_names
-from ragweave.tools.retrieval.retrievers import fused_scores, unit
+from ragweave.tools.retrieval.retrievers import fused_scores
 
 _STATES = 2
 """States whose opened index is cached for the next query."""

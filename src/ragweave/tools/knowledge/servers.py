@@ -26,7 +26,8 @@ from ragweave.tools.files import ClosingConnection, state_folder
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embeddings_of
 from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.settings import Progress, Settings
-from ragweave.tools.knowledge.store import AnyOf, Source
+from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.store import AnyOf
 from ragweave.tools.knowledge.vector_servers import SERVERS
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.retrievers import SearchRetriever

@@ -4,7 +4,7 @@
                         sources    a row a file, page or name under which documents were added
                         passages   a row a passage: text, place in the source, metadata (JSON)
                         vectors    content hash to float32 vector
-                        names, mentions    which passage has which names (see `retrieval.graph`)
+                        names, mentions    which passage has which names (see `graph.py`)
     index-<name>/       BM25 arrays and vectors in passage order: derived, never changed once named
     writer.lock         locked by the one writer
 
@@ -23,7 +23,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.files import ClosingConnection
+from ragweave.tools.knowledge.graph import TABLES
 from ragweave.tools.knowledge.settings import Settings
-from ragweave.tools.retrieval.graph import TABLES
+from ragweave.tools.knowledge.sources import Source
 
 Filter = Mapping[str, Any] | None
 """Metadata names to a value, or to a list of values of which any will do; None: all passages."""
@@ -74,24 +75,6 @@ CREATE TABLE vectors (content TEXT PRIMARY KEY, vector BLOB NOT NULL);
     + TABLES
 )
 # Row ids of passages are never used again: an index tells by them which passages are new.
-
-
-@dataclass(frozen=True)
-class Source:
-    """A file, a web page, or a name under which documents were added."""
-
-    key: str
-    """The file's absolute path, the page's address, or the name: passages cite it by that."""
-    kind: str
-    """`file`, `page` or `added`."""
-    hash: str = ""
-    """SHA-256 of its bytes; "" if it is to be read again."""
-    size: int = 0
-    """Bytes."""
-    modified: int = 0
-    """The file's time of modification, nanoseconds; 0 if a change just after it was read might leave the same."""
-    notices: list[tuple[str, bool]] = field(default_factory=list)
-    """What was not read of it: reason, and whether the rest was read."""
 
 
 class Snapshot:

@@ -18,11 +18,12 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 
+from ragweave.tools.embeddings.named import unit
 from ragweave.tools.knowledge.settings import Settings
 from ragweave.tools.knowledge.store import AnyOf
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import with_score
-from ragweave.tools.retrieval.retrievers import DEPTH, fused, unit
+from ragweave.tools.retrieval.retrievers import DEPTH, fused
 
 Search = Callable[[str, int, AnyOf], list[Document]]
 """Query, k and filter to documents with `metadata["score"]`, best first."""

@@ -12,10 +12,11 @@ from typing import Any
 
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.chunking import Passage
+from ragweave.tools.knowledge.graph import add_names
 from ragweave.tools.knowledge.search import Search
 from ragweave.tools.knowledge.settings import Progress
-from ragweave.tools.knowledge.store import AGAIN, INDEX, Snapshot, Source
-from ragweave.tools.retrieval.graph import add_names
+from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.store import AGAIN, INDEX, Snapshot
 
 _BATCH = 256
 """Texts that are embedded, and committed, at once."""
@@ -36,9 +37,8 @@ class Writer:
         """Sources whose passages stay: key, JSON, and the key until now."""
 
     moves = True
-    """Whether `update` may give passages another source."""
 
-    def sources(self, kind: str) -> dict[str, Source]:
+    def sources(self, kind: str | None = None) -> dict[str, Source]:
         """Return what is stored before this write, by key."""
         return Snapshot(self._db).sources(kind)
 

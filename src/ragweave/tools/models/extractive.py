@@ -30,8 +30,8 @@ from pydantic import Field
 
 from ragweave.errors import MissingExtraError
 from ragweave.state import UNKNOWN
+from ragweave.tools.embeddings.minilm import CLS, SEP, onnx_available, token_states, tokens
 from ragweave.tools.models.messages import Task, TaskName, TaskPassage, task_of
-from ragweave.tools.retrieval.onnx_embedding import CLS, SEP, onnx_available, token_states, tokens
 from ragweave.tools.text.words import STOP_WORDS, split_sentences, terms
 
 NOTICE = (
@@ -157,7 +157,7 @@ def features_of(
 
 def _cosines(question: str, passages: Sequence[TaskPassage]) -> list[float]:
     """Return the cosine of each passage's first tokens with the question."""
-    from ragweave.tools.retrieval.retrievers import unit
+    from ragweave.tools.embeddings.named import unit
 
     texts = [question, *(f"{one['title']} {one['text']}" for one in passages)]
     skimmed = [([CLS, *tokens(text, _SKIMMED), SEP], None) for text in texts]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.errors import ModelError, UsageError, need
+from ragweave.tools.embeddings.named import PACKAGED
 from ragweave.tools.models.roles import ChatModel, Pairs
-from ragweave.tools.retrieval.embedding import PACKAGED
 
 _UNSCORED = -100
 """Label of a token that transformers' models are not scored on."""

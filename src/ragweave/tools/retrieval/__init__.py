@@ -2,12 +2,17 @@
 
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.reranking import ListwiseReranker, PairScorer, RerankRetriever
-from ragweave.tools.retrieval.retrievers import Bm25Retriever, DenseRetriever, HybridRetriever, reciprocal_rank_fusion
+from ragweave.tools.retrieval.retrievers import (
+    Bm25Retriever,
+    DenseRetriever,
+    RankFusionRetriever,
+    reciprocal_rank_fusion,
+)
 
 __all__ = [
     "Bm25Retriever",
     "DenseRetriever",
-    "HybridRetriever",
+    "RankFusionRetriever",
     "ListwiseReranker",
     "PairScorer",
     "PassageRetriever",

@@ -14,11 +14,11 @@ from pydantic import Field, PrivateAttr
 
 from ragweave.errors import UnusableModelError, UsageError, need
 from ragweave.state.passages import indexed_text
+from ragweave.tools.embeddings.named import BiEncoderScorer, load_named
 from ragweave.tools.imported import imported, is_path
 from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.models.messages import text_of, without_thoughts
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, with_score
-from ragweave.tools.retrieval.embedding import load_named, named_embeddings
 from ragweave.tools.text.untrusted import render_passages
 
 DEPTH = 20
@@ -120,24 +120,6 @@ class ListwiseReranker(BaseDocumentCompressor):
         return [SystemMessage(_TASK), HumanMessage(asked)]
 
 
-class BiEncoderScorer:
-    """Scores pairs by the cosine of query and passage, each encoded by itself.
-
-    Source: SlimPLM, section 4.4, which reranks with E5-base.
-    """
-
-    def __init__(self, spec: str) -> None:
-        """Name a bi-encoder, as for `named_embeddings`; it is loaded at first use."""
-        self._embeddings = named_embeddings(spec)
-
-    def predict(self, pairs: list[tuple[str, str]], /) -> Sequence[float]:
-        """Return one cosine a pair, -1 to 1; each different text is encoded once."""
-        texts = list(dict.fromkeys(text for _, text in pairs))
-        passages = dict(zip(texts, self._embeddings.embed_documents(texts), strict=True))
-        queries = {query: self._embeddings.embed_query(query) for query, _ in pairs}
-        return [float(np.dot(queries[query], passages[text])) for query, text in pairs]
-
-
 def load_reranker(spec: str) -> PairScorer | BaseDocumentCompressor:
     """Load a reranker by its spec.
 
@@ -151,7 +133,7 @@ def load_reranker(spec: str) -> PairScorer | BaseDocumentCompressor:
     if spec.startswith(BI_ENCODER):
         return BiEncoderScorer(spec.removeprefix(BI_ENCODER))
     if spec.startswith(LISTWISE):
-        from ragweave.tools.models.specs import chat_model
+        from ragweave.tools.providers import chat_model
 
         return ListwiseReranker(model=chat_model(spec.removeprefix(LISTWISE)))
     if is_path(spec):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ragweave.state.passages import as_document, indexed_text, with_id
+from ragweave.tools.embeddings.named import unit
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, listed, with_score
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
@@ -55,13 +56,6 @@ def fused(rankings: Sequence[Sequence[Document]], k: int, *, rrf_k: int = 60) ->
     texts = [[doc.page_content for doc in ranking] for ranking in rankings]
     merged = reciprocal_rank_fusion(texts, k=rrf_k)
     return [with_score(first[text], score) for text, score in merged[:k]]
-
-
-def unit(vectors: Sequence[Sequence[float]]) -> NDArray[np.float32]:
-    """Return vectors as rows of length 1; zero stays zero."""
-    rows = np.asarray(vectors, dtype=np.float32)
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
 
 def fused_scores(words: NDArray[np.float32], near: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -129,7 +123,7 @@ class DenseRetriever(SearchRetriever):
         return cls(search=search, k=check_k(k), embeddings=embeddings)
 
 
-class HybridRetriever(PassageRetriever):
+class RankFusionRetriever(PassageRetriever):
     """Fuses the rankings of several LangChain retrievers by reciprocal rank."""
 
     retrievers: list[BaseRetriever] = Field(min_length=1)

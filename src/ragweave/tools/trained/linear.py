@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragweave.tools.retrieval.embedding import named_embeddings
+from ragweave.tools.embeddings.named import named_embeddings
 from ragweave.tools.text.words import STOP_WORDS
 from ragweave.tools.trained.card import Card
 

@@ -19,9 +19,9 @@ from ragweave.errors import UsageError
 from ragweave.state import ROUTES
 from ragweave.tools.filters import FilterKind, quoted
 from ragweave.tools.models.messages import task_of
-from ragweave.tools.models.specs import trained_folder
-from ragweave.tools.trained.card import Card, Role, loaded, read_card
+from ragweave.tools.trained.card import Card, Role, read_card
 from ragweave.tools.trained.forms import TASKS, Passage, by_passage, filter_input, sentence_pairs, task_input
+from ragweave.tools.trained.weights import loaded
 
 _LOGGER = logging.getLogger("ragweave")
 
@@ -166,8 +166,8 @@ def trained_model(folder: str, settings: Mapping[str, Any]) -> TrainedDecisions 
 # ---- filters
 
 
-def trained_filter(spec: str) -> FilterKind:
-    """Return the filter in a folder, such as `filter/`; its weights load when they are first needed.
+def trained_filter(folder: str | Path) -> FilterKind:
+    """Return the filter in a folder; its weights load when they are first needed.
 
     A cross-encoder gives each sentence a probability. A span encoder spreads a probability of 1 over the sentences of
     all passages; a score is its share of the best one's, which always stays. One that writes (FILCO, section 2.3) keeps
@@ -175,11 +175,8 @@ def trained_filter(spec: str) -> FilterKind:
     (PSG) may leave none. Safe under threads.
 
     Raises:
-        UsageError: The folder is no trained filter, or the text has settings.
+        UsageError: The folder does not hold a trained filter.
     """
-    folder = trained_folder(spec)
-    if folder is None or "?" in spec:
-        raise UsageError(f"{spec!r} must be the folder of a trained filter; top and threshold are options of the graph")
     card = read_card(folder, "filter")
     return FilterKind(
         name="trained",
@@ -192,7 +189,7 @@ def trained_filter(spec: str) -> FilterKind:
     )
 
 
-def _scores(folder: Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
+def _scores(folder: str | Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
     if card.threshold is None:
         return _by_quotes(folder, card, question, segments)
     passages = [
@@ -206,7 +203,7 @@ def _scores(folder: Path, card: Card, question: str, segments: Sequence[Document
     return list(shares)
 
 
-def _by_quotes(folder: Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
+def _by_quotes(folder: str | Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
     """Score what the filter quotes; it reads the passages as in training, all in one input or each alone."""
     texts = [" ".join(one.page_content for one in group) for group in by_passage(segments)]
     groups = by_passage(segments) if card.alone else [list(segments)]

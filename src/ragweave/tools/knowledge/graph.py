@@ -33,7 +33,7 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from ragweave.state.passages import indexed_text
-from ragweave.tools.retrieval.names import COMMON, folded, names_in, names_of, runs, sentences, subjects, without_keys
+from ragweave.tools.knowledge.names import COMMON, folded, names_in, names_of, runs, sentences, subjects, without_keys
 
 Scores = NDArray[np.float32]
 TABLES = """

@@ -2,16 +2,18 @@
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
+from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, need
-from ragweave.tools.retrieval.onnx_embedding import OnnxEmbeddings, onnx_available
+from ragweave.tools.embeddings.minilm import OnnxEmbeddings, onnx_available
 
 PACKAGED = "minilm"
 """Spec of the packaged all-MiniLM-L6-v2 (384 dimensions, 256 tokens)."""
@@ -107,3 +109,28 @@ def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
     except Exception as error:  # the hub's clients have many
         said = " ".join(str(error).split())[:200]
         raise KnowledgeBaseError(f"no {kind} {spec!r}: no such folder, and not from the hub ({said})") from error
+
+
+class BiEncoderScorer:
+    """Scores pairs by the cosine of query and passage, each encoded by itself.
+
+    Source: SlimPLM, section 4.4, which reranks with E5-base.
+    """
+
+    def __init__(self, spec: str) -> None:
+        """Name a bi-encoder, as for `named_embeddings`; it is loaded at first use."""
+        self._embeddings = named_embeddings(spec)
+
+    def predict(self, pairs: list[tuple[str, str]], /) -> Sequence[float]:
+        """Return one cosine a pair, -1 to 1; each different text is encoded once."""
+        texts = list(dict.fromkeys(text for _, text in pairs))
+        passages = dict(zip(texts, self._embeddings.embed_documents(texts), strict=True))
+        queries = {query: self._embeddings.embed_query(query) for query, _ in pairs}
+        return [float(np.dot(queries[query], passages[text])) for query, text in pairs]
+
+
+def unit(vectors: Sequence[Sequence[float]]) -> NDArray[np.float32]:
+    """Return vectors as rows of length 1; zero stays zero."""
+    rows = np.asarray(vectors, dtype=np.float32)
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)

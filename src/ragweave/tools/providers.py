@@ -10,19 +10,18 @@ A package names it as an entry point of the group `ragweave.models`; `--model ec
 selects it, in every role.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
 
 from langchain_core.decisions import BaseDecisionModel
 from pydantic import ValidationError
 
 from ragweave.errors import MissingExtraError, ModelError, UsageError, need
 from ragweave.registry import Registry
+from ragweave.tools.imported import read_settings
 from ragweave.tools.models.roles import ChatModel, LogprobScorer, checked_chat, unbound
 from ragweave.tools.text.untrusted import without_secrets
 
@@ -118,33 +117,6 @@ def scorer_of(spec: Any) -> LogprobScorer:
             f"{type(made).__name__} can't score texts: use llamacpp:FILE, smollm2 or hf:NAME as the scorer"
         )
     return made
-
-
-def read_settings(query: str) -> dict[str, Any]:
-    """Read `a=1&b=true&c=text` into values: JSON where it is a number, true, false, null, a list or an object.
-
-    A key (`api_key`) stays the text it is. `stop` is a list, also where it is named several times. A dot makes an entry
-    of an object (`chat_template_kwargs.enable_thinking=false`).
-    """
-    settings: dict[str, Any] = {}
-    for name, text in parse_qsl(query.replace("+", "%2B"), keep_blank_values=True):  # keys in base64 hold pluses
-        head, _, entry = name.partition(".")
-        value = text if name.endswith("key") else _value(text)
-        if name == "stop":
-            settings[name] = [*settings.get(name, []), *(value if isinstance(value, list) else [text])]
-        elif entry:
-            settings.setdefault(head, {})[entry] = value
-        else:
-            settings[name] = value
-    return settings
-
-
-def _value(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return text if isinstance(value, str) else value
 
 
 def checked(what: str, make: Callable[[], MadeT]) -> MadeT:

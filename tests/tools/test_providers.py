@@ -13,9 +13,8 @@ from tests.openai_server import OpenAIServer
 from ragweave import build_graph, chat_model
 from ragweave.errors import MissingExtraError, ModelError, UsageError
 from ragweave.testing import ScriptedModel
-from ragweave.tools.models import MODELS, ModelProvider
 from ragweave.tools.models.extractive import ExtractiveChat
-from ragweave.tools.models.specs import read_settings
+from ragweave.tools.providers import MODELS, ModelProvider, read_settings
 
 SECRET = "sk-very-secret"
 

@@ -13,8 +13,8 @@ from langchain_core.retrievers import BaseRetriever
 from ragweave.testing import CARDS, RetrieverTests
 from ragweave.testing.store import WordEmbeddings
 from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge.names import folded, names_in, names_of, sentences
 from ragweave.tools.knowledge.store import FILE
-from ragweave.tools.retrieval.names import folded, names_in, names_of, sentences
 
 SONG = "Tin Harbour is a song by the singer Mara Ødegård, released on Blue Pail Records."
 SINGER = "She was born on 3 May 1961 in Vell and taught music."

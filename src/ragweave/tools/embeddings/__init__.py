@@ -1,0 +1,1 @@
+"""Embeddings: the packaged MiniLM, and models by name."""
