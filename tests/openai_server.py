@@ -1,4 +1,4 @@
-"""A real OpenAI-protocol server on loopback, scripted reply by reply, faults included.
+"""A real OpenAI-protocol server on loopback, scripted reply by reply, HTTP errors included.
 
     with OpenAIServer(["Paris", HttpFault(429), Reply("Rome", usage=None)]) as server:
         model = ChatOpenAI(model="m", base_url=server.base_url, api_key="none", max_retries=0)
@@ -48,29 +48,7 @@ class HttpFault:
     code: str | None = None
 
 
-@dataclass(frozen=True)
-class Drop:
-    """The connection is cut: before any answer, or after so many streamed tokens."""
-
-    after: int = 0
-    text: str = "one two three four five"
-
-
-@dataclass(frozen=True)
-class Hang:
-    """Nothing comes for `seconds`; then the connection is cut."""
-
-    seconds: float = 60.0
-
-
-@dataclass(frozen=True)
-class BrokenJson:
-    """Status 200 and a body that is no JSON."""
-
-    body: str = '{"id": "x", "choices": [{"index": 0, "mess'
-
-
-Answer = str | Reply | HttpFault | Drop | Hang | BrokenJson
+Answer = str | Reply | HttpFault
 Script = Sequence[Answer] | Callable[[dict[str, Any]], Answer]
 
 
@@ -94,19 +72,11 @@ class OpenAIServer:
     script: Script = ("Unknown",)
     key: str | None = None
     model: str = "scripted"
-    listing: Mapping[str, Any] = field(default_factory=dict)
-    """What the list of models says of it besides its name."""
-    per_connection: int = 1
-    """Requests that a connection takes, none of them a stream; it is closed with the last reply."""
     requests: list[Request] = field(default_factory=list)
-    """Chat requests in order of arrival, the failed ones among them."""
-    most_at_once: int = 0
-    """The most chat requests that were in flight together."""
+    """Chat requests in order of arrival, failed ones included."""
 
     def __enter__(self) -> OpenAIServer:
         self._lock = threading.Lock()
-        self._in_flight = 0
-        self.closing = threading.Event()
         handler = type("Handler", (_Handler,), {"owner": self})
         self._http = _Server(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -114,7 +84,6 @@ class OpenAIServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.closing.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -127,7 +96,7 @@ class OpenAIServer:
 
     @property
     def count(self) -> int:
-        """How many chat requests came, the failed ones among them."""
+        """The number of chat requests, failed ones included."""
         return len(self.requests)
 
     def take(self, request: Request) -> Answer:
@@ -141,12 +110,6 @@ class OpenAIServer:
             return self.script(request.body)
         return self.script[min(at, len(self.script) - 1)]
 
-    def entered(self, by: int) -> None:
-        """Count a request in (1) or out (-1)."""
-        with self._lock:
-            self._in_flight += by
-            self.most_at_once = max(self.most_at_once, self._in_flight)
-
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
@@ -159,17 +122,13 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     owner: OpenAIServer
     protocol_version = "HTTP/1.1"
-    served = 0
-    """Replies that this connection has had."""
 
     def log_message(self, *args: Any) -> None:
         """Say nothing."""
 
     def do_GET(self) -> None:
-        model = {"id": self.owner.model, "object": "model", **self.owner.listing}
-        listed = {"object": "list", "data": [model]}
         if self.path == "/v1/models":
-            self._json(200, listed)
+            self._json(200, {"object": "list", "data": [{"id": self.owner.model, "object": "model"}]})
         else:
             self._fault(HttpFault(404, message=f"no route {self.path}"))
 
@@ -180,25 +139,12 @@ class _Handler(BaseHTTPRequestHandler):
             return
         body = json.loads(raw)
         headers = {key.lower(): value for key, value in self.headers.items()}
-        self.owner.entered(1)
-        try:
-            self._answer(self.owner.take(Request(self.path, headers, body)), body)
-        finally:
-            self.owner.entered(-1)
+        self._answer(self.owner.take(Request(self.path, headers, body)), body)
 
     def _answer(self, answer: Answer, body: dict[str, Any]) -> None:
         match answer:
             case HttpFault():
                 self._fault(answer)
-            case Hang():
-                self.owner.closing.wait(answer.seconds)
-                self.close_connection = True
-            case BrokenJson():
-                self._send(200, answer.body.encode())
-            case Drop(after=0):
-                self.close_connection = True
-            case Drop():
-                self._events(list(_chunks(Reply(answer.text), body))[: answer.after], ends=False)
             case str() | Reply():
                 reply = Reply(answer) if isinstance(answer, str) else answer
                 time.sleep(reply.delay)
@@ -213,24 +159,20 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(fault.status, {"error": error}, wait)
 
     def _json(self, status: int, value: object, headers: Mapping[str, str] | None = None) -> None:
-        self._send(status, json.dumps(value).encode(), headers)
-
-    def _send(self, status: int, raw: bytes, headers: Mapping[str, str] | None = None) -> None:
-        self.served += 1
-        ends = self.served >= self.owner.per_connection
+        raw = json.dumps(value).encode()
         self.send_response(status)
-        for name, value in {
+        for name, text in {
             "Content-Type": "application/json",
             "Content-Length": str(len(raw)),
-            "Connection": "close" if ends else "keep-alive",
+            "Connection": "close",
             **(headers or {}),
         }.items():
-            self.send_header(name, value)
+            self.send_header(name, text)
         self.end_headers()
         self.wfile.write(raw)
-        self.close_connection = ends
+        self.close_connection = True
 
-    def _events(self, chunks: Iterable[object], *, ends: bool = True) -> None:
+    def _events(self, chunks: Iterable[object]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -238,9 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for chunk in chunks:
             self._chunk(f"data: {json.dumps(chunk)}\n\n")
-        if ends:
-            self._chunk("data: [DONE]\n\n")
-            self.wfile.write(b"0\r\n\r\n")
+        self._chunk("data: [DONE]\n\n")
+        self.wfile.write(b"0\r\n\r\n")
         self.close_connection = True
 
     def _chunk(self, text: str) -> None:
@@ -261,22 +202,19 @@ def _usage(reply: Reply, body: Mapping[str, Any]) -> dict[str, int] | None:
     if reply.usage is None:
         return None
     if isinstance(reply.usage, str):
-        asked = sum(len(str(one.get("content") or "").split()) for one in body["messages"])
-        spent = asked, len(reply.text.split())
+        read = sum(len(str(message.get("content") or "").split()) for message in body["messages"])
+        written = len(reply.text.split())
     else:
-        spent = reply.usage
-    names = "prompt_tokens", "completion_tokens", "total_tokens"
-    return dict(zip(names, (*spent, sum(spent)), strict=True))
+        read, written = reply.usage
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
 def _logprobs(reply: Reply, tokens: Sequence[str], body: Mapping[str, Any]) -> dict[str, Any]:
     if not body.get("logprobs"):
         return {"logprobs": None}
-    listed = [
-        {**one, "top_logprobs": [one] * bool(body.get("top_logprobs"))}
-        for one in ({"token": token, "logprob": reply.logprob, "bytes": list(token.encode())} for token in tokens)
-    ]
-    return {"logprobs": {"content": listed, "refusal": None}}
+    places = [{"token": token, "logprob": reply.logprob, "bytes": list(token.encode())} for token in tokens]
+    content = [{**place, "top_logprobs": [place] * bool(body.get("top_logprobs"))} for place in places]
+    return {"logprobs": {"content": content, "refusal": None}}
 
 
 def _completion(reply: Reply, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -300,8 +238,8 @@ def _chunks(reply: Reply, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}],
     }
     for token in _tokens(reply.text):
-        said = {"index": 0, "delta": {"content": token}, "finish_reason": None}
-        yield {**head, "choices": [{**said, **_logprobs(reply, [token], body)}]}
+        choice = {"index": 0, "delta": {"content": token}, "finish_reason": None}
+        yield {**head, "choices": [{**choice, **_logprobs(reply, [token], body)}]}
     yield {
         **head,
         "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}],
