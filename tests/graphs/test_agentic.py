@@ -19,6 +19,7 @@ QUESTION = "Who built the bridge at Alden?"
 
 class TestContract(MethodTests):
     method = "agentic"
+    looping = ["keyword_search: bridge", "semantic_search: quarry", *(f"read: {number}" for number in range(1, 9))]
 
     def reply(self, call: ModelCall) -> str:
         if call.node == "answer":

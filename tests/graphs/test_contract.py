@@ -80,6 +80,7 @@ class TestAdaptive(MethodTests):
 
 class TestReact(MethodTests):
     method = "react"
+    looping = [f"Action 1: Search[card {number}]" for number in range(9)]
 
     def reply(self, call: ModelCall) -> str:
         searched = "Observation 1" in call.text.rpartition("Question: ")[2]
@@ -88,6 +89,7 @@ class TestReact(MethodTests):
 
 class TestSelfAsk(MethodTests):
     method = "self_ask"
+    looping = [f"Follow up: What is on card {number}?" for number in range(9)]
 
     def reply(self, call: ModelCall) -> str:
         if call.node == "read":
@@ -98,6 +100,7 @@ class TestSelfAsk(MethodTests):
 
 class TestFlare(MethodTests):
     method = "flare"
+    looping = [unsure(f"Bob built bridge {number}.", Bob=0.1) for number in range(9)]
     replies = (unsure("Bob built it. So the answer is Bob.", Bob=0.1), "It was Ada. So the answer is Ada Brenner.")
 
 
@@ -149,6 +152,10 @@ class TestAdaptiveRagInManyRounds(MethodTests):
 
 class TestResearch(MethodTests):
     method = "research"
+    looping = {
+        "plan": "1. When was it built?\n2. Who paid for it?\n3. Who drew it?\n4. How long is it?",
+        "write": "It is long.",
+    }
     replies = {"plan": "1. When was the bridge at Alden built?", "write": "Ada Brenner built the bridge in 1931."}
     answer = (
         "# Who built the bridge at Alden?\n\nAda Brenner built the bridge in 1931.\n\n"

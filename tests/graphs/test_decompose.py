@@ -22,6 +22,11 @@ class TestContract(MethodTests):
 class TestInTurn(MethodTests):
     method = "decompose"
     options = {"solve": "in_turn"}
+    looping = {
+        "split": "1. Who is it?\n2. Where is #1?\n3. How old is #2?\n4. Who drew #3?\n5. Who owns #4?",
+        "solve": "Ada Brenner",
+        "answer": "Ada Brenner",
+    }
     replies = {"split": SPLIT, "solve": "Ada Brenner", "answer": "Ada Brenner"}
 
 
@@ -94,15 +99,3 @@ def test_given_passages_are_read_for_each_sub_question() -> None:
         model = ScriptedModel(script={"split": SPLIT, "solve": "Ada", "answer": "Norhaven"})
         out = build_graph("decompose", model=model, solve=solve).invoke(given)
         assert ([one.node for one in model.calls], out["answer"]) == (nodes, "Norhaven")
-
-
-def test_sub_questions_that_the_recursion_limit_leaves_out_truncate() -> None:
-    model = ScriptedModel(script={"split": SPLIT, "solve": "Ada Brenner", "answer": "Norhaven"})
-    graph = build_graph("decompose", model=model, retriever=RecordingRetriever(), solve="in_turn")
-    for limit, nodes, truncated in (
-        (12, ["split", "solve", "answer"], True),
-        (25, ["split", "solve", "solve", "answer"], False),
-    ):
-        model.calls.clear()
-        out = graph.invoke({"question": QUESTION}, {"recursion_limit": limit})
-        assert ([one.node for one in model.calls], out["truncated"]) == (nodes, truncated)

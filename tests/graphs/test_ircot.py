@@ -16,6 +16,7 @@ FIRST, SECOND = "The bridge at Alden was built by Ada Brenner.", "Ada Brenner st
 
 class TestContract(MethodTests):
     method = "ircot"
+    looping = [f"Card {number} names the builder." for number in range(9)]
 
     def reply(self, call: ModelCall) -> str:
         if call.node != "reason":

@@ -17,6 +17,7 @@ READ = "**Final Information**\n\nAda Brenner built it."
 
 class TestContract(MethodTests):
     method = "search_o1"
+    looping = [f"<|begin_search_query|>card {number}<|end_search_query|>" for number in range(21)]
 
     def reply(self, call: ModelCall) -> str:
         if call.node == "read":

@@ -31,6 +31,7 @@ class Continuing(ScriptedModel):
 
 class TestContract(MethodTests):
     method = "search_r1"
+    looping = [f"<search> card {number} </search>" for number in range(9)]
 
     def reply(self, call: ModelCall) -> str:
         return ANSWER if "<information>" in call.text.partition("Question:")[2] else f"<think>Hm.</think> {NO_ANSWER}"

@@ -29,7 +29,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import OR_UNKNOWN, answer_branches, answer_node, together
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import LAST_ROUND, LAST_STEPS, ChainOptions, copies_example, end_chain
+from ragweave.nodes.chain import LAST_ROUND, ChainOptions, copies_example, end_chain
 from ragweave.nodes.forms import Form, limited
 from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts, Reply
@@ -144,7 +144,7 @@ def must_end(state: AgenticState, options: AgenticOptions) -> bool:
     rounds = steps[-1]["round"] + 1 if steps else 0
     known = [(step["round"], step["tool"] == "read", name) for step in steps for name in found(state, step)]
     idle = {one[1:] for one in known} == {one[1:] for one in known if one[0] < rounds - 2}
-    return (rounds > 1 and idle) or rounds >= options.rounds or state["remaining_steps"] < LAST_STEPS + 2
+    return (rounds > 1 and idle) or rounds >= options.rounds
 
 
 def asked(state: AgenticState) -> dict[str, Document] | None:

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args, get_origin, get_type_hints
 
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.graph import Graph as DrawableGraph
 from langchain_core.tools import BaseTool
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.managed.base import is_managed_value
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
@@ -143,8 +143,6 @@ def empty_state(state_type: type[Any]) -> dict[str, Any]:
         while get_origin(hint) is NotRequired:
             hint = get_args(hint)[0]
         has_reducer = get_origin(hint) is Annotated
-        if has_reducer and any(map(is_managed_value, get_args(hint)[1:])):
-            continue
         kind = get_origin(hint) or hint
         update[name] = kind() if not has_reducer and kind in (str, int, bool, list, dict) else None
     return update
@@ -153,22 +151,37 @@ def empty_state(state_type: type[Any]) -> dict[str, Any]:
 class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled method.
 
-    It differs from what `StateGraph.compile` returns in three ways. A run without a `context` has the
+    It differs from what `StateGraph.compile` returns in four ways. The method's options end its loops, and a config's
+    `recursion_limit`, which LangChain sets to 25 in batches, chains and tools, has no effect. A run without a `context` has the
     build's options, where LangGraph would give its nodes None. What an input leaves out is empty, where
     LangGraph would take the passages of the thread's last input. `timeout` ends a run: an asynchronous
     one at once, a synchronous one after the step that is running.
     """
 
-    def stream(self, input: Any, *args: Any, context: Any = None, **settings: Any) -> Iterator[Any]:  # noqa: A002
+    def stream(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        *,
+        context: Any = None,
+        **settings: Any,
+    ) -> Iterator[Any]:
         """Stream a run; `invoke` and `batch` lead here too."""
         options = self._options(context)
-        chunks = super().stream(_complete(input), *args, context=options, **settings)
+        chunks = super().stream(_complete(input), _unlimited(config), context=options, **settings)
         return chunks if options.timeout is None else _until(chunks, options.timeout)
 
-    def astream(self, input: Any, *args: Any, context: Any = None, **settings: Any) -> AsyncIterator[Any]:  # noqa: A002
+    def astream(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        *,
+        context: Any = None,
+        **settings: Any,
+    ) -> AsyncIterator[Any]:
         """Stream a run; `ainvoke` and `abatch` lead here too."""
         options = self._options(context)
-        chunks = super().astream(_complete(input), *args, context=options, **settings)
+        chunks = super().astream(_complete(input), _unlimited(config), context=options, **settings)
         return chunks if options.timeout is None else _auntil(chunks, options.timeout)
 
     def get_graph(self, *args: Any, **settings: Any) -> DrawableGraph:
@@ -208,6 +221,14 @@ class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """Show the graph in a notebook; LangGraph's own picture is drawn by a server far away."""
         picture = draw_svg(self.get_graph(), title=f"The graph of {self.get_name()}")
         return {"text/plain": repr(self), "image/svg+xml": picture}
+
+
+_SUPERSTEPS = 10_000
+"""The recursion limit of every run, which only a loop without an end reaches."""
+
+
+def _unlimited(config: RunnableConfig | None) -> RunnableConfig:
+    return {**(config or {}), "recursion_limit": _SUPERSTEPS}
 
 
 def _complete(given: Any) -> Any:

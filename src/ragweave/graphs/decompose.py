@@ -28,7 +28,6 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import HOW, OPEN_BOOK, READER, Branch, answer_branches, answer_node, together
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, Turns, few_shot
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches, search_usage
@@ -129,8 +128,6 @@ def resolved(state: DecomposeState, number: str) -> str:
 def plan(state: DecomposeState, runtime: Runtime[DecomposeOptions]) -> DecomposeState:
     """Add the queries of the sub-questions whose turn it is; all at once if they are not answered."""
     numbers = ready(state) if runtime.context.solve == "in_turn" else [*state["asked"]]
-    if numbers and state["remaining_steps"] < LAST_STEPS:
-        return {"truncated": True}
     return {"queries": {**state["queries"], **{f"sub_{one}": resolved(state, one) for one in numbers}}}
 
 

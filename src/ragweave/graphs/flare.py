@@ -24,7 +24,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import ANSWER_ALONE, unknown_clause
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import LAST_STEPS, end_chain, to_search
+from ragweave.nodes.chain import end_chain, to_search
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, layout
 from ragweave.nodes.prompts import REASONING_TOKENS, Asking, Prompt, Prompts, Reply
@@ -116,7 +116,7 @@ def written_on(state: FlareState, reply: Reply[Any], options: FlareOptions) -> W
     tokens = tokens_of(reply.message, text)
     counted = text if options.paper or state["answer_type"] == "long" else text[: _end_of_answer(text)]
     doubt = first_doubtful(counted, tokens, options.threshold, trusted=1 if state["rounds"] else 0)
-    if doubt is None or state["rounds"] >= options.rounds or state["remaining_steps"] < LAST_STEPS:
+    if doubt is None or state["rounds"] >= options.rounds:
         return Written(_joined(state["written"], text), doubtful=doubt is not None)
     end = doubt.start
     if options.paper == "slimplm":  # the released code keeps the sentence up to its first weak token

@@ -27,7 +27,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import LAST_STEPS, end_chain
+from ragweave.nodes.chain import end_chain
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, show_of
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, few_shot
@@ -142,7 +142,7 @@ def reason(state: IrcotState, options: IrcotOptions) -> Asking[Any, IrcotState |
     if read.is_unknown(said) or read.copied(said, _EXAMPLE, seen):
         said = ""
     answer, chain = concluded(said, state["answer_type"]), [*state["chain"], said]
-    ends = not said or bool(answer) or len(chain) >= options.max_steps or state["remaining_steps"] < LAST_STEPS
+    ends = not said or bool(answer) or len(chain) >= options.max_steps
     cut_short = ends and bool(said) and not answer
     update: IrcotState = {"chain": chain, "query": "" if ends else said, "truncated": cut_short}
     if not ends:

@@ -18,7 +18,6 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import PROMPTS, ShotOptions, reasoned, with_shots
 from ragweave.nodes.answer import answer_branches, answer_node
-from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.papers import REFERENCE
 from ragweave.nodes.read import QUERY_LENGTH, cut, without_unknown
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
@@ -62,15 +61,8 @@ def to_answer(components: Components) -> Callable[[IterRetgenState, Runtime[Iter
 
 def to_next_round(state: IterRetgenState, runtime: Runtime[IterRetgenOptions]) -> Route:
     """Route: another round, or the vote; passages that were given stay the same in every round."""
-    last = state["round"] + 1 >= runtime.context.rounds or state["remaining_steps"] < LAST_STEPS
+    last = state["round"] + 1 >= runtime.context.rounds
     return "done" if last or state["given"] else "next round"
-
-
-def vote(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> RAGState:
-    """Vote over the last round; note if the recursion limit left rounds out."""
-    answered = any(one["round"] == state["round"] for one in pool_of(state, "answer"))
-    cut_short = answered and not state["given"] and state["round"] + 1 < runtime.context.rounds
-    return {**vote_node("answer")(state, runtime=runtime), "truncated": cut_short}
 
 
 @method(
@@ -91,7 +83,7 @@ def iter_retgen(graph: Graph, components: Components) -> None:
     add_search(graph, retrieve_node(components.retriever))
     graph.add_node("answer", answer)
     graph.add_node("requery", requery)
-    graph.add_node("vote", vote)
+    graph.add_node("vote", vote_node("answer"))
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_conditional_edges("collect", to_answer(components), {"each sample": "answer", "same passages": "vote"})
     graph.add_conditional_edges("answer", to_next_round, {"next round": "requery", "done": "vote"})

@@ -23,7 +23,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import ACTIONS, action_turns
 from ragweave.nodes import read
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
+from ragweave.nodes.chain import ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.retrieve import GIVEN, arranged
@@ -119,7 +119,7 @@ def is_plain(options: ReactOptions) -> bool:
 
 def is_last(state: ReactState, options: ReactOptions) -> bool:
     """Return whether this call must finish."""
-    return len(state["hops"]) + 1 >= options.max_steps or state["remaining_steps"] < LAST_STEPS
+    return len(state["hops"]) + 1 >= options.max_steps
 
 
 def observed(state: ReactState, options: ReactOptions) -> list[Document]:
@@ -182,9 +182,8 @@ def react(state: ReactState, options: ReactOptions) -> Asking[Step, ReactState |
     finish = step.of("Finish")
     said = finish or (reply.text if last and reply.form is None and not plain else "")
     answer = read.answer(said, state["answer_type"]) if said else UNKNOWN
-    early = len(hops) + 1 < options.max_steps
     if last or (finish and (hops or plain or (answer != UNKNOWN and not options.fallback_retrieval))):
-        return end(answer, truncated=last and (early or answer == UNKNOWN))
+        return end(answer, truncated=last and answer == UNKNOWN)
     query = step.of("Search") or ("" if hops or plain else state["question"])  # nothing was observed yet
     repeated = not plain and asked_before(query, (hop["query"] for hop in hops))
     if options.fallback_retrieval and hops and not hops[-1]["name"] and (repeated or not query):

@@ -24,7 +24,7 @@ from ragweave.graphs.specs import read_system
 from ragweave.nodes import read
 from ragweave.nodes.answer import OPEN_BOOK, READER, UNKNOWN_CLAUSE
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import LAST_STEPS, ChainOptions
+from ragweave.nodes.chain import ChainOptions
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, Route, add_search, retrieve_node, search_branches, to_retrieval
@@ -130,7 +130,7 @@ def to_section(state: ResearchState, runtime: Runtime[ResearchOptions]) -> Route
     spent = options.most_calls is not None and usage["calls"] >= options.most_calls
     tokens = usage["input_tokens"] + usage["output_tokens"]
     spent |= options.most_tokens is not None and tokens >= options.most_tokens
-    if number == len(state["plan"]) or (number and (spent or state["remaining_steps"] < LAST_STEPS)):
+    if number == len(state["plan"]) or (number and spent):
         return "done"
     if state["given"] or not number:
         return "passages at hand"

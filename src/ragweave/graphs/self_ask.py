@@ -25,7 +25,7 @@ from ragweave.graphs.examples import FOLLOW_UPS, PRESS, PRESS_PAIRS
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import READER
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import LAST_STEPS, ChainOptions, add_loop, asked_before, copies_example, end_chain
+from ragweave.nodes.chain import ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt
 from ragweave.nodes.runner import Components
@@ -140,8 +140,7 @@ PROMPTS = {
 
 def is_last(state: SelfAskState, options: SelfAskOptions) -> bool:
     """Return whether no more follow-ups may be asked."""
-    ended = state["must_conclude"] or len(state["hops"]) >= options.rounds
-    return ended or state["remaining_steps"] < LAST_STEPS
+    return state["must_conclude"] or len(state["hops"]) >= options.rounds
 
 
 def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
@@ -205,8 +204,7 @@ def chain(state: SelfAskState, options: SelfAskOptions) -> Asking[Step, SelfAskS
     if asked:
         name = f"round_{len(hops)}"
         return {"hops": [*hops, {"name": name, "query": asked, "result": ""}], "queries": {name: asked}}
-    early = not state["must_conclude"] and len(hops) < options.rounds
-    truncated = last and (early or answer == UNKNOWN)
+    truncated = last and answer == UNKNOWN
     return end_chain(state, answer, reply.text, state["read"], passages=found(state), truncated=truncated)
 
 

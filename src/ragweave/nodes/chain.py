@@ -17,9 +17,6 @@ from ragweave.nodes.vote import candidate, end_by_vote, final_update
 from ragweave.state import RAGState, running
 from ragweave.tools.text.words import normalize_answer
 
-LAST_STEPS = 7
-"""The most supersteps that one more round and the end of the run take."""
-
 LAST_ROUND = 1_000
 """The round of the final Concat, after all rounds of a chain."""
 

@@ -8,7 +8,6 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from typing_extensions import TypedDict
 
-from ragweave.nodes.chain import LAST_STEPS
 from ragweave.nodes.options import Options
 from ragweave.nodes.prompts import Reply
 from ragweave.nodes.retrieve import GIVEN, arranged
@@ -84,7 +83,7 @@ def transcript(turns: Sequence[Turn], result_of: Callable[[Turn], str], end: str
 
 def is_last(state: TurnsState, options: Any) -> bool:
     """Return whether the next call must answer: no round is left, or it was asked to."""
-    return state["must_answer"] or len(state["turns"]) >= options.rounds or state["remaining_steps"] < LAST_STEPS
+    return state["must_answer"] or len(state["turns"]) >= options.rounds
 
 
 def searched(state: TurnsState, queries: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
 from langchain_core.documents import Document
 from langgraph.config import get_config
-from langgraph.managed import RemainingSteps
 from typing_extensions import TypedDict
 
 Status = Literal["answered", "unknown"]
@@ -217,5 +216,3 @@ class RAGState(TypedDict, total=False):
     candidates: Annotated[dict[str, Candidate], merge_candidates]
     usage: Annotated[Usage, add_usage]
     notes: Annotated[list[Note], merge_notes]
-    remaining_steps: RemainingSteps
-    """Supersteps left before LangGraph's recursion limit; LangGraph sets it."""

@@ -3,12 +3,13 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
@@ -54,6 +55,8 @@ class MethodTests:
     """The method, or its name."""
     replies: Script = ()
     """Replies by node or in order; for a function of the call, override `reply` instead."""
+    looping: Script = ()
+    """Replies that keep a method's loop going up to the limit that its options set; if none are given, `replies`."""
     question: str = "Who built the bridge at Alden?"
     answer: str = "Ada Brenner"
     """The answer that the script leads to."""
@@ -107,6 +110,23 @@ class MethodTests:
             asyncio.run(_last(graphs[3], given)),
         ]
         assert all(_json(out) == _json(outputs[0]) for out in outputs)
+        assert all(_asked(record) == _asked(records[0]) for record in records)
+
+    def test_invoke_equals_batch_equals_chain_equals_tool(self) -> None:
+        """Loops run to the limits of the method's options, however the graph is called."""
+        given = {"question": self.question}
+        call = {"type": "tool_call", "name": "answer", "id": "1", "args": given}
+        ways: list[Callable[[MethodGraph], Any]] = [
+            lambda graph: graph.invoke(given),
+            lambda graph: graph.batch([given])[0],
+            lambda graph: (RunnablePassthrough() | graph).invoke(given),
+            lambda graph: RunnableLambda(lambda _: graph).invoke(given),
+            lambda graph: graph.as_tool(name="answer").invoke(call).artifact,
+        ]
+        records = [Record() for _ in ways]
+        graphs = [self.build(record, script=self.looping or None) for record in records]
+        outputs = [way(graph) for way, graph in zip(ways, graphs, strict=True)]
+        assert all(_json(output) == _json(outputs[0]) for output in outputs)
         assert all(_asked(record) == _asked(records[0]) for record in records)
 
     def test_the_second_question_of_a_thread_starts_clean(self) -> None:
