@@ -34,7 +34,7 @@ from langchain_core.retrievers import BaseRetriever
 from own_sets import sklearn, stdlib, zones
 from passage_sets import SETS, Asked, PassageSet
 from ragweave.evaluation.statistics import Interval, bootstrap, compare
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 from ragweave.tools.knowledge.graph import SEEDS, TABLES, Seed, add_names, along_names
 from ragweave.tools.retrieval import RankFusionRetriever
 from ragweave.tools.retrieval.analyzer import analyzer_for
@@ -80,7 +80,7 @@ def measure(name: str, limit: int | None) -> dict[str, Any]:
     full, seconds = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         kb = KnowledgeBase.create(Path(folder) / "kb", embeddings=StoredEmbeddings())
-        words = KnowledgeBase.create(Path(folder) / "words", settings=Settings(embedding=None))
+        words = KnowledgeBase.create(Path(folder) / "words", settings=IndexSettings(embedding=None))
         for one in (kb, words):
             one.add(documents, "corpus", split=False)
         for method, retriever in retrievers(kb, words).items():

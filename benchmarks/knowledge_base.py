@@ -69,10 +69,10 @@ def step(name: str, where: Path, corpus: Path) -> None:
     """Run one step and print what it took."""
     from langchain_core.documents import Document
 
-    from ragweave.tools.knowledge import KnowledgeBase, Settings
+    from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 
     model = Random() if corpus.is_dir() else None
-    settings = None if model else Settings(embedding=None)
+    settings = None if model else IndexSettings(embedding=None)
     asked = [" ".join(text.split()[:TERMS]) for text in texts(QUERIES, 3)]
     if name == "first":
         kb = KnowledgeBase.create(where, settings=settings, embeddings=model)

@@ -56,9 +56,9 @@ def terms(text: str) -> list[str]:
 
 
 def build_ragweave(corpus: Path, folder: Path) -> None:
-    from ragweave.tools.knowledge import KnowledgeBase, Settings
+    from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 
-    with KnowledgeBase.create(folder, settings=Settings(embedding=None)) as kb:
+    with KnowledgeBase.create(folder, settings=IndexSettings(embedding=None)) as kb:
         kb.index_paths([corpus])
 
 

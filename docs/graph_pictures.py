@@ -13,7 +13,7 @@ from pathlib import Path
 
 from langchain_core.documents import Document
 
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "graph_retrieval.json"
@@ -51,7 +51,7 @@ def text(x: float, y: float, said: str, kind: str = "", anchor: str = "start") -
 
 def question() -> str:
     """Return the picture of a search: what words find, and where names lead."""
-    settings = Settings(embedding=None)
+    settings = IndexSettings(embedding=None)
     with tempfile.TemporaryDirectory() as folder, KnowledgeBase.create(Path(folder) / "kb", settings=settings) as kb:
         kb.add([Document(said, id=title, metadata={"title": title}) for title, said in PASSAGES.items()])
         words, graph = (kb.as_retriever(len(PASSAGES), mode).invoke(QUESTION) for mode in ("bm25", "graph"))

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 
 from ragweave.graphs import build_graph
 from ragweave.testing import MethodTests, ModelCall, RecordingRetriever, ScriptedModel
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 
 QUESTION = "Who built the bridge at Alden?"
 
@@ -159,7 +159,7 @@ def test_a_prompt_that_is_too_long_leaves_out_the_oldest() -> None:
 def test_neighbours_are_read_where_a_knowledge_base_knows_them(tmp_path: Path) -> None:
     model = ScriptedModel(script=["keyword_search: grey granite", "read: 1", "answer: Ada Brenner"])
     texts = [f"Chapter {n}. " + ("It is of grey granite. " if n == 3 else "") + "Words. " * 30 for n in range(6)]
-    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(size=30, embedding=None)) as kb:
+    with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(size=30, embedding=None)) as kb:
         kb.add(Document("\n\n".join(texts), metadata={"title": "Alden"}))
         out = build_graph("agentic", model=model, retriever=kb.as_retriever()).invoke({"question": QUESTION})
     assert "grey granite" in out["passages"][1].page_content

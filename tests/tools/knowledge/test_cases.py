@@ -10,7 +10,7 @@ import pytest
 from langchain_core.documents import Document
 
 from ragweave.state.passages import place_at
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 
 CASES = Path(__file__).parents[2] / "cases" / "documents"
 
@@ -85,7 +85,7 @@ def shown(passage: Document) -> str:
 
 @pytest.mark.parametrize(("file", "question", "must", "must_not"), TABLE)
 def test_cases(file: str, question: str, must: list[str], must_not: list[str], tmp_path: Path) -> None:
-    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as kb:
+    with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None)) as kb:
         report = kb.index_paths(CASES / file)
         found = kb.as_retriever(5).invoke(question) if question else kb.passages()
     lines = [f"{'in part' if one.partly else 'skipped'}: {one.reason}" for one in report.notices]
@@ -96,6 +96,6 @@ def test_cases(file: str, question: str, must: list[str], must_not: list[str], t
 
 def test_another_text_field_on_the_same_folder(tmp_path: Path) -> None:
     for field, said in (("text", "content: The spare key"), ("content", "The spare key")):
-        with KnowledgeBase.open_or_create(tmp_path, settings=Settings(embedding=None, text_field=field)) as kb:
+        with KnowledgeBase.open_or_create(tmp_path, settings=IndexSettings(embedding=None, text_field=field)) as kb:
             kb.index_paths(CASES / "text/content-field.jsonl")
             assert kb.passages()[0].page_content.startswith(said)

@@ -12,7 +12,7 @@ from langchain_core.retrievers import BaseRetriever
 
 from ragweave.testing import CARDS, RetrieverTests
 from ragweave.testing.store import WordEmbeddings
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 from ragweave.tools.knowledge.names import folded, names_in, names_of, sentences
 from ragweave.tools.knowledge.store import FILE
 
@@ -44,7 +44,7 @@ class TestGraph(RetrieverTests):
 
 @pytest.fixture
 def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
-    with KnowledgeBase.create(tmp_path / "words", settings=Settings(embedding=None)) as made:
+    with KnowledgeBase.create(tmp_path / "words", settings=IndexSettings(embedding=None)) as made:
         yield made
 
 

@@ -14,9 +14,9 @@ from ragweave import build_graph
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.graphs.dos_rag import in_document_order
 from ragweave.testing.store import WordEmbeddings
-from ragweave.tools.knowledge import KnowledgeBase, Settings, ingest, place_at
+from ragweave.tools.knowledge import IndexSettings, KnowledgeBase, ingest, place_at
 
-PLAIN = Settings(embedding=None)
+PLAIN = IndexSettings(embedding=None)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_chinese_is_found_by_its_words(kb: KnowledgeBase) -> None:
 
 
 def test_documents_with_an_id_are_replaced(tmp_path: Path) -> None:
-    kb = KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None, size=3))
+    kb = KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None, size=3))
     for text, names in (
         ("salt is white pepper is black sugar is sweet", ["d#0", "d#1", "d#2"]),
         ("salt is white pepper is black", ["d#0", "d#1"]),
@@ -212,19 +212,19 @@ def test_vectors_of_another_length_are_refused(tmp_path: Path) -> None:
 
 def test_settings_are_fixed_once_there_are_passages(tmp_path: Path, docs: Path) -> None:
     KnowledgeBase.create(tmp_path / "kb")
-    first = Settings(embedding=None, size=50)
+    first = IndexSettings(embedding=None, size=50)
     kb = KnowledgeBase.open_or_create(tmp_path / "kb", settings=first)
     kb.index_paths([docs])
     with pytest.raises(KnowledgeBaseError, match="size = 50, not 100"):
         KnowledgeBase.open_or_create(tmp_path / "kb", settings=PLAIN)
-    auto = Settings(size=50)
+    auto = IndexSettings(size=50)
     for same in (auto, {"unit": "words"}, {}, None):
         assert KnowledgeBase.open_or_create(tmp_path / "kb", settings=same).settings == first
     for wrong in ({"size": 0}, {"overlap": 100}, {"unit": "pages"}, {"language": "klingon"}):
         with pytest.raises(UsageError, match=f"{next(iter(wrong))}"):
-            Settings(**wrong)  # type: ignore[arg-type]
+            IndexSettings(**wrong)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="unknown chunker"):
-        KnowledgeBase.create(tmp_path / "other", settings=Settings(embedding=None, chunker="x"))
+        KnowledgeBase.create(tmp_path / "other", settings=IndexSettings(embedding=None, chunker="x"))
     with pytest.raises(KnowledgeBaseError, match="no knowledge base at"):
         KnowledgeBase.open(tmp_path / "nowhere")
     with pytest.raises(UsageError, match="unknown mode"):
@@ -234,7 +234,7 @@ def test_settings_are_fixed_once_there_are_passages(tmp_path: Path, docs: Path) 
 def test_rows_are_read_again_by_other_fields(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"body": "A lost key.", "cost": "Forty euro."}\n')
     for field, text in (("plot", []), ("body", ["A lost key."]), ("cost", ["Forty euro."])):
-        kb = KnowledgeBase.open_or_create(tmp_path / "kb", settings=Settings(embedding=None, text_field=field))
+        kb = KnowledgeBase.open_or_create(tmp_path / "kb", settings=IndexSettings(embedding=None, text_field=field))
         report = kb.index_paths(tmp_path / "rows.jsonl")
         assert [one.page_content for one in kb.passages()] == text
         assert [one.partly for one in report.notices] == [False] * (not text)

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.names import RetrieverName
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 
 QUESTION = "Which harbour song has horns?"
 SEED = "The harbour song has horns. It was sung by Ada Brenner and filmed by Karl Oster."
@@ -39,7 +39,7 @@ class Angles(Embeddings):
 
 @pytest.fixture
 def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
-    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None)) as made:
+    with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None)) as made:
         yield made
 
 

@@ -18,9 +18,9 @@ from langchain_core.retrievers import BaseRetriever
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.testing.store import KnowledgeStoreTests, WordEmbeddings
 from ragweave.tools.knowledge import (
+    IndexSettings,
     KnowledgeBase,
     ServedKnowledgeBase,
-    Settings,
     needs_kb,
     open_knowledge_base,
     retriever_of,
@@ -50,7 +50,7 @@ def test_an_address_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_settings_are_noted_and_forgotten() -> None:
     pytest.importorskip("langchain_qdrant")
     address = "qdrant::memory:#papers"
-    settings = Settings(size=7)
+    settings = IndexSettings(size=7)
     with ServedKnowledgeBase(address, WordEmbeddings(), settings) as kb:
         kb.add(Document("salt is white"))
         assert kb.settings.size == 7
@@ -59,7 +59,7 @@ def test_settings_are_noted_and_forgotten() -> None:
     with ServedKnowledgeBase(address, WordEmbeddings()) as again:
         assert again.settings.size == 7
     with pytest.raises(KnowledgeBaseError, match="size = 7, not 8"):
-        ServedKnowledgeBase(address, WordEmbeddings(), Settings(size=8))
+        ServedKnowledgeBase(address, WordEmbeddings(), IndexSettings(size=8))
     with pytest.raises(KnowledgeBaseError, match="cannot be compared"):
         ServedKnowledgeBase(address, WordEmbeddings(model="other"), settings)
     with ServedKnowledgeBase(address, WordEmbeddings()) as kb:
@@ -110,7 +110,7 @@ def test_settings_are_not_noted_where_no_server_answers() -> None:
     pytest.importorskip("langchain_chroma")
     for size in (50, 60):
         with pytest.raises(KnowledgeBaseError, match="cannot be opened"):
-            ServedKnowledgeBase("chroma:http://127.0.0.1:9#y", WordEmbeddings(), Settings(size=size))
+            ServedKnowledgeBase("chroma:http://127.0.0.1:9#y", WordEmbeddings(), IndexSettings(size=size))
 
 
 def test_qdrant_gets_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +167,7 @@ NEWEST = f"{__name__}:newest"
 @pytest.fixture
 def kb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnowledgeBase:
     monkeypatch.setitem(sys.modules, __name__, sys.modules[Newest.__module__])
-    kb = KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None))
+    kb = KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None))
     kb.add(Document("salt is white"))
     return kb
 

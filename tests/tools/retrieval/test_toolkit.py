@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from tests.hash_embeddings import HashEmbeddings
 
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 from ragweave.tools.retrieval import DenseRetriever, toolkit
 
 
@@ -22,7 +22,7 @@ def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
     chapters = [
         f"Chapter {number}. The stone of arch {number} came from Veld. " + "It is very old. " * 5 for number in range(5)
     ]
-    with KnowledgeBase.create(tmp_path / "kb", settings=Settings(size=30, embedding=None)) as made:
+    with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(size=30, embedding=None)) as made:
         made.add(Document("\n\n".join(chapters), metadata={"title": "Alden", "open": 1}))
         made.add(Document("A ferry.", metadata={"title": "Sorre", "open": 0}))
         yield made

@@ -25,7 +25,7 @@ from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage
 from ragweave.tools.knowledge.ingest import Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.search import Search
-from ragweave.tools.knowledge.settings import IndexReport, Progress, Settings
+from ragweave.tools.knowledge.settings import IndexReport, IndexSettings, Progress
 from ragweave.tools.knowledge.sources import Source, SourceReader, SourceWriter
 from ragweave.tools.knowledge.store import FILE, ITEMS, AnyOf, Filter, Snapshot, Store
 from ragweave.tools.knowledge.writer import Writer
@@ -33,7 +33,7 @@ from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
 
-SomeSettings: TypeAlias = Settings | Mapping[str, Any] | None
+SomeSettings: TypeAlias = IndexSettings | Mapping[str, Any] | None
 """All settings, or some of them by name; the others are the knowledge base's own, or the defaults of a new one."""
 
 
@@ -46,7 +46,7 @@ class AbstractKnowledgeBase(ABC):
 
     path: Path | str
     """The folder or address."""
-    settings: Settings
+    settings: IndexSettings
     """How it chunks, analyses and embeds."""
     _embeddings: Embeddings | None
 
@@ -374,8 +374,13 @@ class KnowledgeBase(AbstractKnowledgeBase):
 
 
 def agreed(
-    path: str | Path, own: Settings | None, given: SomeSettings, embeddings: Embeddings | None, *, empty: bool = False
-) -> Settings:
+    path: str | Path,
+    own: IndexSettings | None,
+    given: SomeSettings,
+    embeddings: Embeddings | None,
+    *,
+    empty: bool = False,
+) -> IndexSettings:
     """Return the settings that a knowledge base will have, with its embedding model by name.
 
     A new knowledge base (`own` is None) or an `empty` one takes those given, any other one only the fields of rows.
@@ -384,7 +389,7 @@ def agreed(
         KnowledgeBaseError: Other settings differ from its own, or there is no such embedding model.
         UsageError: The chunker is unknown.
     """
-    wanted = given if isinstance(given, Settings) else replace(own or Settings(), **(given or {}))
+    wanted = given if isinstance(given, IndexSettings) else replace(own or IndexSettings(), **(given or {}))
     if own is not None and not empty:
         if embeddings is not None or wanted.embedding == "auto":
             wanted = replace(wanted, embedding=own.embedding)

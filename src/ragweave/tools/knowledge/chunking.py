@@ -26,7 +26,7 @@ from langchain_core.embeddings import Embeddings
 from ragweave.errors import UsageError
 from ragweave.registry import Registry
 from ragweave.state.passages import indexed_text
-from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.text.untrusted import LONGEST_TITLE
 from ragweave.tools.text.words import WORD, apart, split_sentences
 
@@ -140,7 +140,7 @@ def _within(units: list[Span], start: int, end: int) -> list[Span]:
 class Measure:
     """Counts what the settings say (words, sentences, or tokens of the embedding model), and cuts by it."""
 
-    settings: Settings
+    settings: IndexSettings
     """With `size` and `overlap`."""
     embeddings: Embeddings | None = None
 
@@ -278,7 +278,7 @@ CHUNKERS: Registry[ChunkerKind] = Registry("ragweave.chunkers", ChunkerKind, "ch
 """Every chunker by name: ours, then those of other packages (entry points `ragweave.chunkers`)."""
 
 
-def passages_of(loaded: Loaded, settings: Settings, embeddings: Embeddings | None = None) -> list[Passage]:
+def passages_of(loaded: Loaded, settings: IndexSettings, embeddings: Embeddings | None = None) -> list[Passage]:
     """Return the passages of a text, in order; white space alone gives none.
 
     Raises:

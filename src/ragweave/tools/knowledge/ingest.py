@@ -21,7 +21,7 @@ from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.tools.knowledge.chunking import Loaded, Passage, UnreadableError, passages_of
 from ragweave.tools.knowledge.loaders import load
 from ragweave.tools.knowledge.loaders.pdf import NEED_OCR, available
-from ragweave.tools.knowledge.settings import Notice, Progress, Settings
+from ragweave.tools.knowledge.settings import IndexSettings, Notice, Progress
 from ragweave.tools.knowledge.sources import Source, SourceWriter
 from ragweave.tools.knowledge.store import FILE
 
@@ -38,7 +38,7 @@ class Ingest:
     """Brings a write up to date with files, pages or documents, and counts them."""
 
     writer: SourceWriter
-    settings: Settings
+    settings: IndexSettings
     embeddings: Embeddings | None
     progress: Progress | None
     counts: Counter[str] = field(default_factory=Counter)

@@ -25,7 +25,7 @@ from ragweave.state.passages import indexed_text
 from ragweave.tools.files import ClosingConnection, state_folder
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embeddings_of
 from ragweave.tools.knowledge.chunking import Passage
-from ragweave.tools.knowledge.settings import Progress, Settings
+from ragweave.tools.knowledge.settings import IndexSettings, Progress
 from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.store import AnyOf
 from ragweave.tools.knowledge.vector_servers import SERVERS
@@ -120,10 +120,10 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         except ImportError as error:
             raise MissingExtraError(f"A knowledge base at {kind}:", SERVERS[kind][1]) from error
 
-    def _own_settings(self, given: SomeSettings, embeddings: Embeddings | None) -> Settings:
+    def _own_settings(self, given: SomeSettings, embeddings: Embeddings | None) -> IndexSettings:
         """Return the stored settings, or else those given; with other fields of rows, sources are to be read again."""
         stored = self._records.rows(f"{_SOURCES} AND key = ?", _SETTINGS)
-        own = Settings(**json.loads(stored[0][1])) if stored else None
+        own = IndexSettings(**json.loads(stored[0][1])) if stored else None
         made = agreed(self.path, own, given, embeddings)
         if made.embedding is None:
             raise UsageError(f"{self.path}: a server's knowledge base needs an embedding model")

@@ -11,7 +11,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class IndexSettings:
     """Settings of a knowledge base, fixed once it has passages, but for the fields of rows."""
 
     chunker: str = "fixed"

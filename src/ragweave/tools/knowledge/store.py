@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.files import ClosingConnection
 from ragweave.tools.knowledge.graph import TABLES
-from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
 
 Filter = Mapping[str, Any] | None
@@ -168,10 +168,10 @@ class Store:
             version, text = now.meta("version"), now.meta("settings")
         if version != _VERSION:
             raise KnowledgeBaseError(f"{folder} is of format {version}; this version of ragweave reads {_VERSION}")
-        self.settings = Settings(**json.loads(text or "{}"))
+        self.settings = IndexSettings(**json.loads(text or "{}"))
 
     @classmethod
-    def create(cls, folder: Path, settings: Settings) -> None:
+    def create(cls, folder: Path, settings: IndexSettings) -> None:
         """Make an empty store, in a temporary folder first: a kill leaves no unfinished store.
 
         Raises:
@@ -242,7 +242,7 @@ class Store:
             yield db
             self._sweep(Snapshot(db).index)
 
-    def reset(self, settings: Settings) -> None:
+    def reset(self, settings: IndexSettings) -> None:
         """Change the settings of a store; its sources are to be read again."""
         with self.writing() as db:
             db.execute(AGAIN)

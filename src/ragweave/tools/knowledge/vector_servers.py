@@ -19,7 +19,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import VectorStore
 
 from ragweave.tools.embeddings.named import unit
-from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.store import AnyOf
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import with_score
@@ -42,7 +42,7 @@ def _by_store(store: VectorStore, native: Callable[[AnyOf], Any], *, distances: 
     return store, search
 
 
-def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings, create: bool) -> Collection:
+def postgres(url: str, name: str, embeddings: Embeddings, settings: IndexSettings, create: bool) -> Collection:
     """Open a table of PostgreSQL with pgvector."""
     import psycopg
     from langchain_postgres import PGEngine, PGVectorStore
@@ -86,7 +86,7 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: Settings, cr
     return store, search
 
 
-def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings, create: bool) -> Collection:
+def qdrant(url: str, name: str, embeddings: Embeddings, settings: IndexSettings, create: bool) -> Collection:
     """Open a collection of Qdrant; `:memory:` is one in this process."""
     from langchain_qdrant import QdrantVectorStore, RetrievalMode, SparseEmbeddings, SparseVector
     from qdrant_client import QdrantClient, models
@@ -132,7 +132,7 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: Settings, crea
     return _by_store(store, native)
 
 
-def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: Settings, _create: bool) -> Collection:
+def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: IndexSettings, _create: bool) -> Collection:
     """Open an index of Elasticsearch, which the first write makes."""
     from langchain_elasticsearch import DenseVectorStrategy, ElasticsearchStore
 
@@ -148,7 +148,7 @@ def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: Settin
     return _by_store(store, native)
 
 
-def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings, create: bool) -> Collection:
+def chroma(url: str, name: str, embeddings: Embeddings, _settings: IndexSettings, create: bool) -> Collection:
     """Open a collection of a Chroma server, or of a folder."""
     from langchain_chroma import Chroma
 
@@ -172,7 +172,7 @@ def chroma(url: str, name: str, embeddings: Embeddings, _settings: Settings, cre
     return _by_store(store, native, distances=True)
 
 
-SERVERS: dict[str, tuple[Callable[[str, str, Embeddings, Settings, bool], Collection], str]] = {
+SERVERS: dict[str, tuple[Callable[[str, str, Embeddings, IndexSettings, bool], Collection], str]] = {
     "pg": (postgres, "postgres"),
     "qdrant": (qdrant, "qdrant"),
     "es": (elasticsearch, "elasticsearch"),

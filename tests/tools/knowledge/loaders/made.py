@@ -6,20 +6,20 @@ from pathlib import Path
 
 from ragweave.tools.knowledge.chunking import Loaded, passages_of
 from ragweave.tools.knowledge.loaders import load
-from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.settings import IndexSettings
 
 
 def read(name, data, **settings):
     """Return the texts of a file, and its notices in one string."""
     raw = data if isinstance(data, bytes) else data.encode()
-    found = list(load(Path(name), io.BytesIO(raw), Settings(**settings)))
+    found = list(load(Path(name), io.BytesIO(raw), IndexSettings(**settings)))
     notices = "; ".join(one for one in found if isinstance(one, str))
     return [one for one in found if isinstance(one, Loaded)], notices
 
 
 def passages(loaded, embeddings=None, **settings):
     """Cut a text into passages."""
-    return passages_of(loaded, Settings(**settings), embeddings)
+    return passages_of(loaded, IndexSettings(**settings), embeddings)
 
 
 def zipped(**parts):

@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 from tests.tools.knowledge.loaders.made import passages, pdf, read, shown
 
 from ragweave.state.passages import place_at
-from ragweave.tools.knowledge import KnowledgeBase, Settings
+from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 from ragweave.tools.knowledge.chunking import UnreadableError
 from ragweave.tools.knowledge.loaders import pdf as loader
 
@@ -177,7 +177,7 @@ def test_a_scan_is_read_again_once_the_extra_is_installed(tmp_path, monkeypatch)
     (tmp_path / "half.pdf").write_bytes(
         pdf((shown("Page one."), ""), ("q 600 0 0 700 0 50 cm /Im Do Q", ""), objects=[PICTURE])
     )
-    kb = KnowledgeBase.create(tmp_path / "kb", settings=Settings(embedding=None))
+    kb = KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None))
     monkeypatch.setitem(sys.modules, "rapidocr", None)  # an import fails
     assert kb.index_paths(tmp_path).added == 1
     assert kb.index_paths(tmp_path).unchanged == 1

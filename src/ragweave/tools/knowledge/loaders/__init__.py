@@ -25,14 +25,14 @@ from ragweave.tools.knowledge.loaders.office import load_docx, load_epub, load_p
 from ragweave.tools.knowledge.loaders.pdf import load_image, load_pdf
 from ragweave.tools.knowledge.loaders.tables import load_csv, load_json, load_json_lines, load_workbook
 from ragweave.tools.knowledge.loaders.text import decode, html_markdown, load_html, markdown, readable, text_file
-from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.settings import IndexSettings
 
-Loader = Callable[[str, BinaryIO, Settings], Iterable[Loaded | str]]
+Loader = Callable[[str, BinaryIO, IndexSettings], Iterable[Loaded | str]]
 """Takes a file's name without suffix, the open file, and the settings; yields its texts, and a line for each thing
 that it leaves out."""
 
 
-def load_notebook(name: str, file: TextIO, _settings: Settings) -> Iterator[Loaded]:
+def load_notebook(name: str, file: TextIO, _settings: IndexSettings) -> Iterator[Loaded]:
     """Load the text, code and printed output of a Jupyter notebook's cells, as Markdown."""
     parts = []
     for cell in json.load(file)["cells"]:
@@ -43,14 +43,14 @@ def load_notebook(name: str, file: TextIO, _settings: Settings) -> Iterator[Load
     yield markdown("\n\n".join(part for part in parts if part.strip()), name)
 
 
-def load_subtitles(name: str, file: TextIO, _settings: Settings) -> Iterator[Loaded]:
+def load_subtitles(name: str, file: TextIO, _settings: IndexSettings) -> Iterator[Loaded]:
     """Load the spoken text of subtitles (SubRip, WebVTT), without numbers, times and tags."""
     cues = "\n".join(map(str.strip, file.read().splitlines())).split("\n\n")
     speech = "\n".join(filter(None, (cue.partition("-->")[2].partition("\n")[2] for cue in cues)))
     yield Loaded(unescape(re.sub("<[^<>]*>", "", speech)), name)
 
 
-def load_mail(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
+def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load subject, sender, date and body of an e-mail; attachments are named, not read."""
     mail = email.message_from_bytes(data, policy=email.policy.default)
     heads: dict[str, str] = {}
@@ -88,15 +88,15 @@ class FileType:
     """The extra of `ragweave` that it needs."""
 
 
-def of_bytes(load: Callable[[str, bytes, Settings], Iterable[Loaded | str]]) -> Loader:
+def of_bytes(load: Callable[[str, bytes, IndexSettings], Iterable[Loaded | str]]) -> Loader:
     """Return the loader that passes on the bytes of a file."""
     return lambda name, file, settings: load(name, file.read(), settings)
 
 
-def of_text(load: Callable[[str, TextIO, Settings], Iterable[Loaded | str]]) -> Loader:
+def of_text(load: Callable[[str, TextIO, IndexSettings], Iterable[Loaded | str]]) -> Loader:
     """Return the loader that passes on a file's text, decoded as `text_file` says."""
 
-    def loader(name: str, file: BinaryIO, settings: Settings) -> Iterator[Loaded | str]:
+    def loader(name: str, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | str]:
         text, notice = text_file(file)
         yield notice
         yield from load(name, text, settings)
@@ -147,7 +147,7 @@ FILE_TYPES: Registry[FileType] = Registry("ragweave.file_types", FileType, "file
 """Every file type by name: ours, then those of other packages (entry points `ragweave.file_types`)."""
 
 
-def load(path: Path, file: BinaryIO, settings: Settings) -> Iterator[Loaded | str]:
+def load(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | str]:
     """Yield the texts of a file, and a line for each thing that was not read.
 
     Raises:
@@ -166,7 +166,7 @@ def load(path: Path, file: BinaryIO, settings: Settings) -> Iterator[Loaded | st
         raise UnreadableError(f"cannot be read ({type(error).__name__}: {reason})") from error
 
 
-def _loaded(path: Path, file: BinaryIO, settings: Settings) -> Iterator[Loaded | str]:
+def _loaded(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | str]:
     if path.suffix.lower() == ".gz":
         file, path = _unpacked(file.read()), path.with_suffix("")
     types = {suffix: kind for kind in FILE_TYPES.values() for suffix in kind.suffixes}

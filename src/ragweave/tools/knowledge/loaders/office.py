@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
 from ragweave.tools.knowledge.loaders.text import alt_text, decode, html_markdown, markdown, numeral, paged
-from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.settings import IndexSettings
 
 _SKIPPED = frozenset(re.findall(r"\w+", "del moveFrom delText instrText Fallback pPr rPr rt bodyPr lstStyle"))
 """Deleted text, copies for older programs, properties."""
@@ -226,7 +226,7 @@ def _main(package: zipfile.ZipFile, usual: str) -> str:
     return next((name for kind, name in _relations(package, "").values() if kind == "officeDocument"), usual)
 
 
-def load_docx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
+def load_docx(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load a Word document with list numbers, notes, comments, text boxes and page headers."""
     package = open_package(data)
     main = _main(package, "word/document.xml")
@@ -256,7 +256,7 @@ def _take(reader: _Reader, kind: str, part: str) -> Iterator[str]:
             reader.notes[f"{kind[:-1]}Reference", one.get("id")] = _line(_Reader(reader.package, part).blocks(one))
 
 
-def load_pptx(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
+def load_pptx(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load a presentation: a slide is a page, its title a heading; its notes follow its text."""
     package = open_package(data)
     main = _main(package, "ppt/presentation.xml")
@@ -288,7 +288,7 @@ def _slide(package: zipfile.ZipFile, part: str) -> tuple[str, list[str]]:
     return title, blocks
 
 
-def load_epub(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
+def load_epub(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load the chapters of a book in their order, as one Markdown text."""
     package = open_package(data)
     part = next((one.get("full-path") for one in read_xml(package, "META-INF/container.xml").iter("rootfile")), "")

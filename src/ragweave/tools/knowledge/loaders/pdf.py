@@ -15,7 +15,7 @@ from typing import Any
 from ragweave.errors import MissingExtraError
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
 from ragweave.tools.knowledge.loaders.text import paged
-from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.settings import IndexSettings
 
 _FEW_LETTERS = 200
 """A page with no more letters may be a scan under a stamp or header."""
@@ -33,7 +33,7 @@ NEED_OCR = 'pip install "ragweave[ocr]"'
 """What notices say where OCR would read more."""
 
 
-def load_pdf(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
+def load_pdf(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load the text of a PDF, with the offset of each page."""
     import pypdfium2
 
@@ -127,7 +127,7 @@ def available() -> bool:
     return find_spec("rapidocr") is not None
 
 
-def load_image(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
+def load_image(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load the text that a picture shows; each frame of a TIFF is a page."""
     if not available():
         raise UnreadableError(str(MissingExtraError("Reading pictures", "ocr")))

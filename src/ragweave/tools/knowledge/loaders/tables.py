@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TextIO
 from ragweave.tools.knowledge.chunking import Loaded, Table
 from ragweave.tools.knowledge.loaders.office import open_package
 from ragweave.tools.knowledge.loaders.text import own_fields
-from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.settings import IndexSettings
 
 _SAMPLE = 50
 """Records from which the separator and header are detected."""
@@ -36,7 +36,7 @@ class _Row(NamedTuple):
     """Whether cells of it are merged across columns."""
 
 
-def load_csv(name: str, file: TextIO, settings: Settings, separator: str = "") -> Iterator[Loaded | str]:
+def load_csv(name: str, file: TextIO, settings: IndexSettings, separator: str = "") -> Iterator[Loaded | str]:
     """Load one text per row of a file with a header, and one of the lines above the header."""
     head = file.read(_HEAD)
     file.seek(0)
@@ -68,7 +68,7 @@ def _records(file: TextIO, separator: str, escape: str | None) -> Iterator[_Row]
             yield _Row(made.line_num, [one.strip() for one in cells])
 
 
-def _table(name: str, rows: Iterator[_Row], settings: Settings, *, sheet: bool = False) -> Iterator[Loaded | str]:
+def _table(name: str, rows: Iterator[_Row], settings: IndexSettings, *, sheet: bool = False) -> Iterator[Loaded | str]:
     """Yield the rows of a table, after one text of the lines above its header.
 
     The header is the first row with texts, not all equal, in more than half of the usual number of cells.
@@ -90,7 +90,7 @@ def _table(name: str, rows: Iterator[_Row], settings: Settings, *, sheet: bool =
     yield from _rows(header, body, settings)
 
 
-def _rows(header: list[str], rows: Iterable[_Row], settings: Settings) -> Iterator[Loaded | str]:
+def _rows(header: list[str], rows: Iterable[_Row], settings: IndexSettings) -> Iterator[Loaded | str]:
     """Yield the rows below a header; fields beyond the header keep their number as a name."""
     names: list[str] = []
     for number, name in enumerate(header, 1):
@@ -104,7 +104,7 @@ def _rows(header: list[str], rows: Iterable[_Row], settings: Settings) -> Iterat
     yield from _objects(((row.line, fields(row.cells)) for row in rows), settings)
 
 
-def load_json(name: str, file: TextIO, settings: Settings) -> Iterator[Loaded | str]:
+def load_json(name: str, file: TextIO, settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load the objects of a JSON list, or of JSON lines, as rows; any other JSON as text."""
     text = file.read()
     value = _parsed(text)
@@ -116,7 +116,7 @@ def load_json(name: str, file: TextIO, settings: Settings) -> Iterator[Loaded | 
         yield Loaded(text if value is None else json.dumps(value, indent=1, ensure_ascii=False), name)
 
 
-def load_json_lines(_name: str, file: TextIO, settings: Settings) -> Iterator[Loaded | str]:
+def load_json_lines(_name: str, file: TextIO, settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load the object of each line as a row."""
     rows = ((at, _parsed(line)) for at, line in enumerate(file, 1) if line.strip())
     yield from _objects(rows, settings)
@@ -129,10 +129,10 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _objects(rows: Iterable[tuple[int, Any]], settings: Settings) -> Iterator[Loaded | str]:
+def _objects(rows: Iterable[tuple[int, Any]], settings: IndexSettings) -> Iterator[Loaded | str]:
     """Yield the texts of rows: line and object; those without the text field are named together."""
     wanted = {one.strip() for one in settings.text_field.split(",")}
-    either = settings.text_field == Settings.text_field
+    either = settings.text_field == IndexSettings.text_field
     bad: list[int] = []
     names: Iterable[str] = ()
     for line, row in rows:
@@ -150,7 +150,7 @@ def _objects(rows: Iterable[tuple[int, Any]], settings: Settings) -> Iterator[Lo
         yield f"{len(bad)} lines {lack} (lines {lines})"
 
 
-def _object(row: dict[str, Any], line: int, settings: Settings) -> Iterator[Loaded]:
+def _object(row: dict[str, Any], line: int, settings: IndexSettings) -> Iterator[Loaded]:
     """Yield the text of a row: its text field, or else one line per field."""
     text, title, given = (row.get(name) for name in (settings.text_field, settings.title_field, settings.id_field))
     tables: tuple[Table, ...] = ()
@@ -173,7 +173,7 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def load_workbook(name: str, data: bytes, settings: Settings) -> Iterator[Loaded | str]:
+def load_workbook(name: str, data: bytes, settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load the tables of each visible sheet, cells as the sheet shows them.
 
     A blank row ends a table. A header whose cells are merged across columns includes the row below it.
@@ -195,7 +195,7 @@ def load_workbook(name: str, data: bytes, settings: Settings) -> Iterator[Loaded
                     yield f"sheet {sheet.title!r} is damaged ({str(error)[:100]})"
 
 
-def _sheet(name: str, package: zipfile.ZipFile, sheet: Any, settings: Settings) -> Iterator[Loaded | str]:
+def _sheet(name: str, package: zipfile.ZipFile, sheet: Any, settings: IndexSettings) -> Iterator[Loaded | str]:
     part = str(getattr(sheet, "_worksheet_path", "")).lstrip("/")
     source = package.read(part) if part in package.NameToInfo else b""
     if unsaved := len(_UNSAVED.findall(source)):

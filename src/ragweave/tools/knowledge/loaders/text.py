@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, TextIO
 
 from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.chunking import Heading, Loaded, Table, UnreadableError
-from ragweave.tools.knowledge.settings import Settings
+from ragweave.tools.knowledge.settings import IndexSettings
 
 RESERVED = frozenset(
     re.findall(r"\w+", "source title position start end page line heading_path breaks rank score via snippet query")
@@ -199,7 +199,7 @@ def structure(text: str) -> tuple[tuple[Heading, ...], tuple[Table, ...]]:
     return tuple(headings), tuple(tables)
 
 
-def load_html(name: str, data: bytes, _settings: Settings) -> Iterator[Loaded | str]:
+def load_html(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load a page; its title is `<title>`, else as `markdown` finds it."""
     source, note = decode(data)
     yield note
