@@ -56,7 +56,7 @@ def main() -> None:
         settings = EvalSettings(
             data=args.data,
             systems=SYSTEMS,
-            models={"answer": args.model},
+            models={"generator": args.model},
             options={"k": str(args.k)},
             corpus="file",
             limit=args.limit,

@@ -22,6 +22,7 @@ from ragweave.evaluation import METRICS
 from ragweave.evaluation.reproduce import listing
 from ragweave.graphs import METHODS, Method
 from ragweave.graphs.base import Group
+from ragweave.roles import ROLES
 from ragweave.tools.filters import FILTERS
 from ragweave.tools.knowledge.chunking import CHUNKERS
 from ragweave.tools.knowledge.loaders import FILE_TYPES
@@ -60,6 +61,20 @@ def models() -> str:
     return table("spec | model", [*rows, ["`PROVIDER:NAME`", "any other provider of LangChain's `init_chat_model`"]])
 
 
+def roles() -> str:
+    """Return the table of the roles."""
+    rows = [
+        [
+            f"`{role.name}`",
+            role.summary + " (`build_chat`)" * role.in_chat,
+            f"`{role.fallback}`" if role.fallback else "",
+            "yes" if role.may_decide else "",
+        ]
+        for role in ROLES.values()
+    ]
+    return table("role | what its model does | if not given | may be a decision model", rows)
+
+
 def reproductions() -> str:
     """Return the papers with their tables and data sets."""
     papers: dict[str, tuple[list[str], dict[str, None]]] = {}
@@ -88,7 +103,7 @@ def recall() -> str:
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"recall": recall},
     "docs/choose.md": {"methods": methods},
-    "docs/models.md": {"models": models},
+    "docs/models.md": {"models": models, "roles": roles},
     "docs/documents.md": {
         "file types": lambda: table(
             "type | files | passages are made of | extra",

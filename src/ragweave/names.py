@@ -24,6 +24,6 @@ MetricName = Literal[
     Literal["context_relevance", "correctness", "recall", "found", "precision", "s_precision", "filter_recall"],
     Literal["recall@1", "recall@5", "recall@10", "recall@20", "recall@100", "ndcg@10", "mrr@10"],
     Literal["answer_recall", "output_precision", "filco_precision", "api_calls", "tokens", "input_tokens"],
-    Literal["output_tokens", "unread", "tokens_answer", "tokens_proxy", "tokens_rewrite", "tokens_judge"],
+    Literal["output_tokens", "unread", "tokens_generator", "tokens_proxy", "tokens_rewriter", "tokens_judge"],
     Literal["tokens_small"],
 ]

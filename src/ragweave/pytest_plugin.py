@@ -1,7 +1,7 @@
 """A pytest plugin: a build fails if a method scores below its baseline.
 
     def test_answers(ragweave_baseline):
-        settings = EvalSettings(data="jsonl:tests/questions.jsonl", kb="kb", models={"answer": "openai:gpt-4o-mini"})
+        settings = EvalSettings(data="jsonl:tests/questions.jsonl", kb="kb", models={"generator": "openai:gpt-4o-mini"})
         ragweave_baseline(settings, "tests/baseline.json", metric="f1")
 
 `pytest --ragweave-record` writes the baseline, which belongs into version control. Replies are cached in pytest's

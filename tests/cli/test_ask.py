@@ -57,7 +57,7 @@ def test_index_and_ask_share_the_default_knowledge_base(scripted: Models, town: 
 
 def test_options_are_read_by_their_types(scripted: Models, kb: Path) -> None:
     def reply(call: ModelCall) -> str:
-        return "none of them" if call.role == "filter" else "1932"
+        return "none of them" if call.role == "selector" else "1932"
 
     given = ("-o", "k=1", "-o", "queries=question,internal", "-o", "timeout=none", "-o", "unknown=false")
     done = run("ask", QUESTION, "--kb", str(kb), "-m", "blendfilter", *given, "--json", *by_script(scripted, reply))
@@ -74,8 +74,8 @@ def test_a_model_for_each_role(scripted: Models, kb: Path) -> None:
     done = run("ask", QUESTION, "--kb", str(kb), "--method", "slimplm", *models, "--json")
     assert done.returncode == 0, done.stderr
     usage = json.loads(done.stdout)["usage"]["by_role"]
-    assert usage["answer"]["calls"] == len(scripted["big"].calls) == 1
-    assert sum(one["calls"] for role, one in usage.items() if role != "answer") == len(scripted["small"].calls)
+    assert usage["generator"]["calls"] == len(scripted["big"].calls) == 1
+    assert sum(one["calls"] for role, one in usage.items() if role != "generator") == len(scripted["small"].calls)
 
 
 def test_a_filter_searches_only_passages_of_that_metadata(scripted: Models, kb: Path, town: Path) -> None:

@@ -54,7 +54,7 @@ def test_eval_takes_options_for_the_methods_that_have_them(run: Run, tmp_path: P
     settings = json.loads((tmp_path / "r" / "run.json").read_text())
     assert settings["options"] == {"rewrite": "false", "k": "3"}
     assert settings["limit"] == 1
-    assert settings["models"] == {"answer": "extractive"}
+    assert settings["models"] == {"generator": "extractive"}
 
 
 def test_eval_compares_wordings_of_one_method(run: Run, tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_a_refused_key_ends_a_run_with_the_servers_words(run: Run) -> None:
 
 
 def test_models_have_roles() -> None:
-    roles = ("answer", "proxy")
+    roles = ("generator", "proxy")
     assert models_of(["openai:m?x=1", "proxy=openai:n?a=b"], roles) == {
-        "answer": "openai:m?x=1",
+        "generator": "openai:m?x=1",
         "proxy": "openai:n?a=b",
     }
     assert models_of(None, roles) == {}
@@ -161,8 +161,8 @@ def test_models_have_roles() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: models_of(["prxy=x"], ("answer", "proxy")), "no role 'prxy': did you mean 'proxy'"),
-        (lambda: models_of(["a:b", "c:d"], ("answer",)), "--model answer: given twice"),
+        (lambda: models_of(["prxy=x"], ("generator", "proxy")), "no role 'prxy': did you mean 'proxy'"),
+        (lambda: models_of(["a:b", "c:d"], ("generator",)), "--model generator: given twice"),
         (lambda: models_of(["proxy="], ("proxy",)), "--model proxy: names no model"),
         (lambda: prices_of(["15"]), "--price is INPUT,OUTPUT"),
     ],

@@ -49,7 +49,7 @@ def test_json_with_trace_has_prompts_and_replies(scripted: Models, kb: Path) -> 
     assert (out["method"], out["answer"]) == ("concat_pf", "1932 <b>")
     concat = next(step for step in out["steps"] if step["node"] == "concat")
     (call,) = concat["asked"]
-    assert (call["role"], call["reply"]) == ("answer", "Unknown")
+    assert (call["role"], call["reply"]) == ("generator", "Unknown")
     assert QUESTION in call["prompt"][-1]["text"]
     retrieve = next(step for step in out["steps"] if step["node"] == "retrieve")
     assert retrieve["searched"] == [{"query": QUESTION, "passages": 2, "error": ""}]

@@ -48,7 +48,7 @@ def test_judged_metrics(
     server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path, forms: bool
 ) -> None:
     server.script = judge(forms)
-    models = {"answer": spec, "evaluator": f"{spec}&n=1"}
+    models = {"generator": spec, "evaluator": f"{spec}&n=1"}
     run = EvalSettings(data=questions(2), models=models, metrics=("em", *JUDGED))
     assert evaluate(run, tmp_path / "run", concurrency=1, quiet=True).exit_code == 0
     [first, _] = read_results(tmp_path / "run")
@@ -66,7 +66,9 @@ def test_a_verdict_that_cannot_be_read_is_no_score(
     server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
 ) -> None:
     server.script = lambda _: "Well, who knows?"
-    run = EvalSettings(data=questions(1), models={"answer": spec, "evaluator": f"{spec}&n=1"}, metrics=("correctness",))
+    run = EvalSettings(
+        data=questions(1), models={"generator": spec, "evaluator": f"{spec}&n=1"}, metrics=("correctness",)
+    )
     evaluate(run, tmp_path / "run", quiet=True)
     [found] = read_results(tmp_path / "run")
     assert found["scores"] == {}

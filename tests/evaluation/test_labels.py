@@ -133,7 +133,7 @@ def test_cxmi_needs_a_scorer(label: Label) -> None:
 @pytest.mark.loopback
 def test_a_question_needs_retrieval_if_only_that_answers_it(label: Label, server: OpenAIServer, spec: str) -> None:
     server.script = lambda body: "1931" if "opened in 1931" in json.dumps(body) else "1800"
-    rows, dropped = label("needed", PASSAGES, {**PASSAGES, "answers": ["1750"]}, models={"answer": spec})
+    rows, dropped = label("needed", PASSAGES, {**PASSAGES, "answers": ["1750"]}, models={"generator": spec})
     assert [one["needed"] for one in rows] == [True]
     assert set(rows[0]) == {"id", "question", "needed"}
     assert dropped == {"right or wrong either way": 1}
@@ -149,7 +149,7 @@ REPLY = (
 def test_a_teacher_annotates(label: Label, server: OpenAIServer, spec: str) -> None:
     server.script = lambda body: REPLY if "prepare web searches" in json.dumps(body["messages"]) else "Ida Holm did."
     row = {"id": "1", "question": "Who built the Aster Bridge?"}
-    rows, _ = label("rewrite", row, models={"teacher": f"{spec}&n=1", "proxy": spec})
+    rows, _ = label("rewriter", row, models={"teacher": f"{spec}&n=1", "proxy": spec})
     assert rows[0] == {
         "id": "1",
         "question": row["question"],
@@ -174,7 +174,7 @@ def test_released_annotations_are_taken_as_they_are(label: Label) -> None:
         "questions": [{"question": "Who built the Aster Bridge?", "needSearch": True, "searchWord": "Aster Bridge"}],
     }
     fields = {"draft": "llama_without_search_answer", "label": "llama_without_search_gpt4sep_claims"}
-    rows, _ = label("rewrite", row, **fields)
+    rows, _ = label("rewriter", row, **fields)
     read = Rewrite.from_text(rows[0]["target"])
     assert read is not None
     assert [one.text for one in read.claims] == [
@@ -183,12 +183,12 @@ def test_released_annotations_are_taken_as_they_are(label: Label) -> None:
         "Ida Holm was Norwegian",
     ]
     assert [one.needs_search for one in read.claims] == [True, True, False]
-    _, dropped = label("rewrite", {"question": "Who?"}, **fields)
+    _, dropped = label("rewriter", {"question": "Who?"}, **fields)
     assert dropped == {"no draft": 1}
 
 
 def test_no_such_labels_or_drafts(label: Label) -> None:
-    with pytest.raises(UsageError, match="choose one of: judge, rewrite, filter, needed"):
+    with pytest.raises(UsageError, match="choose one of: judge, rewriter, filter, needed"):
         label("gold", PASSAGES)
     with pytest.raises(UsageError, match="--model proxy="):
         label("judge", PASSAGES)

@@ -47,7 +47,7 @@ def test_a_second_run_is_free(
         rows = [{"question": f"When did tower {at} open?", "needed": at % 2 == 0} for at in range(8)]
         (tmp_path / "needed.jsonl").write_text("\n".join(map(json.dumps, rows)))
         options = {"training": str(tmp_path / "needed.jsonl")}
-    run = EvalSettings(data=questions(2), systems=(method,), models={"answer": spec}, options=options)
+    run = EvalSettings(data=questions(2), systems=(method,), models={"generator": spec}, options=options)
     found: list[list[dict[str, Any]]] = []
     for name in ("first", "second"):
         summary = evaluate(run, tmp_path / name, cache=tmp_path / "r.sqlite", quiet=True)
@@ -66,7 +66,7 @@ def test_samples_are_samples_again(
     spec: str, server: OpenAIServer, questions: Callable[[int], str], tmp_path: Path
 ) -> None:
     server.script = lambda _: Reply(str(1900 + server.count), (100, 10))
-    run = EvalSettings(data=questions(2), systems=("concat[samples=3]",), models={"answer": spec})
+    run = EvalSettings(data=questions(2), systems=("concat[samples=3]",), models={"generator": spec})
     for name in ("first", "second"):
         evaluate(run, tmp_path / name, cache=tmp_path / "r.sqlite", quiet=True)
     first, second = ([one["candidates"] for one in read_results(tmp_path / name)] for name in ("first", "second"))

@@ -55,7 +55,7 @@ def test_a_node_may_be_lost(cluster: Any, questions: Callable[[int], str], tmp_p
 
     threading.Thread(target=lose, daemon=True).start()
     with OpenAIServer(lambda _: Reply("1931", (100, 10), delay=0.1)) as server:
-        settings = EvalSettings(data=questions(80), models={"answer": f"openai:m?base_url={server.base_url}"})
+        settings = EvalSettings(data=questions(80), models={"generator": f"openai:m?base_url={server.base_url}"})
         summary = run_on_ray(
             partial(evaluate, settings, folder, concurrency=2), folder, address=cluster.address, shards=4
         )

@@ -16,7 +16,7 @@ from ragweave.graphs.specs import read_options, read_system, split_systems
 from ragweave.nodes.options import Options
 from ragweave.testing import RecordingRetriever, ScriptedModel
 
-ROLES = ("answer", "proxy")
+ROLES = ("generator", "proxy")
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -52,7 +52,7 @@ def test_the_large_model_is_called_as_often_as_printed(tmp_path: Path) -> None:
         models = {role: ScriptedModel(script=lambda call: replies.get(call.node, "Ada."), role=role) for role in ROLES}
         graph = build_graph(
             method,
-            model=models["answer"],
+            model=models["generator"],
             proxy=models["proxy"],
             retriever=RecordingRetriever(),
             **options,
@@ -60,7 +60,7 @@ def test_the_large_model_is_called_as_often_as_printed(tmp_path: Path) -> None:
         )
         graph.invoke({"question": "Who built the bridge?"})
         printed = row.values["nq"]["api_calls"]
-        called = len([call for call in models["answer"].calls if call.node != "read"])
+        called = len([call for call in models["generator"].calls if call.node != "read"])
         assert called == printed or (printed % 1 and called <= math.ceil(printed)), row.label
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.loopback
 
 
 def settings(spec: str, data: str, *systems: str, **more: Any) -> EvalSettings:
-    return EvalSettings(data=data, systems=systems or ("concat",), models={"answer": spec}, **more)
+    return EvalSettings(data=data, systems=systems or ("concat",), models={"generator": spec}, **more)
 
 
 def test_a_run_is_answered_once(
@@ -148,12 +148,12 @@ class Flaky(FakeListChatModel):
 
 def test_calls_are_retried_for_a_client_that_does_not(questions: Callable[[int], str], tmp_path: Path) -> None:
     run = EvalSettings(data=questions(1), systems=("post_fusion",))
-    summary = evaluate(run, tmp_path / "run", given={"answer": Flaky(responses=[])}, concurrency=1, quiet=True)
+    summary = evaluate(run, tmp_path / "run", given={"generator": Flaky(responses=[])}, concurrency=1, quiet=True)
     assert (summary.answered, summary.calls) == (1, 3)
 
 
 def test_a_model_that_is_given_has_its_own_name_and_price(questions: Callable[[int], str], tmp_path: Path) -> None:
-    given = {"answer": FakeListChatModel(responses=["1931"])}
+    given = {"generator": FakeListChatModel(responses=["1931"])}
     run = EvalSettings(data=questions(1))
     with pytest.raises(UsageError, match="price of FakeListChatModel"):
         evaluate(run, tmp_path / "run", given=given, dollars=1.0, quiet=True)
@@ -198,7 +198,7 @@ def test_a_judge_counts_for_the_budget(
     server.script = script
     run = EvalSettings(
         data=questions(30),
-        models={"answer": spec, "evaluator": f"{spec}&n=1"},
+        models={"generator": spec, "evaluator": f"{spec}&n=1"},
         metrics=("correctness",),
         prices={"*": (1.0, 2.0)},
     )
@@ -250,7 +250,7 @@ def test_large_calls_are_those_of_the_answering_model(
     run = EvalSettings(
         data=questions(2),
         systems=(name, "slimplm"),
-        models={"answer": spec, "proxy": f"{spec}&n=1"},
+        models={"generator": spec, "proxy": f"{spec}&n=1"},
         metrics=("api_calls", "tokens_small"),
     )
     evaluate(run, tmp_path / "run", quiet=True)
@@ -264,7 +264,7 @@ def test_replies_that_lack_their_form_are_counted_on_request(
     server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
 ) -> None:
     server.script = lambda _body: "1931"
-    run = EvalSettings(data=questions(1), systems=("crag", "concat"), models={"answer": spec}, metrics=("unread",))
+    run = EvalSettings(data=questions(1), systems=("crag", "concat"), models={"generator": spec}, metrics=("unread",))
     evaluate(run, tmp_path / "run", quiet=True)
     unread = {one["system"]: one["scores"]["unread"] for one in read_results(tmp_path / "run")}
     assert unread["concat"] == 0 < unread["crag"]
@@ -442,7 +442,7 @@ def test_a_rerankers_replies_are_paid_for_once(
     server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
 ) -> None:
     server.script = lambda body: "[2] > [1]" if "Rank all" in json.dumps(body) else "1931"
-    run = EvalSettings(data=questions(2), models={"answer": spec}, corpus="file", rerank=f"listwise:{spec}&n=1")
+    run = EvalSettings(data=questions(2), models={"generator": spec}, corpus="file", rerank=f"listwise:{spec}&n=1")
     summary = evaluate(run, tmp_path / "run", quiet=True)
     assert (summary.answered, summary.calls, len(server.requests)) == (2, 4, 4)
     (tmp_path / "run" / "results.jsonl").unlink()

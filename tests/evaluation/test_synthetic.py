@@ -44,7 +44,7 @@ def test_a_run_over_questions_of_ones_own_documents(kb: str, tmp_path: Path) -> 
     run = tmp_path / "run"
     with OpenAIServer(writes) as server:
         settings = EvalSettings(
-            data=f"jsonl:{run}/questions.jsonl", kb=kb, models={"answer": f"openai:m?base_url={server.base_url}"}
+            data=f"jsonl:{run}/questions.jsonl", kb=kb, models={"generator": f"openai:m?base_url={server.base_url}"}
         )
         summary, refused = write_questions(settings, 8, run, quiet=True)
         assert (summary.exit_code, refused) == (0, {})

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from inspect import signature
 from typing import Annotated, Any
 
 import httpx
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langgraph.types import TracePolicy, omit_payload
 
-from ragweave import METHODS, build_graph
+from ragweave import METHODS, build_chat, build_graph
 from ragweave.errors import UsageError
 from ragweave.graphs import method
 from ragweave.nodes.answer import answer_node, each_sample
 from ragweave.nodes.prompts import few_shot
 from ragweave.nodes.vote import vote_node
+from ragweave.roles import ROLES
 from ragweave.state import RAGState, merge
 from ragweave.testing import CARDS, RecordingRetriever, ScriptedModel
 
@@ -191,3 +194,34 @@ def test_the_docs_have_a_group_for_every_method() -> None:
 def test_an_input_that_is_no_mapping_is_refused() -> None:
     with pytest.raises(UsageError, match=r"the input must be a mapping, such as .*, not str"):
         build_graph("concat").invoke("When was it built?")
+
+
+def test_every_role_has_its_argument_in_build_graph_or_build_chat() -> None:
+    for role in ROLES.values():
+        build = build_chat if role.in_chat else build_graph
+        described = " ".join((build.__doc__ or "").split())
+        assert role.argument in signature(build).parameters
+        assert f" {role.argument}: " in described
+        if role.fallback:
+            assert f"None: `{ROLES[role.fallback].argument}`." in described.partition(f" {role.argument}: ")[2]
+
+
+def test_a_roles_word_is_the_key_of_its_usage_and_its_tag() -> None:
+    seen: list[list[str]] = []
+
+    class Tags(BaseCallbackHandler):
+        def on_chat_model_start(self, *_: Any, tags: list[str] | None = None, **__: Any) -> None:
+            seen.append(tags or [])
+
+    grader = ScriptedModel(script=["Correct"] * 3, role="judge")
+    picker = ScriptedModel(script=["1"], role="selector")
+    graph = build_graph("crag", model=model(), judge=grader, selector=picker, retriever=RecordingRetriever(), k=3)
+    usage = graph.invoke(ASK, {"callbacks": [Tags()]})["usage"]
+    assert {name: tokens["calls"] for name, tokens in usage["by_role"].items()} == {
+        "judge": 3,
+        "selector": 1,
+        "generator": 1,
+    }
+    assert {tag for tags in seen for tag in tags if tag.startswith("role:")} == {
+        f"role:{name}" for name in usage["by_role"]
+    }

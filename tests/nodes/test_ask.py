@@ -304,7 +304,7 @@ def returns_nothing(_state: Any, _options: Any) -> Any:
 def test_a_model_node_that_breaks_the_rules_is_named(asking: Any, error: str) -> None:
     @method("mine", paper="", when="", calls=lambda _options: (1, 1))
     def mine(graph: Any, components: Any) -> None:
-        graph.add_node("ask", model_node("answer")(asking)(components))
+        graph.add_node("ask", model_node("generator")(asking)(components))
         graph.add_edge("begin", "ask")
 
     with pytest.raises(UsageError, match=f"the node ask {error}"):
@@ -313,7 +313,7 @@ def test_a_model_node_that_breaks_the_rules_is_named(asking: Any, error: str) ->
 
 def test_a_model_node_must_yield() -> None:
     with pytest.raises(UsageError, match="the model node <lambda> must yield its prompt"):
-        model_node("answer")(lambda _state, _options: {"answer": "Ada Brenner"})  # type: ignore[arg-type, return-value]
+        model_node("generator")(lambda _state, _options: {"answer": "Ada Brenner"})  # type: ignore[arg-type, return-value]
 
 
 # -- messages and retrievers -------------------------------------------------------------------

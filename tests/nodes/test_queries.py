@@ -56,9 +56,9 @@ def test_what_several_queries_find_ranks_first() -> None:
 
 
 def test_the_rewriter_writes_them() -> None:
-    rewriter = ScriptedModel(script=[PASSAGE], role="rewrite")
+    rewriter = ScriptedModel(script=[PASSAGE], role="rewriter")
     out, calls, _ = run("hyde", "", rewriter=rewriter)
-    assert (len(rewriter.calls), len(calls), out["usage"]["by_role"]["rewrite"]["calls"]) == (1, 1, 1)
+    assert (len(rewriter.calls), len(calls), out["usage"]["by_role"]["rewriter"]["calls"]) == (1, 1, 1)
 
 
 def test_methods_that_write_their_own_queries_lack_it() -> None:

@@ -32,7 +32,7 @@ def test_a_card_is_read_as_it_was_written(folder: Path) -> None:
     ("fields", "said"),
     [
         ({"role": "poet", "kind": "linear", "base": "minilm"}, "role"),
-        ({"role": "filter", "kind": "linear", "base": "minilm"}, "linear component is no filter"),
+        ({"role": "filter", "kind": "linear", "base": "minilm"}, "linear component can't be a filter"),
         ({"role": "judge", "kind": "linear", "base": "minilm", "threshold": 2}, "threshold"),
         ({"role": "judge", "kind": "linear", "base": "minilm", "run": "rm -r"}, "run"),
     ],

@@ -169,7 +169,7 @@ def test_a_writer_writes_what_it_learnt(kind: Any, base_of: Callable[[Path], Pat
     assert reply.usage_metadata["output_tokens"] == 3
     graph = build_graph("slimplm", rewriter=f"{folder}/")
     assert graph is not None
-    with pytest.raises(UsageError, match="a rewriter was given for the role 'answer'"):
+    with pytest.raises(UsageError, match="a rewriter was given for the role 'generator'"):
         build_graph("direct", model=f"{folder}/")
 
 

@@ -65,7 +65,7 @@ def _to_search(state: GateState) -> Route:
 )
 def gated_search(graph: Graph, components: Components) -> None:
     """Searches where the model is uncertain of a short draft."""
-    graph.add_node("gate", gate_node(components, "answer"))
+    graph.add_node("gate", gate_node(components, "generator"))
     graph.add_node("decide", decide_node("threshold"))
     graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("collect", collect_node())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.errors import ModelError, UsageError, did_you_mean
+from ragweave.roles import ROLES, arguments_of
 
 if TYPE_CHECKING:
     from ragweave.graphs import MethodGraph
     from ragweave.tools.knowledge import KnowledgeBase
 
-RESTATER = "restater"
-ROLES = ("answer", "proxy", "judge", "rewrite", "filter", "router", RESTATER)
 DEFAULT_KB = "kb"
 DEFAULT_METHOD = "concat_pf"
 
@@ -69,7 +68,9 @@ FollowUp = Annotated[
 ]
 
 
-def models_of(texts: Iterable[str] | None, roles: Sequence[str] = ROLES, default: str = "answer") -> dict[str, str]:
+def models_of(
+    texts: Iterable[str] | None, roles: Collection[str] = ROLES, default: str = "generator"
+) -> dict[str, str]:
     """Return model specs by role from texts of the form `[ROLE=]SPEC`; `default` is the role of a spec that names none.
 
     Raises:
@@ -186,7 +187,7 @@ class Setup:
         if second_retriever and not any(one.second_search for one in listed):
             raise UsageError(f"--second-retriever: {', '.join(specs)} has no second search; crag has one")
         try:
-            models = {role: chat_model(spec) for role, spec in ({"answer": "extractive"} | models_of(model)).items()}
+            models = {role: chat_model(spec) for role, spec in ({"generator": "extractive"} | models_of(model)).items()}
         except ModelError as error:
             raise UsageError(str(error)) from error
         return cls(
@@ -206,12 +207,13 @@ class Setup:
         from langgraph.types import RetryPolicy
 
         from ragweave.graphs import build_graph
-        from ragweave.graphs.build import MODEL_ARGUMENTS
         from ragweave.graphs.specs import read_system
         from ragweave.nodes.options import make_options
 
         method, values, by_proxy = read_system(spec, self.options)
-        models = {**self.models, "answer": self.models["proxy"]} if by_proxy and "proxy" in self.models else self.models
+        models = (
+            {**self.models, "generator": self.models["proxy"]} if by_proxy and "proxy" in self.models else self.models
+        )
         if self.retriever is None and getattr(make_options(method.options, values), "retrieve", True):
             raise UsageError(
                 f"there is no knowledge base at {self.kb!r}: make one with `ragweave index FILES --kb {self.kb}`, or name "
@@ -222,24 +224,24 @@ class Setup:
             retriever=self.retriever,
             second_retriever=self.second if method.second_search else None,
             retry_policy=RetryPolicy(max_attempts=1),  # clients try again themselves, and a dead server stays dead
-            **{MODEL_ARGUMENTS[role]: one for role, one in models.items() if role != RESTATER},
+            **arguments_of(models),
             **values,
         )
 
     def chat(self, spec: str) -> MethodGraph:
         """Return a conversation over a method.
 
-        The answering model restates follow-ups unless another one is named; a trained generator cannot, so that the
+        The generator restates follow-ups unless another model is named; a trained generator cannot, so that the
         proxy does.
         """
         from ragweave.graphs.chat import chat_over
         from ragweave.tools.models.roles import trained_role
 
-        answer = self.models["answer"]
-        usual = self.models.get("proxy", answer) if trained_role(answer) else answer
-        return chat_over(self.graph(spec), self.models.get(RESTATER, usual))
+        generator = self.models["generator"]
+        usual = self.models.get("proxy", generator) if trained_role(generator) else generator
+        return chat_over(self.graph(spec), self.models.get("restater", usual))
 
     def show_notice(self) -> None:
         """Print, on standard error, what a reader of the answers must know of the model that gives them."""
-        if notice := getattr(self.models["answer"], "notice", ""):
+        if notice := getattr(self.models["generator"], "notice", ""):
             typer.echo(notice, err=True)

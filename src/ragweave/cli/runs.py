@@ -115,7 +115,7 @@ def evaluate(
 
     Each answer is saved at once. If a run is interrupted, the same command resumes it and pays for no call twice.
     """
-    from ragweave.evaluation import ROLES, EvalSettings
+    from ragweave.evaluation import EVAL_ROLES, EvalSettings
     from ragweave.graphs.specs import read_pairs, split_systems
 
     settings: EvalSettings
@@ -136,7 +136,7 @@ def evaluate(
             systems=tuple(systems * (1 + len(wordings))),
             names=(*systems, *wordings) if wordings else (),
             prompts=wordings,
-            models={"answer": "extractive", **options.models_of(model, ROLES)},
+            models={"generator": "extractive", **options.models_of(model, EVAL_ROLES)},
             options={**read_pairs(option or ()), **({} if k is None else {"k": str(k)})},
             passages=passages,
             corpus=corpus,
@@ -279,7 +279,7 @@ def reproduce(
 ) -> None:
     """Evaluate the rows of a paper's table. Without a data set, list the tables."""
     from ragweave.datasets import open_dataset
-    from ragweave.evaluation import ROLES
+    from ragweave.evaluation import EVAL_ROLES
     from ragweave.evaluation import reproduce as papers
     from ragweave.graphs.specs import read_pairs
 
@@ -296,7 +296,7 @@ def reproduce(
     settings = replace(
         plan.settings,
         data=data,
-        models={"answer": "extractive", **options.models_of(model, ROLES)},
+        models={"generator": "extractive", **options.models_of(model, EVAL_ROLES)},
         options=read_pairs(option or ()),
         kb=kb,
         retriever=plan.settings.retriever if kb else "auto",

@@ -58,7 +58,7 @@ def serve(
     if not mcp:
         from ragweave.serving.openai_api import create_app
 
-        app = create_app({name: setup.chat(name) for name in names}, limits, plain=setup.models["answer"])
+        app = create_app({name: setup.chat(name) for name in names}, limits, plain=setup.models["generator"])
         setup.show_notice()
         _run(app, host, port, f"{', '.join(names)} at {{}}/v1")
         return

@@ -10,21 +10,21 @@ from ragweave.cli import options, runs
 from ragweave.errors import UsageError
 from ragweave.tools.text.untrusted import plain
 
-_ROLES = ("proxy", "teacher", "answer", "scorer")
+_ROLES = ("proxy", "teacher", "generator", "scorer")
 
 
 def label(
-    kind: Annotated[str, typer.Argument(help="judge, rewrite, filter or needed.")],
+    kind: Annotated[str, typer.Argument(help="judge, rewriter, filter or needed.")],
     data: Annotated[str, typer.Argument(help="NAME:FILE, a file, or hf:NAME.")],
     out: Annotated[Path, typer.Option(help="The folder of the labels.")],
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model", metavar="[ROLE=]SPEC", help="proxy drafts, teacher annotates, answer, scorer. Repeatable."
+            "--model", metavar="[ROLE=]SPEC", help="proxy drafts, teacher annotates, generator, scorer. Repeatable."
         ),
     ] = None,
     draft: Annotated[str, typer.Option(metavar="FIELD", help="Field of the rows that holds drafts.")] = "",
-    label_: Annotated[str, typer.Option("--label", metavar="FIELD", help="rewrite: field of the rows' claims.")] = "",
+    label_: Annotated[str, typer.Option("--label", metavar="FIELD", help="rewriter: field of the rows' claims.")] = "",
     theta: Annotated[float, typer.Option(help="judge: share of the right answers that a known draft exceeds.")] = 0.5,
     apart: Annotated[bool, typer.Option("--apart", help="judge: each name of an answer counts as one.")] = False,
     balance: Annotated[bool, typer.Option(help="judge: downsample the larger class.")] = True,
@@ -52,7 +52,7 @@ def label(
     settings = LabelSettings(
         kind=kind,
         data=data,
-        models=options.models_of(model, _ROLES, "answer" if kind == "needed" else "proxy"),
+        models=options.models_of(model, _ROLES, "generator" if kind == "needed" else "proxy"),
         limit=limit,
         draft=draft,
         label=label_,

@@ -1,6 +1,6 @@
 """Evaluation: durable runs of several methods over a data set, metrics, reports, the papers' tables, labels."""
 
-from ragweave.evaluation.evaluate import ROLES, EvalSettings, evaluate
+from ragweave.evaluation.evaluate import EVAL_ROLES, EvalSettings, evaluate
 from ragweave.evaluation.layout import write
 from ragweave.evaluation.metrics import METRICS, Metric, citation_metrics, given
 from ragweave.evaluation.report import Report, read_report
@@ -8,7 +8,7 @@ from ragweave.evaluation.run import Run, Summary, System
 
 __all__ = [
     "METRICS",
-    "ROLES",
+    "EVAL_ROLES",
     "Metric",
     "Report",
     "Run",

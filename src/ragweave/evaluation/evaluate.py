@@ -1,7 +1,7 @@
 """An evaluation from its settings: data set, systems, models, passages, metrics; then the loop.
 
     evaluate(EvalSettings(data="hotpotqa:dev.json", systems=("concat", "concat_pf"),
-                      models={"answer": "openai:gpt-4o-mini"}), Path("run"))
+                      models={"generator": "openai:gpt-4o-mini"}), Path("run"))
 
 A run whose folder exists is resumed.
 """
@@ -28,8 +28,8 @@ from ragweave.evaluation.systems import (
     open_model,
     own_prompts,
 )
-from ragweave.graphs.build import MODEL_ARGUMENTS
 from ragweave.graphs.specs import read_system
+from ragweave.roles import ROLES
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.knowledge.retrievers import retriever_of
 from ragweave.tools.prices import Price, price_of
@@ -39,7 +39,7 @@ from ragweave.tools.retrieval.reranking import LISTWISE, ListwiseReranker, Reran
 from ragweave.tools.text.untrusted import redacted
 
 EVALUATOR, SCORER = "evaluator", "scorer"
-ROLES = (*MODEL_ARGUMENTS, EVALUATOR, SCORER)
+EVAL_ROLES = (*(name for name, role in ROLES.items() if not role.in_chat), EVALUATOR, SCORER)
 """The roles that a model may be given for: those of methods, the judge of judged metrics, the scorer of CXMI."""
 
 
@@ -53,7 +53,7 @@ class EvalSettings:
     """Specs of systems."""
     names: Sequence[str] = ()
     """What reports call the systems; none: their specs."""
-    models: Mapping[str, str] = field(default_factory=lambda: {"answer": "extractive"})
+    models: Mapping[str, str] = field(default_factory=lambda: {"generator": "extractive"})
     """Model specs by role."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of every method that has them."""
@@ -138,7 +138,9 @@ def evaluate(
 
 def with_names(settings: EvalSettings, given: Mapping[str, Any]) -> EvalSettings:
     """Return the settings with what models that are given as objects are called: the names of their classes."""
-    names = {role: one if isinstance(one, str) else type(one).__name__ for role, one in given.items() if role in ROLES}
+    names = {
+        role: one if isinstance(one, str) else type(one).__name__ for role, one in given.items() if role in EVAL_ROLES
+    }
     return replace(settings, models={**settings.models, **names})
 
 
@@ -181,8 +183,10 @@ def _systems(
     """Open models and what is searched, and build the systems; `prompts` are those of each."""
     if not settings.systems:
         return []
-    specs = {"answer": "extractive", **settings.models, **given}
-    models = {role: open_priced(settings, role, specs[role], run) for role in ROLES if role in specs and role != SCORER}
+    specs = {"generator": "extractive", **settings.models, **given}
+    models = {
+        role: open_priced(settings, role, specs[role], run) for role in EVAL_ROLES if role in specs and role != SCORER
+    }
     judge = models.pop(EVALUATOR, None)
     retriever = given.get("retriever") or _retriever(settings, data, run)
     more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}

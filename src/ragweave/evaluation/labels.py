@@ -9,7 +9,7 @@ with a reason, so that a resumed run does not ask again. The rows, one JSON obje
 * `filter` (FILCO): `id, question, answers, passages [{id, title, text}], spans [{passage_id, start, end, text,
   score}], source {measure, unit}`; a span is `text == passage[start:end]`, in rank and reading order.
 * `judge` (SlimPLM): `id, question, draft, known` (bool), `answers, match_ratio`.
-* `rewrite` (SlimPLM): `id, question, draft, target`; the target is the rewriter's reply,
+* `rewriter` (SlimPLM): `id, question, draft, target`; the target is the rewriter's reply,
   `<Questions> <Question(…)> <NeedSearch(True)> <Query(…)> … </Questions>`, a line end, `<Claims> <Claim(…)>
   <Search(True)> <Query(…)> … </Claims>`.
 * `needed` (SKR): `id, question, needed` (bool: retrieval helps).
@@ -77,16 +77,16 @@ class LabelSettings:
     """All that labels depend on."""
 
     kind: str
-    """`judge`, `rewrite`, `filter` or `needed`."""
+    """`judge`, `rewriter`, `filter` or `needed`."""
     data: str
     """A data set's spec."""
     models: Mapping[str, str] = field(default_factory=dict)
-    """Specs by role: `proxy` drafts, `teacher` annotates, `answer` answers, `scorer` scores."""
+    """Specs by role: `proxy` drafts, `teacher` annotates, `generator` answers, `scorer` scores."""
     limit: int | None = None
     draft: str = ""
     """The field of the row that holds a draft; "": the proxy drafts."""
     label: str = ""
-    """Of `rewrite`, the field that holds claims; "": the teacher annotates."""
+    """Of `rewriter`, the field that holds claims; "": the teacher annotates."""
     theta: float = 0.5
     """The share of the right answers that a known draft exceeds (SlimPLM, equation 2)."""
     apart: bool = False
@@ -181,12 +181,12 @@ def judge(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
 
 
 def needed(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
-    """Label whether a question needs retrieval, by the model `answer` without passages and with them."""
-    if "answer" not in models:
-        raise UsageError("who answers? Give --model answer=SPEC")
+    """Label whether a question needs retrieval, by the generator without passages and with them."""
+    if "generator" not in models:
+        raise UsageError("who answers? Give --model generator=SPEC")
     found = retriever_of("auto", settings.kb) if settings.kb else OwnPassages()
     specs = ("direct", f"direct[retrieve=true,k={settings.k}]")
-    graphs = [graph_system(one, {"answer": models["answer"]}, found, ()) for one in specs]
+    graphs = [graph_system(one, {"generator": models["generator"]}, found, ()) for one in specs]
 
     async def label(question: Question) -> Record:
         if why := unmatched(question.names):
@@ -329,7 +329,7 @@ def _records(listed: Sequence[Any], text: str, query: str) -> list[proxy.Searche
 
 KINDS: Mapping[str, Callable[[LabelSettings, Mapping[str, Any]], Label]] = {
     "judge": judge,
-    "rewrite": rewriter,
+    "rewriter": rewriter,
     "filter": context_filter,
     "needed": needed,
 }
@@ -348,7 +348,7 @@ def make_labels(
 ) -> Summary:
     """Label a data set's questions, or resume, and return how it ended.
 
-    The arguments are those of `evaluate`; `given` holds models by role (`proxy`, `teacher`, `answer`, `scorer`) as objects.
+    The arguments are those of `evaluate`; `given` holds models by role (`proxy`, `teacher`, `generator`, `scorer`) as objects.
 
     Raises:
         UsageError: A setting is wrong, or the folder holds other labels.

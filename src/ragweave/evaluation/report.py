@@ -94,7 +94,7 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
         planned = [prefix + name for name in settings.get("names") or settings.get("systems", ())]
         names += [*planned, *(record["system"] for record in results)]
         own |= settings.get("own_metrics", {})
-        quotes |= bool(planned) and str(settings.get("models", {}).get("answer")).startswith("extractive")
+        quotes |= bool(planned) and str(settings.get("models", {}).get("generator")).startswith("extractive")
         about |= {prefix + name: _shown(value) for name, value in settings.items() if name not in _SHOWN_ELSEWHERE}
     paper = Paper.read(listed[0]) if len(listed) == 1 else Paper()
     names = list(dict.fromkeys([*names, *paper.best, *paper.empty]))

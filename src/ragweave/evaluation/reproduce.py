@@ -59,7 +59,7 @@ class TableRow:
     retriever: str | Mapping[str, str] = "auto"
     corpus: str = ""
     run: Mapping[str, str] = field(default_factory=dict)
-    """`oracle`: the filter sees right answers; `filter`: it is trained, on these labels; `answer`: the proxy answers;
+    """`oracle`: the filter sees right answers; `filter`: it is trained, on these labels; `generator`: the proxy answers;
     `proxy`: the row has its own proxy; `best_of`: the best of a method's rows, question by question."""
     about: Mapping[str, str] = field(default_factory=dict)
     """`trained`: which components the paper trained; `dropped`: which questions it left out."""
@@ -67,7 +67,7 @@ class TableRow:
     def spec(self, dataset: str) -> str:
         """Return the system for a data set; "" if it is not a method of ours."""
         spec = self.system.get(dataset, "") if isinstance(self.system, Mapping) else self.system
-        return f"proxy:{spec}" if spec and self.run.get("answer") == "proxy" else spec or ""
+        return f"proxy:{spec}" if spec and self.run.get("generator") == "proxy" else spec or ""
 
     def searched(self, dataset: str) -> str:
         """Return the retriever for a data set."""

@@ -1,6 +1,6 @@
 """Questions with answers, written by a model from your own documents.
 
-    settings = EvalSettings(data="jsonl:run/questions.jsonl", kb="kb", models={"answer": "openai:gpt-4o-mini"})
+    settings = EvalSettings(data="jsonl:run/questions.jsonl", kb="kb", models={"generator": "openai:gpt-4o-mini"})
     write_questions(settings, 50, Path("run"))          # run/questions.jsonl
     evaluate(settings, Path("run"))
 
@@ -135,7 +135,7 @@ def write_questions(
         UsageError: The model writes nothing, or the knowledge base is on a server or too small.
     """
     settings = with_names(settings, given or {})
-    role = EVALUATOR if EVALUATOR in settings.models else "answer"
+    role = EVALUATOR if EVALUATOR in settings.models else "generator"
     name = settings.models.get(role, "extractive")
     if name.startswith("extractive"):
         raise UsageError(

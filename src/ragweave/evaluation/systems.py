@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
@@ -17,12 +17,11 @@ from ragweave.errors import UsageError, did_you_mean
 from ragweave.evaluation.cache import ReplyCache
 from ragweave.evaluation.folder import Record
 from ragweave.evaluation.metrics import Metric, scores
-from ragweave.evaluation.metrics.answers import SMALL
 from ragweave.graphs import Method, build_graph
-from ragweave.graphs.build import MODEL_ARGUMENTS, RETRY
+from ragweave.graphs.build import RETRY
 from ragweave.graphs.specs import read_system
 from ragweave.nodes.prompts import template_of
-from ragweave.tools.models import Role
+from ragweave.roles import ROLES, arguments_of, player_of
 from ragweave.tools.models.messages import task_passage
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.providers import chat_model
@@ -42,8 +41,8 @@ class GraphSystem:
     graph: Any
     k: int
     metrics: Sequence[Metric]
-    large: frozenset[str] = frozenset({"answer"})
-    """The roles that the answering model plays."""
+    large: frozenset[str] = frozenset({"generator"})
+    """The roles that the generator plays."""
     judge: Any = None
     """The chat model of judged metrics."""
     given: bool = False
@@ -136,13 +135,13 @@ def graph_system(
         UsageError: There is no such method or option.
     """
     method, values, by_proxy = read_system(spec, options)
-    played = {**models, "answer": models["proxy"]} if by_proxy and "proxy" in models else dict(models)
+    played = {**models, "generator": models["proxy"]} if by_proxy and "proxy" in models else dict(models)
     clients_retry = all(hasattr(unbound(one), "max_retries") for one in played.values())
     graph = build_graph(
         method,
         retriever=retriever,
         retry_policy=RetryPolicy(max_attempts=1) if clients_retry else RETRY,  # see `open_model`
-        **{MODEL_ARGUMENTS[role]: one for role, one in played.items()},
+        **arguments_of(played),
         **(more or {}),
         **values,
     )
@@ -151,9 +150,8 @@ def graph_system(
 
 
 def large_roles(models: Mapping[str, Any]) -> frozenset[str]:
-    """Return the roles that the answering model plays: those that no other model was given for."""
-    small = SMALL if "proxy" in models else [role for role in SMALL if role in models]
-    return frozenset(get_args(Role)) - {*small} - ({"filter"} & models.keys())
+    """Return the roles that the generator plays: those that no other model was given for."""
+    return frozenset(role.name for role in ROLES.values() if player_of(role.name, models) == "generator")
 
 
 _CURRENT: ContextVar[tuple[Question, GraphSystem, list[Bm25Retriever]]] = ContextVar("ragweave_question")

@@ -197,9 +197,9 @@ def transcript(state: AgenticState, shown: Sequence[Document]) -> str:
 def agent_node(components: Components) -> Node:
     """Return the node that asks for tool calls, natively or by a form, or for the answer."""
     tools = toolkit.search_tools(Bm25Retriever.from_documents([]))  # shown to the model; the graph's nodes search
-    native = bool(Endpoint(components.models.answer).profile.get("tool_calling"))
+    native = bool(Endpoint(components.models.for_role("generator")).profile.get("tool_calling"))
 
-    @model_node("answer")
+    @model_node("generator")
     def agent(state: AgenticState, options: AgenticOptions) -> Asking[Step, AgenticState | RAGState]:
         if (known := forced(state, options)) is not None:
             return next_calls(state, options, known, Reply())

@@ -154,7 +154,7 @@ def both_sources(state: AstuteState) -> list[Document]:
     return [*state["passages"], *own]
 
 
-@model_node("answer")
+@model_node("generator")
 def recall(_state: AstuteState, o: AstuteOptions) -> Asking[Any, AstuteState]:
     """Ask for passages from memory, a paragraph each; none if the model does not know."""
     several = f"up to {o.own_passages} short passages, a blank line between them,"
@@ -169,7 +169,7 @@ def recall(_state: AstuteState, o: AstuteOptions) -> Asking[Any, AstuteState]:
 _HEADING = re.compile(r"\A\W{0,6}(?:passage|document)[ #*_]{0,3}\d{0,2}[*_ ]{0,3}(?::[*_ ]*|\n|\Z)", re.I)
 
 
-@model_node("answer")
+@model_node("generator")
 def consolidate(state: AstuteState, o: AstuteOptions) -> Asking[Any, AstuteState]:
     """Ask for the passages to be grouped; a round that says nothing is the last."""
     passages, last = both_sources(state), untrusted(state["consolidated"])

@@ -74,7 +74,7 @@ def last_turn(branch: Branch, options: Options) -> dict[str, Any]:
     return {**draft_shown(branch, options), "how": how[branch["answer_type"]]}
 
 
-@model_node("answer")
+@model_node("generator")
 def external(state: BlendFilterState, options: BlendFilterOptions) -> Asking[Any, BlendFilterState]:
     """Ask for a reasoning over what the last query found, `a_ex`."""
     found = state["retrieved"].get("external" if state["hop"] else "question", [])
@@ -84,7 +84,7 @@ def external(state: BlendFilterState, options: BlendFilterOptions) -> Asking[Any
     return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
 
 
-@model_node("answer")
+@model_node("generator")
 def internal(_state: BlendFilterState, _options: BlendFilterOptions) -> Asking[Any, BlendFilterState]:
     """Ask for a passage from memory, `a_in`."""
     reply = yield Prompt("internal", max_tokens=PASSAGE_TOKENS, task="recall")
@@ -180,7 +180,7 @@ def add_blending(graph: Graph, components: Components) -> None:
     graph.add_node("augment", join)
     graph.add_node("external", external(components))
     graph.add_node("internal", internal(components))
-    decides = components.models.decides("filter")  # a decision model needs no topic, and chooses at once
+    decides = components.models.decides("selector")  # a decision model needs no topic, and chooses at once
     graph.add_node("topic", join if decides else topic(components))
     graph.add_node("blend", blend)
     graph.add_node("search", retrieve_node(components.retriever))

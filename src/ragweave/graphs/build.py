@@ -16,6 +16,7 @@ from ragweave.graphs.registry import METHODS
 from ragweave.nodes.options import with_defaults
 from ragweave.nodes.prompts import Prompts, Templates, template_of
 from ragweave.nodes.runner import Components, Retriever
+from ragweave.roles import ROLES
 from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, FilterKind, FilterName
 from ragweave.tools.models.calls import is_refused, is_transient
@@ -23,15 +24,6 @@ from ragweave.tools.models.roles import ChatModel, LogprobScorer, Models, traine
 from ragweave.tools.providers import chat_model, trained_folder
 from ragweave.tools.trained.models import trained_filter
 
-MODEL_ARGUMENTS = {
-    "answer": "model",
-    "proxy": "proxy",
-    "judge": "judge",
-    "rewrite": "rewriter",
-    "filter": "filter_model",
-    "router": "router",
-}
-"""The arguments of `build_graph` that name models, by role."""
 MAX_CONCURRENCY = 1024
 """Branches at once, unless the caller's config says less; LangGraph alone runs 6 on two cores."""
 
@@ -51,7 +43,7 @@ def build_graph(
     proxy: str | ChatModel | None = None,
     judge: str | ChatModel | BaseDecisionModel | None = None,
     rewriter: str | ChatModel | None = None,
-    filter_model: str | ChatModel | BaseDecisionModel | None = None,
+    selector: str | ChatModel | BaseDecisionModel | None = None,
     router: str | ChatModel | BaseDecisionModel | None = None,
     filter: str | FilterKind | None = None,
     scorer: LogprobScorer | None = None,
@@ -72,14 +64,16 @@ def build_graph(
 
     Args:
         name: The method, or its name, one of `METHODS`.
-        model: The model that answers: a LangChain chat model, or a spec (`ragweave.chat_model`).
+        model: The generator, the model that answers: a LangChain chat model, or a spec (`ragweave.chat_model`). It
+            plays every role without a model of its own.
         retriever: Where passages come from: any LangChain retriever; None: every input brings its own.
-        proxy: A small model that drafts answers; None: `model`.
-        judge: The model that gives verdicts: a chat model, a decision model, or a trained judge's folder; None: `proxy`.
-        rewriter: The model that writes queries, or a trained rewriter's folder; None: `proxy`.
-        filter_model: The model that names what helps, a chat model or a decision model; None: `model`.
-        router: The model that says how many searches a question takes: a chat model, a decision model, or a trained
-            router's folder; None: `proxy`.
+        proxy: A small model that drafts answers (SlimPLM, Adaptive); None: `model`.
+        judge: Says whether a draft is known, what a passage is worth, and whether passages suffice: a chat model, a
+            decision model, or a trained judge's folder; None: `proxy`.
+        rewriter: Writes search queries: a chat model, or a trained rewriter's folder; None: `proxy`.
+        selector: Names the passages or sentences that help: a chat model or a decision model; None: `model`.
+        router: Says how many searches a question takes: a chat model, a decision model, or a trained router's folder;
+            None: `proxy`.
         filter: The context filter of `filco` and `adaptive`: a name (`FILTERS`, or llm), a trained filter's
             folder, or your own.
         scorer: What scores outputs for `filter="cxmi"`; None: the answering model, if it can.
@@ -111,7 +105,9 @@ def build_graph(
     if second_retriever is not None and not chosen.second_search:
         raise UsageError(f"{chosen.name} has no second search: leave out second_retriever")
     components = Components(
-        models=models_of(model, proxy=proxy, judge=judge, rewrite=rewriter, filter=filter_model, router=router),
+        models=models_of(
+            generator=model, proxy=proxy, judge=judge, rewriter=rewriter, selector=selector, router=router
+        ),
         prompts=_with_own(chosen, prompts or {}),
         retriever=_checked_retriever(retriever),
         second_retriever=_checked_retriever(second_retriever) or retriever,
@@ -133,31 +129,24 @@ def build_graph(
     return made.with_config({"max_concurrency": MAX_CONCURRENCY})
 
 
-def models_of(model: str | ChatModel, **small: str | ChatModel | BaseDecisionModel | None) -> Models:
+def models_of(**given: str | ChatModel | BaseDecisionModel | None) -> Models:
     """Return the models by role; specs are made into models.
 
     Raises:
-        UsageError: A spec is not understood, a trained component was trained for another role, or a decision model is to
-            write.
+        UsageError: A spec is not understood, a trained component was trained for another role, or a decision model is
+            given for a role that writes.
         MissingExtraError: A model's packages are not installed.
     """
-    made: dict[str, Any] = {
-        role: chat_model(one) for role, one in {"answer": model, **small}.items() if one is not None
-    }
-    for role, one in made.items():
-        trained = trained_role(one)
-        if trained is not None and trained != _TRAINED_ROLES.get(role):
+    models: dict[str, Any] = {role: chat_model(model) for role, model in given.items() if model is not None}
+    for role, model in models.items():
+        trained = trained_role(model)
+        if trained not in (None, role):
             raise UsageError(f"a {trained} was given for the role {role!r}: name a model that can play it")
-        if isinstance(unbound(one), BaseDecisionModel) and role not in _DECIDING:
+        if isinstance(unbound(model), BaseDecisionModel) and not ROLES[role].may_decide:
             raise UsageError(
-                f"{type(unbound(one)).__name__} decides and can't write: the role {role!r} needs a chat model"
+                f"{type(unbound(model)).__name__} decides and can't write: the role {role!r} needs a chat model"
             )
-    return Models(**made)
-
-
-_DECIDING = ("judge", "filter", "router")
-_TRAINED_ROLES = {"answer": "generator", "judge": "judge", "rewrite": "rewriter", "router": "router"}
-"""What a trained component must have been trained as, by the role that it is given for."""
+    return Models(**models)
 
 
 def _own_filter(given: str | FilterKind) -> FilterKind:

@@ -96,7 +96,7 @@ def history_of(state: ChatState) -> list[BaseMessage]:
     return trim_messages(said, max_tokens=HISTORY_TOKENS, token_counter=estimate_message_tokens, strategy="last")
 
 
-@model_node("rewrite")
+@model_node("restater")
 def restate(state: ChatState, _options: Options) -> Asking[Form, dict[str, Any]]:
     """Ask for the question in a form that stands alone; a first question stays, and so does one restated at length."""
     history = history_of(state)
@@ -187,7 +187,7 @@ def chat_over(
         prompt: Its prompt.
         checkpointer: Where LangGraph keeps threads.
     """
-    components = Components(models=Models(answer=restater), prompts={"restate": template_of(prompt)})
+    components = Components(models=Models(restater=restater), prompts={"restate": template_of(prompt)})
     chat: Graph = StateGraph(
         ChatState, context_schema=graph.context_schema, input_schema=ChatInput, output_schema=ChatOutput
     )

@@ -138,7 +138,7 @@ def assess(state: CragState) -> CragState:
     return {"grade": "Correct" if "Correct" in said else "Ambiguous" if "Ambiguous" in said else "Incorrect"}
 
 
-@model_node("rewrite")
+@model_node("rewriter")
 def keywords(state: CragState, _options: CragOptions) -> Asking[Keywords, CragState]:
     """Ask for the second query; by default it is the question."""
     reply = yield Prompt("keywords", form=Keywords, max_tokens=QUERY_TOKENS, task="topic")
@@ -154,7 +154,7 @@ def gather(state: CragState, runtime: Runtime[CragOptions]) -> CragState:
     return {"passages": passages, "notes": [] if passages else [note("nothing_left")]}
 
 
-@model_node("filter")
+@model_node("selector")
 def refine(state: CragState, options: CragOptions) -> Asking[Ids, RAGState]:
     """Recompose the passages from the first strips that are said to help; keep them whole if none is named."""
     if not state["passages"] or not options.refine:

@@ -91,7 +91,7 @@ PROMPTS: Prompts = {
 }
 
 
-@model_node("rewrite")
+@model_node("rewriter")
 def split(state: DecomposeState, options: DecomposeOptions) -> Asking[Any, DecomposeState]:
     """Ask for the sub-questions, each once; there is nothing to search for in given passages."""
     if state["given"] and options.solve == "together":

@@ -135,7 +135,7 @@ class _Counted:
 
 def filter_node(components: Components) -> StateNode:
     """Return the node that scores the segments of the passages and keeps the best."""
-    answering = unbound(components.models.for_role("answer"))
+    answering = unbound(components.models.for_role("generator"))
     scorer = components.scorer or (answering if isinstance(answering, LogprobScorer) else None)
 
     # `state: Any`, as LangGraph would leave out what RAGState lacks: a proxy's draft
@@ -179,7 +179,7 @@ def best_of(
     return filters.best_share(segments, best, HALF * text) if half else best
 
 
-@model_node("filter")
+@model_node("selector")
 def choose_sentences(state: RAGState, o: FilterOptions) -> Asking[Ids, RAGState]:
     """Keep the sentences that a model names, or quotes by the paper's prompt; all if its reply can't be read."""
     if not state["passages"]:

@@ -169,7 +169,7 @@ def writing(state: FlareState, options: FlareOptions) -> Prompt[Any]:
     )
 
 
-@model_node("answer")
+@model_node("generator")
 def write(state: FlareState, options: FlareOptions) -> Asking[Any, FlareState | RAGState]:
     """Start the search for the first doubt, or end with the answer."""
     asked = writing(state, options)

@@ -131,7 +131,7 @@ def concluded(sentence: str, kind: AnswerType) -> str:
     return read.answer(behind if kind == "long" else f"So the answer is {behind}", kind) if behind else ""
 
 
-@model_node("answer")
+@model_node("generator")
 def reason(state: IrcotState, options: IrcotOptions) -> Asking[Any, IrcotState | RAGState]:
     """Add the next sentence to the chain; it is the next query, unless the chain ends."""
     so_far, show = " ".join(map(one_line, state["chain"])), show_of(options.paper)

@@ -46,7 +46,7 @@ def requery(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> I
 
 def to_answer(components: Components) -> Callable[[IterRetgenState, Runtime[IterRetgenOptions]], Route]:
     """Return the route to this round's answers, or to the vote if they are known to repeat the last ones."""
-    own = getattr(unbound(components.models.for_role("answer")), "temperature", None)
+    own = getattr(unbound(components.models.for_role("generator")), "temperature", None)
 
     def to_answer(state: IterRetgenState, runtime: Runtime[IterRetgenOptions]) -> Route:
         options, found = runtime.context, [str(one.id) for one in state["passages"]]

@@ -164,7 +164,7 @@ def acting(state: ReactState, options: ReactOptions) -> Prompt[Step]:
     )
 
 
-@model_node("answer")
+@model_node("generator")
 def react(state: ReactState, options: ReactOptions) -> Asking[Step, ReactState | RAGState]:
     """Start the search that the reply asks for, or end with its answer."""
     reply = yield acting(state, options)

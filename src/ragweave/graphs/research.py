@@ -19,7 +19,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, MethodGraph, method
-from ragweave.graphs.build import MODEL_ARGUMENTS, build_graph
+from ragweave.graphs.build import build_graph
 from ragweave.graphs.specs import read_system
 from ragweave.nodes import read
 from ragweave.nodes.answer import OPEN_BOOK, READER, UNKNOWN_CLAUSE
@@ -96,7 +96,7 @@ PROMPTS: Prompts = {
 }
 
 
-@model_node("answer")
+@model_node("generator")
 def plan(state: ResearchState, options: ResearchOptions) -> Asking[Plan, ResearchState]:
     """Ask for the sections' questions, from what the question found. The question itself is first, and none repeats."""
     if not options.sections:
@@ -110,7 +110,7 @@ def plan(state: ResearchState, options: ResearchOptions) -> Asking[Plan, Researc
     return {"plan": [state["question"], *questions], "queries": {**state["queries"], **queries}}
 
 
-@model_node("answer")
+@model_node("generator")
 def write(state: ResearchState, options: ResearchOptions) -> Asking[Form, ResearchState]:
     """Ask for the next section's text, without headings; without passages, it is Unknown."""
     number = len(state["sections"])
@@ -150,7 +150,7 @@ def method_node(components: Components) -> Node:
             second_retriever=components.second_retriever if chosen.second_search else None,
             scorer=components.scorer,
             embeddings=components.embeddings,
-            **{argument: getattr(components.models, role) for role, argument in MODEL_ARGUMENTS.items()},
+            **components.models.arguments(),
             **values,
         )
 

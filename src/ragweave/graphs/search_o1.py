@@ -92,7 +92,7 @@ def result_of(turn: Turn) -> str:
     return f"\n\n{RESULT.begin}{turn['result']}{RESULT.end}\n\n" if turn["result"] else ""
 
 
-@model_node("answer")
+@model_node("generator")
 def reason(state: SearchO1State, options: SearchO1Options) -> Asking[Any, SearchO1State | RAGState]:
     """Ask the model to continue its reasoning; start the search that it asks for, or end with its answer."""
     last = loop.is_last(state, options)
@@ -142,7 +142,7 @@ def digest(turns: list[Turn]) -> str:
     return "\n".join(text for at, text in enumerate(shown) if text != "…" or shown[at - 1] != "…")
 
 
-@model_node("answer")
+@model_node("generator")
 def read_documents(state: SearchO1State, options: SearchO1Options) -> Asking[Any, SearchO1State]:
     """Ask what helps in the passages that the last query found, and append it to the query."""
     *earlier, turn = state["turns"]

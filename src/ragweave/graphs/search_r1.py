@@ -82,7 +82,7 @@ def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
     return protocol.result.replace("{found}", found.strip() or _NOTHING)
 
 
-@model_node("answer")
+@model_node("generator")
 def search_r1(state: TurnsState, options: SearchR1Options) -> Asking[Any, TurnsState | RAGState]:
     """Ask the model to continue after everything it wrote and found; start the search that it asks for, or end."""
     protocol, last = PROTOCOLS[options.protocol], loop.is_last(state, options)

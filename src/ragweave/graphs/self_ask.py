@@ -178,7 +178,7 @@ def found(state: SelfAskState) -> list[Document]:
     return unique(one for hop in state["hops"] for one in state["retrieved"].get(hop["name"], state["passages"]))
 
 
-@model_node("answer")
+@model_node("generator")
 def chain(state: SelfAskState, options: SelfAskOptions) -> Asking[Step, SelfAskState | RAGState]:
     """Start the search that the reply asks for, or end with its answer."""
     reply = yield chaining(state, options)
@@ -217,7 +217,7 @@ def with_intermediate_answer(hops: list[Hop], text: str) -> tuple[list[Hop], str
     return [*hops[:-1], {**hops[-1], "result": " ".join(text[:start].split()) or UNKNOWN}], text[start:]
 
 
-@model_node("answer")
+@model_node("generator")
 def read(state: SelfAskState, options: SelfAskOptions) -> Asking[Any, SelfAskState]:
     """Add the intermediate answer to the dialogue: what a call reads in the passages, or the passages themselves."""
     *earlier, hop = state["hops"]

@@ -43,8 +43,8 @@ class DecisionOptions(SearchOptions):
 
 
 class SelfEvalOptions(DecisionOptions):
-    decided_by: Literal["answer", "judge"] = Field(
-        "answer", description="Whether the large model itself decides (the paper's way), or the judge."
+    decided_by: Literal["generator", "judge"] = Field(
+        "generator", description="Whether the generator itself decides (the paper's way), or the judge."
     )
 
 

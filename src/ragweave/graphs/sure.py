@@ -158,7 +158,7 @@ PROMPTS: Prompts = {
 }
 
 
-@model_node("answer")
+@model_node("generator")
 def propose(state: SureState, o: SureOptions) -> Asking[Candidates, SureState]:
     """Ask for candidate answers, and take each once."""
     kind = state["answer_type"]
@@ -186,7 +186,7 @@ def propose(state: SureState, o: SureOptions) -> Asking[Candidates, SureState]:
     return {"proposed": proposed, "candidates": made}
 
 
-@model_node("answer")
+@model_node("generator")
 def summarise(state: SureBranch, o: SureOptions) -> Asking[Any, SureState]:
     """Ask for a summary that supports a candidate."""
     choices = [one_line(one) for one in state["proposed"]]

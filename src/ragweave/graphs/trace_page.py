@@ -81,7 +81,7 @@ def answering_step(watch: Watch) -> Step | None:
     if not watch.output.get("answer"):
         return next((step for step in watch.steps if step.error), None)
     answer = normalize_answer(watch.output["answer"])
-    asking = [step for step in watch.steps if any(call.role in ("answer", "") for call in step.asked)]
+    asking = [step for step in watch.steps if any(call.role in ("generator", "") for call in step.asked)]
     giving = [step for step in asking if answer in map(normalize_answer, step.result.split("; "))] or asking
     last = max((step.superstep for step in giving), default=0)
     return next((step for step in giving if step.superstep == last), None)

@@ -24,8 +24,8 @@ class UncertaintyGateOptions(GateOptions, DecisionOptions):
         description="Uncertainty above which to retrieve (TARG's τ, eq. 4); none: a value within TARG's tables, or a "
         "round number. Choose it on questions whose answers you know.",
     )
-    gated_by: Literal["answer", "proxy"] = Field(
-        "answer", description="Whose draft is measured: the answering model's (the paper's way), or the proxy's."
+    gated_by: Literal["generator", "proxy"] = Field(
+        "generator", description="Whose draft is measured: the generator's (the paper's way), or the proxy's."
     )
 
 

@@ -33,7 +33,7 @@ class Asked:
     """A model call."""
 
     role: str
-    """The role that the model played, such as `answer`."""
+    """The role that the model played, such as `generator`."""
     model: str
     prompt: list[dict[str, str]]
     """Messages with `role` and `text`."""

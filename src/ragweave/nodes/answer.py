@@ -179,7 +179,7 @@ def answer_node(
         between += [str(branch["round"])] if "round" in branch else []
         return {"candidates": {":".join([name, *between, str(branch["sample"])]): made}}
 
-    @model_node("answer")
+    @model_node("generator")
     def answer(branch: Branch, options: Options) -> Asking[Any, RAGState]:
         if options.sufficient_context and (rated := (yield from insufficient(branch["passages"], options))):
             abstained = update(branch, UNKNOWN, Reply(passages=rated))

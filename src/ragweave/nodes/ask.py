@@ -38,13 +38,13 @@ from ragweave.nodes.forms import Form, Ids
 from ragweave.nodes.options import Options, OptionsT
 from ragweave.nodes.prompts import Asking, FormT, Prompt, Reply, Templates, UpdateT
 from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
+from ragweave.roles import RoleName
 from ragweave.state import Note, Tokens, Usage, add_usage, no_usage, note, running
 from ragweave.state.passages import lowest_ranked
 from ragweave.tools.models import calls
 from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
 from ragweave.tools.models.messages import Task, attach, finish_of, task_passage, text_of, tokens_of
-from ragweave.tools.models.roles import Role
 from ragweave.tools.prices import price_of
 from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens
 
@@ -54,7 +54,7 @@ StateT = TypeVar("StateT", bound=Mapping[str, Any])
 
 
 def model_node(
-    role: Role | Callable[[Any], Role],
+    role: RoleName | Callable[[Any], RoleName],
 ) -> Callable[[Callable[[StateT, OptionsT], Asking[FormT, UpdateT]]], Callable[[Components], Node]]:
     """Make a node of the decorated function, which asks the model of a role, or of the role that the options choose.
 
@@ -107,7 +107,7 @@ def _updated(made: Any, done: Sequence[_Answered]) -> dict[str, Any]:
 
 
 async def _asked(
-    asked: Any, role: Role, components: Components, state: Any, config: RunnableConfig, caller: Caller
+    asked: Any, role: RoleName, components: Components, state: Any, config: RunnableConfig, caller: Caller
 ) -> _Answered:
     """Ask the model of the prompt's role, else of the node's: a chat model, again without what its server refuses."""
     if not isinstance(asked, Prompt):
@@ -135,7 +135,7 @@ class _Call:
     """A model call: what is sent, to which model, and how its reply is read."""
 
     endpoint: Endpoint
-    role: Role
+    role: RoleName
     prompt: Prompt[Any]
     messages: list[BaseMessage]
     turns: int
@@ -223,7 +223,7 @@ class _Call:
         return _Answered(Reply(text, form, self.prompt.passages, message, probability=chance), usage, notes)
 
 
-def _labelled(config: RunnableConfig, role: Role, sample: int) -> RunnableConfig:
+def _labelled(config: RunnableConfig, role: RoleName, sample: int) -> RunnableConfig:
     labels = {"ragweave_role": role, "ragweave_sample": sample}
     tags = [*(config.get("tags") or ()), f"role:{role}"]
     return {**config, "tags": tags, "metadata": {**(config.get("metadata") or {}), **labels}}
@@ -239,7 +239,7 @@ def cost_of(role: str, count: int, sent: int, received: int, *, estimated: bool,
 
 
 async def _decided(
-    asked: Prompt[Any], role: Role, endpoint: Endpoint, config: RunnableConfig, caller: Caller
+    asked: Prompt[Any], role: RoleName, endpoint: Endpoint, config: RunnableConfig, caller: Caller
 ) -> _Answered:
     """Ask a decision model: once, or once for each passage where passages are chosen."""
     form, requests = asked.form, _requests(asked, role)
@@ -267,7 +267,7 @@ async def _decided(
     return _Answered(reply, usage, [note("decided", probabilities=chances)])
 
 
-def _requests(asked: Prompt[Any], role: Role) -> list[dict[str, Any]]:
+def _requests(asked: Prompt[Any], role: RoleName) -> list[dict[str, Any]]:
     """Return what a decision model is asked: a state of question, draft and passages, and the form's own question.
 
     Raises:
@@ -294,7 +294,7 @@ _LONG = 1_000
 
 def _prepared(
     asked: Prompt[Any],
-    role: Role,
+    role: RoleName,
     endpoint: Endpoint,
     templates: Templates,
     state: Mapping[str, Any],
@@ -345,9 +345,9 @@ def _rendered(
 _TASK_VALUES = {"question", "answer_type", "earlier", "draft", "first"}
 
 
-def _settings(asked: Prompt[Any], endpoint: Endpoint, role: Role, sample: int, options: Options) -> dict[str, Any]:
+def _settings(asked: Prompt[Any], endpoint: Endpoint, role: RoleName, sample: int, options: Options) -> dict[str, Any]:
     """Return a call's settings: its own, the paper's sampling, a seed for each sample, its reply limit."""
-    sampling = options.sampling if options.paper or (role == "answer" and options.top_p is not None) else {}
+    sampling = options.sampling if options.paper or (role == "generator" and options.top_p is not None) else {}
     settings = {**sampling, **asked.settings}
     seed = getattr(endpoint.client, "seed", None)
     if sample and isinstance(seed, int):

@@ -24,9 +24,9 @@ from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.prompts import Asking, Prompt
 from ragweave.nodes.read import is_unknown
 from ragweave.nodes.runner import Components, Node, StateNode
+from ragweave.roles import RoleName
 from ragweave.state import RAGState, merge, note
 from ragweave.tools.models.decisions import SAMPLED, THRESHOLDS, Gate, disagreement, gate_settings, uncertainty
-from ragweave.tools.models.roles import Role
 
 
 class GateOptions(Options):
@@ -67,7 +67,7 @@ def gate_branches(state: RAGState, options: GateOptions) -> list[Send]:
     return [Send("gate", Branch(**shared, sample=sample)) for sample in range(options.gate_drafts)]
 
 
-def gate_node(components: Components, role: Role | Callable[[Any], Role]) -> Node:
+def gate_node(components: Components, role: RoleName | Callable[[Any], RoleName]) -> Node:
     """Return a node that asks for one draft of a model in this role."""
 
     @model_node(role)

@@ -86,7 +86,7 @@ PROMPTS: Prompts = {
 }
 
 
-@model_node("filter")
+@model_node("selector")
 def topic(_state: FilterState, _options: Options) -> Asking[Any, FilterState]:
     """Ask for the topic, and take it, unless it is longer than 120 characters."""
     reply = yield Prompt("topic", max_tokens=VERDICT_TOKENS, task="topic")
@@ -107,14 +107,14 @@ def checking(state: PassageSet, options: Options, name: str = "relevance") -> Pr
     return Prompt(name, values, passages, show=numbered("knowledge", first), max_tokens=PASSAGE_TOKENS, task="filter")
 
 
-@model_node("filter")
+@model_node("selector")
 def check(state: PassageSet, options: Options) -> Asking[Ids, FilterState]:
     """Ask how each passage of a set relates to the question, and keep the reply."""
     reply = yield checking(state, options)
     return {"relevance": {state["name"]: reply.text}}
 
 
-@model_node("filter")
+@model_node("selector")
 def choose(state: PassageSet, options: Options) -> Asking[Ids, FilterState]:
     """Ask for only the ids, after what was said, and keep those passages; all if the reply can't be read."""
     asked, count = checking(state, options, "ids"), len(state["passages"])

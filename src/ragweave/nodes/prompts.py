@@ -14,8 +14,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import BaseTool
 
 from ragweave.nodes.forms import Form
+from ragweave.roles import RoleName
 from ragweave.tools.models.messages import TaskName
-from ragweave.tools.models.roles import Role
 from ragweave.tools.text.untrusted import render_passages
 
 Turns: TypeAlias = list[tuple[str, str]]
@@ -81,7 +81,7 @@ class Prompt(Generic[FormT]):
     """Whether those are one turn of the model's, with which it goes on if it can (`Endpoint.continues`)."""
     probability: bool = False
     """Whether the probability of Yes is read from the first token's log-probabilities (`Reply.probability`)."""
-    role: Role | None = None
+    role: RoleName | None = None
     """The role of the model that is asked; None: the node's."""
 
     def again(self, reply: Reply[Any], asked: str) -> Self:

@@ -25,10 +25,11 @@ from ragweave.nodes.prompts import PASSAGE_TOKENS, VERDICT_TOKENS, Asking, Promp
 from ragweave.nodes.read import bare, choice, cut, is_unknown
 from ragweave.nodes.retrieve import Route
 from ragweave.nodes.runner import Components, Node
+from ragweave.roles import RoleName
 from ragweave.state import RouteName, merge, note
 from ragweave.tools.models.calls import is_transient
 from ragweave.tools.models.decisions import Gate
-from ragweave.tools.models.roles import Role, trained_role
+from ragweave.tools.models.roles import trained_role
 from ragweave.tools.text.untrusted import untrusted
 from ragweave.tools.text.words import normalize_answer
 
@@ -219,7 +220,7 @@ def draft(state: ProxyState, options: ProxyOptions) -> Asking[Form, ProxyState]:
     return {"draft": cut(reply.text, 4000)}
 
 
-def declines(draft: str, options: ProxyOptions, components: Components, role: Role) -> bool:
+def declines(draft: str, options: ProxyOptions, components: Components, role: RoleName) -> bool:
     """Return whether a draft says only that it does not know, which leaves this role nothing to work on."""
     return not options.as_trained and trained_role(components.models.for_role(role)) is None and is_unknown(draft)
 
@@ -243,9 +244,9 @@ def judge(state: Any, options: ProxyOptions) -> Asking[Verdict, ProxyState]:
 def rewrite_node(components: Components) -> Node:
     """Return the node `rewrite`, which asks for claims and queries; a draft that declines is left out."""
 
-    @model_node("rewrite")
+    @model_node("rewriter")
     def rewrite(state: ProxyState, options: ProxyOptions) -> Asking[Rewrite, ProxyState]:
-        draft = "" if declines(state["draft"], options, components, "rewrite") else state["draft"]
+        draft = "" if declines(state["draft"], options, components, "rewriter") else state["draft"]
         released = options.proxy_profile == "released"
         name = "rewrite_released" if released else "rewrite"
         reply = yield Prompt(name, {"draft": untrusted(draft)}, form=Rewrite, constrain=not released, task="rewrite")

@@ -92,7 +92,7 @@ PROMPTS: Prompts = {
 """The templates by `query_` and the option's value; variable: `question`."""
 
 
-@model_node("rewrite")
+@model_node("rewriter")
 def rewrite(query: Query, options: SearchOptions) -> Asking[Queries, dict[str, Any]]:
     """Ask for the texts to search for; the question alone if the model writes none."""
     question, kind = query["text"], str(options.query)

@@ -24,10 +24,10 @@ from langgraph_sdk.runtime import ServerRuntime
 
 from ragweave.errors import UsageError
 from ragweave.graphs import METHODS, Method, MethodGraph, build_graph
-from ragweave.graphs.build import MODEL_ARGUMENTS
 from ragweave.graphs.chat import chat_over
 from ragweave.graphs.specs import read_options
 from ragweave.nodes.options import Options
+from ragweave.roles import ROLES, arguments_of
 from ragweave.tools.footnotes import file_of
 from ragweave.tools.models import ChatModel
 from ragweave.tools.models.roles import trained_role
@@ -123,7 +123,9 @@ def served(method: Method, *, drawn: bool = False) -> ServedGraph:
     if "filter" in method.options.model_fields and (own := _setting("filter")) and not drawn:
         arguments["filter"] = own
     if not drawn:
-        arguments |= {name: _model(spec) for name in MODEL_ARGUMENTS.values() if (spec := _setting(name))}
+        arguments |= arguments_of(
+            {name: _model(spec) for name, role in ROLES.items() if (spec := _setting(role.argument))}
+        )
         arguments["retriever"] = _retriever(_setting("kb") or "", _setting("search") or "auto")
     return _for_callers(build_graph(method, **arguments), method)
 

@@ -16,7 +16,7 @@ from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from ragweave.graphs import METHODS, Method, MethodGraph, build_graph
-from ragweave.graphs.build import MODEL_ARGUMENTS
+from ragweave.roles import ROLES, arguments_of
 from ragweave.state import RAGOutput
 from ragweave.testing.scripted import (
     CARDS,
@@ -28,9 +28,6 @@ from ragweave.testing.scripted import (
     Script,
     ScriptedModel,
 )
-
-ROLES = {argument: role for role, argument in MODEL_ARGUMENTS.items()}
-"""Arguments of `build_graph`, and the roles that they fill: each has a model of its own here."""
 
 _ODD = ("", '}]> zqxv "ids": [[ <Known(Tr', "<passage 1> </passage> %s {0} \x00\n" * 3)
 """Replies that no reader can read."""
@@ -266,7 +263,7 @@ class MethodTests:
     ) -> MethodGraph:
         """Build the method; its models and its retriever write to `record`."""
         script = script or self.replies or self.reply
-        models = {name: ScriptedModel(script=script, role=role).recording(record) for name, role in ROLES.items()}
+        models = arguments_of({role: ScriptedModel(script=script, role=role).recording(record) for role in ROLES})
         retriever = RecordingRetriever(documents=list(self.documents)).recording(record)
         arguments = {"retriever": retriever, "checkpointer": checkpointer, **self.arguments, **(arguments or {})}
         return build_graph(self.method, **{**models, **arguments, **self.options, **options})

@@ -46,7 +46,7 @@ class ModelCall:
     """One call of a scripted model."""
 
     role: str
-    """The role of the model that was called: `answer`, `proxy`, `judge`, `rewrite`, `filter`, `router`."""
+    """The role of the model that was called (`ROLES`)."""
     node: str
     """The graph's node that called."""
     messages: Sequence[BaseMessage]
@@ -122,7 +122,7 @@ class ScriptedModel(BaseChatModel):
 
     script: Any = ("Unknown",)
     """The `Script`."""
-    role: str = "answer"
+    role: str = "generator"
     profile: Any = Field(default={"structured_output": False, "tool_calling": False})
     temperature: float | None = None
     top_p: float | None = None

@@ -214,7 +214,7 @@ def _smollm2(_name: str, settings: Mapping[str, Any]) -> Any:
 
 @_provider(
     "logprobs:SPEC",
-    "a decision model for judge, filter and router: the log-probability of Yes against No, by a GGUF file or a "
+    "a decision model for judge, selector and router: the log-probability of Yes against No, by a GGUF file or a "
     "server of OpenAI's protocol; `?threshold=0.5&slope=1&intercept=0` beside the model's own settings",
 )
 def _logprobs(spec: str, settings: Mapping[str, Any]) -> Any:

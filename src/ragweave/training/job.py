@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from ragweave.tools.trained.card import CARD, Kind, Role
+from ragweave.tools.trained.card import CARD, Kind, TrainedRole
 from ragweave.training.rows import Row
 
 Array = NDArray[np.float64]
@@ -109,10 +109,10 @@ _KINDS: Mapping[Kind, type[TrainSettings]] = {
     "seq2seq": WriterSettings,
     "causal-lora": LoraSettings,
 }
-_MAX_OUTPUT: Mapping[Role, int] = {"judge": 16, "rewriter": 512, "filter": 512, "generator": 128}
+_MAX_OUTPUT: Mapping[TrainedRole, int] = {"judge": 16, "rewriter": 512, "filter": 512, "generator": 128}
 
 
-def settings_of(kind: Kind, role: Role, given: Mapping[str, Any]) -> TrainSettings:
+def settings_of(kind: Kind, role: TrainedRole, given: Mapping[str, Any]) -> TrainSettings:
     """Return the settings of a kind in a role, with those given."""
     if kind == "linear":
         return (RouterSettings if role == "router" else LinearSettings)(**given)
@@ -131,7 +131,7 @@ def settings_of(kind: Kind, role: Role, given: Mapping[str, Any]) -> TrainSettin
 class Job:
     """One training."""
 
-    role: Role
+    role: TrainedRole
     train: list[Row]
     held_out: list[Row]
     settings: TrainSettings

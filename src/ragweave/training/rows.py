@@ -14,7 +14,7 @@ from ragweave.datasets.rows import rows_of
 from ragweave.errors import UsageError
 from ragweave.state import RouteName
 from ragweave.tools.text.words import normalize_answer, split_sentences
-from ragweave.tools.trained.card import Role
+from ragweave.tools.trained.card import TrainedRole
 from ragweave.tools.trained.forms import Passage
 
 _HALF = 0.5
@@ -102,7 +102,7 @@ class FilterRow(Row):
         return [" ".join(passage.text[one.start : one.end] for one in own) for passage, own in texts if own]
 
 
-ROWS: Mapping[Role, type[Row]] = {
+ROWS: Mapping[TrainedRole, type[Row]] = {
     "judge": JudgeRow,
     "rewriter": RewriteRow,
     "router": RouterRow,
@@ -111,7 +111,7 @@ ROWS: Mapping[Role, type[Row]] = {
 }
 
 
-def read_rows(path: str | Path, role: Role) -> list[Row]:
+def read_rows(path: str | Path, role: TrainedRole) -> list[Row]:
     """Read the rows that train a component of this role.
 
     Raises:

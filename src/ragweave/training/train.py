@@ -4,14 +4,15 @@ import hashlib
 import shutil
 import sys
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 
 from ragweave.errors import UsageError, need
-from ragweave.tools.trained.card import CARD, ROLES, Card, Kind, Role, read_card, write_card
+from ragweave.tools.trained.card import CARD, ROLES_BY_KIND, Card, Kind, TrainedRole, read_card, write_card
 from ragweave.training.job import CHECKPOINTS, Job, Trained, TrainSettings, settings_of
 from ragweave.training.rows import Row, check_apart, read_rows, split_rows
 
@@ -28,7 +29,7 @@ _LIBRARIES = ("ragweave", "torch", "transformers", "sentence_transformers", "pef
 
 
 def train(
-    role: Role,
+    role: TrainedRole,
     labels: str | Path,
     out: str | Path,
     *,
@@ -89,19 +90,21 @@ def train(
     return card
 
 
-def _kind(kind: Kind | None, role: Role) -> Kind:
-    if role not in get_args(Role):
-        raise UsageError(f"unknown role {role!r}; roles: {', '.join(get_args(Role))}")
+def _kind(kind: Kind | None, role: TrainedRole) -> Kind:
+    kinds = [kind for kind, roles in ROLES_BY_KIND.items() if role in roles]
+    if not kinds:
+        roles = dict.fromkeys(chain.from_iterable(ROLES_BY_KIND.values()))
+        raise UsageError(f"unknown role {role!r}; roles: {', '.join(roles)}")
     if kind is None:
-        return next(one for one, roles in ROLES.items() if role in roles)
-    if kind not in ROLES:
-        raise UsageError(f"unknown kind {kind!r}; kinds: {', '.join(ROLES)}")
-    if role not in ROLES[kind]:
-        raise UsageError(f"a {kind} can't be trained as a {role}, only as: {', '.join(ROLES[kind])}")
+        return kinds[0]
+    if kind not in ROLES_BY_KIND:
+        raise UsageError(f"unknown kind {kind!r}; kinds: {', '.join(ROLES_BY_KIND)}")
+    if kind not in kinds:
+        raise UsageError(f"a {kind} can't be trained as a {role}, only as: {', '.join(ROLES_BY_KIND[kind])}")
     return kind
 
 
-def _settings(kind: Kind, role: Role, given: dict[str, Any]) -> TrainSettings:
+def _settings(kind: Kind, role: TrainedRole, given: dict[str, Any]) -> TrainSettings:
     try:
         return settings_of(kind, role, given)
     except ValidationError as error:
@@ -115,7 +118,7 @@ def _labels(given: str | Path) -> Path:
     return path / "labels.jsonl" if path.is_dir() else path
 
 
-def _rows(role: Role, files: list[Path], share: float) -> tuple[list[Row], list[Row]]:
+def _rows(role: TrainedRole, files: list[Path], share: float) -> tuple[list[Row], list[Row]]:
     """Return the rows to train on and those held out."""
     rows = read_rows(files[0], role)
     if len(files) == 1:

@@ -12,7 +12,7 @@ from transformers import DataCollatorForSeq2Seq, Trainer, TrainingArguments, set
 
 from ragweave.tools.models.huggingface import example_of, model_folder, model_of, tokenizer_of
 from ragweave.tools.text.words import normalize_answer
-from ragweave.tools.trained.card import Role
+from ragweave.tools.trained.card import TrainedRole
 from ragweave.tools.trained.forms import (
     Input,
     filter_input,
@@ -33,7 +33,7 @@ _MARKS = "<>"
 """Marks of verdicts and claims, which T5's vocabulary lacks."""
 
 
-def example(role: Role, row: Row) -> tuple[Input, str]:
+def example(role: TrainedRole, row: Row) -> tuple[Input, str]:
     """Return what a component of this role reads of a row, and what it must write."""
     if isinstance(row, JudgeRow):
         return judge_input(row.question, row.draft), f"<Known({row.known})>"
@@ -140,7 +140,7 @@ def _finished(job: Job, trainer: Any, model: Any, tokenizer: Any, max_input: int
     return Trained(metrics=metrics, fields=fields, main=main)
 
 
-def _is_right(role: Role, row: Row, writer: Writer) -> bool:
+def _is_right(role: TrainedRole, row: Row, writer: Writer) -> bool:
     """Say whether the output is the target, word for word; of a generator, whether it is a right answer."""
     given, target = example(role, row)
     (written,) = writer.write(row.question, [given])

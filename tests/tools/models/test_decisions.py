@@ -143,13 +143,13 @@ def run(name: str, **options: Any) -> tuple[dict[str, Any], ScriptedModel]:
 @pytest.mark.parametrize(
     ("method", "options"),
     [
-        ("crag", {"judge": Yes(), "filter_model": Yes()}),
+        ("crag", {"judge": Yes(), "selector": Yes()}),
         ("self_eval", {"judge": Yes(), "decided_by": "judge"}),
         ("slimplm", {"judge": Yes(), "rewrite": False}),
         ("slimplm", {"router": Yes(), "route": "classifier", "rewrite": False}),
         ("adaptive_rag", {"router": Yes()}),
-        ("blendfilter", {"filter_model": Yes()}),
-        ("filco", {"filter_model": Yes(), "filter": "llm"}),
+        ("blendfilter", {"selector": Yes()}),
+        ("filco", {"selector": Yes(), "filter": "llm"}),
         ("concat", {"judge": Yes(), "sufficient_context": True}),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_decision_model_plays_a_role(method: str, options: dict[str, Any]) -> 
     out, model = run(method, **options)
     assert out["answer"]
     decided = {
-        role: one["calls"] for role, one in out["usage"]["by_role"].items() if role in ("judge", "filter", "router")
+        role: one["calls"] for role, one in out["usage"]["by_role"].items() if role in ("judge", "selector", "router")
     }
     assert sum(decided.values()) >= 1
     assert not {call.node for call in model.calls} & {
@@ -174,13 +174,13 @@ def test_a_decision_model_plays_a_role(method: str, options: dict[str, Any]) -> 
 
 def test_passages_are_graded_and_chosen_one_by_one() -> None:
     judge, chooser = Yes(), Yes(word="built by Ada")
-    out, _ = run("crag", judge=judge, filter_model=chooser, k=3, second_search=False)
+    out, _ = run("crag", judge=judge, selector=chooser, k=3, second_search=False)
     assert {type(one["passage"]) for one in judge.states} == {str}
     assert len(judge.states) == 3
-    assert out["usage"]["by_role"]["filter"]["calls"] == len(chooser.states)
+    assert out["usage"]["by_role"]["selector"]["calls"] == len(chooser.states)
     assert [one.page_content for one in out["passages"]] == [CARDS[0].page_content]
 
 
 def test_a_decision_model_writes_nothing() -> None:
-    with pytest.raises(UsageError, match="Yes decides and can't write: the role 'answer' needs a chat model"):
+    with pytest.raises(UsageError, match="Yes decides and can't write: the role 'generator' needs a chat model"):
         build_graph("concat", model=Yes())  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from ragweave.datasets.formats import verdict
 from ragweave.errors import need
 from ragweave.evaluation.metrics.metric import Compute, Metric, Score, State, given
 from ragweave.evaluation.metrics.text import all_words, filco_normalize, overlap, squad_normalize, stands_in, words_of
+from ragweave.roles import ROLES
 
 Rule = Callable[[str, Iterable[str]], float]
 
@@ -162,8 +163,8 @@ METRICS = (
 
 # ---- costs, on request: every report shows calls and tokens in all
 
-SMALL = ("proxy", "rewrite", "judge", "router")
-"""The roles of small models."""
+_SMALL = tuple(name for name, role in ROLES.items() if "proxy" in (name, role.fallback))
+"""The roles of small models: the proxy's, and those that fall back to it."""
 _SOURCE = "Tan et al. 2024, SlimPLM, table 4"
 """`api_calls` are those of the answering model, whatever roles it plays (#API). A token that a small model wrote counts a
 tenth (section 4.6); one of the answering model in a small one's place counts one."""
@@ -203,9 +204,9 @@ COSTS = (
     _cost(
         "unread", "Unread", "Replies that did not have the form they were asked for, and count for nothing.", _unread
     ),
-    _cost("tokens_answer", "Large model", "Tokens of answers.", _tokens("answer"), _SOURCE),
+    _cost("tokens_generator", "Large model", "Tokens of answers.", _tokens("generator"), _SOURCE),
     _cost("tokens_proxy", "Proxy", "Tokens of drafts, a tenth each.", _tokens("proxy"), _SOURCE),
-    _cost("tokens_rewrite", "Rewriter", "Tokens of queries, a tenth each.", _tokens("rewrite"), _SOURCE),
+    _cost("tokens_rewriter", "Rewriter", "Tokens of queries, a tenth each.", _tokens("rewriter"), _SOURCE),
     _cost("tokens_judge", "Judge", "Tokens of verdicts, a tenth each.", _tokens("judge"), _SOURCE),
-    _cost("tokens_small", "Small models", "The last three and the router's together.", _tokens(*SMALL), _SOURCE),
+    _cost("tokens_small", "Small models", "The last three and the router's together.", _tokens(*_SMALL), _SOURCE),
 )

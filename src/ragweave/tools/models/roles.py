@@ -1,8 +1,7 @@
 """The chat models of a graph by role, and what is inside LangChain's bindings of a model."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from langchain_core.decisions import BaseDecisionModel
 from langchain_core.language_models import BaseLLM, LanguageModelInput
@@ -11,42 +10,31 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 
 from ragweave.errors import UsageError
+from ragweave.roles import RoleName, arguments_of, player_of
 
 ChatModel: TypeAlias = Runnable[LanguageModelInput, AIMessage]
 """A LangChain chat model, or a binding of one."""
 
-Role = Literal["answer", "proxy", "judge", "rewrite", "filter", "router"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Models:
-    """The models by role: judge, rewrite and router fall back to proxy, proxy and filter to answer.
+    """Chat models, or decision models, by role. A role without a model has its fallback's."""
 
-    Judge, filter and router may be decision models.
-    """
+    def __init__(self, **models: ChatModel | BaseDecisionModel | None) -> None:
+        """Take the models by the names of their roles; None: the fallback's."""
+        self._models: dict[str, Any] = {name: model for name, model in models.items() if model is not None}
 
-    answer: ChatModel
-    """The model that answers (the LLM of the papers)."""
-    proxy: ChatModel | None = None
-    """A small model that drafts an answer (SlimPLM)."""
-    judge: ChatModel | BaseDecisionModel | None = None
-    """The model that gives verdicts: whether a draft is known (SlimPLM), what a passage is worth (CRAG)."""
-    rewrite: ChatModel | None = None
-    """The model that turns a draft into claims and queries (SlimPLM)."""
-    filter: ChatModel | BaseDecisionModel | None = None
-    """The model that names the passages or sentences that help (BlendFilter, FILCO)."""
-    router: ChatModel | BaseDecisionModel | None = None
-    """The model that says how many searches a question takes (Adaptive-RAG)."""
+    def for_role(self, name: RoleName) -> ChatModel:
+        """Return the model that plays a role."""
+        model: ChatModel = self._models[player_of(name, self._models)]
+        return model
 
-    def for_role(self, role: Role) -> ChatModel:
-        """Return the model that plays `role`."""
-        small = self.proxy if role in ("judge", "rewrite", "router") else None
-        chosen: ChatModel = getattr(self, role) or small or self.answer
-        return chosen
+    def decides(self, name: RoleName) -> bool:
+        """Say whether a decision model plays a role."""
+        return isinstance(unbound(self.for_role(name)), BaseDecisionModel)
 
-    def decides(self, role: Role) -> bool:
-        """Say whether a decision model plays `role`."""
-        return isinstance(unbound(self.for_role(role)), BaseDecisionModel)
+    def arguments(self) -> dict[str, Any]:
+        """Return the models as the arguments of `build_graph`."""
+        return arguments_of(self._models)
 
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]

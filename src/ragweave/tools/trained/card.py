@@ -6,23 +6,24 @@ a folder without a card is not finished. No code in the folder is run.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ragweave.errors import UsageError
+from ragweave.roles import RoleName
 
 CARD = "card.json"
 
-Role = Literal["judge", "rewriter", "filter", "generator", "router"]
-"""What a component does: SlimPLM's judge and rewriter, FILCO's filter (M_ctx) and generator (M_gen), and a router,
-which chooses no, one or many rounds of retrieval (Adaptive-RAG)."""
+TrainedRole: TypeAlias = RoleName | Literal["filter"]
+"""What a component does: the role of a model (SlimPLM's judge and rewriter, FILCO's generator M_gen, Adaptive-RAG's
+router), or FILCO's context filter (M_ctx), which is no model of a graph."""
 
 Kind = Literal["linear", "span-encoder", "cross-encoder", "seq2seq", "causal-lora"]
 """How it works."""
 
-_WRITTEN: tuple[Role, ...] = ("judge", "rewriter", "filter", "generator")
-ROLES: Mapping[Kind, tuple[Role, ...]] = {
+_WRITTEN: tuple[TrainedRole, ...] = ("judge", "rewriter", "filter", "generator")
+ROLES_BY_KIND: Mapping[Kind, tuple[TrainedRole, ...]] = {
     "linear": ("judge", "router"),
     "span-encoder": ("filter",),
     "cross-encoder": ("judge", "filter"),
@@ -37,7 +38,7 @@ class Card(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    role: Role
+    role: TrainedRole
     kind: Kind
     base: str
     """The model that training began from: `minilm` (packaged), a folder or a hub name."""
@@ -67,12 +68,12 @@ class Card(BaseModel):
 
     @model_validator(mode="after")
     def _plays(self) -> Self:
-        if self.role not in ROLES[self.kind]:
-            raise ValueError(f"a {self.kind} component is no {self.role}")
+        if self.role not in ROLES_BY_KIND[self.kind]:
+            raise ValueError(f"a {self.kind} component can't be a {self.role}")
         return self
 
 
-def read_card(folder: str | Path, role: Role | None = None) -> Card:
+def read_card(folder: str | Path, role: TrainedRole | None = None) -> Card:
     """Return the card of a trained component, which must have the role; nothing else in the folder is read.
 
     Raises:

@@ -15,9 +15,9 @@ from ragweave.errors import UsageError
 from ragweave.tools.filters import answer_line, filter_task, generator_task, question_line
 from ragweave.tools.models.messages import Task, TaskName
 from ragweave.tools.text.untrusted import untrusted
-from ragweave.tools.trained.card import Role
+from ragweave.tools.trained.card import TrainedRole
 
-TASKS: Mapping[Role, TaskName] = {"judge": "judge", "rewriter": "rewrite", "generator": "answer"}
+TASKS: Mapping[TrainedRole, TaskName] = {"judge": "judge", "rewriter": "rewrite", "generator": "answer"}
 """The one task of each role that is a chat model."""
 
 _ROUND = str.maketrans("[]", "()")
@@ -76,7 +76,7 @@ def task_input(task: Task) -> Input:
     return judge_input(task["question"], task.get("draft", ""))
 
 
-def lead(role: Role, question: str) -> str:
+def lead(role: TrainedRole, question: str) -> str:
     """Return what a causal model reads between input and output; a seq2seq model needs nothing there."""
     known = {"judge": "Retrieval Necessity Judgment Output: ", "rewriter": "Query Rewrite Output: "}
     return f"\n{known.get(role) or ('filtered context: ' if role == 'filter' else answer_line(question, ''))}"

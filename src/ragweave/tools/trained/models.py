@@ -19,7 +19,7 @@ from ragweave.errors import UsageError
 from ragweave.state import ROUTES
 from ragweave.tools.filters import FilterKind, quoted
 from ragweave.tools.models.messages import task_of
-from ragweave.tools.trained.card import Card, Role, read_card
+from ragweave.tools.trained.card import Card, TrainedRole, read_card
 from ragweave.tools.trained.forms import TASKS, Passage, by_passage, filter_input, sentence_pairs, task_input
 from ragweave.tools.trained.weights import loaded
 
@@ -52,7 +52,7 @@ class _Component(BaseModel):
         self._card = read_card(self.folder)
 
     @property
-    def trained_role(self) -> Role:
+    def trained_role(self) -> TrainedRole:
         """What the component was trained as."""
         return self._card.role
 

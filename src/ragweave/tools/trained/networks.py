@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ragweave.errors import need
 from ragweave.tools.models.huggingface import SAFELY, device, model_folder, model_of, tokenizer_of
-from ragweave.tools.trained.card import Card, Role
+from ragweave.tools.trained.card import Card, TrainedRole
 from ragweave.tools.trained.forms import Input, Passage, fitted, lead
 
 WEIGHTS = "model.safetensors"
@@ -252,7 +252,7 @@ class Writer:
     model: Any
     """A model of transformers."""
     tokenizer: Any
-    role: Role
+    role: TrainedRole
     max_input: int
     """Most tokens read."""
     max_output: int
