@@ -1,3 +1,4 @@
+import pytest
 from tests.tools.knowledge.loaders.made import read
 
 PAGE = """<html><head><title>Winch</title></head><body><nav>Menu</nav><div class="cookie-bar">Accept</div>
@@ -34,6 +35,54 @@ def test_a_wrapper_of_the_content_stays():
     sides = "<div class='sidebar'>Recent posts</div>"
     (one,), _ = read("a.html", f"<body><div class='has-sidebar'><p>The ferry leaves at ten.</p>{sides}</div></body>")
     assert one.text == "The ferry leaves at ten."
+
+
+BANNER = '<div id="cookie-banner"><h2>Cookies</h2><p>We use cookies.</p></div><div class="share">Share it</div>'
+FILL = "<p>The handbook is revised each spring, by the office.</p>" * 4
+
+
+@pytest.mark.parametrize("tag", ["main", "article", "div role='main'", "div"])
+def test_sections_called_like_banners_are_kept(tag):
+    sections = "".join(
+        f'<section id="{title.lower().replace(" ", "-")}"><h2>{title}</h2><p>It is {number}.</p></section>'
+        for number, title in enumerate(("Cookie Objects", "Share plan", "How do I share it", "Social security", "Consent"))
+    )
+    (doc,), _ = read("a.html", f"<body>{BANNER}<{tag}><h1>Staff</h1>{FILL}{sections}</{tag.split()[0]}></body>")
+    assert [f"It is {number}." in doc.text for number in range(5)] == [True] * 5
+    assert "We use" not in doc.text and "Share it" not in doc.text
+
+
+def test_within_the_content_a_name_says_nothing_unless_it_is_of_links():
+    inside = (
+        '<aside class="sidebar">Mind the sill.</aside><h2 id="cookies">Cookies</h2><p class="share">Shares vest.</p>'
+        '<ul class="breadcrumbs"><li><a href="/">Home</a></li></ul><div class="social">On <a href="x">Friendface</a></div>'
+    )
+    (doc,), _ = read("a.html", f"<main>{FILL}{inside}</main>")
+    assert all(text in doc.text for text in ("Mind the sill.", "## Cookies", "Shares vest."))
+    assert "Home" not in doc.text and "Friendface" not in doc.text
+
+
+def test_buttons_that_name_a_section_or_column_are_read():
+    parts = (
+        "<h2><button>How long?</button></h2><p>Ninety minutes.</p><dl><dt><button>Fee</button></dt><dd>Two euro.</dd></dl>"
+        "<h2>Rules <button>Copy link</button></h2><details><summary><button>More</button></summary>At sea.</details>"
+        "<table><tr><th><button>Hall</button></th></tr><tr><td>North</td></tr></table><button>Send</button>"
+    )
+    (doc,), _ = read("a.html", f"<main>{parts}</main>")
+    assert "## How long?\n\nNinety minutes." in doc.text and "## Rules\n" in doc.text
+    assert all(text in doc.text for text in ("Fee", "More", "| Hall |"))
+    assert "Copy" not in doc.text and "Send" not in doc.text
+
+
+def test_sections_that_a_click_shows_are_read():
+    parts = (
+        '<div role="tabpanel" hidden>On Linux.</div><p hidden="until-found">On a Mac.</p><button aria-controls="p m d">+</button>'
+        '<div id="p" aria-hidden="true">On Windows.</div><ul id="m" hidden><li><a href="x">Menu</a></li></ul>'
+        '<div id="d" role="dialog" hidden>Sign in.</div><p hidden>Draft.</p>'
+    )
+    (doc,), _ = read("a.html", f"<main>{FILL}{parts}</main>")
+    assert all(text in doc.text for text in ("On Linux.", "On a Mac.", "On Windows."))
+    assert not any(text in doc.text for text in ("Menu", "Sign in", "Draft"))
 
 
 def test_each_article_keeps_its_heading():

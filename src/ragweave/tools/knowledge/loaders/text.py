@@ -52,8 +52,13 @@ _AROUND = re.compile(
     re.IGNORECASE,
 )
 """Class and id names of elements around an article."""
+_HEADINGS = ["h1", "h2", "h3", "h4", "h5", "h6"]
+_NAMES = [*_HEADINGS, "dt", "th", "summary"]
+"""Elements whose text may be a button's, which opens what they name or sorts a column."""
 _PERMALINK = re.compile(r"\s*[#¶§\U0001F517\uf0c1]\ufe0f?\s*")
-_HIDDEN = "//*[@hidden or @aria-hidden='true' or @role='navigation' or @role='banner']"
+_HIDDEN = "//*[@hidden or @aria-hidden='true']"
+_BARS = "//*[@role='navigation' or @role='banner']"
+_POPUPS = frozenset(("dialog", "alertdialog", "menu", "listbox", "tooltip"))
 
 
 def decode(data: bytes) -> tuple[str, str]:
@@ -259,18 +264,57 @@ def _prune(page: Any) -> None:
     """Remove what is not shown or not content."""
     from lxml import etree
 
+    opened = {ident for idents in page.xpath("//@aria-controls") for ident in idents.split()}
+    for name in page.iter(*_NAMES):
+        _show_buttons(name)
     etree.strip_elements(page, *_DROP, with_tail=False)
-    half = len(page.text_content()) / 2  # no wrapper of the content, such as `has-sidebar`
-    around = [
-        one
-        for one in page.xpath("//body//*[(@class or @id) and not(self::main or self::article)]")
-        if _AROUND.search(f"{one.get('class', '')} {one.get('id', '')}") and len(one.text_content()) < half
-    ]
+    half = len(page.text_content()) / 2  # a wrapper of the content may be called `has-sidebar`
+    named = page.xpath("//body//*[(@class or @id) and not(self::main or self::article)]")
+    around = [element for element in named if len(element.text_content()) < half and _is_around(element)]
     links = page.xpath("//*[self::h1 or self::h2 or self::h3 or self::h4 or self::h5 or self::h6]//a")
-    permalinks = [one for one in links if _PERMALINK.fullmatch(one.text_content())]
-    for one in (*page.xpath(_HIDDEN), *around, *permalinks):
-        if one.getparent() is not None:
-            one.drop_tree()
+    permalinks = [link for link in links if _PERMALINK.fullmatch(link.text_content())]
+    hidden = [element for element in page.xpath(_HIDDEN) if not _is_opened(element, opened)]
+    for element in (*page.xpath(_BARS), *hidden, *around, *permalinks):
+        if element.getparent() is not None:
+            element.drop_tree()
+
+
+def _show_buttons(name: Any) -> None:
+    """Make text of the buttons of a heading that has no other text."""
+    buttons = [*name.iter("button")]
+    if buttons and name.text_content().split() == [word for one in buttons for word in one.text_content().split()]:
+        for button in buttons:
+            button.tag = "span"
+
+
+def _is_links(element: Any) -> bool:
+    """Return whether most of an element's text is links."""
+    return 2 * sum(len(link.text_content()) for link in element.iter("a")) > len(element.text_content())
+
+
+def _is_opened(element: Any, opened: set[str]) -> bool:
+    """Return whether a hidden element is content that a click shows: a tab panel or a section; no menu."""
+    role = element.get("role")
+    controlled = element.get("id") in opened and role not in _POPUPS and not _is_links(element)
+    return role == "tabpanel" or element.get("hidden") == "until-found" or controlled
+
+
+def _is_around(element: Any) -> bool:
+    """Return whether an element's name says that it is not content.
+
+    Within the content the name alone says nothing: the element must be mostly links. Nor does an id
+    whose words are those of the element's heading, from which it was made.
+    """
+    names, ident = element.get("class", ""), element.get("id", "")
+    if not _AROUND.search(f"{names} {ident}"):
+        return False
+    if _is_links(element):
+        return True
+    if any(outer.tag in ("main", "article") or outer.get("role") == "main" for outer in element.iterancestors()):
+        return False
+    heading = next(element.iter(*_HEADINGS), None)
+    words = set() if heading is None else {*re.findall(r"\w+", heading.text_content().lower())}
+    return bool(_AROUND.search(names)) or not words.issuperset(re.findall(r"[^\W_]+", ident.lower()))
 
 
 def _spell_out(root: Any) -> None:
