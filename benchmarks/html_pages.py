@@ -73,7 +73,9 @@ def main() -> None:
             elif passages.find(wanted, 0 if len(wanted) > LONG else max(at - NEAR, 0), at) < 0:
                 missing += len(wanted)
                 kinds[place, " ".join(text.split())[:60]] += len(wanted)
-    print(f"{len(paths)} pages, {total:,} letters and digits, {missing:,} in no passage ({missing / max(total, 1):.3%})")
+    print(
+        f"{len(paths)} pages, {total:,} letters and digits, {missing:,} in no passage ({missing / max(total, 1):.3%})"
+    )
     for (place, text), count in kinds.most_common(args.top):
         print(f"{count:8,}  {place}: {text}")
 

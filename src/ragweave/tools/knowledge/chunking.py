@@ -289,7 +289,7 @@ def passages_of(loaded: Loaded, settings: IndexSettings, embeddings: Embeddings 
     found: list[tuple[int, int, str]] = []  # its span, and what is repeated before it: the header of its table
     done = 0
     for table in loaded.tables:
-        if table.start < done:
+        if table.start < done or not loaded.text[table.body : table.end].strip():  # a header alone is prose
             continue
         rows = loaded.text[table.start : table.end]
         if len(measure.units(rows)) > settings.size:

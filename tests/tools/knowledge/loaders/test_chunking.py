@@ -95,6 +95,13 @@ def test_long_tables_repeat_their_header():
     assert rows == one.text[table[1].metadata["start"] : table[1].metadata["end"]]
 
 
+def test_a_long_table_of_a_single_row_is_read():
+    names = " ".join(f"name{number}" for number in range(200))
+    (doc,), _ = read("a.html", f"<p>Before.</p><table><tr><td>{names}</td><td>End.</td></tr></table>")
+    text = " ".join(passage.text for passage in passages(doc, size=50))
+    assert [word for word in text.split() if word.startswith("name")] == names.split()
+
+
 def test_tokens_are_counted_in_tables_too():
     table = Loaded("a-b-c\n" * 40, tables=(Table(0, 0, 240),))
     assert {each.text for each in passages(table, chunker="token", size=10)} == {"a-b-c\na-b-c"}

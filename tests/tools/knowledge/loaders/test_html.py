@@ -45,7 +45,9 @@ FILL = "<p>The handbook is revised each spring, by the office.</p>" * 4
 def test_sections_called_like_banners_are_kept(tag):
     sections = "".join(
         f'<section id="{title.lower().replace(" ", "-")}"><h2>{title}</h2><p>It is {number}.</p></section>'
-        for number, title in enumerate(("Cookie Objects", "Share plan", "How do I share it", "Social security", "Consent"))
+        for number, title in enumerate(
+            ("Cookie Objects", "Share plan", "How do I share it", "Social security", "Consent")
+        )
     )
     (doc,), _ = read("a.html", f"<body>{BANNER}<{tag}><h1>Staff</h1>{FILL}{sections}</{tag.split()[0]}></body>")
     assert [f"It is {number}." in doc.text for number in range(5)] == [True] * 5
