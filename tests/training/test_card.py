@@ -18,10 +18,10 @@ JUDGE = Card(role="judge", kind="cross-encoder", base="minilm", threshold=0.4, m
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with the card of a judge."""
-    made = tmp_path / "judge"
-    made.mkdir()
-    write_card(made, JUDGE)
-    return made
+    judge = tmp_path / "judge"
+    judge.mkdir()
+    write_card(judge, JUDGE)
+    return judge
 
 
 def test_a_card_is_read_as_it_was_written(folder: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_card_is_read_as_it_was_written(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"role": "poet", "kind": "linear", "base": "minilm"}, "role"),
         ({"role": "filter", "kind": "linear", "base": "minilm"}, "linear component can't be a filter"),
@@ -37,9 +37,9 @@ def test_a_card_is_read_as_it_was_written(folder: Path) -> None:
         ({"role": "judge", "kind": "linear", "base": "minilm", "run": "rm -r"}, "run"),
     ],
 )
-def test_a_damaged_card_is_refused(folder: Path, fields: dict[str, object], said: str) -> None:
+def test_a_damaged_card_is_refused(folder: Path, fields: dict[str, object], message: str) -> None:
     (folder / CARD).write_text(json.dumps(fields), "utf-8")
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         read_card(folder)
 
 

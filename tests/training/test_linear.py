@@ -54,7 +54,7 @@ def asked(model: Any, kind: str, draft: str = "", question: str = "What is the c
 
 def test_a_judge_is_a_decision_model(judge: Path) -> None:
     model: Any = chat_model(f"{judge}/")
-    known, unknown = (asked(model, KNOWN, one).noul for one in ("It is rome.", "I do not know; it is not clear."))
+    known, unknown = (asked(model, KNOWN, draft).noul for draft in ("It is rome.", "I do not know; it is not clear."))
     assert unknown < model.threshold < known
     assert model.trained_role == "judge"
     assert chat_model(f"trained:{judge}?threshold=1.0").threshold == 1.0  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ def test_a_router_chooses_the_route_that_was_right(tmp_path: Path) -> None:
     assert routes == ["none", "one", "several"]
     assert asked(careful, ROUTE, rows[2]["draft"], rows[2]["question"]).choice == "none"
     graph = build_graph("slimplm", route="classifier", router=f"{tmp_path}/router", retriever=SHELF)
-    assert [one["event"] for one in _events(graph, "classify")] == ["decided"]
+    assert [note["event"] for note in _events(graph, "classify")] == ["decided"]
 
 
 def test_a_router_of_questions_alone_reads_no_draft(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_router_of_questions_alone_reads_no_draft(tmp_path: Path) -> None:
     router = chat_model(f"{tmp_path}/router/")
     assert asked(router, ROUTE, "both", "Who wrote it? 1") == asked(router, ROUTE, "", "Who wrote it? 1")
     graph = build_graph("adaptive_rag", router=f"{tmp_path}/router", retriever=SHELF)
-    assert [one["event"] for one in _events(graph, "classify")] == ["decided"]
+    assert [note["event"] for note in _events(graph, "classify")] == ["decided"]
 
 
 def test_a_judge_learns_from_both_labels(tmp_path: Path) -> None:
@@ -105,8 +105,10 @@ def test_a_judge_learns_from_both_labels(tmp_path: Path) -> None:
 
 def test_features_are_of_question_answer_and_reasoning() -> None:
     draft = "Ada built bridges in 1932. So the answer is: Ada Moreno."
-    found = draft_features("Who built the same Cedar Bridge?", draft)
-    assert found[:5] == pytest.approx([np.log1p(6), np.log1p(2), 1.0, np.log1p(2), 0.0])  # words, names; of the answer
-    assert found[6] == pytest.approx(3 / 5)  # new words in the reasoning
-    assert found[11] == 0.0  # it does not hold the answer
-    assert len(draft_features("", "")) == len(found) == FEATURES
+    features = draft_features("Who built the same Cedar Bridge?", draft)
+    assert features[:5] == pytest.approx(
+        [np.log1p(6), np.log1p(2), 1.0, np.log1p(2), 0.0]
+    )  # words, names; of the answer
+    assert features[6] == pytest.approx(3 / 5)  # new words in the reasoning
+    assert features[11] == 0.0  # it does not hold the answer
+    assert len(draft_features("", "")) == len(features) == FEATURES

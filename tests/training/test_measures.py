@@ -30,8 +30,8 @@ def test_a_filters_threshold_reaches_the_recall() -> None:
     assert recall_threshold(rows, 0.75) == pytest.approx(0.2, rel=1e-3)
     assert recall_threshold(rows, 0.5) == pytest.approx(0.6, rel=1e-3)
     assert recall_threshold([], 0.9) == 0.5
-    found = filtered(rows, 0.5)
-    assert found == {"first": 0.5, "in_two": 0.5, "recall": 0.5, "precision": 0.5, "words_kept": 0.375}
+    measures = filtered(rows, 0.5)
+    assert measures == {"first": 0.5, "in_two": 0.5, "recall": 0.5, "precision": 0.5, "words_kept": 0.375}
 
 
 def test_a_router_retrieves_no_more_than_it_may() -> None:

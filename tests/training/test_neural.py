@@ -44,7 +44,7 @@ def trained(role: Any, folder: Path, rows: list[dict[str, Any]], base: Path, **m
 def weights(folder: Path) -> dict[str, Any]:
     from safetensors.torch import load_file
 
-    (file,) = (one for one in folder.iterdir() if one.suffix == ".safetensors")
+    (file,) = (path for path in folder.iterdir() if path.suffix == ".safetensors")
     return dict(load_file(file))
 
 
@@ -64,10 +64,10 @@ def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(
 
     role, make, base_of = KINDS[kind]
     base, rows = base_of(tmp_path / "base"), [make(at) for at in range(24)]
-    for name in ("whole", "broken"):
+    for name in ("complete", "broken"):
         (tmp_path / name).mkdir()
     settings = {"max_input": 60 if "encoder" in kind else 300}
-    whole = trained(role, tmp_path / "whole", rows, base, kind=kind, settings=settings)
+    complete = trained(role, tmp_path / "complete", rows, base, kind=kind, settings=settings)
     step, steps = Trainer.training_step, list[int]()
 
     def pressing(self: Any, *given: Any, **more: Any) -> Any:
@@ -83,10 +83,10 @@ def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(
         trained(role, tmp_path / "broken", rows, base, kind=kind, settings=settings)
     resumed = trained(role, tmp_path / "broken", rows, base, kind=kind, resume=True, settings=settings)
     assert not (resumed / "checkpoints").exists()
-    expected, found = weights(whole), weights(resumed)
-    assert expected.keys() == found.keys()
-    assert all(one.allclose(found[name], atol=1e-5) for name, one in expected.items())
-    assert read_card(whole).metrics.keys() == read_card(resumed).metrics.keys()
+    expected, values = weights(complete), weights(resumed)
+    assert expected.keys() == values.keys()
+    assert all(value.allclose(values[name], atol=1e-5) for name, value in expected.items())
+    assert read_card(complete).metrics.keys() == read_card(resumed).metrics.keys()
 
 
 @pytest.mark.parametrize("bfloat16", [False, True])
@@ -101,15 +101,17 @@ def test_a_filter_scores_as_it_was_measured(
         "filter", tmp_path, rows, base, kind=kind, settings={"epochs": 6, "learning_rate": 1e-3, "max_input": 60}
     )
     card = read_card(folder)
-    held = [row for row in read_rows(tmp_path / "filter.jsonl", "filter") if isinstance(row, FilterRow)]
-    _, held_out = split_rows(held, 0.2)
+    rows_read = [row for row in read_rows(tmp_path / "filter.jsonl", "filter") if isinstance(row, FilterRow)]
+    _, held_out = split_rows(rows_read, 0.2)
     kind_of_filter = trained_filter(f"{folder}/")
     scored = []
     for row in held_out:
-        passages = [Document(one.text, id=one.id, metadata={"title": one.title}) for one in row.passages]
+        passages = [
+            Document(passage.text, id=passage.id, metadata={"title": passage.title}) for passage in row.passages
+        ]
         segments = split_passages(passages)
         scores = kind_of_filter.scores(row.question, segments, [], FilterSettings())
-        scored.append(Scored(scores, sentences_of(row)[1], [len(one.page_content.split()) for one in segments]))
+        scored.append(Scored(scores, sentences_of(row)[1], [len(segment.page_content.split()) for segment in segments]))
     metrics, threshold = measured(scored, 0.9)
     assert metrics == pytest.approx(card.metrics)
     assert threshold == pytest.approx(card.threshold, rel=1e-5)
@@ -122,7 +124,7 @@ def test_a_graph_takes_a_filter_by_its_folder(tmp_path: Path) -> None:
     folder = trained("filter", tmp_path, rows, base, settings={"epochs": 6, "learning_rate": 1e-3, "max_input": 60})
     graph = build_graph("filco", filter=f"{folder}/")
     out = graph.invoke({"question": rows[3]["question"], "passages": [rows[3]["passages"][0]["text"]]})
-    assert [one.page_content for one in out["passages"]] == ["The city hamlet is the capital 3."]
+    assert [doc.page_content for doc in out["passages"]] == ["The city hamlet is the capital 3."]
 
 
 def test_a_span_encoder_is_trained_further(tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_a_span_encoder_is_trained_further(tmp_path: Path) -> None:
         "filter", tmp_path / "filter.jsonl", tmp_path / "further", settings={"base": str(first), "max_input": 60}
     )
     assert (card.settings["epochs"], card.settings["learning_rate"]) == (2.0, 5e-5)
-    with pytest.raises(UsageError, match="a span-encoder begins from"):
+    with pytest.raises(UsageError, match="a span-encoder starts from"):
         crossed = trained("filter", tmp_path / "further", rows, base, kind="cross-encoder")
         train("filter", tmp_path / "filter.jsonl", tmp_path / "third", settings={"base": str(crossed)})
 
@@ -147,8 +149,8 @@ def test_a_passage_longer_than_the_encoder_reads_is_read_in_windows(tmp_path: Pa
     sentences = [f"a cat ate {word} bird." for word in ("old", "new", "blue", "green")] * 3
     sheet = reader.read("who ate the bird?", [Passage("cat", sentences), Passage("", ["a dog ran."])])
     assert len(sheet.windows) > 2
-    assert all(len(one.ids) <= 32 for one in sheet.windows)
-    owners = [own for one in sheet.windows for own in dict.fromkeys(one.owners) if own >= 0]
+    assert all(len(window.ids) <= 32 for window in sheet.windows)
+    owners = [own for window in sheet.windows for own in dict.fromkeys(window.owners) if own >= 0]
     assert owners == list(range(13))
     lead = sheet.windows[1]
     assert lead.owners[lead.second + 3] == NOBODY  # the sentence before, so that a pronoun has a referent
@@ -180,7 +182,7 @@ def test_adapters_are_saved_without_asking_the_hub_for_their_base(
     monkeypatch.setattr("ragweave.training.writer.model_folder", lambda _: base)
     folder = trained("judge", tmp_path, rows, Path("owner/base"), kind="causal-lora", settings={"max_input": 300})
     assert json.loads((folder / "adapter_config.json").read_text())["base_model_name_or_path"] == "owner/base"
-    assert not [one for one in recwarn if "owner/base" in str(one.message)]
+    assert not [warning for warning in recwarn if "owner/base" in str(warning.message)]
 
 
 def test_a_filter_that_writes_keeps_what_it_quotes(tmp_path: Path) -> None:
@@ -218,7 +220,7 @@ def test_no_passage_or_draft_can_start_a_line_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"kind": "linear"}, "a linear can't be trained as a filter"),
         ({"settings": {"epochs": 0}}, "setting epochs of a span-encoder filter"),
@@ -226,9 +228,9 @@ def test_no_passage_or_draft_can_start_a_line_of_its_own() -> None:
         ({"resume": True}, "no unfinished training to resume"),
     ],
 )
-def test_a_mistake_is_named_before_anything_is_written(more: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_a_mistake_is_named_before_anything_is_written(more: dict[str, Any], message: str, tmp_path: Path) -> None:
     labels = write_rows(tmp_path / "rows.jsonl", [filter_row(0)])
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         train("filter", labels, tmp_path / "out", **more)
     assert not (tmp_path / "out").exists()
 

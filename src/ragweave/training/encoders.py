@@ -1,7 +1,7 @@
 """Training of span encoders and cross-encoders (`tools/trained/networks.py`) by their libraries' trainers.
 
-To a span encoder all passages of a row are one example. Its loss is the negative log of the softmax share of the sentences
-to keep, and that of the answer's tokens in them. A cross-encoder reads each sentence, or a judge's draft, by itself.
+For a span encoder, all passages of a row are one example. Its loss is the negative log of the softmax share of the
+sentences to keep, plus that of the answer's tokens in them. A cross-encoder reads each sentence, or a judge's draft, alone.
 """
 
 import re
@@ -33,56 +33,56 @@ from ragweave.tools.trained.networks import (
     write_span_encoder,
 )
 from ragweave.training.job import EncoderSettings, Job, Scored, Trained, best_balanced, judged, measured
-from ragweave.training.rows import FilterRow, JudgeRow, Row, sentences_of, unit_of
+from ragweave.training.rows import FilterRow, JudgeRow, LabelledRow, sentences_of, unit_of
 from ragweave.training.trainer import arguments, one_gpu, run
 
 _HEAD_RATE = 5e-4
 """Highest learning rate of the head."""
 _LAYER_DECAY = 0.9
-"""How much slower each layer learns than the one above it."""
+"""Learning rate of each layer relative to the layer above it."""
 _FROZEN_LAYERS = 2
-"""Lowest layers that don't learn, and with them the embeddings."""
+"""Number of lowest layers that don't learn; the embeddings don't either."""
 _DROPOUT = 0.1
 _EVERY_WEIGHT = 0.5
-"""How much of the loss asks for each sentence to keep, rather than for any of them."""
+"""Share of the loss that asks for every sentence to keep, rather than for any of them."""
 _ANSWER_WEIGHT = 0.5
 """Weight of finding the answer's tokens."""
-_LONGEST = 16
-"""Most tokens of an answer that is looked for: longer ones are sentences themselves."""
+_MAX_ANSWER = 16
+"""Maximum tokens of an answer that is searched for: longer answers are sentences themselves."""
 _LOOSE = ("strinc",)
-"""Measures that keep what holds the answer's words, whether or not it says so."""
+"""Measures that keep every sentence with the answer's words, whether or not it states the answer."""
 _LAYER = re.compile(r"\blayers?\.(\d+)\.")
 
 
 class Example(NamedTuple):
-    """A row, read."""
+    """A tokenized row."""
 
     sheet: Sheet
     keep: list[bool]
-    """Of each sentence; some are kept, and some are not."""
+    """Whether to keep each sentence; there are both kinds."""
     sizes: list[int]
     """Words of each sentence."""
     every: bool
-    """Whether each of them is right by itself, or at least one of them is."""
+    """Whether every sentence to keep is right alone; otherwise, at least one is."""
     answers: list[list[bool]]
-    """Which tokens of each window are an answer's, in a sentence to keep."""
+    """Which tokens of each window belong to an answer in a sentence to keep."""
 
 
 def read_examples(rows: Sequence[FilterRow], reader: Reader) -> Iterator[Example]:
-    """Yield the rows that have both sentences to keep and sentences to drop; others teach nothing."""
+    """Yield the rows that have both sentences to keep and sentences to drop; the others teach nothing."""
     for row in rows:
         passages, keep = sentences_of(row)
         if all(keep) or not any(keep):
             continue
         sheet = reader.read(row.question, passages)
-        wanted = [ids for ids in reader.tokens(row.answers) if 0 < len(ids) <= _LONGEST]
-        sizes = [len(text.split()) for one in passages for text in one.sentences]
-        marks = [answer_tokens(one, wanted, keep) for one in sheet.windows]
+        wanted = [ids for ids in reader.tokens(row.answers) if 0 < len(ids) <= _MAX_ANSWER]
+        sizes = [len(text.split()) for passage in passages for text in passage.sentences]
+        marks = [answer_tokens(window, wanted, keep) for window in sheet.windows]
         yield Example(sheet, keep, sizes, row.source.get("measure") not in _LOOSE, marks)
 
 
 def answer_tokens(window: Window, wanted: Sequence[list[int]], keep: Sequence[bool]) -> list[bool]:
-    """Mark the tokens of sentences to keep that are one of the sequences `wanted`."""
+    """Return for each token whether it is part of a wanted sequence in a sentence to keep."""
     marks = [False] * len(window.ids)
     for ids in wanted:
         for at in range(len(window.ids) - len(ids) + 1):
@@ -111,28 +111,28 @@ def answer_loss(tokens: Tensor, marks: Tensor, inside: Tensor) -> Tensor:
 
     Args:
         tokens: Logits of tokens, (windows, tokens).
-        marks: Which are an answer's, (windows, tokens).
-        inside: Which are a scored sentence's, (windows, tokens).
+        marks: Which tokens belong to an answer, (windows, tokens).
+        inside: Which tokens belong to a scored sentence, (windows, tokens).
     """
-    held = marks.any(-1)
-    if not bool(held.any()):
+    answered = marks.any(-1)
+    if not bool(answered.any()):
         return tokens.new_zeros(())
-    some = tokens[held]
-    right = some.masked_fill(~marks[held], OUTSIDE).logsumexp(-1)
-    return (some.masked_fill(~inside[held], OUTSIDE).logsumexp(-1) - right).mean()
+    logits = tokens[answered]
+    right = logits.masked_fill(~marks[answered], OUTSIDE).logsumexp(-1)
+    return (logits.masked_fill(~inside[answered], OUTSIDE).logsumexp(-1) - right).mean()
 
 
 def collate(examples: Sequence[dict[str, Any]], filler: int) -> dict[str, Tensor]:
-    """Make a batch."""
-    some: list[Example] = [one["example"] for one in examples]
-    batch = batch_of([one.sheet for one in some], filler)
+    """Return a batch of examples."""
+    read: list[Example] = [item["example"] for item in examples]
+    batch = batch_of([example.sheet for example in read], filler)
     width = batch["input_ids"].shape[1]
     return {
         **batch,
-        "marks": padded([marks for one in some for marks in one.answers], width, 0).bool(),
-        "keep": torch.tensor([keep for one in some for keep in one.keep]),
-        "every": torch.tensor([_EVERY_WEIGHT * one.every for one in some]),
-        "sizes": torch.tensor([len(one.keep) for one in some]),
+        "marks": padded([marks for example in read for marks in example.answers], width, 0).bool(),
+        "keep": torch.tensor([keep for example in read for keep in example.keep]),
+        "every": torch.tensor([_EVERY_WEIGHT * example.every for example in read]),
+        "sizes": torch.tensor([len(example.keep) for example in read]),
     }
 
 
@@ -141,8 +141,8 @@ def rates(model: SpanEncoder, settings: EncoderSettings) -> list[dict[str, Any]]
     layers = int(model.encoder.config.num_hidden_layers)
     groups: dict[tuple[float, float], list[Any]] = {}
     for name, value in model.named_parameters():
-        found = _LAYER.search(name)
-        depth = int(found[1]) if found else -1 if "embed" in name else layers - 1
+        layer = _LAYER.search(name)
+        depth = int(layer[1]) if layer else -1 if "embed" in name else layers - 1
         inside = name.startswith("encoder.")
         if inside and depth < min(_FROZEN_LAYERS, layers):
             value.requires_grad = False
@@ -161,9 +161,9 @@ def fit_spans(job: Job) -> Trained:
     limit = min(settings.max_input, tokenizer.model_max_length, model.encoder.config.max_position_embeddings)
     reader = Reader(tokenizer, limit)
     train, held_out = cast("list[FilterRow]", job.train), cast("list[FilterRow]", job.held_out)
-    items = [{"example": one, "input_ids": range(one.sheet.length)} for one in read_examples(train, reader)]
+    items = [{"example": example, "input_ids": range(example.sheet.length)} for example in read_examples(train, reader)]
     if not items:
-        raise UsageError("no row has both sentences to keep and sentences to drop, and a filter learns from both")
+        raise UsageError("no row has both sentences to keep and sentences to drop; a filter learns from both")
     values = arguments(settings, job.folder, train_sampling_strategy="group_by_length")
     trainer: Any = _SpanTrainer(
         model=model,
@@ -174,7 +174,9 @@ def fit_spans(job: Job) -> Trained:
     )
     run(trainer, job)
     shares = SpanScorer(reader, model).shares
-    scored = [Scored(shares([one.sheet])[0], one.keep, one.sizes) for one in read_examples(held_out, reader)]
+    scored = [
+        Scored(shares([example.sheet])[0], example.keep, example.sizes) for example in read_examples(held_out, reader)
+    ]
     metrics, threshold = measured(scored, settings.recall)
     if main := trainer.is_world_process_zero():
         write_span_encoder(job.folder, model, tokenizer)
@@ -183,12 +185,12 @@ def fit_spans(job: Job) -> Trained:
 
 
 def _start(base: str) -> tuple[Path, SpanEncoder]:
-    """Return the base's folder and its network, with a new head if the base is no span encoder."""
+    """Return the base's folder and its network, with a new head if the base is not a span encoder."""
     path = model_folder(base)
     if not (path / "card.json").is_file():
         return path, SpanEncoder(model_of(path, "AutoModel", dtype=torch.float32), _DROPOUT)
     if (kind := read_card(path, "filter").kind) != "span-encoder":
-        raise UsageError(f"{base}: is a {kind}, and a span-encoder begins from another one or from an encoder")
+        raise UsageError(f"{base}: is a {kind}; a span-encoder starts from a span-encoder or an encoder")
     return path, read_span_encoder(path, _DROPOUT)
 
 
@@ -200,19 +202,19 @@ class Group(NamedTuple):
 
     pairs: list[tuple[str, str]]
     keep: list[bool]
-    """A judge's one says whether the draft is known."""
+    """Whether to keep each second text; for a judge, whether the draft is known."""
     sizes: list[int]
     """Words of each second text."""
 
 
-def read_groups(rows: Sequence[Row]) -> Iterator[Group]:
-    """Yield the pairs of each row: a judge's one, or one for each of a filter's sentences."""
+def read_groups(rows: Sequence[LabelledRow]) -> Iterator[Group]:
+    """Yield the pairs of each row: one pair for a judge, one for each sentence for a filter."""
     for row in rows:
         if isinstance(row, JudgeRow):
             yield Group([(row.question, row.draft)], [row.known], [len(row.draft.split())])
             continue
         passages, keep = sentences_of(cast("FilterRow", row))
-        sizes = [len(text.split()) for one in passages for text in one.sentences]
+        sizes = [len(text.split()) for passage in passages for text in passage.sentences]
         yield Group(sentence_pairs(row.question, passages), keep, sizes)
 
 
@@ -225,16 +227,16 @@ def fit_pairs(job: Job) -> Trained:
 
     class _Trainer(library.CrossEncoderTrainer):
         def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-            """Write no card of the library's, which would ask the hub."""
+            """Do not write the library's card, which would ask the hub."""
 
     settings = cast("EncoderSettings", job.settings)
     set_seed(settings.seed)
     train = list(read_groups(job.train))
-    labels = [one for each in train for one in each.keep]
+    labels = [keep for group in train for keep in group.keep]
     if all(labels) or not any(labels):
-        raise UsageError("all rows have the same label, and a cross-encoder learns from both")
+        raise UsageError("all rows have the same label; a cross-encoder learns from both labels")
     model = cross_encoder(model_folder(settings.base), settings.max_input)
-    pairs = [one for each in train for one in each.pairs]
+    pairs = [pair for group in train for pair in group.pairs]
     columns = {"first": [a for a, _ in pairs], "second": [b for _, b in pairs], "label": list(map(float, labels))}
     balance = torch.tensor((len(labels) - sum(labels)) / sum(labels))
     trainer: Any = _Trainer(
@@ -244,7 +246,9 @@ def fit_pairs(job: Job) -> Trained:
         loss=BinaryCrossEntropyLoss(model, pos_weight=balance),
     )
     run(trainer, job)
-    scored = [Scored(model.predict(one.pairs).tolist(), one.keep, one.sizes) for one in read_groups(job.held_out)]
+    scored = [
+        Scored(model.predict(group.pairs).tolist(), group.keep, group.sizes) for group in read_groups(job.held_out)
+    ]
     metrics, threshold = _measured_judge(scored) if job.role == "judge" else measured(scored, settings.recall)
     if main := trainer.is_world_process_zero():
         model.model.save_pretrained(job.folder)
@@ -254,6 +258,6 @@ def fit_pairs(job: Job) -> Trained:
 
 
 def _measured_judge(rows: Sequence[Scored]) -> tuple[dict[str, float], float]:
-    chances, labels = np.asarray([one.scores[0] for one in rows]), np.asarray([one.keep[0] for one in rows], np.bool_)
+    chances, labels = np.asarray([row.scores[0] for row in rows]), np.asarray([row.keep[0] for row in rows], np.bool_)
     threshold = best_balanced(chances, labels)
     return judged(chances, labels, threshold), threshold

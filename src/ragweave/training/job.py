@@ -1,4 +1,4 @@
-"""What a training is given and what it gives: settings, rows, threshold and measures."""
+"""What a training takes and returns: settings, rows, threshold and measures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragweave.tools.trained.card import CARD, Kind, TrainedRole
-from ragweave.training.rows import Row
+from ragweave.training.rows import LabelledRow
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -24,42 +24,42 @@ class TrainSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     base: str = "minilm"
-    """The model that training begins from: `minilm` (packaged), a folder or the name of a model in the hub's cache."""
+    """The model that training starts from: `minilm` (packaged), a folder, or the name of a model in the hub's cache."""
     held_out: float = Field(0.1, ge=0, lt=1)
     """Share of the questions held out to choose the threshold and to measure."""
     seed: int = 0
-    """Seed of order and new weights."""
+    """Seed of the rows' order and of new weights."""
 
 
 class LinearSettings(TrainSettings):
     """Settings of linear judges and routers."""
 
     folds: int = Field(5, ge=2)
-    """Folds of the questions, to choose the threshold on rows that were not fitted on."""
+    """Folds of the questions, to choose the threshold on rows outside the fitted folds."""
     drafts: bool = True
-    """Whether the draft answer is read too; false: the question alone, as Adaptive-RAG's classifier does."""
+    """Whether the draft answer is read too; false: only the question, as in Adaptive-RAG's classifier."""
 
 
 class RouterSettings(LinearSettings):
     """Settings of routers."""
 
     retrieve_at_most: float = Field(0.6, gt=0, le=1)
-    """Greatest share of the questions that the threshold may retrieve for."""
+    """Maximum share of the questions that the threshold may retrieve for."""
 
 
 class NeuralSettings(TrainSettings):
-    """Settings of trainings in steps."""
+    """Settings of neural trainings."""
 
     epochs: float = Field(3.0, gt=0)
-    """Times that each row is seen."""
+    """Number of times that each row is seen."""
     learning_rate: float = Field(3e-5, gt=0)
-    """Highest learning rate."""
+    """Maximum learning rate."""
     batch: int = Field(16, ge=1)
-    """Rows in a step."""
+    """Rows per step."""
     micro_batch: int = Field(16, ge=1)
-    """Rows in memory at once; less takes less memory and more time."""
+    """Rows in memory at once; fewer take less memory and more time."""
     max_input: int = Field(1024, ge=1)
-    """Most tokens read."""
+    """Maximum tokens read."""
     warmup: float = Field(0.1, ge=0)
     """Share of the steps in which the learning rate rises."""
     weight_decay: float = Field(0.01, ge=0)
@@ -77,18 +77,18 @@ class EncoderSettings(NeuralSettings):
 
 
 class WriterSettings(NeuralSettings):
-    """Settings of components that write: FILCO's (Wang et al. 2023, section 4.1 and appendix)."""
+    """Settings of components that generate text: FILCO's (Wang et al. 2023, section 4.1 and appendix)."""
 
     base: str = "google/flan-t5-xl"
     learning_rate: float = Field(5e-5, gt=0)
     batch: int = Field(32, ge=1)
     micro_batch: int = Field(4, ge=1)
     max_output: int = Field(512, ge=1)
-    """Most tokens written."""
+    """Maximum tokens written."""
     warmup: float = Field(0.0, ge=0)
     weight_decay: float = Field(0.0, ge=0)
     activation_checkpointing: bool = False
-    """Whether activations are computed again, which takes less memory and more time."""
+    """Whether activations are recomputed, which takes less memory and more time."""
 
 
 class LoraSettings(WriterSettings):
@@ -112,19 +112,21 @@ _KINDS: Mapping[Kind, type[TrainSettings]] = {
 _MAX_OUTPUT: Mapping[TrainedRole, int] = {"judge": 16, "rewriter": 512, "filter": 512, "generator": 128}
 
 
-def settings_of(kind: Kind, role: TrainedRole, given: Mapping[str, Any]) -> TrainSettings:
-    """Return the settings of a kind in a role, with those given."""
+def settings_of(kind: Kind, role: TrainedRole, values: Mapping[str, Any]) -> TrainSettings:
+    """Return the settings of a kind in a role; `values` replace its defaults."""
     if kind == "linear":
-        return (RouterSettings if role == "router" else LinearSettings)(**given)
+        return (RouterSettings if role == "router" else LinearSettings)(**values)
     usual: dict[str, Any] = {}
     if kind == "span-encoder":
-        further = (Path(str(given.get("base", ""))).expanduser() / CARD).is_file()  # a trained one, trained further
+        further = (
+            Path(str(values.get("base", ""))).expanduser() / CARD
+        ).is_file()  # a trained component, trained further
         usual = {"epochs": 2.0, "learning_rate": 5e-5} if further else {"learning_rate": 1e-4}
     elif kind in ("seq2seq", "causal-lora"):
         usual = {"max_output": _MAX_OUTPUT[role]}
         if kind == "causal-lora":
             usual["base"] = f"meta-llama/Llama-2-7b{'-chat' if role in ('judge', 'rewriter') else ''}-hf"
-    return _KINDS[kind](**{**usual, **given})
+    return _KINDS[kind](**{**usual, **values})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,25 +134,25 @@ class Job:
     """One training."""
 
     role: TrainedRole
-    train: list[Row]
-    held_out: list[Row]
+    train: list[LabelledRow]
+    held_out: list[LabelledRow]
     settings: TrainSettings
     folder: Path
     """Where weights and tokenizer go."""
     resume: bool = False
-    """Whether to go on from the last checkpoint."""
+    """Whether to resume from the last checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """What a training came to."""
+    """The result of a training."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Measured on held-out rows."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the card, such as the threshold."""
     main: bool = True
-    """Whether this process writes the card; of several that train together, one does."""
+    """Whether this process writes the card; one of several that train together does."""
 
 
 # ---- thresholds and measures of components that score
@@ -160,14 +162,14 @@ _ROUNDING = 1 - 1e-4
 
 
 def auc(scores: Array, labels: Flags) -> float:
-    """Return the area under the ROC curve: how often a right one scores above a wrong one; ties count half."""
+    """Return the area under the ROC curve: the probability that a right item scores above a wrong one; ties count half."""
     from sklearn.metrics import roc_auc_score
 
     return float(roc_auc_score(labels.ravel(), scores.ravel())) if labels.any() and not labels.all() else 0.5
 
 
 def best_balanced(chances: Array, labels: Flags) -> float:
-    """Return the threshold with the best mean of both classes' accuracies, between two scores; 0.5 of no rows."""
+    """Return the threshold with the best mean of both classes' accuracies, between two scores; 0.5 without both classes."""
     if labels.all() or not labels.any():
         return 0.5
     scores = np.unique(chances)
@@ -180,7 +182,7 @@ def best_balanced(chances: Array, labels: Flags) -> float:
 
 
 def judged(chances: Array, labels: Flags, threshold: float) -> dict[str, float]:
-    """Return a judge's accuracy, that of the larger class, and AUC; {} of no rows."""
+    """Return a judge's accuracy, the share of the larger class, and AUC; {} without rows."""
     if not len(labels):
         return {}
     share = float(labels.mean())
@@ -189,21 +191,21 @@ def judged(chances: Array, labels: Flags, threshold: float) -> dict[str, float]:
 
 
 class Scored(NamedTuple):
-    """The sentences of a question, of which some are to be kept and some are not."""
+    """The scored sentences of a question."""
 
     scores: Sequence[float]
     keep: Sequence[bool]
     sizes: Sequence[int]
-    """Words of each."""
+    """Words of each sentence."""
 
 
 def recall_threshold(rows: Sequence[Scored], recall: float) -> float:
-    """Return the highest threshold at which the mean recall of the sentences to keep is `recall`; 0.5 of no rows."""
-    found = [
-        (score, 1 / sum(one.keep)) for one in rows for score, kept in zip(one.scores, one.keep, strict=True) if kept
+    """Return the highest threshold at which the mean recall of the sentences to keep is `recall`; 0.5 without rows."""
+    weighted = [
+        (score, 1 / sum(row.keep)) for row in rows for score, keep in zip(row.scores, row.keep, strict=True) if keep
     ]
     reached, least = 0.0, 0.5
-    for score, weight in sorted(found, reverse=True):
+    for score, weight in sorted(weighted, reverse=True):
         reached, least = reached + weight / len(rows), score * _ROUNDING
         if reached >= recall - 1e-9:
             break
@@ -211,15 +213,17 @@ def recall_threshold(rows: Sequence[Scored], recall: float) -> float:
 
 
 def filtered(rows: Sequence[Scored], threshold: float) -> dict[str, float]:
-    """Return how often the best sentence, or one of the best two, is to be kept, and what the threshold keeps.
+    """Return how well a filter ranks and keeps sentences.
 
     Returns:
-        `first`, `in_two`; mean `recall` and `precision` of sentences at or above the threshold; `words_kept`, a share.
-        {} of no rows.
+        `first` and `in_two`: how often the best sentence, or one of the best two, is to be kept; mean `recall` and
+        `precision` of the sentences at or above the threshold; `words_kept`, their share of the words. {} without rows.
     """
-    found = [_filtered(np.asarray(one.scores), np.asarray(one.keep), np.asarray(one.sizes), threshold) for one in rows]
+    measures = [
+        _filtered(np.asarray(row.scores), np.asarray(row.keep), np.asarray(row.sizes), threshold) for row in rows
+    ]
     names = ("first", "in_two", "recall", "precision", "words_kept")
-    return dict(zip(names, map(float, np.mean(found, axis=0)), strict=True)) if rows else {}
+    return dict(zip(names, map(float, np.mean(measures, axis=0)), strict=True)) if rows else {}
 
 
 def _filtered(scores: Array, keep: Flags, sizes: NDArray[np.int_], threshold: float) -> list[float]:
@@ -236,7 +240,7 @@ def _filtered(scores: Array, keep: Flags, sizes: NDArray[np.int_], threshold: fl
 
 
 def measured(rows: Sequence[Scored], recall: float) -> tuple[dict[str, float], float]:
-    """Return a filter's measures on held-out rows, and the threshold that they are for."""
-    mixed = [one for one in rows if any(one.keep) and not all(one.keep)]
+    """Return a filter's measures on held-out rows, and the threshold that they hold for."""
+    mixed = [row for row in rows if any(row.keep) and not all(row.keep)]
     threshold = recall_threshold(mixed, recall)
     return filtered(mixed, threshold), threshold

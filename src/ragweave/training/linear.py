@@ -1,7 +1,7 @@
 """Training of linear judges and routers (`tools/trained/linear.py`) by scikit-learn.
 
-The features are few and say much each, the columns of vectors are many and say little: features are penalised less. The
-threshold is chosen on training rows out of fold.
+The few features each say much, the many columns of vectors little: features are penalised less. The threshold is chosen
+on out-of-fold predictions.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from ragweave.state import ROUTES
 from ragweave.tools.trained.linear import FEATURES, Array, Linear, read_rows
 from ragweave.tools.trained.models import dearest
 from ragweave.training.job import Flags, Job, LinearSettings, RouterSettings, Trained, auc, best_balanced, judged
-from ragweave.training.rows import JudgeRow, RouterRow, Row, question_key
+from ragweave.training.rows import JudgeRow, LabelledRow, RouterRow, question_key
 
 _STRENGTH = 0.0005
 """Inverse L2 penalty of the vectors' standardised columns."""
 _FEATURES_SCALE = 10.0
-"""How much larger the features' columns are made: their penalty is smaller by its square."""
+"""Factor of the features' columns; it lowers their penalty by its square."""
 _SURE = 6.0
 """The logit of a route that was right on every row."""
 _GRID = np.round(np.arange(0.0, 1.001, 0.005), 3)
@@ -29,14 +29,14 @@ def fit_linear(rows: Array, labels: Flags) -> Linear:
     """Fit a regression for each output.
 
     Args:
-        rows: (n, columns), of `read_rows`.
+        rows: (n, columns), from `read_rows`.
         labels: (n, c).
     """
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
     scale = np.where(scale < 1e-9, 1.0, scale)
     scale[:FEATURES] /= _FEATURES_SCALE
     fitted = [_regression((rows - mean) / scale, right) for right in labels.T]
-    weights = np.stack([one for one, _ in fitted]) / scale
+    weights = np.stack([coefficients for coefficients, _ in fitted]) / scale
     return Linear(weights, np.asarray([bias for _, bias in fitted]) - weights @ mean)
 
 
@@ -50,57 +50,57 @@ def _regression(rows: Array, right: Flags) -> tuple[Array, float]:
 
 
 def out_of_fold(rows: Array, labels: Flags, groups: Sequence[str], folds: int, seed: int = 0) -> Array:
-    """Return (n, c): probabilities by regressions that were not fitted on the row's question.
+    """Return (n, c): probabilities from regressions that were not fitted on the row's question.
 
     Args:
         rows: (n, columns).
         labels: (n, c).
-        groups: What rows of one question share, such as its text.
-        folds: Folds that the questions are dealt into.
-        seed: Seed of the deal.
+        groups: A key per row that rows of one question share, such as its text.
+        folds: Number of folds of the questions.
+        seed: Seed of the folds.
     """
     names = np.random.default_rng(seed).permutation(sorted(set(groups)))
     fold = {str(name): at % folds for at, name in enumerate(names)}
-    dealt = np.asarray([fold[one] for one in groups])
-    found = np.zeros(labels.shape)
+    fold_of_row = np.asarray([fold[group] for group in groups])
+    chances = np.zeros(labels.shape)
     for number in range(folds):
-        rest, here = np.flatnonzero(dealt != number), np.flatnonzero(dealt == number)
+        rest, here = np.flatnonzero(fold_of_row != number), np.flatnonzero(fold_of_row == number)
         if len(here) and len(rest):
-            found[here] = fit_linear(rows[rest], labels[rest]).probabilities(rows[here])
-    return found
+            chances[here] = fit_linear(rows[rest], labels[rest]).probabilities(rows[here])
+    return chances
 
 
 def routes_of(chances: Array, threshold: float) -> Array:
-    """Return (n,): the number of each row's route, by the probabilities (n, 3) that a route's answer is right."""
+    """Return (n,): each row's route number, from the probabilities (n, 3) that a route's answer is right."""
     return np.asarray([dearest(row, threshold) for row in chances.tolist()])
 
 
 def best_threshold(chances: Array, labels: Flags, retrieve_at_most: float) -> float:
-    """Return the threshold with the best answers within the share of questions retrieved for; the highest of equals.
+    """Return the threshold with the best answers within the share of questions retrieved for; the highest on ties.
 
-    An answer is worth the mean of whether it was right and of the probability that it was: on a few hundred rows the
+    An answer is worth the mean of its label and of the probability that it is right: on a few hundred rows, the
     threshold with the most right answers is a matter of luck.
 
     Args:
-        chances: (n, 3), of rows that were not fitted on.
-        labels: (n, 3): which routes were right.
-        retrieve_at_most: The share.
+        chances: (n, 3), out of fold.
+        labels: (n, 3), which routes were right.
+        retrieve_at_most: The maximum share.
     """
-    worth, best, most = (labels + chances) / 2, 1.0, -1.0
+    worth, best, best_worth = (labels + chances) / 2, 1.0, -1.0
     for threshold in _GRID[::-1]:
         routes = routes_of(chances, float(threshold))
         reached = float(worth[np.arange(len(routes)), routes].mean())
-        if (routes > 0).mean() <= retrieve_at_most and reached > most + 1e-12:
-            best, most = float(threshold), reached
+        if (routes > 0).mean() <= retrieve_at_most and reached > best_worth + 1e-12:
+            best, best_worth = float(threshold), reached
     return best
 
 
 def routed(chances: Array, labels: Flags, threshold: float) -> dict[str, float]:
-    """Return a router's accuracy and share retrieved, fixed routes beside it, and the AUC of "right without"; {} of no rows."""
+    """Return a router's accuracy and share retrieved, the accuracy of fixed routes, and the AUC of route 0; {} without rows."""
     if not len(labels):
         return {}
     routes = routes_of(chances, threshold)
-    found = {
+    measures = {
         "accuracy": labels[np.arange(len(routes)), routes],
         "retrieved": routes > 0,
         "never": labels[:, 0],
@@ -108,7 +108,10 @@ def routed(chances: Array, labels: Flags, threshold: float) -> dict[str, float]:
         "always_many": labels[:, 2],
         "ideal": labels.any(axis=1),
     }
-    return {**{name: float(one.mean()) for name, one in found.items()}, "auc": auc(chances[:, 0], labels[:, 0])}
+    return {
+        **{name: float(values.mean()) for name, values in measures.items()},
+        "auc": auc(chances[:, 0], labels[:, 0]),
+    }
 
 
 def fit(job: Job) -> Trained:
@@ -116,7 +119,7 @@ def fit(job: Job) -> Trained:
     settings = cast("LinearSettings", job.settings)
     labels, held_labels = _labels(job.train), _labels(job.held_out)
     if job.role == "judge" and (labels.all() or not labels.any()):
-        raise UsageError("all drafts have the same label, and a judge learns from both")
+        raise UsageError("all drafts have the same label; a judge learns from both labels")
     rows = _read(job.train, settings)
     free = out_of_fold(rows, labels, [question_key(row) for row in job.train], settings.folds, settings.seed)
     weights = fit_linear(rows, labels)
@@ -126,22 +129,22 @@ def fit(job: Job) -> Trained:
         threshold, measured = best_threshold(free, labels, settings.retrieve_at_most), routed
     else:
         threshold, measured = best_balanced(free[:, 0], labels[:, 0]), judged
-    found = measured(free, labels, threshold)
+    measures = measured(free, labels, threshold)
     metrics = {
         **measured(chances, held_labels, threshold),
-        **{f"out_of_fold_{name}": one for name, one in found.items()},
+        **{f"out_of_fold_{name}": value for name, value in measures.items()},
     }
     return Trained(metrics=metrics, fields={"threshold": threshold, "drafts": settings.drafts})
 
 
-def _labels(rows: Sequence[Row]) -> Flags:
-    listed = [
-        [one.right[name] for name in ROUTES] if isinstance(one, RouterRow) else [cast("JudgeRow", one).known]
-        for one in rows
+def _labels(rows: Sequence[LabelledRow]) -> Flags:
+    labels = [
+        [row.right[name] for name in ROUTES] if isinstance(row, RouterRow) else [cast("JudgeRow", row).known]
+        for row in rows
     ]
-    return np.asarray(listed, np.bool_)
+    return np.asarray(labels, np.bool_)
 
 
-def _read(rows: Sequence[Row], settings: LinearSettings) -> Array:
-    drafts = [cast("JudgeRow | RouterRow", one).draft if settings.drafts else "" for one in rows]
-    return read_rows([(one.question, draft) for one, draft in zip(rows, drafts, strict=True)], settings.base)
+def _read(rows: Sequence[LabelledRow], settings: LinearSettings) -> Array:
+    drafts = [cast("JudgeRow | RouterRow", row).draft if settings.drafts else "" for row in rows]
+    return read_rows([(row.question, draft) for row, draft in zip(rows, drafts, strict=True)], settings.base)

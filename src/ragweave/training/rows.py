@@ -1,6 +1,6 @@
 """Labelled rows: what `ragweave label` writes and `ragweave train` reads, JSON lines (.gz too).
 
-Fields that training does not need are ignored, so that rows from elsewhere work too.
+Other fields are ignored, so that rows from elsewhere work too.
 """
 
 import hashlib
@@ -20,25 +20,25 @@ from ragweave.tools.trained.forms import Passage
 _HALF = 0.5
 
 
-class _Labelled(BaseModel):
+class _Base(BaseModel):
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
 
 
-class Row(_Labelled):
+class LabelledRow(_Base):
     """A labelled question."""
 
     id: str
     question: str = Field(min_length=1)
 
 
-class JudgeRow(Row):
+class JudgeRow(LabelledRow):
     """A draft answer, and whether it is known (SlimPLM, section 3.2)."""
 
     draft: str
     known: bool
 
 
-class RewriteRow(Row):
+class RewriteRow(LabelledRow):
     """A draft answer, and the rewriter's reply to it (SlimPLM, section 3.3)."""
 
     draft: str
@@ -46,14 +46,14 @@ class RewriteRow(Row):
     """`<Questions> … </Questions> <Claims> … </Claims>`"""
 
 
-class RouterRow(Row):
-    """A draft answer, and which routes came to a right answer."""
+class RouterRow(LabelledRow):
+    """A draft answer, and which routes gave a right answer."""
 
     draft: str = ""
     right: dict[RouteName, bool] = Field(min_length=3)
 
 
-class LabelledPassage(_Labelled):
+class LabelledPassage(_Base):
     """A passage."""
 
     id: str
@@ -61,7 +61,7 @@ class LabelledPassage(_Labelled):
     text: str
 
 
-class Span(_Labelled):
+class Span(_Base):
     """A span of a passage, in characters."""
 
     passage_id: str
@@ -69,40 +69,40 @@ class Span(_Labelled):
     end: int
 
 
-class FilterRow(Row):
-    """Passages, and what an oracle or a person keeps of them (FILCO, section 2.2); for filters and generators."""
+class FilterRow(LabelledRow):
+    """Passages, and the spans of them that an oracle or a person keeps (FILCO, section 2.2); for filters and generators."""
 
     answers: list[str] = Field(min_length=1)
     """Right answers; a generator learns the first."""
     passages: list[LabelledPassage] = Field(min_length=1)
     spans: list[Span]
-    """What is kept; empty if nothing helps."""
+    """The kept spans; empty if nothing helps."""
     source: dict[str, Any] = {}
     """How it was labelled, such as `{"measure": "strinc"}`."""
 
     @model_validator(mode="after")
     def _inside(self) -> Self:
-        sizes = {one.id: len(one.text) for one in self.passages}
+        sizes = {passage.id: len(passage.text) for passage in self.passages}
         if len(sizes) < len(self.passages):
             raise ValueError("two passages have the same id")
-        for one in self.spans:
-            if not one.start < one.end <= sizes.get(one.passage_id, 0):
-                raise ValueError(f"{one.start} to {one.end} is no span of a passage {one.passage_id!r}")
+        for span in self.spans:
+            if not span.start < span.end <= sizes.get(span.passage_id, 0):
+                raise ValueError(f"{span.start} to {span.end} is not a span of a passage {span.passage_id!r}")
         return self
 
     @property
-    def whole(self) -> bool:
-        """Whether passages were kept or dropped whole (the paper's PSG)."""
+    def by_passage(self) -> bool:
+        """Whether entire passages were kept or dropped (the paper's PSG)."""
         return self.source.get("unit") == "passage"
 
-    def kept(self) -> list[str]:
-        """Return the kept texts of each passage that any is kept of, passages in order."""
-        spans = sorted(self.spans, key=lambda one: one.start)
-        texts = [(one, [span for span in spans if span.passage_id == one.id]) for one in self.passages]
-        return [" ".join(passage.text[one.start : one.end] for one in own) for passage, own in texts if own]
+    def kept_texts(self) -> list[str]:
+        """Return the kept text of each passage that has any, in order."""
+        spans = sorted(self.spans, key=lambda span: span.start)
+        texts = [(passage, [span for span in spans if span.passage_id == passage.id]) for passage in self.passages]
+        return [" ".join(passage.text[span.start : span.end] for span in spans) for passage, spans in texts if spans]
 
 
-ROWS: Mapping[TrainedRole, type[Row]] = {
+ROWS: Mapping[TrainedRole, type[LabelledRow]] = {
     "judge": JudgeRow,
     "rewriter": RewriteRow,
     "router": RouterRow,
@@ -111,61 +111,63 @@ ROWS: Mapping[TrainedRole, type[Row]] = {
 }
 
 
-def read_rows(path: str | Path, role: TrainedRole) -> list[Row]:
+def read_rows(path: str | Path, role: TrainedRole) -> list[LabelledRow]:
     """Read the rows that train a component of this role.
 
     Raises:
-        UsageError: The file is missing or empty, or a row is not one for this role; the text names file and line.
+        UsageError: The file is missing or empty, or a row is not for this role; the text names file and line.
     """
     return rows_of(path, TypeAdapter(ROWS[role]))
 
 
-def question_key(row: Row) -> str:
-    """Return what two rows of one question share: its normalised text."""
+def question_key(row: LabelledRow) -> str:
+    """Return the key that rows of one question share: its normalised text."""
     return normalize_answer(row.question) or row.question.strip().lower()
 
 
-def split_rows(rows: Sequence[Row], share: float) -> tuple[list[Row], list[Row]]:
-    """Split rows into those to train on and about a share of the questions to measure on.
+def split_rows(rows: Sequence[LabelledRow], share: float) -> tuple[list[LabelledRow], list[LabelledRow]]:
+    """Split rows into those to train on and those to measure on, about `share` of the questions.
 
-    A question's text alone decides: in every file it falls on the same side, so that a component which is trained
-    further is never measured on what it learnt before.
+    Only the question's text decides, so that a component that is trained further is never measured on a question that it
+    has learnt before.
     """
-    train, held = list[Row](), list[Row]()
+    train, held_out = list[LabelledRow](), list[LabelledRow]()
     for row in rows:
         digest = hashlib.blake2b(question_key(row).encode("utf-8", "replace"), digest_size=4).digest()
-        (held if int.from_bytes(digest, "big") / 2**32 < share else train).append(row)
-    return train, held
+        (held_out if int.from_bytes(digest, "big") / 2**32 < share else train).append(row)
+    return train, held_out
 
 
-def check_apart(train: Sequence[Row], held_out: Sequence[Row]) -> None:
-    """Raise `UsageError` if a question is in both files; the text names rows."""
+def check_disjoint(train: Sequence[LabelledRow], held_out: Sequence[LabelledRow]) -> None:
+    """Raise `UsageError`, which names the rows, if a question is in both files."""
     known = {question_key(row): row.id for row in train}
     twice = [row for row in held_out if question_key(row) in known]
     if twice:
-        named = "; ".join(f"{row.question!r} (rows {row.id} and {known[question_key(row)]})" for row in twice[:3])
-        raise UsageError(f"{len(twice)} held-out questions are in the training rows too, such as {named}")
+        examples = "; ".join(f"{row.question!r} (rows {row.id} and {known[question_key(row)]})" for row in twice[:3])
+        raise UsageError(f"{len(twice)} held-out questions are in the training rows too, such as {examples}")
 
 
 def sentences_of(row: FilterRow) -> tuple[list[Passage], list[bool]]:
-    """Return a row's passages by sentence, or whole if they are kept or dropped whole, and which texts are to be kept.
+    """Return a row's passages as sentences, or as one text each if entire passages are kept, and which texts to keep.
 
-    A sentence is kept if a kept span covers half of it or has half of itself in it: spans may come from another
+    A sentence is kept if it shares at least half of itself, or of the span, with a kept span: spans may come from another
     sentence splitter.
     """
     passages, keep = [], []
-    for one in row.passages:
-        cut = [] if row.whole else split_sentences(one.text)
-        pieces = [(each.text, each.start, each.end) for each in cut] or [(one.text, 0, len(one.text))]
-        spans = [(span.start, span.end) for span in row.spans if span.passage_id == one.id]
-        passages.append(Passage(one.title, [text for text, _, _ in pieces]))
+    for passage in row.passages:
+        cut = [] if row.by_passage else split_sentences(passage.text)
+        pieces = [(sentence.text, sentence.start, sentence.end) for sentence in cut] or [
+            (passage.text, 0, len(passage.text))
+        ]
+        spans = [(span.start, span.end) for span in row.spans if span.passage_id == passage.id]
+        passages.append(Passage(passage.title, [text for text, _, _ in pieces]))
         keep += [any(_overlap(start, end, *span) for span in spans) for _, start, end in pieces]
     return passages, keep
 
 
-def unit_of(rows: Sequence[Row]) -> Literal["sentence", "passage"]:
-    """Return what a filter that is trained on these rows keeps or drops."""
-    return "passage" if all(isinstance(row, FilterRow) and row.whole for row in rows) else "sentence"
+def unit_of(rows: Sequence[LabelledRow]) -> Literal["sentence", "passage"]:
+    """Return the unit that a filter trained on these rows keeps or drops."""
+    return "passage" if all(isinstance(row, FilterRow) and row.by_passage for row in rows) else "sentence"
 
 
 def _overlap(start: int, end: int, first: int, last: int) -> bool:

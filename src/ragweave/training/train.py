@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from ragweave.errors import UsageError, need
 from ragweave.tools.trained.card import CARD, ROLES_BY_KIND, Card, Kind, TrainedRole, read_card, write_card
 from ragweave.training.job import CHECKPOINTS, Job, Trained, TrainSettings, settings_of
-from ragweave.training.rows import Row, check_apart, read_rows, split_rows
+from ragweave.training.rows import LabelledRow, check_disjoint, read_rows, split_rows
 
 _TORCH = ("torch", "transformers", "accelerate")
 _FITS: dict[Kind, tuple[str, tuple[str, ...]]] = {
@@ -24,7 +24,7 @@ _FITS: dict[Kind, tuple[str, tuple[str, ...]]] = {
     "seq2seq": ("writer:fit", _TORCH),
     "causal-lora": ("writer:fit", (*_TORCH, "peft")),
 }
-"""What trains a kind, in this package, and the modules that it needs."""
+"""The function that trains each kind, and the modules that it needs."""
 _LIBRARIES = ("ragweave", "torch", "transformers", "sentence_transformers", "peft", "sklearn")
 
 
@@ -40,43 +40,43 @@ def train(
 ) -> Card:
     """Train a component.
 
-    Ctrl-C saves a checkpoint, and `resume` goes on from it (or from the last that was saved on the way).
+    Ctrl-C saves a checkpoint. `resume` starts from the last checkpoint.
 
     Args:
-        role: What the component will do.
+        role: What the component does.
         labels: File of rows, or the folder that `ragweave label` made.
-        out: Folder of the component.
+        out: The component's folder.
         kind: How it works; None: the smallest kind that does the role well.
         held_out: File or folder of rows to choose the threshold on and to measure; None: a tenth of the questions of `labels`.
         resume: Whether to resume the unfinished training in `out`.
-        settings: Settings by name, in place of the kind's defaults.
+        settings: Settings by name, which replace the kind's defaults.
 
     Returns:
         The card, which is written last.
 
     Raises:
-        UsageError: A row, kind or setting is wrong, a question is in both files, `out` has something else in it, or
-            there is nothing to resume.
-        MissingExtraError: What the kind is trained with is not installed.
+        UsageError: A row, kind or setting is wrong, a question is in both files, `out` holds something else, or there
+            is nothing to resume.
+        MissingExtraError: A library that trains the kind is not installed.
         ModelError: The base model is not on this machine.
         KeyboardInterrupt: Ctrl-C was pressed; a checkpoint was saved.
     """
     chosen, folder = _kind(kind, role), Path(out).expanduser()
     need(f"Training a {chosen}", "train", *_FITS[chosen][1])
     own = _settings(chosen, role, settings or {})
-    files = [_labels(one) for one in (labels, held_out) if one is not None]
-    rows, held = _rows(role, files, own.held_out)
+    files = [_labels(path) for path in (labels, held_out) if path is not None]
+    rows, held_rows = _rows(role, files, own.held_out)
     _begin(folder, resume=resume)
-    job = Job(role=role, train=rows, held_out=held, settings=own, folder=folder, resume=resume)
+    job = Job(role=role, train=rows, held_out=held_rows, settings=own, folder=folder, resume=resume)
     trained: Trained = resolve_name(f"ragweave.training.{_FITS[chosen][0]}")(job)
     card = Card(
         role=role,
         kind=chosen,
         base=own.base,
         data={
-            "files": [{"file": one.name, "sha256": hashlib.sha256(one.read_bytes()).hexdigest()} for one in files],
+            "files": [{"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()} for path in files],
             "train_rows": len(rows),
-            "held_out_rows": len(held),
+            "held_out_rows": len(held_rows),
         },
         settings=own.model_dump(),
         metrics=dict(trained.metrics),
@@ -104,35 +104,35 @@ def _kind(kind: Kind | None, role: TrainedRole) -> Kind:
     return kind
 
 
-def _settings(kind: Kind, role: TrainedRole, given: dict[str, Any]) -> TrainSettings:
+def _settings(kind: Kind, role: TrainedRole, values: dict[str, Any]) -> TrainSettings:
     try:
-        return settings_of(kind, role, given)
+        return settings_of(kind, role, values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         known = ", ".join(type(settings_of(kind, role, {})).model_fields)
         raise UsageError(f"setting {first['loc'][0]} of a {kind} {role}: {first['msg']} (settings: {known})") from error
 
 
-def _labels(given: str | Path) -> Path:
-    path = Path(given).expanduser()
+def _labels(file: str | Path) -> Path:
+    path = Path(file).expanduser()
     return path / "labels.jsonl" if path.is_dir() else path
 
 
-def _rows(role: TrainedRole, files: list[Path], share: float) -> tuple[list[Row], list[Row]]:
+def _rows(role: TrainedRole, files: list[Path], share: float) -> tuple[list[LabelledRow], list[LabelledRow]]:
     """Return the rows to train on and those held out."""
     rows = read_rows(files[0], role)
     if len(files) == 1:
-        rows, held = split_rows(rows, share)
+        rows, held_out = split_rows(rows, share)
     else:
-        held = read_rows(files[1], role)
-        check_apart(rows, held)
+        held_out = read_rows(files[1], role)
+        check_disjoint(rows, held_out)
     if not rows:
-        raise UsageError(f"{files[0]}: all rows fall to the held-out share; set held_out=0, or give more rows")
-    return rows, held
+        raise UsageError(f"{files[0]}: all rows are held out; set held_out=0, or give more rows")
+    return rows, held_out
 
 
 def _begin(folder: Path, *, resume: bool) -> None:
-    """Make the folder, empty but for what an unfinished training left to resume."""
+    """Make the folder; it may hold nothing except an unfinished training to resume."""
     begun = folder / CHECKPOINTS
     if resume and not begun.is_dir():
         raise UsageError(f"{folder}: there is no unfinished training to resume")

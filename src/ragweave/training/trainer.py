@@ -1,6 +1,6 @@
 """Running a trainer of transformers or sentence-transformers: arguments, Ctrl-C, resuming.
 
-On several GPUs: `accelerate launch --multi_gpu -m ragweave train …`. `batch` is the rows of a step on all together.
+On several GPUs: `accelerate launch --multi_gpu -m ragweave train …`. `batch` counts the rows of a step on all GPUs.
 """
 
 import os
@@ -45,29 +45,29 @@ def arguments(settings: NeuralSettings, folder: Path, **more: Any) -> dict[str, 
 
 
 def has_bfloat16() -> bool:
-    """Say whether the GPU, or without one the CPU, computes bfloat16 in hardware."""
+    """Return whether the GPU, or the CPU if there is none, computes bfloat16 in hardware."""
     import torch
 
     if torch.cuda.is_available():
         return bool(torch.cuda.is_bf16_supported())
-    found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.10 and later
-    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.10 and later
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def one_gpu(args: Any) -> Any:
-    """Let a process use one GPU: more would be DataParallel, which multiplies the batch."""
+    """Limit a process to one GPU: with more, DataParallel would multiply the batch."""
     if args.n_gpu > 1:
         args._n_gpu = 1
     return args
 
 
 class _Interrupt(TrainerCallback):
-    """The first Ctrl-C saves a checkpoint and ends the training after the step, a second one ends it at once."""
+    """Saves a checkpoint and ends the training after the step on the first Ctrl-C; ends it at once on the second."""
 
     pressed = False
 
     def press(self, *_: object) -> None:
-        """Take a signal."""
+        """Handle the signal."""
         if self.pressed:
             raise KeyboardInterrupt
         self.pressed = True
@@ -79,10 +79,10 @@ class _Interrupt(TrainerCallback):
 
 
 def run(trainer: Any, job: Job) -> None:
-    """Run a trainer, from the last checkpoint if the job is to be resumed.
+    """Run a trainer, from the last checkpoint if the job resumes.
 
-    The trained model then computes in its own precision, as it will once it is loaded, not in the training's bfloat16:
-    what is measured next, and the threshold chosen, hold for the component in use.
+    The trained model then computes in its own precision, as the loaded component does, not in the training's bfloat16: the
+    measures and the threshold hold for the component in use.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed; a checkpoint was saved.
@@ -92,7 +92,7 @@ def run(trainer: Any, job: Job) -> None:
     last = get_last_checkpoint(str(folder)) if job.resume else None  # type: ignore[no-untyped-call]
     interrupt = _Interrupt()
     trainer.add_callback(interrupt)
-    is_main = threading.current_thread() is threading.main_thread()  # no other may take signals
+    is_main = threading.current_thread() is threading.main_thread()  # only this thread may handle signals
     before = signal.signal(signal.SIGINT, interrupt.press) if is_main else None
     try:
         trainer.train(resume_from_checkpoint=last)

@@ -1,4 +1,4 @@
-"""Training of components that write: FLAN-T5 in full, Llama with low-rank adapters by peft, both by transformers.
+"""Training of components that generate text: FLAN-T5 in full, Llama with low-rank adapters by peft, both by transformers.
 
 Settings are FILCO's (Wang et al. 2023, section 4.1 and appendix); SlimPLM (Tan et al. 2024, appendix A) trains its judge
 and rewriter from Llama2-7B-Chat and prints no settings. The loss is on the output alone.
@@ -24,26 +24,28 @@ from ragweave.tools.trained.forms import (
 )
 from ragweave.tools.trained.networks import Writer
 from ragweave.training.job import Job, LoraSettings, Trained, WriterSettings
-from ragweave.training.rows import FilterRow, JudgeRow, RewriteRow, Row, unit_of
+from ragweave.training.rows import FilterRow, JudgeRow, LabelledRow, RewriteRow, unit_of
 from ragweave.training.trainer import arguments, has_bfloat16, one_gpu, run
 
-_MEASURED = 200
-"""Most held-out rows that are written out to be measured."""
+_MAX_MEASURED = 200
+"""Maximum held-out rows that are measured."""
 _MARKS = "<>"
 """Marks of verdicts and claims, which T5's vocabulary lacks."""
 
 
-def example(role: TrainedRole, row: Row) -> tuple[Input, str]:
-    """Return what a component of this role reads of a row, and what it must write."""
+def example(role: TrainedRole, row: LabelledRow) -> tuple[Input, str]:
+    """Return what a component of this role reads from a row, and what it must write."""
     if isinstance(row, JudgeRow):
         return judge_input(row.question, row.draft), f"<Known({row.known})>"
     if isinstance(row, RewriteRow):
         return judge_input(row.question, row.draft), row.target
     silver = cast("FilterRow", row)
     if role == "filter":
-        return filter_input(row.question, [one.text for one in silver.passages]), " ".join(map(one_line, silver.kept()))
-    # without anything kept the released code shows the full passages, and PSG none
-    texts = silver.kept() or ([] if silver.whole else [one.text for one in silver.passages])
+        return filter_input(row.question, [passage.text for passage in silver.passages]), " ".join(
+            map(one_line, silver.kept_texts())
+        )
+    # if nothing is kept, the released code shows the full passages, and PSG shows none
+    texts = silver.kept_texts() or ([] if silver.by_passage else [passage.text for passage in silver.passages])
     return generator_input(row.question, texts), silver.answers[0]
 
 
@@ -64,11 +66,11 @@ def fit(job: Job) -> Trained:
         if len(tokenizer) > model.get_input_embeddings().num_embeddings:
             model.resize_token_embeddings(len(tokenizer))
 
-    def encoded(row: Row) -> dict[str, list[int]]:
-        given, target = example(job.role, row)
+    def encoded(row: LabelledRow) -> dict[str, list[int]]:
+        text, target = example(job.role, row)
         if causal:
-            given = given._replace(tail=given.tail + lead(job.role, row.question))
-        read = tokenizer(fitted(tokenizer, given, limit)[0])["input_ids"]
+            text = text._replace(tail=text.tail + lead(job.role, row.question))
+        read = tokenizer(fitted(tokenizer, text, limit)[0])["input_ids"]
         ids = tokenizer(target, add_special_tokens=False)["input_ids"][: settings.max_output - 1]
         wanted = [*ids, tokenizer.eos_token_id]
         return example_of(read, wanted, causal=causal)
@@ -106,14 +108,14 @@ def _add_marks(tokenizer: Any) -> None:
     from tokenizers import AddedToken
 
     unknown = tokenizer.unk_token_id
-    lacking = [one for one in _MARKS if unknown in tokenizer(one, add_special_tokens=False)["input_ids"]]
-    tokenizer.add_tokens([AddedToken(one, normalized=False) for one in lacking])
+    missing = [mark for mark in _MARKS if unknown in tokenizer(mark, add_special_tokens=False)["input_ids"]]
+    tokenizer.add_tokens([AddedToken(mark, normalized=False) for mark in missing])
 
 
 def _loss_of_tokens(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
     """Return the loss over the target's tokens in the batch.
 
-    T5 takes the mean of each micro-batch, and the trainer adds them up: gradients would grow with their number.
+    T5 returns the mean of each micro-batch, and the trainer adds these up: gradients would grow with their number.
     """
     logits = outputs["logits"].float().flatten(0, 1)
     total = torch.nn.functional.cross_entropy(logits, labels.flatten(), ignore_index=-100, reduction="sum")
@@ -124,13 +126,13 @@ def _finished(job: Job, trainer: Any, model: Any, tokenizer: Any, max_input: int
     settings = cast("WriterSettings", job.settings)
     if main := trainer.is_world_process_zero():
         model.save_pretrained(job.folder)
-        if isinstance(settings, LoraSettings):  # only now: of a base with a name, peft asks the hub at each checkpoint
+        if isinstance(settings, LoraSettings):  # only now: if the base has a name, peft asks the hub at each checkpoint
             adapters = model.peft_config["default"]
             adapters.base_model_name_or_path = settings.base
             adapters.save_pretrained(job.folder)
         tokenizer.save_pretrained(job.folder)
     writer = Writer(model, tokenizer, job.role, max_input, settings.max_output)
-    rows = job.held_out[:_MEASURED] if main else []
+    rows = job.held_out[:_MAX_MEASURED] if main else []
     right = [_is_right(job.role, row, writer) for row in rows]
     fields: dict[str, Any] = {"max_input": max_input, "max_output": settings.max_output}
     if job.role in ("filter", "generator"):
@@ -140,10 +142,10 @@ def _finished(job: Job, trainer: Any, model: Any, tokenizer: Any, max_input: int
     return Trained(metrics=metrics, fields=fields, main=main)
 
 
-def _is_right(role: TrainedRole, row: Row, writer: Writer) -> bool:
-    """Say whether the output is the target, word for word; of a generator, whether it is a right answer."""
-    given, target = example(role, row)
-    (written,) = writer.write(row.question, [given])
+def _is_right(role: TrainedRole, row: LabelledRow, writer: Writer) -> bool:
+    """Return whether the output is the target word for word; for a generator, whether it is a right answer."""
+    text, target = example(role, row)
+    (written,) = writer.write(row.question, [text])
     if role == "generator":
         return normalize_answer(written.text) in map(normalize_answer, cast("FilterRow", row).answers)
     return written.text.split() == target.split()
