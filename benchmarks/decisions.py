@@ -37,8 +37,7 @@ from langchain_core.documents import Document
 from passage_sets import rows
 from ragweave import chat_model
 from ragweave.evaluation.metrics.judged import ask
-from ragweave.graphs import crag
-from ragweave.nodes import knowledge_filter, proxy
+from ragweave.graphs import blendfilter, crag, slimplm
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FilterSettings
@@ -115,12 +114,12 @@ async def by_form(model: Any, item: Item) -> tuple[list[float], int]:
         return [words[one.grade] if one else 0.5 for one in grades], grades.count(None)
     if item.task == "known":
         asked["draft"] = untrusted(item.texts[0].page_content)
-        verdict = await ask(model, proxy.Verdict, proxy.PROMPTS["judge"].format_messages(**asked))
+        verdict = await ask(model, slimplm.Verdict, slimplm.PROMPTS["judge"].format_messages(**asked))
         return [float(verdict.known == "True") if verdict else 0.0], int(verdict is None)
     asked["passages"] = numbered("knowledge", 1)(item.texts)
-    first = knowledge_filter.PROMPTS["relevance_any_topic"].format_messages(**asked)
+    first = blendfilter.PROMPTS["relevance_any_topic"].format_messages(**asked)
     said = await model.bind(max_tokens=256).ainvoke(first)
-    second = knowledge_filter.PROMPTS["ids_any_topic"].format_messages(**asked, relevance=untrusted(str(said.text)))
+    second = blendfilter.PROMPTS["ids_any_topic"].format_messages(**asked, relevance=untrusted(str(said.text)))
     named = await ask(model, ids_form(1, len(item.texts)), second)
     chosen = named.ids if named else range(1, len(item.texts) + 1)
     return [float(at in chosen) for at in range(1, len(item.texts) + 1)], int(named is None)
@@ -128,7 +127,7 @@ async def by_form(model: Any, item: Item) -> tuple[list[float], int]:
 
 async def by_decision(model: Any, item: Item) -> tuple[list[float], int]:
     """Return the probabilities of a decision model."""
-    form: Any = {"grade": crag.Grade, "filter": Ids, "known": proxy.Verdict}[item.task]
+    form: Any = {"grade": crag.Grade, "filter": Ids, "known": slimplm.Verdict}[item.task]
     given = "draft" if item.task == "known" else "passage"
     titles = [f"{one.metadata['title']}\n" if "title" in one.metadata else "" for one in item.texts]
     texts = [title + one.page_content for title, one in zip(titles, item.texts, strict=True)]

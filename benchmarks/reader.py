@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ragweave.graphs import chain_of_note, crag, ircot, react, self_ask, self_eval, sure
-from ragweave.nodes import proxy, read, route
+from ragweave.graphs import chain_of_note, crag, ircot, react, self_ask, self_eval, slimplm, sure
+from ragweave.nodes import read, route
 from ragweave.state import UNKNOWN
 from ragweave.tools.models.messages import without_thoughts
 from ragweave.tools.text.words import normalize_answer
@@ -63,8 +63,8 @@ def _form(form: Any, field: str) -> Callable[[str], Any]:
 
 
 VERDICTS: dict[str, Callable[[str], Any]] = {
-    "judge": lambda text: {"True": True, "False": False}.get(_form(proxy.Verdict, "known")(text)),
-    "judge_claim": lambda text: {"True": True, "False": False}.get(_form(proxy.Verdict, "known")(text)),
+    "judge": lambda text: {"True": True, "False": False}.get(_form(slimplm.Verdict, "known")(text)),
+    "judge_claim": lambda text: {"True": True, "False": False}.get(_form(slimplm.Verdict, "known")(text)),
     "need": lambda text: {"Yes": True, "No": False}.get(_form(self_eval.Need, "needed")(text)),
     "classify": lambda text: route.ROUTES.get(_form(route.Complexity, "searches")(text)),
     "grade": _form(crag.Grade, "grade"),
@@ -130,7 +130,7 @@ def _ircot(record: dict[str, Any]) -> list[str]:
 
 
 def _rewrite(record: dict[str, Any]) -> list[list[str]]:
-    said = proxy.Rewrite.from_text(read.plain(record["reply"]))
+    said = slimplm.Rewrite.from_text(read.plain(record["reply"]))
     searches = [*said.questions, *said.claims] if said else []
     pairs = dict.fromkeys((one.text, (one.query or one.text) if one.needs_search else "") for one in searches)
     return [list(one) for one in pairs]
@@ -227,7 +227,7 @@ def slowest() -> tuple[float, str]:
         lambda text: read.phrase(text, "query", "topic"),
         lambda text: react.Step.from_text(read.plain(text)),
         lambda text: self_ask.Step.from_text(read.plain(text)),
-        lambda text: proxy.Rewrite.from_text(read.plain(text)),
+        lambda text: slimplm.Rewrite.from_text(read.plain(text)),
     ]
     worst = (0.0, "")
     for name, text in HOSTILE.items():

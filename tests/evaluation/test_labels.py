@@ -10,7 +10,7 @@ from tests.openai_server import OpenAIServer
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.labels import LabelSettings, make_labels, write_labels
-from ragweave.nodes.proxy import Rewrite
+from ragweave.graphs.slimplm import Rewrite
 
 Label = Callable[..., tuple[list[dict[str, Any]], dict[str, int]]]
 

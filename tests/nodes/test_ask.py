@@ -20,10 +20,10 @@ from tests.openai_server import HttpFault, OpenAIServer, Reply
 from ragweave import build_graph, chat_model
 from ragweave.errors import PromptTooLongError, RunTimeoutError, UsageError
 from ragweave.graphs import method
+from ragweave.graphs.slimplm import Rewrite
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Ids
 from ragweave.nodes.prompts import Prompt
-from ragweave.nodes.proxy import Rewrite
 from ragweave.testing import CARDS, ModelCall, RecordingRetriever, ScriptedModel
 from ragweave.tools.models.messages import text_of
 

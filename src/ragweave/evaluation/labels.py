@@ -51,7 +51,8 @@ from ragweave.evaluation.metrics.answers import contains
 from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.run import FunctionSystem, Run, Summary
 from ragweave.evaluation.systems import OwnPassages, graph_system, open_model
-from ragweave.nodes import proxy, read
+from ragweave.graphs import slimplm
+from ragweave.nodes import read
 from ragweave.nodes.prompts import template_of
 from ragweave.nodes.segments import split_passages
 from ragweave.tools.filters import FILTERS, FilterKind, FilterSettings, Span, filco_task, span_of
@@ -142,7 +143,7 @@ def _drafts(settings: LabelSettings, models: Mapping[str, Any]) -> Callable[[Que
 async def draft(model: ChatModel, question: str) -> str:
     """Return a model's answer from memory, as SlimPLM's proxy drafts it (section 3.1; settings by its released code)."""
     settings: dict[str, Any] = {"temperature": 0.01, "top_p": 0.85, "max_tokens": 512}
-    messages = template_of(proxy.PROMPTS["draft"]).format_messages(question=question)
+    messages = template_of(slimplm.PROMPTS["draft"]).format_messages(question=question)
     endpoint = Endpoint(model)
     while True:
         try:
@@ -261,10 +262,10 @@ def selected(question: Question, passages: Sequence[Document]) -> list[Span]:
     return spans
 
 
-def target_text(found: proxy.Rewrite) -> str:
+def target_text(found: slimplm.Rewrite) -> str:
     """Return records as a rewriter's reply; one that needs no search has an empty query."""
 
-    def shown(records: Sequence[proxy.Searched], kind: str, mark: str) -> str:
+    def shown(records: Sequence[slimplm.Searched], kind: str, mark: str) -> str:
         return " ".join(
             f"<{kind}({_bare(one.text)})> <{mark}({one.needs_search})> <Query({_bare(one.query) * one.needs_search})>"
             for one in records
@@ -291,7 +292,9 @@ def rewriter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
             found = annotation(question.about, settings.label)
         else:
             values = {"question": question.question, "draft": untrusted(said)}
-            found = await ask(teacher, proxy.Rewrite, template_of(proxy.PROMPTS["rewrite"]).format_messages(**values))
+            found = await ask(
+                teacher, slimplm.Rewrite, template_of(slimplm.PROMPTS["rewrite"]).format_messages(**values)
+            )
         if found is None or not (found.questions or found.claims):
             return dropped("no annotation" if teacher is None else "a reply that cannot be read")
         return row(id=question.id, question=question.question, draft=said, target=target_text(found))
@@ -299,7 +302,7 @@ def rewriter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
     return label
 
 
-def annotation(fields: Mapping[str, Any], claims: str) -> proxy.Rewrite | None:
+def annotation(fields: Mapping[str, Any], claims: str) -> slimplm.Rewrite | None:
     """Return the annotation of a row in the form of SlimPLM's released files; None if it has none.
 
     A record without a query has its own text for one, unless it needs no search.
@@ -311,19 +314,19 @@ def annotation(fields: Mapping[str, Any], claims: str) -> proxy.Rewrite | None:
     said, asked = fields.get(claims), fields.get("questions")
     if not (isinstance(said, list) and isinstance(asked, list)):
         return None
-    return proxy.Rewrite.model_construct(
+    return slimplm.Rewrite.model_construct(
         questions=_records(asked, "question", "searchWord"), claims=_records(said, "claim", "query")
     )
 
 
-def _records(listed: Sequence[Any], text: str, query: str) -> list[proxy.Searched]:
+def _records(listed: Sequence[Any], text: str, query: str) -> list[slimplm.Searched]:
     found = []
     for one in listed:
         said = " ".join(str(one.get(text) or "").split()) if isinstance(one, Mapping) else ""
         if said:
             searched = one.get("needSearch") is not False
             asked = " ".join(str(one.get(query) or said).split())
-            found.append(proxy.Searched.model_construct(text=said, needs_search=searched, query=asked))
+            found.append(slimplm.Searched.model_construct(text=said, needs_search=searched, query=asked))
     return found
 
 

@@ -15,7 +15,6 @@ from pydantic import Field
 from ragweave.graphs import blendfilter, filco, slimplm
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, one_by_one
-from ragweave.nodes.proxy import ProxyState
 from ragweave.nodes.retrieve import Route, join
 from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
 from ragweave.nodes.vote import add_fallback, end_by_vote
@@ -30,7 +29,7 @@ STYLES: dict[str, dict[str, Any]] = {
 """How Liu et al., BlendFilter, SlimPLM and FILCO ask for the answer, by the name of the prompt."""
 
 
-class AdaptiveOptions(blendfilter.BlendFilterOptions, slimplm.BudgetOptions, filco.FilterOptions):
+class AdaptiveOptions(blendfilter.BlendFilterOptions, slimplm.ProxyOptions, filco.FilterOptions):
     own_paper = ""
 
     union: Literal["interleave", "by_query"] = Field("interleave", description="How the queries' passages join.")
@@ -42,7 +41,7 @@ class AdaptiveOptions(blendfilter.BlendFilterOptions, slimplm.BudgetOptions, fil
     fallback: bool = Field(True, description="Whether Post-Fusion asks each passage alone where the answer is Unknown.")
 
 
-class AdaptiveState(ProxyState, blendfilter.BlendFilterState, total=False):
+class AdaptiveState(slimplm.ProxyState, blendfilter.BlendFilterState, total=False):
     """The state of `adaptive`."""
 
 
