@@ -21,11 +21,10 @@ from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
 from ragweave.evaluation.run import Budget, Run, Summary, System
 from ragweave.evaluation.systems import (
     Gold,
-    GoldRetriever,
     GraphSystem,
-    OwnPassages,
     graph_system,
     open_model,
+    own_passages,
     own_prompts,
 )
 from ragweave.graphs.specs import read_system
@@ -196,7 +195,7 @@ def _systems(
         graph_system(
             spec,
             models,
-            None if retriever is None else GoldRetriever(base=retriever),
+            retriever,
             metrics,
             options=settings.options,
             more={**more, "prompts": own},
@@ -221,7 +220,7 @@ def _retriever(settings: EvalSettings, data: Dataset, run: Run) -> Any:
     if where == "own":
         if settings.retriever != "auto" or settings.rerank:
             raise UsageError("each question's own passages are taken as they are: no retriever, no reranker")
-        return OwnPassages()
+        return own_passages
     if where == "file" and settings.retriever in ("auto", "bm25"):
         found: Any = Bm25Retriever.from_documents(list(data.corpus()))
     elif where == "file":

@@ -50,7 +50,7 @@ from ragweave.evaluation.folder import (
 from ragweave.evaluation.metrics.answers import contains
 from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.run import FunctionSystem, Run, Summary
-from ragweave.evaluation.systems import OwnPassages, graph_system, open_model
+from ragweave.evaluation.systems import graph_system, open_model, own_passages
 from ragweave.graphs import slimplm
 from ragweave.nodes import read
 from ragweave.nodes.prompts import template_of
@@ -185,7 +185,7 @@ def needed(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
     """Label whether a question needs retrieval, by the generator without passages and with them."""
     if "generator" not in models:
         raise UsageError("who answers? Give --model generator=SPEC")
-    found = retriever_of("auto", settings.kb) if settings.kb else OwnPassages()
+    found = retriever_of("auto", settings.kb) if settings.kb else own_passages
     specs = ("direct", f"direct[retrieve=true,k={settings.k}]")
     graphs = [graph_system(one, {"generator": models["generator"]}, found, ()) for one in specs]
 

@@ -4,13 +4,15 @@ import importlib.util
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Literal
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableConfig, ensure_config
 from langgraph.types import RetryPolicy
+from typing_extensions import override
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError, did_you_mean
@@ -27,6 +29,7 @@ from ragweave.tools.models.roles import unbound
 from ragweave.tools.providers import chat_model
 from ragweave.tools.retrieval import Bm25Retriever, PassageRetriever
 from ragweave.tools.retrieval.base import find_with
+from ragweave.tools.retrieval.retrievers import SearchRetriever
 from ragweave.tools.text.untrusted import redacted
 
 Gold = Literal["as_found", "with", "without"]
@@ -41,6 +44,8 @@ class GraphSystem:
     graph: Any
     k: int
     metrics: Sequence[Metric]
+    retriever: Any = None
+    """What is searched: a retriever, or `own_passages`."""
     large: frozenset[str] = frozenset({"generator"})
     """The roles that the generator plays."""
     judge: Any = None
@@ -59,11 +64,9 @@ class GraphSystem:
             asked["passages"] = with_gold(list(question.passages), question, self.gold, self.seed, self.k)
         if self.oracle:
             asked["gold_answers"] = question.about.get("label") or list(question.answers)
-        token = _CURRENT.set((question, self, []))
-        try:
-            state = await self.graph.ainvoke(asked, output_keys=_STATE)
-        finally:
-            _CURRENT.reset(token)
+        base = own_passages(question) if self.retriever is own_passages else self.retriever
+        retriever = GoldRetriever(base=base, question=question, gold=self.gold, seed=self.seed)
+        state = await self.graph.ainvoke(asked, {"configurable": {_RETRIEVER: retriever}}, output_keys=_STATE)
         state |= {"depth": self.k, "large": self.large}
         return record_of(question, state) | {"scores": await scores(question, state, self.metrics, self.judge)}
 
@@ -128,8 +131,9 @@ def graph_system(
 ) -> GraphSystem:
     """Build a system from its spec.
 
-    Models are by role. `options` are text, for every method that has them; `more` are more arguments of `build_graph`,
-    such as a scorer; `fields` are fields of the system.
+    Models are by role. `retriever` is what is searched: a retriever, `own_passages` for those of each question, or None.
+    `options` are text, for every method that has them; `more` are more arguments of `build_graph`, such as a scorer;
+    `fields` are fields of the system.
 
     Raises:
         UsageError: There is no such method or option.
@@ -139,14 +143,16 @@ def graph_system(
     clients_retry = all(hasattr(unbound(one), "max_retries") for one in played.values())
     graph = build_graph(
         method,
-        retriever=retriever,
+        retriever=None if retriever is None else RunRetriever(base=None if retriever is own_passages else retriever),
         retry_policy=RetryPolicy(max_attempts=1) if clients_retry else RETRY,  # see `open_model`
         **arguments_of(played),
         **(more or {}),
         **values,
     )
     k: int = values.get("k") or method.options(**{name: one for name, one in values.items() if name != "filter"}).k
-    return GraphSystem(graph=graph, k=k, metrics=metrics, large=large_roles(played), **{"name": spec, **fields})
+    return GraphSystem(
+        graph=graph, k=k, metrics=metrics, retriever=retriever, large=large_roles(played), **{"name": spec, **fields}
+    )
 
 
 def large_roles(models: Mapping[str, Any]) -> frozenset[str]:
@@ -154,34 +160,61 @@ def large_roles(models: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(role.name for role in ROLES.values() if player_of(role.name, models) == "generator")
 
 
-_CURRENT: ContextVar[tuple[Question, GraphSystem, list[Bm25Retriever]]] = ContextVar("ragweave_question")
-"""The question that is being answered, who answers it, and the index of the question's own passages."""
-
-
-class OwnPassages(PassageRetriever):
-    """Searches the passages that come with the question that is being answered, by BM25.
+def own_passages(question: Question) -> PassageRetriever:
+    """Return a search of a question's own passages by BM25.
 
     Those that share no word with the query come last, in the file's order.
     """
+    passages = list(question.passages)
+    index = cache(partial(Bm25Retriever.from_documents, passages))
 
-    def _find(self, query: str, k: int) -> list[Document]:
-        question, _, index = _CURRENT.get()
-        if not index:
-            index.append(Bm25Retriever.from_documents(list(question.passages)))
-        found = index[0].find(query, k)
+    def search(query: str, k: int) -> list[Document]:
+        found = index().find(query, k)
         ids = {doc.id for doc in found}
-        return [*found, *(doc for doc in question.passages if doc.id not in ids)][:k]
+        return [*found, *(doc for doc in passages if doc.id not in ids)][:k]
+
+    return SearchRetriever(search=search)
 
 
 class GoldRetriever(PassageRetriever):
-    """Marks the gold passages that another retriever finds; puts one in, or takes all out."""
+    """Marks the gold passages of a question that another retriever finds; puts one in, or takes all out."""
 
     base: Any
+    question: Question
+    gold: Gold
+    seed: int
 
     def _find(self, query: str, k: int) -> list[Document]:
-        question, system, _ = _CURRENT.get()
-        wanted = k + len(question.gold) if system.gold == "without" else k
-        return with_gold(find_with(self.base, query, wanted), question, system.gold, system.seed, k)
+        wanted = k + len(self.question.gold) if self.gold == "without" else k
+        return with_gold(find_with(self.base, query, wanted), self.question, self.gold, self.seed, k)
+
+
+class RunRetriever(PassageRetriever):
+    """What a graph is built with whose runs each bring a retriever of their own, in the run's config."""
+
+    base: Any = None
+
+    @override
+    def invoke(self, input: str, config: RunnableConfig | None = None, **settings: Any) -> list[Document]:
+        """Search with the retriever of the run."""
+        return _of_run(config).invoke(input, config, **settings)
+
+    @override
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **settings: Any) -> list[Document]:
+        """Search with the retriever of the run."""
+        return await _of_run(config).ainvoke(input, config, **settings)
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        raise NotImplementedError("only the config of a run says what is searched")
+
+
+_RETRIEVER = "ragweave_retriever"
+"""The entry of a config's `configurable`."""
+
+
+def _of_run(config: RunnableConfig | None) -> PassageRetriever:
+    retriever: PassageRetriever = ensure_config(config)["configurable"][_RETRIEVER]
+    return retriever
 
 
 def with_gold(found: Sequence[Document], question: Question, gold: Gold, seed: int, k: int) -> list[Document]:
