@@ -52,21 +52,21 @@ async def test_an_unsupported_answer_says_so() -> None:
 async def test_search_returns_as_many_passages_as_asked_each_with_its_source() -> None:
     async with Client(server()) as client:
         for k in (1, 12, 20):
-            found = text(await client.call_tool("search", {"query": "bridge 7", "k": k}))
-            assert found.count("Ada Brenner built") == found.count("\n</passage>") == k
-        assert 'source="Bridge 7 — b7.pdf, page 7"' in found
-        assert "/srv" not in found
+            passages = text(await client.call_tool("search", {"query": "bridge 7", "k": k}))
+            assert passages.count("Ada Brenner built") == passages.count("\n</passage>") == k
+        assert 'source="Bridge 7 — b7.pdf, page 7"' in passages
+        assert "/srv" not in passages
 
 
 async def test_tools_are_few_and_described() -> None:
     async with Client(server()) as client:
         tools = (await client.list_tools()).tools
-    assert [one.name for one in tools] == ["ask", "search"]
-    for one in tools:
-        assert one.description
-        assert all(field["description"] for field in one.input_schema["properties"].values())
+    assert [tool.name for tool in tools] == ["ask", "search"]
+    for tool in tools:
+        assert tool.description
+        assert all(field["description"] for field in tool.input_schema["properties"].values())
     async with Client(server(searches=False)) as client:
-        assert [one.name for one in (await client.list_tools()).tools] == ["ask"]
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["ask"]
 
 
 @pytest.mark.parametrize(("tool", "given"), [("ask", {"question": " "}), ("search", {"query": "x", "k": 99})])
@@ -80,10 +80,10 @@ async def test_a_failure_is_told_in_general_terms() -> None:
         raise ToolError("/srv/library is broken")
 
     async with Client(server(script)) as client:
-        said: Any = await client.call_tool("ask", {"question": "Who?"})
-    assert said.is_error
-    assert "/srv" not in said.content[0].text
-    assert "operator's log" in said.content[0].text
+        result: Any = await client.call_tool("ask", {"question": "Who?"})
+    assert result.is_error
+    assert "/srv" not in result.content[0].text
+    assert "operator's log" in result.content[0].text
 
 
 async def test_by_http_a_key_is_needed() -> None:

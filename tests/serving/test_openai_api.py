@@ -81,7 +81,7 @@ async def test_a_quote_is_cited_by_its_own_page() -> None:
 async def test_a_stream_has_the_answer_then_citations_then_usage() -> None:
     stream = await asked(stream=True, stream_options={"include_usage": True})
     chunks = [chunk async for chunk in stream]
-    deltas = [one.choices[0].delta for one in chunks if one.choices]
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     assert deltas[0].role == "assistant"
     assert "".join(delta.content or "" for delta in deltas) == ANSWER
     assert chunks[-2].choices[0].finish_reason == "stop"
@@ -135,18 +135,18 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"messages": []}, 400, "messages: "),
     ({"messages": [{"role": "user", "content": " "}]}, 400, "messages: the question is empty"),
     ({"messages": [*QUESTION, {"role": "assistant", "content": "Ada."}]}, 400, "messages: the last one"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "without image_url"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "only text, not image_url"),
     ({"messages": [{"role": "user", "content": "x" * 2_000}]}, 413, "at most 1000 bytes"),
 ]
 
 
-@pytest.mark.parametrize(("more", "status", "said"), REFUSED)
-async def test_what_is_not_offered_is_refused_by_name(more: dict[str, Any], status: int, said: str) -> None:
+@pytest.mark.parametrize(("more", "status", "message"), REFUSED)
+async def test_what_is_not_offered_is_refused_by_name(more: dict[str, Any], status: int, message: str) -> None:
     body = {"model": "concat", "messages": QUESTION, **more}
     for stream in (False, True):  # before the first byte of a stream, too
         got = await web(request_bytes=1_000).post("/v1/chat/completions", json={**body, "stream": stream})
         assert got.status_code == status
-        assert said in got.json()["error"]["message"]
+        assert message in got.json()["error"]["message"]
 
 
 def fails(error: Exception) -> Callable[[ModelCall], str]:
@@ -177,7 +177,7 @@ async def test_a_failure_is_told_in_general_terms(error: Exception, status: int,
 async def test_the_answering_model_itself_is_served_for_titles() -> None:
     plain = ScriptedModel(script=['{"title": "Bridges"}'])
     api = client(plain=plain)
-    assert [one.id async for one in api.models.list()] == ["concat", "plain"]
+    assert [model.id async for model in api.models.list()] == ["concat", "plain"]
     task: Any = [{"role": "user", "content": "### Task:\nGenerate a title."}]
     done = await api.chat.completions.create(model="plain", messages=task)
     assert done.choices[0].message.content == '{"title": "Bridges"}'

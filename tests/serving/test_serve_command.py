@@ -40,10 +40,10 @@ def test_methods_are_served_as_models(kb: Path, model: str) -> None:
         assert server.stderr is not None
         try:
             line = server.stderr.readline()
-            found = re.search(r"serving concat, direct at (\S+)", line)
-            assert found, line + server.stderr.read()
-            client = OpenAI(base_url=found[1], api_key="k", max_retries=0)
-            assert [one.id for one in client.models.list()] == ["concat", "direct", "plain"]
+            match = re.search(r"serving concat, direct at (\S+)", line)
+            assert match, line + server.stderr.read()
+            client = OpenAI(base_url=match[1], api_key="k", max_retries=0)
+            assert [model.id for model in client.models.list()] == ["concat", "direct", "plain"]
             done = client.chat.completions.create(
                 model="concat", messages=[{"role": "user", "content": "Who signed the contract?"}]
             )
@@ -63,9 +63,9 @@ async def test_an_agent_starts_it_on_standard_input_and_output(kb: Path, model: 
     )
     async with Client(given) as client:
         answer = await client.call_tool("ask", {"question": "Who signed the contract?"})
-        found = await client.call_tool("search", {"query": "contract"})
+        result = await client.call_tool("search", {"query": "contract"})
     assert answer.content[0].text.splitlines()[0] == "Ada Brenner [1]"  # type: ignore[union-attr]
-    assert 'source="Contract — contract.md"' in found.content[0].text  # type: ignore[union-attr]
+    assert 'source="Contract — contract.md"' in result.content[0].text  # type: ignore[union-attr]
 
 
 MISTAKES = [
@@ -80,12 +80,12 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("args", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
+@pytest.mark.parametrize(("args", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
 @pytest.mark.loopback
-def test_a_mistake_is_one_line_before_anything_is_served(args: tuple[str, ...], said: str, kb: Path) -> None:
+def test_a_mistake_is_one_line_before_anything_is_served(args: tuple[str, ...], message: str, kb: Path) -> None:
     done = run("serve", *args, "--kb", str(kb))
     assert done.returncode == 2
-    assert said in done.stderr.splitlines()[-1]
+    assert message in done.stderr.splitlines()[-1]
 
 
 def test_a_method_that_searches_needs_a_knowledge_base(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
 
 @pytest.mark.loopback
 def test_the_server_shows_forms_and_runs_methods(client: SyncLangGraphClient) -> None:
-    assistants = {one["graph_id"]: one["assistant_id"] for one in client.assistants.search(limit=100)}
+    assistants = {assistant["graph_id"]: assistant["assistant_id"] for assistant in client.assistants.search(limit=100)}
     assert set(assistants) == {"chat", *METHODS}
     form = (client.assistants.get_schemas(assistants["concat"])["context_schema"] or {})["properties"]
     assert form["k"]["default"] == 4

@@ -1,4 +1,4 @@
-"""Who may call a server, and how much."""
+"""Limits of a server: who may call, and how much."""
 
 import secrets
 from collections.abc import Sequence
@@ -15,24 +15,24 @@ class Limits:
     """Who may call, and how much."""
 
     api_keys: Sequence[str] = ()
-    """Keys, one of which every call must bring as a bearer token; none: anyone may call."""
+    """Every call must carry one of these keys as a bearer token; if there are none, anyone may call."""
     origins: Sequence[str] = ()
     """Origins of web pages that may call (CORS)."""
     request_bytes: int = 10_000_000
-    """Most bytes of a request."""
+    """Maximum bytes of a request."""
     concurrency: int = 8
-    """Requests in flight at once; what comes on top is answered with 429."""
+    """Maximum requests in flight; further ones get status 429."""
 
     def __post_init__(self) -> None:
         """Check keys and numbers.
 
         Raises:
-            UsageError: A key is empty, the keys or origins are one text, or a number is below 1.
+            UsageError: A key is empty, the keys or origins are a text instead of a list, or a number is below 1.
         """
         if isinstance(self.api_keys, str) or isinstance(self.origins, str):
-            raise UsageError("api_keys and origins are lists, not one text")
+            raise UsageError("api_keys and origins must be lists, not one text")
         if not all(key.strip() for key in self.api_keys):
-            raise UsageError("an API key is empty, so that anyone could call: is its variable set?")
+            raise UsageError("an API key is empty, so anyone could call: is its variable set?")
         if self.request_bytes < 1 or self.concurrency < 1:
             raise UsageError("request_bytes and concurrency must be at least 1")
 
@@ -44,7 +44,7 @@ def error_body(status: int, message: str, code: str | None = None) -> dict[str, 
 
 
 class Guard:
-    """An ASGI app that lets callers with a key through, and limits requests in flight.
+    """An ASGI app that admits callers with a key and limits the requests in flight.
 
     `/health` needs no key. Only POST requests count, until their last byte is sent.
     """
@@ -60,13 +60,13 @@ class Guard:
         if scope["type"] != "http" or scope["path"] == "/health":
             await self._app(scope, receive, send)
         elif not self._admits(dict(scope["headers"]).get(b"authorization", b"")):
-            said = error_body(401, "a valid API key is needed: Authorization: Bearer KEY")
-            await JSONResponse(said, 401)(scope, receive, send)
+            body = error_body(401, "a valid API key is needed: Authorization: Bearer KEY")
+            await JSONResponse(body, 401)(scope, receive, send)
         elif scope["method"] != "POST":
             await self._app(scope, receive, send)
         elif not self._free:
-            said = error_body(429, "too many requests at once: try again")
-            await JSONResponse(said, 429, {"retry-after": "1"})(scope, receive, send)
+            body = error_body(429, "too many requests at once: try again")
+            await JSONResponse(body, 429, {"retry-after": "1"})(scope, receive, send)
         else:
             self._free -= 1
             try:

@@ -1,7 +1,7 @@
 """A method and its knowledge base as tools of the Model Context Protocol: `ask` and `search`.
 
-By version 2 of the protocol's own SDK. Packages that pin `mcp<2` (LangChain's adapters among them) can't be installed
-beside it, but talk to this server from an environment of their own.
+This uses version 2 of the protocol's own SDK. Packages that pin `mcp<2`, such as LangChain's adapters, can't be installed
+beside it, but can call this server from another environment.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def create_server(graph: MethodGraph, retriever: BaseRetriever | None) -> MCPSer
 
     Args:
         graph: The method, built with `citations=True`.
-        retriever: What `search` searches; None: there is no such tool.
+        retriever: What `search` searches; None: the server has no such tool.
     """
     server = MCPServer("ragweave", instructions="Answers from one knowledge base, with quotes.")
 
@@ -60,15 +60,15 @@ def create_server(graph: MethodGraph, retriever: BaseRetriever | None) -> MCPSer
 
 
 def answer_text(output: dict[str, Any]) -> str:
-    """Return a method's output as a model reads it: the answer with its numbered quotes and their sources."""
+    """Return a method's output as text for a model: the answer with numbered quotes and their sources."""
     cited = output["citations"]
     notes = footnotes(cited, output["passages"])
-    quotes = [f"[{one.number}] {one_line(one.label)}: “{one_line(one.quote['text'])}”" for one in notes]
+    quotes = [f"[{note.number}] {one_line(note.label)}: “{one_line(note.quote['text'])}”" for note in notes]
     return "\n".join([with_marks(output["answer"], cited, "[unsupported]"), *quotes])
 
 
 def passages_text(passages: Sequence[Document]) -> str:
-    """Return passages as a model reads them: numbered blocks with their sources, which no passage can forge."""
+    """Return passages as text for a model: numbered blocks with their sources, which no passage can forge."""
     blocks = (
         f'<passage {number} source="{one_line(label_of(doc))}">\n{untrusted(doc.page_content).strip()}\n</passage>'
         for number, doc in enumerate(passages, start=1)
@@ -77,10 +77,10 @@ def passages_text(passages: Sequence[Document]) -> str:
 
 
 async def _safely(work: Awaitable[Any]) -> Any:
-    """Await a run; the log has the reason of a failure, the caller gets a general message.
+    """Await a run; if it fails, the log has the reason and the caller gets a general message.
 
     Raises:
-        ToolError: It failed.
+        ToolError: The run failed.
     """
     try:
         return await work
@@ -93,11 +93,11 @@ async def _safely(work: Awaitable[Any]) -> Any:
 
 
 def http_app(server: MCPServer, *, host: str, limits: Limits | None = None) -> ASGIApp:
-    """Return the server as an app of streamable HTTP, under `/mcp`, without sessions.
+    """Return the server as a streamable-HTTP app under `/mcp`, without sessions.
 
     Args:
         server: The server.
-        host: The address that it listens on; on this machine's own, other host names are refused.
+        host: The address that the server listens on; on a local address, other host names are refused.
         limits: Keys, sizes, concurrency; None: the defaults, without a key.
     """
     limits = limits or Limits()

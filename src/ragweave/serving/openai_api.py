@@ -2,9 +2,9 @@
 
     app = create_app({"concat_pf": build_chat("concat_pf", model=…, retriever=…)})
 
-Each conversation is a model of the endpoint, by its method's name. A caller chooses messages and one of these models;
-`temperature` and the like are passed over. Citations are annotations of the message. The model `plain` is the
-answering model itself, without a method: for the titles and tags that chat clients ask for.
+Each conversation is a model of the endpoint, named after its method. A caller chooses messages and one of these models;
+`temperature` and the like are ignored. Citations are annotations of the message. The model `plain` is the answering
+model itself, without a method, for the titles and tags that chat clients ask for.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ from ragweave.tools.models import ChatModel, is_transient, status_of
 
 _LOG = logging.getLogger("ragweave.serving")
 PLAIN = "plain"
-"""The name of the answering model itself, as a model of the endpoint."""
+"""The endpoint's name for the answering model itself."""
 BEAT = 5.0
-"""Seconds between two comments that a stream sends while a method works."""
+"""Seconds between the comments that a stream sends while a method runs."""
 
 
 class Message(BaseModel):
@@ -43,11 +43,11 @@ class Message(BaseModel):
     role: str
     content: str | list[dict[str, Any]] | None = None
     tool_calls: list[Any] | None = None
-    """An agent's calls of tools: what it says beside them is no answer."""
+    """An agent's tool calls: the text beside them is not an answer."""
 
 
 class ChatRequest(BaseModel):
-    """What a caller asks; OpenAI's other settings are passed over."""
+    """A caller's request; OpenAI's other settings are ignored."""
 
     model: str
     messages: list[Message] = Field(min_length=1)
@@ -62,7 +62,7 @@ class ApiError(Exception):
     """An error message for the caller, with an HTTP status."""
 
     def __init__(self, status: int, message: str, *, code: str | None = None, **headers: str) -> None:
-        """Say `message`."""
+        """Set status, message and headers."""
         super().__init__(message)
         self.status = status
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -70,7 +70,7 @@ class ApiError(Exception):
 
 
 class Endpoint:
-    """The conversations that are served, and what the metrics count."""
+    """The conversations that are served, and their metrics."""
 
     def __init__(self, chats: Mapping[str, MethodGraph], limits: Limits, plain: ChatModel | None) -> None:
         """Serve `chats` by their names, and `plain` as `PLAIN`."""
@@ -87,53 +87,57 @@ class Endpoint:
         """Read a request.
 
         Raises:
-            ApiError: It is too large, is no chat completion, names no served model, or wants what is not offered.
+            ApiError: The request is too large or is not a chat completion, or asks for an unknown model or feature.
         """
         body = b""
         async for piece in request.stream():
             body += piece
             if len(body) > self._limits.request_bytes:
-                raise ApiError(413, f"a request has at most {self._limits.request_bytes} bytes")
+                raise ApiError(413, f"a request may have at most {self._limits.request_bytes} bytes")
         try:
-            asked = ChatRequest.model_validate_json(body)
+            chat_request = ChatRequest.model_validate_json(body)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"])) or "the body"
             raise ApiError(400, f"{where}: {first['msg']}") from error
-        if asked.model not in self.names:
-            raise self.unknown(asked.model)
-        if asked.n not in (None, 1):
-            raise ApiError(400, "n: there is one answer to a question; leave n out, or set it to 1")
-        if (asked.response_format or {}).get("type", "text") != "text":
+        if chat_request.model not in self.names:
+            raise self.unknown(chat_request.model)
+        if chat_request.n not in (None, 1):
+            raise ApiError(400, "n: a question has one answer; leave n out, or set it to 1")
+        if (chat_request.response_format or {}).get("type", "text") != "text":
             raise ApiError(400, "response_format: answers are text; leave response_format out")
-        if asked.tool_choice not in (None, "none", "auto"):
-            raise ApiError(400, "tool_choice: no tools are called here; leave tool_choice out, or set it to none")
-        return asked
+        if chat_request.tool_choice not in (None, "none", "auto"):
+            raise ApiError(400, "tool_choice: this endpoint calls no tools; leave tool_choice out, or set it to none")
+        return chat_request
 
     def unknown(self, model: str) -> ApiError:
-        """Return the error of a model that is not served."""
+        """Return the error for a model that is not served."""
         return ApiError(404, f"there is no model {model!r}: {', '.join(self.names)}", code="model_not_found")
 
     async def answer(self, model: str, messages: Sequence[BaseMessage]) -> tuple[AIMessage, dict[str, int]]:
-        """Return the answer, and the tokens of all model calls behind it.
+        """Return the answer, and the tokens of all its model calls.
 
         Raises:
-            ApiError: It failed; the log has the reason, the caller gets a general message.
+            ApiError: The method failed; the log has the reason, the caller gets a general message.
         """
         async with self._counted(model):
             try:
-                message, given, made = await self._run(model, messages)
+                message, tokens_in, tokens_out = await self._run(model, messages)
             except Exception as error:
-                raise _told(error) from error
-        self._tokens.labels(model, "input").inc(given)
-        self._tokens.labels(model, "output").inc(made)
-        return message, {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
+                raise _api_error(error) from error
+        self._tokens.labels(model, "input").inc(tokens_in)
+        self._tokens.labels(model, "output").inc(tokens_out)
+        return message, {
+            "prompt_tokens": tokens_in,
+            "completion_tokens": tokens_out,
+            "total_tokens": tokens_in + tokens_out,
+        }
 
     async def _run(self, model: str, messages: Sequence[BaseMessage]) -> tuple[AIMessage, int, int]:
         if model in self._chats:
             out = await self._chats[model].ainvoke({"messages": list(messages)})
             return out["messages"][-1], out["usage"]["input_tokens"], out["usage"]["output_tokens"]
-        assert self._plain is not None  # noqa: S101 - or `read` would have refused the name
+        assert self._plain is not None  # noqa: S101 - otherwise `read` would have refused the name
         message = await self._plain.ainvoke(list(messages))
         usage = message.usage_metadata or {"input_tokens": 0, "output_tokens": 0}
         return AIMessage(str(message.text)), usage["input_tokens"], usage["output_tokens"]
@@ -167,7 +171,7 @@ def create_app(
     Args:
         chats: Conversations by the name of their method, without a checkpointer.
         limits: Keys, origins, sizes; None: the defaults, without a key.
-        plain: A chat model to serve as it is, under the name `plain`; None: there is no such model.
+        plain: A chat model to serve without a method, under the name `plain`; None: no such model.
     """
     limits = limits or Limits()
     endpoint = Endpoint(chats, limits, plain)
@@ -213,38 +217,45 @@ def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
 
     @app.post("/v1/chat/completions")
     async def complete(request: Request) -> Response:
-        asked = await endpoint.read(request)
-        work = asyncio.create_task(endpoint.answer(asked.model, messages_of(asked.messages)))
-        if asked.stream:
-            return StreamingResponse(_events(asked, work), media_type="text/event-stream")
+        chat_request = await endpoint.read(request)
+        work = asyncio.create_task(endpoint.answer(chat_request.model, messages_of(chat_request.messages)))
+        if chat_request.stream:
+            return StreamingResponse(_events(chat_request, work), media_type="text/event-stream")
         async for _ in _beats(work):
             if await request.is_disconnected():
-                work.cancel()  # or its model calls would go on
+                work.cancel()  # otherwise its model calls would go on
                 raise ApiError(499, "the caller went away")
         message, usage = await work
-        said = {"role": "assistant", "content": message.text, "refusal": None, **annotated(message)}
-        choice = {"index": 0, "message": said, "finish_reason": "stop", "logprobs": None}
-        return JSONResponse(_object(asked, "chat.completion", choices=[choice], usage=usage))
+        reply = {"role": "assistant", "content": message.text, "refusal": None, **annotated(message)}
+        choice = {"index": 0, "message": reply, "finish_reason": "stop", "logprobs": None}
+        return JSONResponse(_object(chat_request, "chat.completion", choices=[choice], usage=usage))
 
 
 def _model(endpoint: Endpoint, name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": endpoint.started, "owned_by": "ragweave"}
 
 
-def _object(asked: ChatRequest, kind: str, **more: Any) -> dict[str, Any]:
-    made = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": int(time.time()), "model": asked.model}
-    return {**made, **more}
+def _object(chat_request: ChatRequest, kind: str, **more: Any) -> dict[str, Any]:
+    fields = {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": chat_request.model,
+    }
+    return {**fields, **more}
 
 
 async def _beats(work: asyncio.Task[Any]) -> AsyncIterator[None]:
-    """Yield now and then, until work is done."""
+    """Yield every few seconds until work is done."""
     while not work.done():
         yield
         await asyncio.wait({work}, timeout=BEAT)
 
 
-async def _events(asked: ChatRequest, work: asyncio.Task[tuple[AIMessage, dict[str, int]]]) -> AsyncIterator[str]:
-    """Yield comments while the method works, then the answer, its citations, and what it cost."""
+async def _events(
+    chat_request: ChatRequest, work: asyncio.Task[tuple[AIMessage, dict[str, int]]]
+) -> AsyncIterator[str]:
+    """Yield comments while the method runs, then the answer, its citations and its usage."""
     try:
         async for _ in _beats(work):
             yield ": working\n\n"
@@ -254,22 +265,22 @@ async def _events(asked: ChatRequest, work: asyncio.Task[tuple[AIMessage, dict[s
         return
     finally:
         work.cancel()  # the caller may have left midway
-    head = _object(asked, "chat.completion.chunk")
+    head = _object(chat_request, "chat.completion.chunk")
     deltas = [({"role": "assistant", "content": message.text}, None), (annotated(message), "stop")]
     for delta, end in deltas:
-        # In ASCII: clients that read line by line take U+2028 or U+0085 for the end of one.
+        # In ASCII: clients that read by line take U+2028 and U+0085 for line ends.
         yield f"data: {json.dumps({**head, 'choices': [{'index': 0, 'delta': delta, 'finish_reason': end}]})}\n\n"
-    if (asked.stream_options or {}).get("include_usage"):
+    if (chat_request.stream_options or {}).get("include_usage"):
         yield f"data: {json.dumps({**head, 'choices': [], 'usage': usage})}\n\n"
     yield "data: [DONE]\n\n"
 
 
-def _told(error: Exception) -> ApiError:
-    """Return the error for the caller, with a status on which clients retry only if that may help."""
+def _api_error(error: Exception) -> ApiError:
+    """Return the error for the caller, with a status on which clients retry only if a retry may help."""
     if isinstance(error, PromptTooLongError | ContextOverflowError):
         _LOG.warning("a request was refused: %s", error)
-        said = "the question does not fit into the model's context: ask a shorter one"
-        return ApiError(400, said, code="context_length_exceeded")
+        message = "the question does not fit into the model's context: ask a shorter one"
+        return ApiError(400, message, code="context_length_exceeded")
     _LOG.error("a request failed", exc_info=error)
     if isinstance(error, RunTimeoutError):
         return ApiError(504, "the answer took longer than the operator allows", x_should_retry="false")
@@ -281,23 +292,23 @@ def _told(error: Exception) -> ApiError:
 _KINDS = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage, "developer": SystemMessage}
 
 
-def messages_of(given: Sequence[Message]) -> list[BaseMessage]:
-    """Return a request's messages, without what tools said, and without the pictures and files of earlier turns.
+def messages_of(messages: Sequence[Message]) -> list[BaseMessage]:
+    """Return a request's messages, without tool messages, and without the pictures and files of earlier turns.
 
     Raises:
-        ApiError: The last message of the user is no text, or an answer stands behind it.
+        ApiError: The user's last message is not text, or an answer follows it.
     """
-    said = [one for one in given if one.role in _KINDS and not one.tool_calls]
-    last = max((at for at, one in enumerate(said) if one.role == "user"), default=-1)
-    if last < 0 or any(one.role == "assistant" and _text(one).strip() for one in said[last:]):
-        raise ApiError(400, "messages: the last one must be a question of the user")
-    content = said[last].content
+    turns = [turn for turn in messages if turn.role in _KINDS and not turn.tool_calls]
+    last = max((at for at, turn in enumerate(turns) if turn.role == "user"), default=-1)
+    if last < 0 or any(turn.role == "assistant" and _text(turn).strip() for turn in turns[last:]):
+        raise ApiError(400, "messages: the last one must be a question from the user")
+    content = turns[last].content
     parts = content if isinstance(content, list) else []
     if other := next((part.get("type") for part in parts if part.get("type") != "text"), None):
-        raise ApiError(400, f"messages: a question is text alone here, without {other}")
-    if not _text(said[last]).strip():
+        raise ApiError(400, f"messages: a question may hold only text, not {other}")
+    if not _text(turns[last]).strip():
         raise ApiError(400, "messages: the question is empty")
-    return [_KINDS[one.role](_text(one)) for one in said]
+    return [_KINDS[turn.role](_text(turn)) for turn in turns]
 
 
 def _text(message: Message) -> str:
@@ -307,13 +318,15 @@ def _text(message: Message) -> str:
 
 
 def annotated(message: AIMessage) -> dict[str, Any]:
-    """Return a message's citations in OpenAI's form, and which parts of the answer no passage supports."""
+    """Return a message's citations in OpenAI's form, and the spans that no passage supports."""
     notes: list[Any] = [
         note for block in message.content_blocks if block["type"] == "text" for note in block.get("annotations", [])
     ]
     cited = [_annotation(note) for note in notes if note["type"] == "citation"]
     spans = [note["value"] for note in notes if note["type"] == "non_standard_annotation"]
-    bare = [{name: one[name] for name in ("start_index", "end_index")} for one in spans if one["kind"] == UNSUPPORTED]
+    bare = [
+        {name: span[name] for name in ("start_index", "end_index")} for span in spans if span["kind"] == UNSUPPORTED
+    ]
     return {name: values for name, values in (("annotations", cited), (UNSUPPORTED, bare)) if values}
 
 

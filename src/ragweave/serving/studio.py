@@ -1,15 +1,15 @@
 """The methods as LangGraph Studio and the Agent Server serve them: one graph factory for each.
 
 `langgraph.json` names the factories as attributes of this module, those of other packages' methods too. The
-operator's environment names the models, the knowledge base and the defaults of the options:
+operator's environment names the models, the knowledge base and the options' defaults:
 
     RAGWEAVE_MODEL, RAGWEAVE_PROXY, RAGWEAVE_JUDGE, RAGWEAVE_REWRITER, RAGWEAVE_FILTER_MODEL    models by role
     RAGWEAVE_FILTER                  a context filter, or a trained filter's folder
-    RAGWEAVE_KB, RAGWEAVE_SEARCH     a knowledge base (none: the bundled articles), and how it is searched
+    RAGWEAVE_KB, RAGWEAVE_SEARCH     a knowledge base (default: the bundled articles), and how to search it
     RAGWEAVE_K, …                    any other option of the method
     RAGWEAVE_METHOD                  the method of the conversation `chat`
 
-A remote caller chooses a question and a method's options, but no file and no model.
+A remote caller chooses a question and a method's options, but neither files nor models.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ DEFAULT_METHOD = "concat_pf"
 
 
 class ServedGraph(MethodGraph):
-    """A graph for remote callers: their settings name no file of the server."""
+    """A graph for remote callers, whose settings may not name files of the server."""
 
     def get_context_jsonschema(self) -> dict[str, Any] | None:
-        """Return the schema of a run's settings, without the operator's."""
+        """Return the schema of a run's settings without the operator's."""
         schema = super().get_context_jsonschema()
         if schema is None:
             return None
@@ -50,24 +50,24 @@ class ServedGraph(MethodGraph):
 
     @property
     def _operators(self) -> frozenset[str]:
-        found: frozenset[str] = getattr(self.context_schema, "operators", frozenset())
-        return found
+        operators: frozenset[str] = getattr(self.context_schema, "operators", frozenset())
+        return operators
 
     def _options(self, context: Any) -> Options:
         """Return the options of a run.
 
         Raises:
-            UsageError: One of them names a file and differs from the operator's.
+            UsageError: An option that names a file differs from the operator's.
         """
-        made = super()._options(context)
+        options = super()._options(context)
         for name in self._operators:
-            if getattr(made, name) != type(made).model_fields[name].default:
-                raise UsageError(f"{name} cannot be set by a run: the operator of this server does ({_variable(name)})")
-        return made
+            if getattr(options, name) != type(options).model_fields[name].default:
+                raise UsageError(f"{name} cannot be set by a run: the server's operator sets it ({_variable(name)})")
+        return options
 
 
 class NamedSources(PassageRetriever):
-    """Another retriever's passages, with the names of their files in the place of paths."""
+    """Another retriever's passages, with file names instead of paths."""
 
     inner: Any
 
@@ -86,8 +86,8 @@ Factory = Callable[[ServerRuntime[Any]], Awaitable[ServedGraph]]
 def factory(method: Method | str) -> Factory:
     """Return the graph factory of a method, by its name or declaration.
 
-    A `langgraph.json` of one's own names it as `ragweave.serving.studio:METHOD`, or as a variable of one's own module
-    that holds this function's result.
+    Your own `langgraph.json` names it as `ragweave.serving.studio:METHOD`, or as a variable of your module that holds this
+    function's result.
 
     Raises:
         UsageError: No method has that name.
@@ -108,14 +108,14 @@ async def chat(runtime: ServerRuntime[Any]) -> ServedGraph:
 
 
 def served(method: Method, *, drawn: bool = False) -> ServedGraph:
-    """Build a method as the environment says.
+    """Build a method as configured by the environment.
 
     Args:
         method: The method.
-        drawn: Whether it is only drawn and described: no model and no knowledge base is opened.
+        drawn: Whether the method is only drawn and described, so that no model and no knowledge base are opened.
 
     Raises:
-        UsageError: A value of the environment is out of its range, or a name unknown.
+        UsageError: A value in the environment is out of range, or a name is unknown.
     """
     fields = method.options.model_fields.keys() - {"filter"}
     texts = {name: text for name in fields if (text := _setting(name)) is not None}
@@ -131,7 +131,7 @@ def served(method: Method, *, drawn: bool = False) -> ServedGraph:
 
 
 def served_chat(method: Method, *, drawn: bool = False) -> ServedGraph:
-    """Build a conversation over a method as the environment says; see `served`."""
+    """Build a conversation over a method as configured by the environment; see `served`."""
     restater = _model("extractive" if drawn else _setting("model") or "extractive")
     if trained_role(restater) and (proxy := _setting("proxy")):  # a trained generator restates nothing
         restater = _model(proxy)
@@ -169,7 +169,7 @@ def _retriever(kb: str, search: str) -> PassageRetriever:
 
 
 def _factories() -> Mapping[str, Factory]:
-    """Return the factories by method; the server reads this module's variables, so that a function is not enough."""
+    """Return the factories by method; the server reads them as variables of this module."""
     taken = [name for name in METHODS if name in globals()]
     for name in taken:
         _LOG.warning(
