@@ -29,8 +29,8 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import OR_UNKNOWN, answer_branches, answer_node, together
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import LAST_ROUND, ChainOptions, copies_example, end_chain
 from ragweave.nodes.forms import Form, limited
+from ragweave.nodes.loop import LAST_ROUND, ChainOptions, copies_example, end_loop
 from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.retrieve import Query, Route, retrieve_node
@@ -238,7 +238,7 @@ def next_calls(
         said = ""
     if said and not (wanted := look_up(state, options)):
         ids = [str(one.id) for one in passages if str(one.id) in reply.ids]
-        return end_chain(state, answer, reply.text, ids, passages=passages, truncated=False)
+        return end_loop(state, answer, reply.text, ids, passages=passages, truncated=False)
     looks, steps = bool(said) or known is not None, [*state["steps"]]
     for at, (tool, text) in enumerate(known or wanted or [("", "")]):
         name = "question" if looks and tool in SEARCHES else f"round_{number:02}_{at}"

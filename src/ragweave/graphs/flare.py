@@ -24,7 +24,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import ANSWER_ALONE, unknown_clause
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import end_chain, to_search
+from ragweave.nodes.loop import end_loop, to_search
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, layout
 from ragweave.nodes.prompts import REASONING_TOKENS, Asking, Prompt, Prompts, Reply
@@ -182,7 +182,7 @@ def write(state: FlareState, options: FlareOptions) -> Asking[Any, FlareState | 
         again = yield asked.again(reply, ANSWER_ALONE)
         on, answer = Written(_joined(on.text, again.text)), reading.answer(again.text, kind)
     if on.doubt is None:
-        end = end_chain(state, answer, on.text, read, passages=state["passages"], truncated=on.doubtful)
+        end = end_loop(state, answer, on.text, read, passages=state["passages"], truncated=on.doubtful)
         return {**end, "notes": [note("asked_again")] if asks_again else []}
     name, rounds = f"round_{state['rounds']}", state["rounds"] + 1
     notes = [] if on.query else [note("query_all_masked", sentence=on.doubt.text)]

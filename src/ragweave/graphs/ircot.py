@@ -27,7 +27,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import end_chain
+from ragweave.nodes.loop import end_loop
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, show_of
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, few_shot
@@ -150,7 +150,7 @@ def reason(state: IrcotState, options: IrcotOptions) -> Asking[Any, IrcotState |
     if options.read_by != "chain":
         return update
     shown = state["passages"]
-    end = end_chain(state, answer or UNKNOWN, reply.text, reply.ids, passages=shown, truncated=cut_short)
+    end = end_loop(state, answer or UNKNOWN, reply.text, reply.ids, passages=shown, truncated=cut_short)
     return {**update, **end}
 
 

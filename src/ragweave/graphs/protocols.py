@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ragweave.nodes.prompts import PromptText
-from ragweave.nodes.turns import Tags
+from ragweave.nodes.tags import Tags
 
 Name = Literal["search_r1", "r1_searcher", "research", "autorefine", "o2_searcher"]
 

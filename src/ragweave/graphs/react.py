@@ -17,47 +17,42 @@ from typing import Literal, Self
 
 from langchain_core.documents import Document
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import ACTIONS, action_turns
 from ragweave.nodes import read
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form
+from ragweave.nodes.loop import (
+    ChainOptions,
+    LoopState,
+    add_loop,
+    add_step,
+    asked_before,
+    copies_example,
+    end_loop,
+    found,
+    found_by,
+)
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts
-from ragweave.nodes.retrieve import GIVEN, arranged
 from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, RAGState, note
-from ragweave.state.passages import by_query
+from ragweave.state.passages import unique
 from ragweave.tools.text.untrusted import one_line, render_passages
 
 
 class ReactOptions(ChainOptions):
     own_paper = "blendfilter"
 
-    max_steps: int = Field(7, ge=1, description="Most calls; the last one must finish (Yao et al. 2022, section 3.2).")
+    max_steps: int = Field(
+        7, ge=1, description="Maximum number of calls; the last one must finish (Yao et al. 2022, section 3.2)."
+    )
     fallback_retrieval: bool = Field(
         True, description="Whether answers before any search are looked up, and Concat answers at the limit."
     )
 
 
-class Hop(TypedDict):
-    """A step without an answer."""
-
-    name: str
-    """The name of its query; "" if nothing was searched."""
-    thought: str
-    query: str
-    reminder: str
-    """The observation if nothing was searched."""
-
-
-class ReactState(RAGState, total=False):
-    hops: list[Hop]
-
-
-class Step(Form):
+class Action(Form):
     """A thought and an action, written as text: constrained to JSON, a model stops following the examples."""
 
     thought: str = ""
@@ -68,12 +63,12 @@ class Step(Form):
     @classmethod
     def from_text(cls, text: str) -> Self | None:
         """Read the first action, `Search[…]` or `Finish[…]`, and the thought before it."""
-        found = next((one for one in _ACTION.finditer(text) if re.search(r"\w", one["what"])), None)
-        if found is None:
+        match = next((match for match in _ACTION.finditer(text) if re.search(r"\w", match["what"])), None)
+        if match is None:
             concludes = re.search(r"\banswer(?: is|:)", text, re.I)
             return cls.model_construct(thought="", action="Finish", input=read.answer(text)) if concludes else None
-        act, said = found["act"].capitalize(), read.bare(found["what"])
-        return cls.model_construct(thought=_thought_in(text[: found.start()]), action=act, input=said)
+        action, thought = match["act"].capitalize(), _thought_in(text[: match.start()])
+        return cls.model_construct(thought=thought, action=action, input=read.bare(match["what"]))
 
     def of(self, action: str) -> str:
         """Return the input of an action; empty if this is another."""
@@ -117,37 +112,26 @@ def is_plain(options: ReactOptions) -> bool:
     return options.paper == "blendfilter"
 
 
-def is_last(state: ReactState, options: ReactOptions) -> bool:
-    """Return whether this call must finish."""
-    return len(state["hops"]) + 1 >= options.max_steps
+def observed(state: LoopState, options: ReactOptions) -> list[Document]:
+    """Return what the searches found, step by step; each text once, except in BlendFilter's tables."""
+    return found(state, options) if is_plain(options) else unique(found(state, options))
 
 
-def observed(state: ReactState, options: ReactOptions) -> list[Document]:
-    """Return what the searches found, hop by hop, each text once; given passages are what the first one found."""
-    names = [hop["name"] for hop in state["hops"] if hop["name"]]
-    if names and state["given"]:
-        return state["passages"]
-    found = [arranged(state["retrieved"].get(name, []), options.order) for name in names]
-    return [passage for one in found for passage in one] if is_plain(options) else by_query(found)
-
-
-def acting(state: ReactState, options: ReactOptions) -> Prompt[Step]:
+def acting(state: LoopState, options: ReactOptions, *, last: bool) -> Prompt[Action]:
     """Ask for the next thought and action, after everything observed so far."""
-    hops, number, kind = state["hops"], len(state["hops"]) + 1, state["answer_type"]
-    last, plain = is_last(state, options), is_plain(options)
+    steps, plain = state["steps"], is_plain(options)
+    number = len(steps) + 1
     cue = f"Thought {number}:" if plain else STEP_CUE.format(number=number, question=one_line(state["question"]))
     says_last = _LAST.format(or_unknown=", or Finish[Unknown]" if options.unknown else "")
-    first = next((hop["name"] for hop in hops if hop["name"]), "")
 
     def transcript(shown: Sequence[Document]) -> str:
         lines = []
-        for place, hop in enumerate(hops, start=1):
-            names = (hop["name"], GIVEN) if hop["name"] == first else (hop["name"],)
-            seen = [one for one in shown if one.metadata.get("query") in names] if hop["name"] else []
-            found = "\n" + render_passages(seen) if seen else " " + (hop["reminder"] or "Nothing new was found.")
-            lines += [f"Thought {place}: {one_line(hop['thought'])}"] if hop["thought"] else []
-            lines += [f"Action {place}: Search[{one_line(hop['query'])}]"] if hop["name"] else []
-            lines.append(f"Observation {place}:{found}")
+        for place, step in enumerate(steps, start=1):
+            docs = found_by(step, shown)
+            observation = "\n" + render_passages(docs) if docs else " " + (step["shown"] or "Nothing new was found.")
+            lines += [f"Thought {place}: {one_line(step['text'])}"] if step["text"] else []
+            lines += [f"Action {place}: Search[{one_line(query)}]" for query in step["queries"].values()]
+            lines.append(f"Observation {place}:{observation}")
         return "\n".join([*lines, *([says_last] if last and not plain else []), cue])
 
     unknown = "If the answer cannot be found, write Finish[Unknown]." if options.unknown else ""
@@ -156,8 +140,8 @@ def acting(state: ReactState, options: ReactOptions) -> Prompt[Step]:
         {"unknown": unknown},
         observed(state, options),
         show=transcript,
-        form=Step,
-        max_tokens=None if kind == "long" else QUERY_TOKENS,
+        form=Action,
+        max_tokens=None if state["answer_type"] == "long" else QUERY_TOKENS,
         task="step",
         stop=["\nObservation"],
         constrain=False,
@@ -165,38 +149,33 @@ def acting(state: ReactState, options: ReactOptions) -> Prompt[Step]:
 
 
 @model_node("generator")
-def react(state: ReactState, options: ReactOptions) -> Asking[Step, ReactState | RAGState]:
+def react(state: LoopState, options: ReactOptions) -> Asking[Action, LoopState | RAGState]:
     """Start the search that the reply asks for, or end with its answer."""
-    reply = yield acting(state, options)
-    hops, last = state["hops"], is_last(state, options)
-    seen = observed(state, options)
+    steps, plain, seen = state["steps"], is_plain(options), observed(state, options)
+    last = len(steps) + 1 >= options.max_steps
+    reply = yield acting(state, options, last=last)
 
     def end(answer: str, *, truncated: bool) -> RAGState:
-        return end_chain(state, answer, reply.text, reply.ids, passages=seen, truncated=truncated)
+        return end_loop(state, answer, reply.text, reply.ids, passages=seen, truncated=truncated)
 
-    plain = is_plain(options)
-    step = reply.form or Step(thought=_thought_in(reply.text), action="Search", input="")
-    texts = [f"{one.metadata.get('title') or ''} {one.page_content}" for one in seen]
-    if not plain and copies_example(step.of("Finish"), ACTIONS, state, texts):
-        step = Step(action="Search", input="")
-    finish = step.of("Finish")
-    said = finish or (reply.text if last and reply.form is None and not plain else "")
-    answer = read.answer(said, state["answer_type"]) if said else UNKNOWN
-    if last or (finish and (hops or plain or (answer != UNKNOWN and not options.fallback_retrieval))):
+    action = reply.form or Action(thought=_thought_in(reply.text), action="Search", input="")
+    texts = [f"{doc.metadata.get('title') or ''} {doc.page_content}" for doc in seen]
+    if not plain and copies_example(action.of("Finish"), ACTIONS, state, texts):
+        action = Action(action="Search", input="")
+    finish = action.of("Finish")
+    conclusion = finish or (reply.text if last and reply.form is None and not plain else "")
+    answer = read.answer(conclusion, state["answer_type"]) if conclusion else UNKNOWN
+    if last or (finish and (steps or plain or (answer != UNKNOWN and not options.fallback_retrieval))):
         return end(answer, truncated=last and answer == UNKNOWN)
-    query = step.of("Search") or ("" if hops or plain else state["question"])  # nothing was observed yet
-    repeated = not plain and asked_before(query, (hop["query"] for hop in hops))
-    if options.fallback_retrieval and hops and not hops[-1]["name"] and (repeated or not query):
+    query = action.of("Search") or ("" if steps or plain else state["question"])  # nothing was observed yet
+    repeated = not plain and asked_before(query, state)
+    if options.fallback_retrieval and steps and not steps[-1]["queries"] and (repeated or not query):
         return end(UNKNOWN, truncated=True)
-    searched = bool(query) and not repeated
-    hop: Hop = {
-        "name": f"round_{len(hops)}" if searched else "",
-        "thought": "" if finish else step.thought,
-        "query": query if searched else "",
-        "reminder": "" if searched else _REPEATED.format(query=one_line(query)) if repeated else _NO_ACTION,
-    }
-    queries = {hop["name"]: query} if searched else {}
-    return {"hops": [*hops, hop], "queries": queries, "notes": [note("search_repeated")] if repeated else []}
+    thought = "" if finish else action.thought
+    if repeated:
+        reminder = _REPEATED.format(query=one_line(query))
+        return {**add_step(state, thought, shown=reminder), "notes": [note("search_repeated")]}
+    return add_step(state, thought, query) if query else add_step(state, thought, shown=_NO_ACTION)
 
 
 @method(
@@ -206,10 +185,10 @@ def react(state: ReactState, options: ReactOptions) -> Asking[Step, ReactState |
     group="agentic",
     calls=lambda o: (1 + o.fallback_retrieval, o.max_steps + 2),
     options=ReactOptions,
-    state=ReactState,
+    state=LoopState,
     prompts=PROMPTS,
 )
 def react_method(graph: Graph, components: Components) -> None:
     """Thoughts and actions in turns: search, observe, finish."""
     graph.add_node("react", react(components))
-    add_loop(graph, components, "react", then="react")
+    add_loop(graph, components, "react", then="react", concat=True)

@@ -24,8 +24,8 @@ from ragweave.graphs.specs import read_system
 from ragweave.nodes import read
 from ragweave.nodes.answer import OPEN_BOOK, READER, UNKNOWN_CLAUSE
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import ChainOptions
 from ragweave.nodes.forms import Form, limited, limited_list
+from ragweave.nodes.loop import ChainOptions
 from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.runner import Caller, Components, FunctionNode, Node

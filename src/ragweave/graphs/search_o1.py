@@ -17,18 +17,27 @@ the model. If a model can't continue its own turn, the results come in a user me
 import re
 from typing import Any
 
-from langgraph.graph import END
 from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
-from ragweave.nodes import turns as loop
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import ChainOptions, asked_before, copies_example, end_chain, to_search
+from ragweave.nodes.loop import (
+    ChainOptions,
+    LoopState,
+    Step,
+    add_loop,
+    add_step,
+    asked_before,
+    copies_example,
+    end_loop,
+    found,
+    found_by,
+    is_last,
+)
 from ragweave.nodes.prompts import Asking, Prompt, Prompts
-from ragweave.nodes.retrieve import retrieve_node
 from ragweave.nodes.runner import Components
-from ragweave.nodes.turns import Tags, Turn, TurnsState
+from ragweave.nodes.tags import Tags, boxed, first_action, transcript
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.tools.text.untrusted import untrusted
 
@@ -37,13 +46,6 @@ class SearchO1Options(ChainOptions):
     k: int = Field(10, ge=1, description="Passages per query (released code).")
     rounds: int = Field(10, ge=1, description="Maximum number of queries (released code; five for one-hop questions).")
     reply_tokens: int = Field(1024, ge=1, description="Maximum tokens of a reply.")
-
-
-class SearchO1State(TurnsState, total=False):
-    read: list[str]
-    """Ids of the passages that were read so far."""
-    asked: list[str]
-    """The queries so far."""
 
 
 QUERY = Tags("<|begin_search_query|>", "<|end_search_query|>")
@@ -87,74 +89,63 @@ If nothing helps, write: No helpful information found."""
 PROMPTS: Prompts = {"search_o1": _TASK, "search_o1_reader": _READ}
 
 
-def result_of(turn: Turn) -> str:
-    """Return what follows a turn."""
-    return f"\n\n{RESULT.begin}{turn['result']}{RESULT.end}\n\n" if turn["result"] else ""
+def result_of(step: Step) -> str:
+    """Return what follows the model's text of a step."""
+    return f"\n\n{RESULT.begin}{step['shown']}{RESULT.end}\n\n" if step["shown"] else ""
 
 
 @model_node("generator")
-def reason(state: SearchO1State, options: SearchO1Options) -> Asking[Any, SearchO1State | RAGState]:
+def reason(state: LoopState, options: SearchO1Options) -> Asking[Any, LoopState | RAGState]:
     """Ask the model to continue its reasoning; start the search that it asks for, or end with its answer."""
-    last = loop.is_last(state, options)
+    steps, last = state["steps"], is_last(state, options)
     reply = yield Prompt(
         "search_o1",
         {"rounds": options.rounds},
         task="step",
         settings=options.sampling,
         stop=[QUERY.end],
-        turns=lambda _passages: loop.transcript(state["turns"], result_of, _LAST if last else ""),
+        turns=lambda _passages: transcript(steps, result_of, _LAST if last else ""),
         own_turn=True,
     )
-    done = loop.action_of(reply, [QUERY], opened=_BOX if last else "")
-    query = " ".join(done.text.split()) if not last else ""
+    turn = first_action(reply, [QUERY], opened=_BOX if last else "")
+    query = " ".join(turn.action.split()) if not last else ""
+    if asked_before(query, state):
+        is_stuck = any(step["shown"] == _REPEATED for step in steps)
+        update = add_step(state, turn.text, shown=_REPEATED)
+        return {**update, "must_answer": is_stuck, "notes": [note("search_repeated")]}
     if query:
-        repeated = asked_before(query, state["asked"])
-        queries = {} if repeated else loop.searched(state, [query])
-        turn = Turn(said=done.said, names=[*queries], result=_REPEATED if repeated else "")
-        notes, asked = [note("search_repeated")] if repeated else [], [*state["asked"], query]
-        stuck = repeated and any(one["result"] == _REPEATED for one in state["turns"])
-        update: SearchO1State = {"turns": [*state["turns"], turn], "queries": queries, "asked": asked, "notes": notes}
-        return {**update, "must_answer": stuck}
-    said, kind = loop.boxed(done.said), state["answer_type"]
-    answer = read.answer(said or done.said, kind, reasoning=not said) if done.tags is None else UNKNOWN
-    if copies_example(answer, _TASK, state, [one["result"] for one in state["turns"]]):
-        said, answer = "", UNKNOWN
-    if answer == UNKNOWN and not last and not (said and read.is_unknown(said)):
-        return {
-            "turns": [*state["turns"], Turn(said=done.said, names=[], result="")],
-            "queries": {},
-            "must_answer": True,
-        }
-    written = "".join(one["said"] for one in state["turns"]) + done.said
-    passages, truncated = loop.found_in_turns(state, options), last and not state["must_answer"]
-    return end_chain(state, answer, written, state["read"], passages=passages, truncated=truncated)
+        return add_step(state, turn.text, query)
+    conclusion, kind = boxed(turn.text), state["answer_type"]
+    answer = read.answer(conclusion or turn.text, kind, reasoning=not conclusion) if turn.tags is None else UNKNOWN
+    if copies_example(answer, _TASK, state, [step["shown"] for step in steps]):
+        conclusion, answer = "", UNKNOWN
+    if answer == UNKNOWN and not last and not (conclusion and read.is_unknown(conclusion)):
+        return {**add_step(state, turn.text), "must_answer": True}
+    written, truncated = "".join(step["text"] for step in steps) + turn.text, last and not state["must_answer"]
+    return end_loop(state, answer, written, state["read"], passages=found(state, options), truncated=truncated)
 
 
-def digest(turns: list[Turn]) -> str:
+def digest(steps: list[Step]) -> str:
     """Return a reasoning as its reader sees it: the first line, the last four, and those with marks."""
-    lines = [one for turn in turns for one in (turn["said"] + result_of(turn)).splitlines() if one.strip()]
-    marks = QUERY.begin, RESULT.begin
-    shows = [
-        at in (0, *range(len(lines) - 4, len(lines))) or any(one in text for one in marks)
-        for at, text in enumerate(lines)
-    ]
-    shown = [text if keep else "…" for text, keep in zip(lines, shows, strict=True)]
-    return "\n".join(text for at, text in enumerate(shown) if text != "…" or shown[at - 1] != "…")
+    lines = [line for step in steps for line in (step["text"] + result_of(step)).splitlines() if line.strip()]
+    marks, ends = (QUERY.begin, RESULT.begin), {0, *range(len(lines) - 4, len(lines))}
+    shown = [line if place in ends or any(mark in line for mark in marks) else "…" for place, line in enumerate(lines)]
+    return "\n".join(line for place, line in enumerate(shown) if line != "…" or shown[place - 1] != "…")
 
 
 @model_node("generator")
-def read_documents(state: SearchO1State, options: SearchO1Options) -> Asking[Any, SearchO1State]:
-    """Ask what helps in the passages that the last query found, and append it to the query."""
-    *earlier, turn = state["turns"]
-    passages = loop.of_turn(turn, loop.found_in_turns(state, options))
+def read_documents(state: LoopState, options: SearchO1Options) -> Asking[Any, LoopState]:
+    """Ask what helps in the passages that the last query found, and add it to the step."""
+    *earlier, step = state["steps"]
+    passages = found_by(step, found(state, options))
     if not passages:
-        return {"turns": [*earlier, {**turn, "result": _NOTHING}]}
-    values = {"query": untrusted(state["asked"][-1]), "reasoning": digest(state["turns"]), "answer_type": "long"}
-    reply = yield Prompt("search_o1_reader", values, passages, task="answer")
-    said = re.sub(r"\A.*\bfinal information\b[*_: ]*", "", reply.text, flags=re.S | re.I)
-    result = untrusted(said).strip() or _NOTHING
+        return {"steps": [*earlier, {**step, "shown": _NOTHING}]}
+    values = {"query": untrusted(" ".join(step["queries"].values())), "reasoning": digest(state["steps"])}
+    reply = yield Prompt("search_o1_reader", {**values, "answer_type": "long"}, passages, task="answer")
+    helpful = re.sub(r"\A.*\bfinal information\b[*_: ]*", "", reply.text, flags=re.S | re.I)
+    shown = untrusted(helpful).strip() or _NOTHING
     ids = [*dict.fromkeys([*state["read"], *reply.ids])]
-    return {"turns": [*earlier, {**turn, "result": result}], "read": ids}
+    return {"steps": [*earlier, {**step, "shown": shown}], "read": ids}
 
 
 @method(
@@ -164,17 +155,12 @@ def read_documents(state: SearchO1State, options: SearchO1Options) -> Asking[Any
     group="agentic",
     calls=lambda o: (1, 2 * o.rounds + 1),
     options=SearchO1Options,
-    state=SearchO1State,
+    state=LoopState,
     prompts=PROMPTS,
 )
 def search_o1(graph: Graph, components: Components) -> None:
     """A reasoning model searches while it thinks; a second call reads the documents for it."""
     graph.add_node("reason", reason(components))
-    graph.add_node("retrieve", retrieve_node(components.retriever))
     graph.add_node("read", read_documents(components))
-    graph.add_edge("begin", "reason")
-    graph.add_conditional_edges(
-        "reason", to_search, {"search": "retrieve", "passages given": "read", "go on": "reason", "answered": END}
-    )
-    graph.add_edge("retrieve", "read")
     graph.add_edge("read", "reason")
+    add_loop(graph, components, "reason", then="read")

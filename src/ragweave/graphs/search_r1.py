@@ -31,23 +31,20 @@ from typing import Any, get_args
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from langgraph.graph import END
 from pydantic import Field, model_validator
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.protocols import ANSWER, PROTOCOLS, Name, Protocol
 from ragweave.nodes import read
-from ragweave.nodes import turns as loop
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import ChainOptions, end_chain, to_search
+from ragweave.nodes.loop import ChainOptions, LoopState, Step, add_loop, add_step, end_loop, found, found_by, is_last
 from ragweave.nodes.prompts import Asking, Prompt
-from ragweave.nodes.retrieve import retrieve_node
 from ragweave.nodes.runner import Components
-from ragweave.nodes.turns import Turn, TurnsState
+from ragweave.nodes.tags import boxed, first_action, transcript
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.tools.text.untrusted import title_of, untrusted
 
-_MOST_QUERIES = 5
+_MAX_QUERIES = 5
 """Queries of one reply (O2-Searcher's prompt)."""
 _LAST = "\nNo search is left, so this is the final answer:\n"
 _NOTHING = "Nothing was found."
@@ -68,57 +65,57 @@ class SearchR1Options(ChainOptions):
         if name not in get_args(Name) or given.keys() >= cls.model_fields.keys():
             return given
         fixed = {"k": PROTOCOLS[name].k, "rounds": PROTOCOLS[name].rounds}
-        return {**{one: value for one, value in fixed.items() if one not in cls.built_with}, **given}
+        return {**{option: value for option, value in fixed.items() if option not in cls.built_with}, **given}
 
 
 def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
     """Return the result of a search: the passages, which can't close the protocol's marks."""
-    found = "".join(
+    texts = "".join(
         protocol.passage.format(
-            number=number, title=title_of(one), text=_MARKS.sub("‹", untrusted(one.page_content)).strip()
+            number=number, title=title_of(doc), text=_MARKS.sub("‹", untrusted(doc.page_content)).strip()
         )
-        for number, one in enumerate(passages, start=1)
+        for number, doc in enumerate(passages, start=1)
     )
-    return protocol.result.replace("{found}", found.strip() or _NOTHING)
+    return protocol.result.replace("{found}", texts.strip() or _NOTHING)
 
 
 @model_node("generator")
-def search_r1(state: TurnsState, options: SearchR1Options) -> Asking[Any, TurnsState | RAGState]:
+def search_r1(state: LoopState, options: SearchR1Options) -> Asking[Any, LoopState | RAGState]:
     """Ask the model to continue after everything it wrote and found; start the search that it asks for, or end."""
-    protocol, last = PROTOCOLS[options.protocol], loop.is_last(state, options)
+    protocol, last = PROTOCOLS[options.protocol], is_last(state, options)
+    passages = found(state, options)
 
-    def messages(passages: Sequence[Document]) -> list[BaseMessage]:
-        def result_of(turn: Turn) -> str:
-            return turn["result"] or (shown(protocol, loop.of_turn(turn, passages)) if turn["names"] else "")
+    def messages(kept: Sequence[Document]) -> list[BaseMessage]:
+        def result_of(step: Step) -> str:
+            return step["shown"] or (shown(protocol, found_by(step, kept)) if step["queries"] else "")
 
-        return loop.transcript(state["turns"], result_of, _LAST + ANSWER.begin if last else "")
+        return transcript(state["steps"], result_of, _LAST + ANSWER.begin if last else "")
 
     reply = yield Prompt(
         options.protocol,
-        passages=loop.found_in_turns(state, options),
+        passages=passages,
         task="step",
         settings=options.sampling,
         stop=[protocol.query.end, ANSWER.end],
         turns=messages,
         own_turn=not protocol.chat,
     )
-    done = loop.action_of(reply, [protocol.query, ANSWER], opened=ANSWER.begin if last else "")
-    if last or done.tags == ANSWER:
-        said = loop.boxed(done.text) or done.text
-        answer = read.answer(said, state["answer_type"]) if said and done.tags == ANSWER else UNKNOWN
-        written = "".join(one["said"] for one in state["turns"]) + done.said
-        passages, truncated = loop.found_in_turns(state, options), last and not state["must_answer"]
-        return end_chain(state, answer, written, reply.ids, passages=passages, truncated=truncated)
-    wanted = queries_of(done.text, options.protocol) if done.tags else []
-    queries = loop.searched(state, wanted) if wanted else {}
-    turn = Turn(said=done.said, names=[*queries], result="" if wanted else protocol.invalid)
-    return {"turns": [*state["turns"], turn], "queries": queries, "must_answer": not wanted and not protocol.invalid}
+    turn = first_action(reply, [protocol.query, ANSWER], opened=ANSWER.begin if last else "")
+    if last or turn.tags == ANSWER:
+        conclusion = boxed(turn.action) or turn.action if turn.tags == ANSWER else ""
+        answer = read.answer(conclusion, state["answer_type"]) if conclusion else UNKNOWN
+        written = "".join(step["text"] for step in state["steps"]) + turn.text
+        truncated = last and not state["must_answer"]
+        return end_loop(state, answer, written, reply.ids, passages=passages, truncated=truncated)
+    queries = queries_of(turn.action, options.protocol) if turn.tags else []
+    update = add_step(state, turn.text, *queries, shown="" if queries else protocol.invalid)
+    return {**update, "must_answer": not queries and not protocol.invalid}
 
 
 def queries_of(text: str, protocol: Name) -> list[str]:
     """Return the queries of an action."""
     listed = re.findall(r"<query>(.*?)(?:</query>|\Z)", text, re.S) if protocol == "o2_searcher" else [text]
-    return [said for one in listed[:_MOST_QUERIES] if (said := " ".join(one.split()))]
+    return [query for line in listed[:_MAX_QUERIES] if (query := " ".join(line.split()))]
 
 
 @method(
@@ -128,17 +125,10 @@ def queries_of(text: str, protocol: Name) -> list[str]:
     group="agentic",
     calls=lambda o: (1, o.rounds + 1),
     options=SearchR1Options,
-    state=TurnsState,
-    prompts={name: one.prompt for name, one in PROTOCOLS.items()},
+    state=LoopState,
+    prompts={name: protocol.prompt for name, protocol in PROTOCOLS.items()},
 )
 def search_r1_method(graph: Graph, components: Components) -> None:
     """A trained model searches in the middle of its reasoning, by tags."""
     graph.add_node("search_r1", search_r1(components))
-    graph.add_node("retrieve", retrieve_node(components.retriever))
-    graph.add_edge("begin", "search_r1")
-    graph.add_conditional_edges(
-        "search_r1",
-        to_search,
-        {"search": "retrieve", "passages given": "search_r1", "go on": "search_r1", "answered": END},
-    )
-    graph.add_edge("retrieve", "search_r1")
+    add_loop(graph, components, "search_r1", then="search_r1")

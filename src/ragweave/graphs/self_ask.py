@@ -18,15 +18,24 @@ from typing import Any, ClassVar, Literal, Self
 
 from langchain_core.documents import Document
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import FOLLOW_UPS, PRESS, PRESS_PAIRS
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import READER
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.chain import ChainOptions, add_loop, asked_before, copies_example, end_chain
 from ragweave.nodes.forms import Form
+from ragweave.nodes.loop import (
+    ChainOptions,
+    LoopState,
+    add_loop,
+    add_step,
+    asked_before,
+    copies_example,
+    end_loop,
+    found,
+    is_last,
+)
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt
 from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, RAGState, note
@@ -39,7 +48,9 @@ class SelfAskOptions(ChainOptions):
     paper_settings: ClassVar = {"slimplm": {"rounds": 2}}
 
     rounds: int = Field(
-        3, ge=1, description="Most follow-ups; two in SlimPLM's tables, whose chain takes three calls (appendix B)."
+        3,
+        ge=1,
+        description="Maximum number of follow-ups; two in SlimPLM's tables, whose chain takes three calls (appendix B).",
     )
     fallback_retrieval: bool = Field(
         True, description="Whether answers before any search are looked up, and Concat answers at the limit."
@@ -52,23 +63,7 @@ class SelfAskOptions(ChainOptions):
         return self.paper == "blendfilter"
 
 
-class Hop(TypedDict):
-    """A follow-up, under the name of its query, and its intermediate answer."""
-
-    name: str
-    query: str
-    result: str
-
-
-class SelfAskState(RAGState, total=False):
-    hops: list[Hop]
-    must_conclude: bool
-    """Whether a follow-up was asked twice."""
-    read: list[str]
-    """Ids of the passages that were read so far."""
-
-
-class Step(Form):
+class Line(Form):
     """The next line of the dialogue, continued as text: constrained to JSON, a model stops following the examples."""
 
     kind: Literal["Follow up", "Final answer"]
@@ -138,34 +133,29 @@ PROMPTS = {
 }
 
 
-def is_last(state: SelfAskState, options: SelfAskOptions) -> bool:
-    """Return whether no more follow-ups may be asked."""
-    return state["must_conclude"] or len(state["hops"]) >= options.rounds
-
-
-def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
-    """Ask for the next line. Hops count as passages, so that a dialogue that is too long drops some."""
+def chaining(state: LoopState, options: SelfAskOptions) -> Prompt[Line]:
+    """Ask for the next line. Steps count as passages, so that a dialogue that is too long drops some."""
     last, before, kind = is_last(state, options), options.found_before, state["answer_type"]
     unknown = "If the answer cannot be found, the final answer is Unknown." if options.unknown else ""
-    hops = [
-        Document(hop["result"], id=hop["name"], metadata={"title": hop["query"], "rank": place})
-        for place, hop in enumerate(state["hops"])
+    steps = [
+        Document(step["shown"], id=f"step_{place}", metadata={"title": step["text"], "rank": place})
+        for place, step in enumerate(state["steps"])
     ]
 
     def dialogue(shown: Sequence[Document]) -> str:
         lines = [" Yes." if shown else " No."] if shown or last else []
-        for hop in shown:
-            lines.append(f"Follow up: {one_line(hop.metadata['title'])}")
-            lines.append(f"Intermediate answer: {one_line(hop.page_content)}".rstrip())
+        for step in shown:
+            lines.append(f"Follow up: {one_line(step.metadata['title'])}")
+            lines.append(f"Intermediate answer: {one_line(step.page_content)}".rstrip())
         pending = before and shown and not shown[-1].page_content
         return "\n".join([*lines, "So the final answer is:"] if last and not pending else lines)
 
     return Prompt(
         "self_ask",
-        {"unknown": unknown, "dialogue": dialogue(hops)},
-        found(state) if before else hops,
+        {"unknown": unknown, "dialogue": dialogue(steps)},
+        unique(found(state, options)) if before else steps,
         show=(lambda shown: f"Knowledge:{render_lines(shown)}\n" if shown else "") if before else dialogue,
-        form=None if last or before else Step,
+        form=None if last or before else Line,
         max_tokens=None if kind == "long" else QUERY_TOKENS,
         task="step",
         stop=["\nIntermediate answer:"] if not last else [],
@@ -173,66 +163,58 @@ def chaining(state: SelfAskState, options: SelfAskOptions) -> Prompt[Step]:
     )
 
 
-def found(state: SelfAskState) -> list[Document]:
-    """Return what the follow-ups found, or the passages given."""
-    return unique(one for hop in state["hops"] for one in state["retrieved"].get(hop["name"], state["passages"]))
-
-
 @model_node("generator")
-def chain(state: SelfAskState, options: SelfAskOptions) -> Asking[Step, SelfAskState | RAGState]:
+def chain(state: LoopState, options: SelfAskOptions) -> Asking[Line, LoopState | RAGState]:
     """Start the search that the reply asks for, or end with its answer."""
     reply = yield chaining(state, options)
-    hops, last, text, step = state["hops"], is_last(state, options), reply.text, reply.form
+    steps, last, text, line = state["steps"], is_last(state, options), reply.text, reply.form
     if options.found_before:
-        is_pending = bool(hops) and not hops[-1]["result"]
-        hops, text = with_intermediate_answer(hops, text)
-        if is_pending and not text:
-            return {"hops": hops, "queries": {}}
-        step = None if last else Step.from_text(text)
-    concluded = re.split(_FINAL, text, maxsplit=1, flags=re.I)[-1]
-    step = step or Step(kind="Final answer", text=_until_mark(concluded) if last else "")
-    asked = step.text if step.kind == "Follow up" and not last else ""
-    if not options.paper and asked_before(asked, (hop["query"] for hop in hops)):
-        return {"must_conclude": True, "queries": {}, "notes": [note("search_repeated")]}
-    answer = reading.answer(step.text, state["answer_type"]) if not asked else UNKNOWN
-    copied = not options.paper and copies_example(answer, FOLLOW_UPS, state, [hop["result"] for hop in hops])
+        if steps and not steps[-1]["shown"]:
+            answered, text = intermediate_answer(text)
+            steps = [*steps[:-1], {**steps[-1], "shown": answered}]
+            if not text:
+                return {"steps": steps, "queries": {}}
+        line = None if last else Line.from_text(text)
+    conclusion = re.split(_FINAL, text, maxsplit=1, flags=re.I)[-1]
+    line = line or Line(kind="Final answer", text=_until_mark(conclusion) if last else "")
+    follow_up = line.text if line.kind == "Follow up" and not last else ""
+    if not options.paper and asked_before(follow_up, state):
+        return {"must_answer": True, "queries": {}, "notes": [note("search_repeated")]}
+    answer = reading.answer(line.text, state["answer_type"]) if not follow_up else UNKNOWN
+    copied = not options.paper and copies_example(answer, FOLLOW_UPS, state, [step["shown"] for step in steps])
     if copied or answer.endswith("?"):
         answer = UNKNOWN
     doubts = options.fallback_retrieval or (answer == UNKNOWN and not options.paper)
-    if not asked and not hops and not last and doubts:
-        asked = state["question"]  # nothing was looked up yet
-    if asked:
-        name = f"round_{len(hops)}"
-        return {"hops": [*hops, {"name": name, "query": asked, "result": ""}], "queries": {name: asked}}
-    truncated = last and answer == UNKNOWN
-    return end_chain(state, answer, reply.text, state["read"], passages=found(state), truncated=truncated)
+    if not follow_up and not steps and not last and doubts:
+        follow_up = state["question"]  # nothing was looked up yet
+    if follow_up:
+        return add_step({**state, "steps": steps}, follow_up, follow_up)
+    passages, truncated = unique(found(state, options)), last and answer == UNKNOWN
+    return end_loop(state, answer, reply.text, state["read"], passages=passages, truncated=truncated)
 
 
-def with_intermediate_answer(hops: list[Hop], text: str) -> tuple[list[Hop], str]:
-    """Return the hops, the last one with the intermediate answer that a reply begins with, and the rest of the reply."""
-    if not hops or hops[-1]["result"]:
-        return hops, text
+def intermediate_answer(text: str) -> tuple[str, str]:
+    """Return the intermediate answer that a reply begins with, and the rest of the reply."""
     mark = _MARK.search(text)
     start = mark.start() if mark else len(text)
-    return [*hops[:-1], {**hops[-1], "result": " ".join(text[:start].split()) or UNKNOWN}], text[start:]
+    return " ".join(text[:start].split()) or UNKNOWN, text[start:]
 
 
 @model_node("generator")
-def read(state: SelfAskState, options: SelfAskOptions) -> Asking[Any, SelfAskState]:
+def read(state: LoopState, options: SelfAskOptions) -> Asking[Any, LoopState]:
     """Add the intermediate answer to the dialogue: what a call reads in the passages, or the passages themselves."""
-    *earlier, hop = state["hops"]
-    reads, shown = options.reader and not options.found_before, state["passages"]
-    said = UNKNOWN if reads else render_lines(shown)
-    if reads and shown:
+    *earlier, step = state["steps"]
+    reads, passages = options.reader and not options.found_before, state["passages"]
+    shown = UNKNOWN if reads else render_lines(passages)
+    if reads and passages:
         unknown = "If they do not answer it, just say Unknown." if options.unknown else ""
-        values = {"question": hop["query"], "answer_type": "long", "unknown": unknown}
-        reply = yield Prompt("self_ask_reader", values, shown, max_tokens=QUERY_TOKENS)
-        shown, said = [*reply.passages], reading.answer(reply.text, "long")
-    names = [*state["read"], *(str(one.id) for one in shown)]
-    update: SelfAskState = {"read": list(dict.fromkeys(names))}
+        values = {"question": step["text"], "answer_type": "long", "unknown": unknown}
+        reply = yield Prompt("self_ask_reader", values, passages, max_tokens=QUERY_TOKENS)
+        passages, shown = [*reply.passages], reading.answer(reply.text, "long")
+    update: LoopState = {"read": list(dict.fromkeys([*state["read"], *(str(doc.id) for doc in passages)]))}
     if options.found_before:
         return update
-    return {**update, "hops": [*earlier, {**hop, "result": " ".join(said.split())}]}
+    return {**update, "steps": [*earlier, {**step, "shown": " ".join(shown.split())}]}
 
 
 @method(
@@ -242,7 +224,7 @@ def read(state: SelfAskState, options: SelfAskOptions) -> Asking[Any, SelfAskSta
     group="more than one hop",
     calls=lambda o: (1 + o.fallback_retrieval * (1 + o.reader), 2 * o.rounds + 3),
     options=SelfAskOptions,
-    state=SelfAskState,
+    state=LoopState,
     prompts=PROMPTS,
 )
 def self_ask(graph: Graph, components: Components) -> None:
@@ -250,4 +232,4 @@ def self_ask(graph: Graph, components: Components) -> None:
     graph.add_node("self_ask", chain(components))
     graph.add_node("read", read(components))
     graph.add_edge("read", "self_ask")
-    add_loop(graph, components, "self_ask", then="read")
+    add_loop(graph, components, "self_ask", then="read", concat=True)

@@ -117,7 +117,7 @@ class MethodTests:
             lambda graph: graph.invoke(given),
             lambda graph: graph.batch([given])[0],
             lambda graph: (RunnablePassthrough() | graph).invoke(given),
-            lambda graph: RunnableLambda(lambda _: graph).invoke(given),
+            lambda graph: RunnableLambda[Any, Any](lambda _question: graph).invoke(given),
             lambda graph: graph.as_tool(name="answer").invoke(call).artifact,
         ]
         records = [Record() for _ in ways]
