@@ -42,6 +42,19 @@ def test_a_word_broken_at_a_lines_end_is_found_whole() -> None:
     assert "databas" in Analyzer("english").terms("the data-\nbase of names")
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "terms"),
+    [
+        ("german", "Wo ist die Brücke über den Fluss?", ["bruck", "fluss"]),
+        ("french", "Où est le pont de la ville ?", ["pont", "vill"]),
+        ("russian", "Где мост через реку и кто его построил?", ["мост", "рек", "постро"]),
+        ("finnish", "Missä on silta?", ["mis", "on", "sil"]),
+    ],
+)
+def test_stop_words_of_other_languages_are_left_out(language: str, text: str, terms: list[str]) -> None:
+    assert Analyzer(language).terms(text) == terms
+
+
 def test_an_unknown_language_is_refused() -> None:
     with pytest.raises(UsageError, match="english"):
         Analyzer("klingon")
