@@ -1,4 +1,5 @@
 import io
+from datetime import date, datetime, time, timedelta
 
 import openpyxl
 import pytest
@@ -142,22 +143,54 @@ def sheet(rows, formats=(), merged=()):
     return file.getvalue()
 
 
-def test_cells_as_the_sheet_shows_them():
-    shown = [
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [
         (7, "00000", "00007"),
         (0.075, "0.00%", "7.50%"),
+        (7.5, '0.0"%"', "7.5%"),
+        (7.5, r"0.0\%", "7.5%"),
+        (-0.051, "0.0%;[Red](0.0%)", "(5.1%)"),
         (1234.5, "$#,##0.00", "$1,234.50"),
-        (1 / 3, "0%", "33%"),
         (1234.5, '#,##0.00 "kr"', "1,234.50 kr"),
-        (-1.5, "[$€-407] 0.0_);[Red](0.0)", "-€ 1.5"),
+        (-1.5, "[$€-407] 0.0_);[Red](0.0)", "(1.5)"),
         (-1234.5, "_($* #,##0.00_)", "-$1,234.50"),
+        (0, '_-* #,##0_-;-* #,##0_-;_-* "-"??_-;_-@_-', "-"),
+        (1234567, "#,##0,", "1,235"),
+        (2500000, '0.0,,"M"', "2.5M"),
+        (1234567.8, "#,##0.0,", "1,234.6"),
+        (2500000, '[>=1000000]0.0,,"M";[>=1000]0,"K";0', "2.5M"),
+        (2500, '[>=1000000]0.0,,"M";[>=1000]0,"K";0', "3K"),
+        (250, '[>=1000000]0.0,,"M";[>=1000]0,"K";0', "250"),
+        (-250, '[>=1000]0,"K";0', "-250"),
+        (2125550123, r"(000)\ 000-0000", "(212) 555-0123"),
+        (5550123, "[<=9999999]###-####;(###) ###-####", "555-0123"),
+        (1, '"Yes";;"No"', "Yes"),
+        (2.5, "0", "3"),
+        (1.005, "0.00", "1.01"),
+        (0.25, "0.0##", "0.25"),
+        (12.5, ".00", "12.5"),
+        (1234.5, "# ?/?", "1234.5"),
+        (0.00012, "0.00E+00", "0.00012"),
         (7.25, "General", "7.25"),
-        (1e-7, "0.00E+00", "1e-07"),
-    ]
-    rows = [("name", "value"), *(("x", value) for value, *_ in shown)]
-    found, notices = read("a.xlsx", sheet(rows, [(f"B{at}", form) for at, (_, form, _) in enumerate(shown, 2)]))
-    assert [one.text for one in found] == [f"name: x\nvalue: {text}" for *_, text in shown]
-    assert found[0].metadata["heading_path"] == ["Sheet"] and "Secret" in notices
+        (1234567890123.45, "General", "1234567890123.45"),
+        (timedelta(hours=31, minutes=30), "[h]:mm", "31:30"),
+        (timedelta(minutes=125, seconds=30), "[mm]:ss", "125:30"),
+        (timedelta(hours=31, minutes=30), "h:mm", "7:30"),
+        (time(19, 30), "h:mm AM/PM", "7:30 PM"),
+        (time(7, 5, 9), "hh:mm:ss", "07:05:09"),
+        (date(2026, 3, 1), "d-mmm-yy", "2026-03-01"),
+        (datetime(2026, 3, 1, 14, 30), "yyyy-mm-dd hh:mm", "2026-03-01 14:30:00"),
+    ],
+)
+def test_cells_as_the_sheet_shows_them(value, form, text):
+    (row,), _ = read("a.xlsx", sheet([("name", "value"), ("x", value)], [("B2", form)]))
+    assert row.text == f"name: x\nvalue: {text}"
+
+
+def test_hidden_sheets_are_named_and_a_sheet_is_the_heading():
+    (row,), notices = read("a.xlsx", sheet([("name", "value"), ("x", 1)]))
+    assert row.metadata["heading_path"] == ["Sheet"] and "Secret" in notices
 
 
 def test_headers_of_two_rows_titles_and_second_tables():

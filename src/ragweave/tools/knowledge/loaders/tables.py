@@ -10,10 +10,10 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import date, datetime, time
 from typing import Any, NamedTuple, TextIO
 
 from ragweave.tools.knowledge.chunking import Loaded, Table
+from ragweave.tools.knowledge.loaders.formats import as_shown
 from ragweave.tools.knowledge.loaders.office import open_package
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.settings import IndexSettings
@@ -234,22 +234,5 @@ def _filled(sheet: Any, merged: list[bytes]) -> Iterator[_Row]:
 
 
 def _cell(cell: Any) -> str:
-    """Return a cell as the sheet shows it, for the most common number formats."""
-    value, form = cell.value, getattr(cell, "number_format", None) or "General"
-    if value is None:
-        return ""
-    if isinstance(value, datetime) and value.time() == time():
-        value = value.date()
-    if isinstance(value, (date, time)):
-        return value.isoformat()
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return str(value).strip() if "\n" in str(value) else " ".join(str(value).split())
-    form = re.sub(r"\[\$([^-\]]*)[^\]]*\]", r"\1", form.split(";")[0][:100])
-    found = re.fullmatch(r"([^#0?]*)([#0?][#0?,.]*)([^#0?]*)", re.sub(r'\[[^\]]*\]|[_*].|["\\]', "", form))
-    if found is not None:
-        before, digits, after = found.groups()
-        whole, _, decimals = digits.partition(".")
-        width = whole.count("0") + bool(decimals) + len(decimals)
-        number = f"{abs(value) * (100 if '%' in after else 1):0{width}{',' * (',' in whole)}.{len(decimals)}f}"
-        return f"{'-' * (value < 0)}{before}{number}{after}".strip()
-    return str(int(value)) if float(value).is_integer() else f"{value:.12g}"
+    """Return a cell as the sheet shows it."""
+    return "" if cell.value is None else as_shown(cell.value, getattr(cell, "number_format", None) or "General")
