@@ -24,6 +24,12 @@ THOUGHT = "Bergen was the capital once, but passage 1 says Oslo."
         ("Unknown", "Unknown"),
         ("I don't know.", "Unknown"),
         ("The passages do not mention who built it.", "Unknown"),
+        ("The passages mention the bridge, but they do not say who built it.", "Unknown"),
+        (
+            "The passages do not name the town, but the bridge was built by Ada.",
+            "The passages do not name the town, but the bridge was built by Ada",
+        ),
+        ("None", "None"),
         ("不明", "Unknown"),
         ("", "Unknown"),
     ],
@@ -125,7 +131,9 @@ def test_thoughts_that_are_cut_off_leave_nothing() -> None:
 @pytest.mark.parametrize("unit", ["(", "a\n", "\n", "answer is ", "not ", "<think>", "1-999 ", "<Claim(", '{"a":', " "])
 def test_no_reply_hangs_the_reader(unit: str) -> None:
     reply = unit * (40_000 // len(unit))
-    assert read.answer(reply) == read.answer(reply[: read.MOST // 2] + "\n" + reply[-read.MOST // 2 :])
+    assert read.answer(reply) == read.answer(
+        reply[: read.MAX_CHARACTERS // 2] + "\n" + reply[-read.MAX_CHARACTERS // 2 :]
+    )
     for reader in (read.is_unknown, read.listed, read.phrase):
         reader(reply)
     read.ids(reply, 1, 20)

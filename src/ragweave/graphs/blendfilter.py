@@ -30,7 +30,7 @@ from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import show_of
 from ragweave.nodes.prompts import PASSAGE_TOKENS, REASONING_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts
-from ragweave.nodes.read import QUERY_LENGTH, cut, is_unknown, phrase, plain, without_unknown
+from ragweave.nodes.read import MAX_QUERY_CHARACTERS, cut, is_unknown, phrase, plain, without_unknown
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches
 from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import vote_node
@@ -163,7 +163,7 @@ def widened(state: BlendFilterState, name: str, options: BlendFilterOptions) -> 
     """Return `text ⊕ question` (section 3.2), without the text's sentences that say "unknown", unlike the paper."""
     text = " ".join(plain(state["augmented"][name]).split())
     if options.paper != "blendfilter":
-        text = cut(without_unknown(text) if is_unknown(text) else text, QUERY_LENGTH)
+        text = cut(without_unknown(text) if is_unknown(text) else text, MAX_QUERY_CHARACTERS)
     return f"{text} {state['question']}" if text else state["question"]
 
 

@@ -19,7 +19,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import PROMPTS, ShotOptions, reasoned, with_shots
 from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.papers import REFERENCE
-from ragweave.nodes.read import QUERY_LENGTH, cut, without_unknown
+from ragweave.nodes.read import MAX_QUERY_CHARACTERS, cut, without_unknown
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import latest, majority, pool_of, vote_node
@@ -40,7 +40,7 @@ def requery(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> I
     """Start the next round: its query is the reply whose answer wins this one, then the question."""
     number, last = state["round"] + 1, latest(pool_of(state, "answer"))
     said = (majority(last, state["passages"]) or last)[0]["reply"]
-    text = " ".join(said.split()) if runtime.context.paper else cut(without_unknown(said), QUERY_LENGTH)
+    text = " ".join(said.split()) if runtime.context.paper else cut(without_unknown(said), MAX_QUERY_CHARACTERS)
     return {"round": number, "queries": {f"round_{number}": f"{text} {state['question']}".strip()}}
 
 

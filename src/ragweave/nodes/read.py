@@ -2,8 +2,8 @@
 
 A reply that was constrained to its form is parsed by the form's schema and never gets here. This module
 reads other models' replies, replies to the papers' own prompts, and answers, which have no form. It
-invents nothing: if a text does not say what was asked for, an answer is `Unknown` and anything else
-None. Every pattern takes time linear in the text.
+invents nothing: if a text does not say what was asked for, the answer is `Unknown`, and anything else
+is None. Every pattern takes time linear in the text.
 """
 
 import json
@@ -13,11 +13,11 @@ from ragweave.state import UNKNOWN, AnswerType
 from ragweave.tools.models.messages import without_thoughts
 from ragweave.tools.text.words import split_sentences
 
-MOST = 20_000
-"""Characters of a reply that are read: half from its start, half from its end."""
+MAX_CHARACTERS = 20_000
+"""Maximum number of characters of a reply that are read: half from its start, half from its end."""
 
-QUERY_LENGTH = 2000
-"""The most characters of a reply that go into a query; the whole question follows."""
+MAX_QUERY_CHARACTERS = 2000
+"""Maximum number of characters of a reply that go into a query; the question follows uncut."""
 
 
 _FENCE = re.compile(r"^[ \t]*```[^\n]*$", re.M)
@@ -32,42 +32,33 @@ _ANSWER = re.compile(
 """What introduces an answer."""
 _LABEL = re.compile(r"\A[\W_]{0,12}(?:the |my )?(?:final |short )?answer[*_ ]*:\s*|</?answer>", re.I)
 _VERDICT = r"(yes|no|true|false|supports|refutes)\b"
-_BEHIND = re.compile(r"</answer>.*|\}\s*\Z", re.S | re.I)
+_AFTER = re.compile(r"</answer>.*|\}\s*\Z", re.S | re.I)
 _WORDS = re.compile(
-    r"unknown|unkown|n/a|not applicable|unanswerable|undetermined|unspecified|unclear|no answer|no idea|idk"
-    r"|not mentioned|not stated|not specified|not known|none mentioned|none|not found in context|don't know"
-    r"|insufficient information|i don't know|i do not know|unbekannt|inconnu|desconocido|sconosciuto"
-    r"|desconhecido|onbekend|неизвестно|不明|未知|不知道|わからない|알 수 없음|未提及|无法确定"
+    r"n/a|not applicable|unspecified"
+    r"|unbekannt|inconnu|desconocido|sconosciuto|desconhecido|onbekend|неизвестно|不明|未知|不知道|わからない|알 수 없음"
+    r"|未提及|无法确定"
 )
-_SOURCE = r"(?:passages?|contexts?|texts?|documents?|information|input|articles?|sources?|details?)"
+"""Whole replies that decline."""
+_SOURCE = r"(?:passages?|contexts?|texts?|documents?|articles?|information)"
 _DECLINES = re.compile(
-    r"\b(?:i|we) (?:do not|don't|did not|cannot|can't|could not|couldn't|am not|am unable|was unable|were unable|have no"
-    r"|need more|would need)\b|\b(?:i'm|we're|i am|we are) (?:not (?:sure|certain|aware|familiar|able)|unsure|unable|sorry)\b"
-    r"|\b(?:cannot|can't|can not|could not|couldn't) (?:\w+ly )?(?:be (?:\w+ly )?(?:determined|answered|inferred|known|found"
-    r"|identified)|answer|determine|find|say|tell|provide)"
-    r"|\b(?:not|never|nowhere|isn't|aren't|wasn't|weren't) (?:\w+ly |even |made |been )?(?:mentioned|stated|specified|given"
-    r"|provided|addressed|discussed|named|disclosed|indicated|available|found|included|listed|clear|known|explained"
-    r"|determined|told|answered|answerable|said|identified|possible to)\b"
-    rf"|\bnot (?:in|from) (?:the|any|these) {_SOURCE}|\bi apologi[sz]e\b"
-    r"|\bthere (?:is|was|are|were) no (?:such\b|(?:\w+ ){1,3}(?:named|titled|called|of that name|by that name)\b|records?\b)"
-    r"|\b(?:unknown|unclear|unspecified|unanswerable|unable to|insufficient|not enough|not sufficient|not sure|nobody knows"
-    r"|no one knows|impossible to)\b|\b(?:no|nothing|none|neither|any) (?:\w+ ){0,4}?(?:information|mention\w*|answers?"
-    r"|context|details?|data|evidence|indication|reference|record|of th\w+|passages?|documents?|idea|clue|knowledge|said|says?"
-    rf"|states?|tells?|gives?|given|provided|stated)\b|\b{_SOURCE}\b[^.;]{{0,80}}?\b(?:do|does|did|is|are) ?(?:n't|not)\b"
-    rf"|\b{_SOURCE}\b[^.;]{{0,60}}?\b(?:lacks?|fails? to|omits?|never|nothing|silent)\b"
+    r"\b(?:i|we)(?:(?:'m|'re| \w+) not| \w+n't| cannot)\b"
+    r"|\b(?:cannot|can't|could not|couldn't) (?:be )?(?:determined?|answer(?:ed)?|inferred|found|tell)\b"
+    r"|\b(?:not|never|nowhere|\w+n't) (?:\w+ly )?(?:mentioned|stated|specified|given|provided|discussed|named|available"
+    r"|found|clear|known|answered|answerable|possible to)\b"
+    rf"|\bnot in the {_SOURCE}|\bthere \w+ no (?:such\b|(?:\w+ ){{1,3}}(?:named|titled|called)\b)"
+    r"|\b(?:unknown|unclear|unanswerable|unable to|insufficient|not enough|nobody knows|no one knows|impossible to)\b"
+    r"|\b(?:no|nothing|none|neither|any) (?:\w+ ){0,4}?(?:information|mention\w*|answers?|details?|indication|record"
+    r"|of th\w+|passages?|idea|said|says?|given|provided)\b"
+    rf"|\b{_SOURCE}\b[^.;]{{0,80}}?(?:n't|\b(?:not|lacks?|fails? to|never|nothing|silent))\b"
 )
 """How a sentence declines to answer."""
-_LEADS = re.compile(
-    r"(?:based|according|given|from|in|the|while|although|though|as|unfortunately|there|it|this|none|no|i|we)\b"
-)
-"""How a sentence may begin that declines only later on."""
-_TURNS = re.compile(r"\b(?:but|however|although|though|yet)\b,? *", re.S)
+_BUT = re.compile(r"\b(?:but|however)\b(?=.*\w)")
 
 
 def plain(reply: str) -> str:
     """Return a reply, bounded, without thoughts and code fences."""
-    half = MOST // 2
-    text = reply if len(reply) <= MOST else f"{reply[:half]}\n{reply[-half:]}"
+    half = MAX_CHARACTERS // 2
+    text = reply if len(reply) <= MAX_CHARACTERS else f"{reply[:half]}\n{reply[-half:]}"
     return _FENCE.sub("", without_thoughts(text)).replace("’", "'").strip()
 
 
@@ -79,20 +70,17 @@ def bare(text: str) -> str:
 
 
 def is_unknown(reply: str) -> bool:
-    """Return whether a reply declines to answer: by the word, or by its first sentence."""
+    """Return whether a reply declines to answer: by the word, or by its first sentence, up to a "but" that gives an answer."""
     text = plain(reply)
-    text = re.sub(r"</?\w[^<>]{0,30}>|[*_`#>|]", " ", text[_last_mark(text) :]).casefold().strip()
-    if not re.search(r"\w", text) or _WORDS.fullmatch(text.strip(" \t\r\n\"'“”‘’.,:;!?…()[]{}<>-–—。")):
+    text = bare(text[_last_mark(text) :]).casefold()
+    if not re.search(r"\w", text) or _WORDS.fullmatch(text.strip(" .,:;!?…()[]{}<>-–—。")):
         return True
-    first = re.split(r"(?<=[.!?])\s+|\n|。", text.strip(), maxsplit=1)[0]
-    if first.split()[0].strip(".,:;(—-") in ("unknown", "n/a"):
-        return True
-    found = _DECLINES.search(first[:400])
-    if found is None or (found.start() > 60 and not _LEADS.match(first)):
+    first = re.split(r"(?<=[.!?])\s+|\n|。", text, maxsplit=1)[0]
+    declines = _DECLINES.search(first)
+    if declines is None:
         return False
-    turn = _TURNS.search(first, found.end())
-    rest = first[turn.end() :] if turn else ""
-    return len(rest.split()) < 3 or _DECLINES.search(rest) is not None
+    but = _BUT.search(first, declines.end())
+    return but is None or _DECLINES.search(first, but.end()) is not None
 
 
 def _last_mark(text: str) -> int:
@@ -106,27 +94,28 @@ def answer(reply: str, kind: AnswerType = "short", *, reasoning: bool = False) -
 
     Args:
         reply: The reply.
-        kind: A long answer is all that is said, without a label; yes_no is one word.
-        reasoning: Whether it reasons first: without a conclusion it then has no answer.
+        kind: A long answer is the whole text, without a label; yes_no is one word.
+        reasoning: Whether the reply reasons first; without a conclusion, it then has no answer.
     """
     text = _json_answer(plain(reply))
     if kind == "long":
-        said = _LABEL.sub("", text[_last_mark(text) if reasoning else 0 :]).strip()
-        return UNKNOWN if is_unknown(said) else said
+        long = _LABEL.sub("", text[_last_mark(text) if reasoning else 0 :]).strip()
+        return UNKNOWN if is_unknown(long) else long
     at = _last_mark(text)
-    said = _BEHIND.sub("", text[at:]).strip()
-    line = next((one for one in said.splitlines() if re.search(r"\w", one)), "")
+    conclusion = _AFTER.sub("", text[at:]).strip()
+    line = next((line for line in conclusion.splitlines() if re.search(r"\w", line)), "")
     if kind == "yes_no":
-        return _verdict(line, said)
+        return _verdict(line, conclusion)
     if reasoning and not at and len(split_sentences(text.replace("\n", " "))) > 1 and len(line.split()) > 4:
         return UNKNOWN
     short = bare(split_sentences(line)[0].text if at and line else line)
     return UNKNOWN if not short or is_unknown(short if at else text) else short
 
 
-def _verdict(line: str, said: str) -> str:
+def _verdict(line: str, text: str) -> str:
+    """Return Yes or No as a line begins with it, or a text ends with it."""
     word = re.match(rf"\W*{_VERDICT}", line, re.I)
-    word = word or re.search(rf"(?:^|[.\n])\W*(?:so,? )?{_VERDICT}[^.\n]*\W*\Z", said, re.I)
+    word = word or re.search(rf"(?:^|[.\n])\W*(?:so,? )?{_VERDICT}[^.\n]*\W*\Z", text, re.I)
     return UNKNOWN if word is None else "Yes" if word[1].lower() in ("yes", "true", "supports") else "No"
 
 
@@ -138,22 +127,23 @@ def _json_answer(text: str) -> str:
     return str(value["answer"]) if isinstance(value, dict) and "answer" in value else text
 
 
+_NEGATED = re.compile(r"\b(?:not|no|cannot|isn't|n't)\W+(?:\w+\W+){0,2}\Z", re.I)
+
+
 def choice(reply: str, *options: str) -> str | None:
     """Return the option that a reply begins with, or the only one that it names."""
     text = plain(reply)[:400]
-    found = [
-        (one.start(), option)
+    named = sorted(
+        (match.start(), option)
         for option in options
-        for one in re.finditer(rf"(?<!\w){re.escape(option)}(?!\w)", text, re.I)
-        if not re.search(
-            r"\b(?:not|no|cannot|isn't|n't)\W+(?:\w+\W+){0,2}\Z", text[max(one.start() - 60, 0) : one.start()], re.I
-        )
-    ]
-    if not found:
+        for match in re.finditer(rf"(?<!\w){re.escape(option)}(?!\w)", text, re.I)
+        if not _NEGATED.search(text[max(match.start() - 60, 0) : match.start()])
+    )
+    if not named:
         return None
-    first = min(found)[1]
+    first = named[0][1]
     leads = re.match(rf"\W*{re.escape(first)}(?:\W*\Z|[.,:;!\n])", text, re.I)
-    return first if leads or len({option for _, option in found}) == 1 else None
+    return first if leads or {option for _, option in named} == {first} else None
 
 
 _LABELLED_IDS = re.compile(
@@ -162,17 +152,20 @@ _LABELLED_IDS = re.compile(
 
 
 def ids(reply: str, first: int, last: int) -> list[int] | None:
-    """Return the numbers from `first` to `last` that a reply names, in its order; [] for none; None: neither.
+    """Return the numbers from `first` to `last` that a reply names, in its order.
 
-    They are on its last line that holds nothing else, or after a label. A reply that counts from 0 or
-    1 where the prompt did not is read the way it counts.
+    They are on its last line that holds nothing else, or after a label. If the reply counts from 0 and the prompt
+    from 1, or the reverse, its numbers are converted.
+
+    Returns:
+        [] if the reply says that none fits; None if it says nothing of the kind.
     """
     text = plain(reply)
-    lines = [one for one in text.splitlines() if re.search(r"\d", one)]
-    listed = [
-        one for one in lines if not re.search(r"[^\W\d]{2}", re.sub(r"(?i)\b(?:and|to|[a-z]+(?= ?\d))\b", "", one))
+    lines = [line for line in text.splitlines() if re.search(r"\d", line)]
+    lists = [
+        line for line in lines if not re.search(r"[^\W\d]{2}", re.sub(r"(?i)\b(?:and|to|[a-z]+(?= ?\d))\b", "", line))
     ]
-    named = " ".join(listed[-1:] or _LABELLED_IDS.findall(text))
+    named = " ".join(lists[-1:] or _LABELLED_IDS.findall(text))
     named = re.sub(
         r"(\d{1,3}) ?[-–] ?(\d{1,3})",
         lambda ends: " ".join(map(str, range(int(ends[1]), min(int(ends[2]), last + 1) + 1))),
@@ -184,9 +177,9 @@ def ids(reply: str, first: int, last: int) -> list[int] | None:
         base = 0
     if first == 0 and last + 1 in numbers and 0 not in numbers:
         base = 1
-    found = [one - base + first for one in numbers if 0 <= one - base <= last - first]
-    if found:
-        return found
+    in_range = [number - base + first for number in numbers if 0 <= number - base <= last - first]
+    if in_range:
+        return in_range
     if re.search(r"\b(?:none|nothing|no (?:relevant|such))\b|\A\W*no\b", text, re.I):
         return []
     says_all = re.search(r"\b(?:all|everything)\b", text, re.I) and not re.search(r"\bnot\b", text)
@@ -199,31 +192,37 @@ _ITEM = re.compile(
 
 
 def listed(reply: str) -> list[str]:
-    """Return what stands behind each mark of a list, (a), 1. or -, else each line that is no heading."""
+    """Return the items of a list that is marked by (a), 1. or -, else each line that is not a heading."""
     text = plain(reply)
-    parts = _ITEM.split(text)[1:] or [one for one in text.splitlines() if not one.rstrip("*_ ").endswith(":")]
-    return [one for part in parts if (one := part.strip(" ,;\n"))]
+    items = _ITEM.split(text)[1:] or [line for line in text.splitlines() if not line.rstrip("*_ ").endswith(":")]
+    return list(filter(None, (item.strip(" ,;\n") for item in items)))
 
 
 def phrase(reply: str, *leads: str) -> str:
-    """Return the first line of a reply that is no heading, without a lead such as `Query:`."""
-    lines = (one.strip() for one in plain(reply).splitlines() if re.search(r"\w", one))
-    line = next((one for one in lines if not one.endswith(":")), "")
+    """Return the first line of a reply that is not a heading, without a lead such as `Query:`."""
+    lines = (line.strip() for line in plain(reply).splitlines() if re.search(r"\w", line))
+    line = next((line for line in lines if not line.endswith(":")), "")
     return bare(re.sub(rf"\A.{{0,200}}?(?:{'|'.join(leads)})\W*:\s*", "", line, flags=re.I) if leads else line)
 
 
 def without_unknown(text: str) -> str:
     """Return a text on one line, without the sentences that say "unknown": they name nothing to search for."""
-    said = [one.text for one in split_sentences(text) if not is_unknown(one.text)]
-    return " ".join(" ".join(said).split())
+    sentences = [sentence.text for sentence in split_sentences(text) if not is_unknown(sentence.text)]
+    return " ".join(" ".join(sentences).split())
 
 
-def cut(text: str, longest: int) -> str:
-    """Return a text cut at a word's end to at most `longest` characters."""
-    return text if len(text) <= longest else text[: longest + 1].rpartition(" ")[0] or text[:longest]
+def cut(text: str, max_characters: int) -> str:
+    """Return a text cut at a word's end to at most `max_characters`."""
+    if len(text) <= max_characters:
+        return text
+    return text[: max_characters + 1].rpartition(" ")[0] or text[:max_characters]
 
 
-def copied(said: str, examples: str, seen: str) -> bool:
-    """Return whether a text is word for word in a prompt's examples, and in nothing asked or read."""
-    said, examples, seen = (" ".join(["", *re.findall(r"[^\W_]+", one.lower()), ""]) for one in (said, examples, seen))
-    return len(said) > 2 and said in examples and said not in seen
+def copied(text: str, examples: str, seen: str) -> bool:
+    """Return whether a text is word for word in a prompt's examples, and not in `seen`: what was asked or read."""
+
+    def words(text: str) -> str:
+        return " ".join(["", *re.findall(r"[^\W_]+", text.lower()), ""])
+
+    copy = words(text)
+    return copy != " " and copy in words(examples) and copy not in words(seen)
