@@ -1,10 +1,10 @@
-"""How well replies are read: recorded ones, real refusals, and replies made to hang a reader.
+"""How well replies are read: recorded replies, real refusals, and replies made to hang a reader.
 
     python benchmarks/reader.py [--wrong]
 
 * 674 replies of three small models at every step of the methods (`tests/recorded`), read by the forms and
   readers of the methods; what each means was written down by people. Floors: 95 %, and 98 % of those that
-  were held to a form.
+  had to fill a form.
 * 131 refusals and 2,116 answers of Llama 2 and 3.1 (`../shared/data`), none of which the reader was written
   with. Floors: 115 refusals read as Unknown, 98.5 % of the answers not.
 * 23 replies of up to 300,000 characters that make careless patterns backtrack: seconds of the slowest.
@@ -50,7 +50,7 @@ def as_meant(record: dict[str, Any]) -> bool:
 
 def _words(value: Any) -> Any:
     if isinstance(value, list):
-        return [_words(one) for one in value]
+        return [_words(item) for item in value]
     return normalize_answer(value) if isinstance(value, str) else value
 
 
@@ -87,8 +87,8 @@ def read_record(record: dict[str, Any]) -> Any:
     if node in (*FREE, "knowledge_filter"):
         return "text" if read.plain(reply) else ""
     if node == "topic":
-        said = read.phrase(reply, "topic", "is related to", "is about")
-        return said if len(said) <= 120 else ""
+        topic = read.phrase(reply, "topic", "is related to", "is about")
+        return topic if len(topic) <= 120 else ""
     if node in STEPS and (node != "reason" or record["method"] in ("ircot", "adaptive_rag")):
         return STEPS[node](record)
     if node == "chain_of_note":
@@ -104,12 +104,12 @@ def _ids(record: dict[str, Any]) -> list[int] | None:
     shown = "\n".join(text for _, text in record["prompt"])
     numbers = re.findall(r"^(?:strip|sentence) (\d+) :", str(record["prompt"][-1][1]), re.M)
     first = int(numbers[0]) if numbers else 0 if re.search(r"^knowledge 0 :", shown, re.M) else int(_asks_ids(record))
-    found = read.ids(record["reply"], first, first + len(numbers or record["titles"]) - 1)
-    return None if found is None else sorted(one - first for one in found)
+    ids = read.ids(record["reply"], first, first + len(numbers or record["titles"]) - 1)
+    return None if ids is None else sorted(number - first for number in ids)
 
 
 def _react(record: dict[str, Any]) -> list[str]:
-    step = react.Step.from_text(read.plain(record["reply"]).split("\nObservation")[0])
+    step = react.Action.from_text(read.plain(record["reply"]).split("\nObservation")[0])
     shown, _, own = "\n".join(text for _, text in record["prompt"]).rpartition("Question: ")
     if step is None or read.copied(step.input, shown, own):
         return ["none", ""]
@@ -117,7 +117,7 @@ def _react(record: dict[str, Any]) -> list[str]:
 
 
 def _self_ask(record: dict[str, Any]) -> list[str]:
-    step = self_ask.Step.from_text(read.plain(record["reply"]))
+    step = self_ask.Line.from_text(read.plain(record["reply"]))
     if step is None:
         return ["unreadable", ""]
     return ["follow_up", step.text] if step.kind == "Follow up" else ["final", read.answer(step.text)]
@@ -125,15 +125,15 @@ def _self_ask(record: dict[str, Any]) -> list[str]:
 
 def _ircot(record: dict[str, Any]) -> list[str]:
     so_far = str(record["prompt"][-1][1]).rpartition("Reasoning so far: ")[2].partition("\n")[0]
-    said = ircot.next_sentence(record["reply"], re.split(r"(?<=[.!?])\s+", so_far))
-    return ["", ""] if read.is_unknown(said) else [said, ircot.concluded(said, record["answer_type"])]
+    sentence = ircot.next_sentence(record["reply"], re.split(r"(?<=[.!?])\s+", so_far))
+    return ["", ""] if read.is_unknown(sentence) else [sentence, ircot.concluded(sentence, record["answer_type"])]
 
 
 def _rewrite(record: dict[str, Any]) -> list[list[str]]:
-    said = slimplm.Rewrite.from_text(read.plain(record["reply"]))
-    searches = [*said.questions, *said.claims] if said else []
-    pairs = dict.fromkeys((one.text, (one.query or one.text) if one.needs_search else "") for one in searches)
-    return [list(one) for one in pairs]
+    rewrite = slimplm.Rewrite.from_text(read.plain(record["reply"]))
+    searches = [*rewrite.questions, *rewrite.claims] if rewrite else []
+    pairs = dict.fromkeys((item.text, (item.query or item.text) if item.needs_search else "") for item in searches)
+    return [list(pair) for pair in pairs]
 
 
 STEPS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -157,13 +157,13 @@ def replies() -> Iterator[tuple[str, list[str]]]:
 def _all() -> Iterator[tuple[str, list[str]]]:
     for path in sorted((DATA / "recorded-llama31-8b").glob("*.gz")):
         for row in _rows(path):
-            said = (text for way in ("no_retrieval", "one_round", "ircot") for text in (row[way] or {}).values())
-            yield from ((text, list(_flat(row["answers"]))) for text in said if isinstance(text, str))
+            texts = (text for way in ("no_retrieval", "one_round", "ircot") for text in (row[way] or {}).values())
+            yield from ((text, list(_flat(row["answers"]))) for text in texts if isinstance(text, str))
     for name in ("judge-llama7b-dev", "judge-llama7b-train", "judge2-llama7b-val"):
         for row in _rows(DATA / "slimplm" / f"{name}.jsonl.gz"):
             yield row["llama7b_without_search_answer"], list(_flat(row.get("short_answers") or row.get("answer")))
     for row in _rows(DATA / "slimplm" / "rewrite-llama13b-dev.jsonl.gz"):
-        gold = row.get("answer") or [one.get("answer") for one in row.get("output") or ()]
+        gold = row.get("answer") or [output.get("answer") for output in row.get("output") or ()]
         yield row["llama13b_without_search_answer"], list(_flat(gold))
 
 
@@ -176,8 +176,8 @@ def _flat(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for one in value:
-            yield from _flat(one)
+        for item in value:
+            yield from _flat(item)
 
 
 def refusals() -> tuple[list[bool], list[bool]]:
@@ -188,7 +188,7 @@ def refusals() -> tuple[list[bool], list[bool]]:
         text = f" {normalize_answer(reply)} "
         if hashlib.blake2b(reply.encode(), digest_size=8).hexdigest() in marks:
             refused.append(read.is_unknown(reply))
-        elif any(one and f" {one} " in text for one in map(normalize_answer, gold)):
+        elif any(answer and f" {answer} " in text for answer in map(normalize_answer, gold)):
             answered.append(not read.is_unknown(reply))
     return refused, answered
 
@@ -225,8 +225,8 @@ def slowest() -> tuple[float, str]:
         lambda text: read.ids(text, 1, 20),
         read.listed,
         lambda text: read.phrase(text, "query", "topic"),
-        lambda text: react.Step.from_text(read.plain(text)),
-        lambda text: self_ask.Step.from_text(read.plain(text)),
+        lambda text: react.Action.from_text(read.plain(text)),
+        lambda text: self_ask.Line.from_text(read.plain(text)),
         lambda text: slimplm.Rewrite.from_text(read.plain(text)),
     ]
     worst = (0.0, "")
@@ -239,31 +239,30 @@ def slowest() -> tuple[float, str]:
 
 
 def main() -> None:
-    """Measure, and print; with --wrong also the recorded replies that are read otherwise."""
+    """Measure and print; with --wrong also print the recorded replies that are misread."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--wrong", action="store_true", help="print what is read otherwise than meant")
+    parser.add_argument("--wrong", action="store_true", help="print the replies that are misread")
     arguments = parser.parse_args()
-    found = [(record, as_meant(record)) for record in records()]
-    held = [right for record, right in found if record["grammar"]]
-    right = sum(one for _, one in found)
-    print(f"recorded replies read as meant   {right} of {len(found)} ({right / len(found):.1%})")
-    print(f"of those held to a form          {sum(held)} of {len(held)} ({sum(held) / len(held):.1%})")
-    totals, wrong = Counter(one["node"] for one, _ in found), Counter(one["node"] for one, right in found if not right)
+    recorded = records()
+    misread = [record for record in recorded if not as_meant(record)]
+    _share("recorded replies read as meant", len(recorded) - len(misread), len(recorded))
+    constrained = sum(bool(record["grammar"]) for record in recorded)
+    _share("of those that filled a form", constrained - sum(bool(record["grammar"]) for record in misread), constrained)
+    totals, wrong = (Counter(record["node"] for record in some) for some in (recorded, misread))
     print("most misread: " + ", ".join(f"{node} {count} of {totals[node]}" for node, count in wrong.most_common(5)))
-    if arguments.wrong:
-        for record, right in found:
-            if not right:
-                print(
-                    f"--- {record['node']}: {record['reply'][:300]!r}\n    read {read_record(record)}, meant {record['meant']}"
-                )
+    for record in misread if arguments.wrong else ():
+        print(f"--- {record['node']}: {record['reply'][:300]!r}")
+        print(f"    read {read_record(record)}, meant {record['meant']}")
     if DATA.exists():
         refused, answered = refusals()
-        print(f"refusals read as Unknown         {sum(refused)} of {len(refused)}")
-        print(
-            f"answers not read as Unknown      {sum(answered)} of {len(answered)} ({sum(answered) / len(answered):.1%})"
-        )
+        _share("refusals read as Unknown", sum(refused), len(refused))
+        _share("answers not read as Unknown", sum(answered), len(answered))
     seconds, name = slowest()
     print(f"slowest hostile reply            {seconds:.2f} s ({name})")
+
+
+def _share(label: str, count: int, total: int) -> None:
+    print(f"{label:<33}{count} of {total} ({count / total:.1%})")
 
 
 if __name__ == "__main__":
