@@ -75,23 +75,23 @@ def test_a_model_for_each_role(scripted: Models, kb: Path) -> None:
     assert done.returncode == 0, done.stderr
     usage = json.loads(done.stdout)["usage"]["by_role"]
     assert usage["generator"]["calls"] == len(scripted["big"].calls) == 1
-    assert sum(one["calls"] for role, one in usage.items() if role != "generator") == len(scripted["small"].calls)
+    assert sum(counts["calls"] for role, counts in usage.items() if role != "generator") == len(scripted["small"].calls)
 
 
 def test_a_filter_searches_only_passages_of_that_metadata(scripted: Models, kb: Path, town: Path) -> None:
     given = ("ask", "What of Varn?", "--kb", str(kb), "--json", *by_script(scripted))
     assert len(json.loads(run(*given).stdout)["passages"]) == 3
-    found = json.loads(run(*given, "--filter", "title=Harbour").stdout)["passages"]
-    assert [one["metadata"]["title"] for one in found] == ["Harbour"]
-    found = json.loads(run(*given, "--filter", "source=bridge.md", cwd=town).stdout)["passages"]
-    assert [Path(one["metadata"]["source"]).name for one in found] == ["bridge.md"]
-    for chosen, said in (
+    passages = json.loads(run(*given, "--filter", "title=Harbour").stdout)["passages"]
+    assert [passage["metadata"]["title"] for passage in passages] == ["Harbour"]
+    passages = json.loads(run(*given, "--filter", "source=bridge.md", cwd=town).stdout)["passages"]
+    assert [Path(passage["metadata"]["source"]).name for passage in passages] == ["bridge.md"]
+    for chosen, text in (
         ("source=museum.txt", f"there is source={town / 'museum.txt'}"),
         ("langs=en", "nor any 'langs'"),
     ):
         done = run(*given, "--filter", chosen)
         assert done.returncode == 2
-        assert said in done.stderr
+        assert text in done.stderr
 
 
 def test_a_follow_up_goes_on_from_the_last_answer(scripted: Models, kb: Path, tmp_path: Path) -> None:
@@ -123,11 +123,11 @@ def test_methods_are_compared_and_one_that_fails_says_why(scripted: Models, kb: 
     given = ("ask", QUESTION, "--kb", str(kb), "--methods", "direct,concat[k=1],skr_knn", "-o", "k=2")
     done = run(*given, *by_script(scripted))
     assert done.returncode == 1  # skr_knn needs training questions
-    for said in ("direct", "concat[k=1]", "The Old Bridge — bridge.md", "failed: "):
-        assert said in done.stdout
+    for text in ("direct", "concat[k=1]", "The Old Bridge — bridge.md", "failed: "):
+        assert text in done.stdout
     rows = json.loads(run(*given, "--json", *by_script(scripted)).stdout)
-    assert [one["status"] for one in rows] == ["answered", "answered", "failed"]
-    assert [len(one.get("sources", ())) for one in rows] == [0, 1, 0]
+    assert [row["status"] for row in rows] == ["answered", "answered", "failed"]
+    assert [len(row.get("sources", ())) for row in rows] == [0, 1, 0]
 
 
 def test_replies_are_shown_as_they_are_written(scripted: Models, kb: Path) -> None:
@@ -164,20 +164,20 @@ MISTAKES = [
     (("ask", "x", "--model", "scripted:"), "scripted"),
     (("ask", "x", "--model", "jugde=extractive"), "no role 'jugde': did you mean 'judge'"),
     (("ask", "x", "--model", "proxy="), "--model proxy: names no model"),
-    (("ask", "x", "--methods", "direct", "--trace"), "--methods goes with none of"),
+    (("ask", "x", "--methods", "direct", "--trace"), "--methods cannot be combined with"),
     (("ask", "x", "--save", "no/such/page.html"), "no such folder: no/such"),
-    (("ask", "x", "--save", "page.pdf"), "ends in .html or .md, not page.pdf"),
+    (("ask", "x", "--save", "page.pdf"), "end in .html or .md, not page.pdf"),
     (("methods", "crag", "--svg", "."), "Is a directory"),
     (("ask",), "Missing argument"),
     (("aks", "x"), "No such command 'aks'"),
 ]
 
 
-@pytest.mark.parametrize(("args", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
-def test_a_mistake_is_one_line_and_exits_2(args: tuple[str, ...], said: str, kb: Path) -> None:
+@pytest.mark.parametrize(("args", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+def test_a_mistake_is_one_line_and_exits_2(args: tuple[str, ...], message: str, kb: Path) -> None:
     done = run(*args, cwd=kb.parent)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -47,7 +47,7 @@ def test_a_model_file_is_described_and_measured(ragweave: Run) -> None:
     assert done.returncode == 0, done.stderr
     assert "architecture llama, 135M" in done.stdout
     assert "trained context 8192, opened 1024 tokens" in done.stdout
-    assert "tokens a second of a prompt" in done.stdout
+    assert "tokens per second of a prompt" in done.stdout
 
 
 @needs_model

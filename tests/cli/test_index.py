@@ -48,13 +48,13 @@ def test_mistakes_are_one_line_and_exit_2(ragweave: Run, tmp_path: Path, kb: Pat
         (("index", str(tmp_path), "--kb", str(kb), "--size", "50"), "size"),
         (("index", str(tmp_path), "--kb", "kb", "--unit", "pages", *BM25), "unit"),
         (("index", str(tmp_path), "--kb", "kb", "--chunker", "heading", *BM25), "headings"),
-        (("index", "https://example.org/a", "--kb", "kb", *BM25), "only read with --fetch"),
+        (("index", "https://example.org/a", "--kb", "kb", *BM25), "read only with --fetch"),
         (("index", str(tmp_path), "--kb", "kb", "--language", "klingon", *BM25), "klingon"),
     ]
-    for args, said in cases:
+    for args, message in cases:
         done = ragweave(*args, cwd=tmp_path)
         assert done.returncode == 2, done
-        assert said in done.stderr
+        assert message in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
@@ -180,10 +180,10 @@ def test_a_langchain_loader_by_its_path(ragweave: Run, tmp_path: Path) -> None:
     index = ("index", "salt", "pepper", "--loader", "mine:Loader?times=2", "--kb", "kb", *BM25)
     done = ragweave(*index, cwd=tmp_path)
     assert "kb: 2 passages; files: 1 added" in done.stdout, done.stderr
-    for chosen, said in (("kind=lesson", "salt"), ("kind=other", "no passage has this value; there is kind=lesson")):
+    for chosen, text in (("kind=lesson", "salt"), ("kind=other", "no passage has this value; there is kind=lesson")):
         asked = ragweave(
             *("ask", "What is it all about salt?", "--kb", "kb", "-m", "concat", "--json"),
             *("--filter", chosen),
             cwd=tmp_path,
         )
-        assert said in asked.stdout + asked.stderr
+        assert text in asked.stdout + asked.stderr

@@ -38,8 +38,10 @@ def test_a_command_explains_its_options(command: str) -> None:
 def test_the_options_of_all_commands_are_few() -> None:
     commands: Any = get_command(app)
     listed = [commands.get_command(None, name) for name in commands.list_commands(None)]
-    flat = [one for each in listed for one in getattr(each, "commands", {"": each}).values()]
-    options = [option for one in (commands, *flat) for option in one.params if option.param_type_name == "option"]
+    flat = [command for entry in listed for command in getattr(entry, "commands", {"": entry}).values()]
+    options = [
+        option for command in (commands, *flat) for option in command.params if option.param_type_name == "option"
+    ]
     assert len(options) <= 130
 
 
@@ -51,7 +53,7 @@ def test_methods_are_listed() -> None:
     done = run("methods")
     assert all(f" {name} " in done.stdout for name in METHODS)
     facts = json.loads(run("methods", "--json").stdout)
-    assert [one["name"] for one in facts] == list(METHODS)
+    assert [fact["name"] for fact in facts] == list(METHODS)
 
 
 def test_one_method_shows_options_calls_and_graph() -> None:

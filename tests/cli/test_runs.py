@@ -41,7 +41,7 @@ def test_eval_shows_a_table_and_resumes(run: Run, tmp_path: Path) -> None:
     assert first.exit_code == 0, first.output
     assert "post_fusion[k=2]" in first.output
     assert "are tied at Contains" in first.output
-    assert {one.name for one in (tmp_path / "runs" / "q").iterdir()} >= {"report.html", "report.md", "report.csv"}
+    assert {path.name for path in (tmp_path / "runs" / "q").iterdir()} >= {"report.html", "report.md", "report.csv"}
     again = run("eval", "q.jsonl", "--methods", "concat,post_fusion[k=2]")
     assert "0 answered, 8 before, 0 failed" in again.output
     assert "0 answered, 8 before" in run("eval", "--resume", "runs/q").output
@@ -60,9 +60,9 @@ def test_eval_takes_options_for_the_methods_that_have_them(run: Run, tmp_path: P
 def test_eval_compares_wordings_of_one_method(run: Run, tmp_path: Path) -> None:
     (tmp_path / "brief.yaml").write_text('concat: "{passages} {question} A year, please."')
     (tmp_path / "roles.yaml").write_text('concat: [[system, "You copy."], [human, "{passages} {question}"]]')
-    found = run("eval", "q.jsonl", "--methods", "concat", "--prompts", "brief.yaml,roles.yaml", "--out", "r")
-    assert found.exit_code == 0, found.output
-    lines = [one.split(",")[0] for one in (tmp_path / "r" / "report.csv").read_text().splitlines()[1:]]
+    done = run("eval", "q.jsonl", "--methods", "concat", "--prompts", "brief.yaml,roles.yaml", "--out", "r")
+    assert done.exit_code == 0, done.output
+    lines = [line.split(",")[0] for line in (tmp_path / "r" / "report.csv").read_text().splitlines()[1:]]
     assert list(dict.fromkeys(lines)) == ["concat", "brief", "roles"]
     assert run("eval", "--resume", "r").exit_code == 0
     (tmp_path / "brief.yaml").write_text('concat: "{passages} {question} Another wording."')
@@ -82,8 +82,8 @@ def test_eval_compares_wordings_of_one_method(run: Run, tmp_path: Path) -> None:
 )
 def test_a_wrong_prompt_is_named_before_the_run(run: Run, tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "brief.yaml").write_text(text)
-    found = run("eval", "q.jsonl", "--methods", "concat", "--prompts", "brief.yaml")
-    assert message in str(found.exception)
+    done = run("eval", "q.jsonl", "--methods", "concat", "--prompts", "brief.yaml")
+    assert message in str(done.exception)
     assert not (tmp_path / "runs").exists()
 
 
@@ -97,15 +97,15 @@ def test_synthetic_questions_need_a_model_that_writes(run: Run, tmp_path: Path) 
 def test_report_compares_runs(run: Run) -> None:
     for name in ("a", "b"):
         run("eval", "q.jsonl", "--methods", "concat", "--out", name)
-    found = run("report", "a", "b", "--main", "f1", "--out", "both")
-    assert found.exit_code == 0
-    assert "a: concat and b: concat are tied at F1" in " ".join(found.output.split())
+    done = run("report", "a", "b", "--main", "f1", "--out", "both")
+    assert done.exit_code == 0
+    assert "a: concat and b: concat are tied at F1" in " ".join(done.output.split())
     assert Path("both/report.html").exists()
 
 
 def test_reproduce_stands_beside_the_paper(run: Run, tmp_path: Path) -> None:
-    found = run("reproduce", "post-fusion", "1", "nq:q.jsonl", "--row", "Post-Fusion")
-    assert found.exit_code == 0, found.output
+    done = run("reproduce", "post-fusion", "1", "nq:q.jsonl", "--row", "Post-Fusion")
+    assert done.exit_code == 0, done.output
     text = (tmp_path / "runs" / "post-fusion-1-nq" / "report.md").read_text()
     assert "| Post-Fusion |" in text
     assert "| paper |" in text
@@ -127,14 +127,14 @@ def test_reproduce_shows_its_plan(run: Run, tmp_path: Path) -> None:
 
 
 def test_label_writes_rows_and_says_what_was_left_out(run: Run, tmp_path: Path) -> None:
-    found = run("label", "filter", "q.jsonl", "--out", "silver", "--measure", "strinc")
-    assert found.exit_code == 0, found.output
-    assert "labels.jsonl: 4 rows" in found.output
+    done = run("label", "filter", "q.jsonl", "--out", "silver", "--measure", "strinc")
+    assert done.exit_code == 0, done.output
+    assert "labels.jsonl: 4 rows" in done.output
     rows = (tmp_path / "silver" / "labels.jsonl").read_text().splitlines()
     assert json.loads(rows[0])["spans"][0]["text"] == "Bridge 0 opened in 1931."
     judged = run("label", "judge", "q.jsonl", "--out", "known", "--draft", "question")
     assert "4 unknown" in judged.output
-    assert "of one class" in judged.output
+    assert "have one class" in judged.output
 
 
 @pytest.mark.loopback
@@ -143,9 +143,9 @@ def test_a_refused_key_ends_a_run_with_the_servers_words(run: Run) -> None:
     fault = HttpFault(401, message="Incorrect API key provided", code="invalid_api_key")
     with OpenAIServer([fault]) as server:
         model = f"openai:m?base_url={server.base_url}"
-        found = run("eval", "q.jsonl", "--methods", "concat", "--model", model)
-    assert found.exit_code == 1
-    assert "stopped: the key was refused: Incorrect API key provided" in found.output
+        done = run("eval", "q.jsonl", "--methods", "concat", "--model", model)
+    assert done.exit_code == 1
+    assert "stopped: the key was refused: Incorrect API key provided" in done.output
 
 
 def test_models_have_roles() -> None:
@@ -159,21 +159,21 @@ def test_models_have_roles() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: models_of(["prxy=x"], ("generator", "proxy")), "no role 'prxy': did you mean 'proxy'"),
         (lambda: models_of(["a:b", "c:d"], ("generator",)), "--model generator: given twice"),
         (lambda: models_of(["proxy="], ("proxy",)), "--model proxy: names no model"),
-        (lambda: prices_of(["15"]), "--price is INPUT,OUTPUT"),
+        (lambda: prices_of(["15"]), "--price must be INPUT,OUTPUT"),
     ],
 )
-def test_wrong_roles_and_prices(call: Callable[[], Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_wrong_roles_and_prices(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         call()
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (["eval"], "name one of these"),
         (["eval", "no.jsonl"], "no.jsonl: there is no such file"),
@@ -181,9 +181,9 @@ def test_wrong_roles_and_prices(call: Callable[[], Any], said: str) -> None:
         (["label", "gold", "q.jsonl", "--out", "x"], "choose one of: judge"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(run: Run, args: list[str], said: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(run: Run, args: list[str], message: str) -> None:
     command = [sys.executable, "-c", "from ragweave.cli.main import run; run()", *args]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1

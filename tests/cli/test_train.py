@@ -25,15 +25,15 @@ def run(*words: str) -> tuple[int, str]:
 
 def test_a_judge_is_trained_from_labels_and_shown(tmp_path: Path) -> None:
     write_rows(tmp_path / "labels.jsonl", map(judge_row, range(40)))
-    code, said = run("judge", str(tmp_path), str(tmp_path / "judge"), "--set", "folds=4", "--set", "held-out=0.2")
+    code, output = run("judge", str(tmp_path), str(tmp_path / "judge"), "--set", "folds=4", "--set", "held-out=0.2")
     assert code == 0
-    assert "a judge (linear) from minilm" in said
-    assert "auc: 1.000" in said
-    assert "--method slimplm --model judge=" in said
+    assert "a judge (linear) from minilm" in output
+    assert "auc: 1.000" in output
+    assert "--method slimplm --model judge=" in output
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("poet",), "unknown role 'poet'"),
         (("judge", "--set", "folds"), "is name=value, not 'folds'"),
@@ -41,9 +41,9 @@ def test_a_judge_is_trained_from_labels_and_shown(tmp_path: Path) -> None:
         (("judge", "--kind", "span-encoder"), "can't be trained as a judge"),
     ],
 )
-def test_a_mistake_is_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_one_line(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     labels = write_rows(tmp_path / "labels.jsonl", [judge_row(0)])
     role, *more = words
     code, output = run(role, str(labels), str(tmp_path / "out"), *more)
     assert code != 0
-    assert said in output
+    assert message in output

@@ -72,7 +72,7 @@ MISTAKES = [
     (("concat", "--host", "0.0.0.0"), "can be reached from other machines"),
     (("concat", "--api-key", ""), "an API key is empty"),
     (("concat", "--port", "70000"), "'--port'"),
-    (("concat", "--http"), "--http goes with --mcp"),
+    (("concat", "--http"), "--http needs --mcp"),
     (("concat", "direct", "--mcp"), "--mcp serves one method"),
     (("nope",), "unknown method 'nope'"),
     (("concat", "-o", "kk=1"), "has no option 'kk'"),

@@ -170,7 +170,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_folder_that_is_there_stays_as_it_is(made: Path) -> None:
     done = run("new", str(made))
-    assert (done.returncode, done.stderr.count("is there already")) == (2, 1)
+    assert (done.returncode, done.stderr.count("exists already")) == (2, 1)
 
 
 def test_the_page_loads_nothing_from_elsewhere(made: Path) -> None:

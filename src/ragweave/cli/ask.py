@@ -1,4 +1,4 @@
-"""`ragweave ask`: one question, to one method or to several."""
+"""`ragweave ask`: one question for one method or several."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def ask(
     if save is not None and not save.parent.is_dir():
         raise UsageError(f"--save: no such folder: {save.parent}")
     if save is not None and save.suffix not in (".html", ".md"):
-        raise UsageError(f"--save: a file ends in .html or .md, not {save.name}")
+        raise UsageError(f"--save: the file must end in .html or .md, not {save.name}")
     with progress_console().status("loading …"):
         from ragweave.graphs.specs import split_systems
 
@@ -63,7 +63,7 @@ def ask(
         setup = options.Setup.open(specs, kb, model, k, retriever, rerank, second_retriever, option, filters, citations)
     if methods:
         if follow_up or stream or trace or save:
-            raise UsageError("--methods goes with none of --continue, --stream, --trace and --save")
+            raise UsageError("--methods cannot be combined with --continue, --stream, --trace or --save")
         _compare(setup, specs, question, json=json)
         return
     _ask(setup, method, question, follow_up=follow_up, json=json, stream=stream, trace=trace, save=save)
@@ -92,14 +92,14 @@ def _ask(
 
     earlier = read_conversation(setup.kb) if follow_up else []
     graph = setup.chat(method) if follow_up else setup.graph(method)
-    asked = HumanMessage(question)
-    given: dict[str, Any] = {"messages": [*earlier, asked]} if follow_up else {"question": question}
+    message = HumanMessage(question)
+    values: dict[str, Any] = {"messages": [*earlier, message]} if follow_up else {"question": question}
     live = stream and not json
     watch, traced = Watch(write_live if live else None), trace and save is not None and save.suffix == ".html"
     waiting = nullcontext() if live else progress_console().status(f"{method} …")
     try:
         with waiting as status:
-            result = asyncio.run(watch.follow(graph, given, status.update if status else None))
+            result = asyncio.run(watch.follow(graph, values, status.update if status else None))
     finally:
         if save is not None and traced:
             from ragweave.graphs.trace_page import trace_page
@@ -115,8 +115,8 @@ def _ask(
         typer.echo(to_json(record(graph, question, watch) if trace else result))
     else:
         show_result(result, watch, trace=trace)
-    said = cited_message(result["answer"], result["passages"], result["citations"])
-    store_conversation(messages or [asked, said], setup.kb)
+    reply = cited_message(result["answer"], result["passages"], result["citations"])
+    store_conversation(messages or [message, reply], setup.kb)
 
 
 def record(graph: MethodGraph, question: str, watch: Watch) -> dict[str, Any]:
@@ -134,17 +134,17 @@ def to_json(value: Mapping[str, Any] | Sequence[Any]) -> str:
 
     from langchain_core.documents import Document
 
-    def plain(one: Any) -> Any:
-        """Name an object that JSON has no form for; its repr may hold paths of this machine."""
-        if isinstance(one, Document):
-            return {"id": one.id, "text": one.page_content, "metadata": one.metadata}
-        return str(one) if isinstance(one, Path) else type(one).__name__
+    def plain(value: Any) -> Any:
+        """Return the type's name of an object that is not JSON; its repr may hold paths of this machine."""
+        if isinstance(value, Document):
+            return {"id": value.id, "text": value.page_content, "metadata": value.metadata}
+        return str(value) if isinstance(value, Path) else type(value).__name__
 
     return json.dumps(value, ensure_ascii=False, indent=2, default=plain).encode("utf-8", "replace").decode()
 
 
 def _compare(setup: Setup, specs: Sequence[str], question: str, *, json: bool) -> None:
-    """Ask the methods one after another, so that the seconds are each method's own."""
+    """Ask the methods one after another, so that each method's seconds are its own."""
     import asyncio
 
     graphs, results = {spec: setup.graph(spec) for spec in specs}, []
@@ -157,27 +157,27 @@ def _compare(setup: Setup, specs: Sequence[str], question: str, *, json: bool) -
     else:
         _show(question, results)
     setup.show_notice()
-    if any("error" in one for one in results):
+    if any("error" in result for result in results):
         raise typer.Exit(1)
 
 
 async def _outcome(graph: MethodGraph, question: str) -> dict[str, Any]:
-    """Return what a method answers and what that costs; or why it failed, as the others answer all the same."""
+    """Return a method's answer and cost, or why it failed: the other methods still answer."""
     from ragweave.tools.footnotes import label_of
 
-    started, found = time.perf_counter(), dict[str, Any]()
+    started, outcome = time.perf_counter(), dict[str, Any]()
     try:
         out = await graph.ainvoke({"question": question})
     except Exception as error:
         reason = explain(error)
         if reason is None:
             raise
-        found = {"answer": None, "status": "failed", "error": reason}
+        outcome = {"answer": None, "status": "failed", "error": reason}
     else:
         usage = {name: out["usage"][name] for name in ("calls", "input_tokens", "output_tokens", "estimated")}
         sources = list(dict.fromkeys(map(label_of, out["passages"])))
-        found = {"answer": out["answer"], "status": out["status"], "sources": sources, **usage}
-    return {**found, "seconds": round(time.perf_counter() - started, 3)}
+        outcome = {"answer": out["answer"], "status": out["status"], "sources": sources, **usage}
+    return {**outcome, "seconds": round(time.perf_counter() - started, 3)}
 
 
 def _show(question: str, results: Sequence[Mapping[str, Any]]) -> None:
@@ -187,15 +187,15 @@ def _show(question: str, results: Sequence[Mapping[str, Any]]) -> None:
     table = Table(title=marked_up(question), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for head in ("method", "answer", "sources", "calls", "tokens in + out", "seconds"):
         table.add_column(head, overflow="fold", justify="right" if head in ("calls", "seconds") else "left")
-    for one in results:
-        failed = one.get("error")
+    for result in results:
+        failed = result.get("error")
         cells = [
-            one["method"],
-            f"failed: {failed}" if failed else one["answer"],
-            "; ".join(one.get("sources", ())),
-            str(one.get("calls", "")),
-            "" if failed else f"{one['input_tokens']} + {one['output_tokens']}",
-            f"{one['seconds']:.2f}",
+            result["method"],
+            f"failed: {failed}" if failed else result["answer"],
+            "; ".join(result.get("sources", ())),
+            str(result.get("calls", "")),
+            "" if failed else f"{result['input_tokens']} + {result['output_tokens']}",
+            f"{result['seconds']:.2f}",
         ]
         table.add_row(*map(marked_up, cells))
     console().print(table)

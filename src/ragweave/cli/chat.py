@@ -1,7 +1,7 @@
 """`ragweave chat`: a conversation over a knowledge base in the terminal.
 
-The last conversation about a knowledge base is stored, for `ragweave ask -c` and `ragweave chat -c` to continue it: a JSON
-file in the user's state folder. `RAGWEAVE_HISTORY` names another file; `off` stores nothing.
+The last conversation about a knowledge base is stored as a JSON file in the user's state folder; `ragweave ask -c` and
+`ragweave chat -c` continue it. `RAGWEAVE_HISTORY` names another file; `off` stores nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ragweave.graphs import MethodGraph
 
 HELP = """\
-/sources        show the passages behind the last answer
+/sources        show the passages of the last answer
 /method [NAME]  show the method, or change it
 /trace          show the steps of the last answer
 /help           show this list
@@ -61,7 +61,7 @@ def chat(
     setup.show_notice()
     if sys.stdin.isatty():
         progress_console().print(f"{method}. /help lists the commands.", style="dim")
-    # One loop for all questions: a model's open connections belong to the loop they were made in.
+    # One loop for all questions: a model's open connections belong to the loop that made them.
     with asyncio.Runner() as runner:
         talk = Talk(setup, method, graph, earlier, runner)
         talk.run()
@@ -70,12 +70,12 @@ def chat(
 
 
 class Talk:
-    """A conversation: what was said, and how the last answer came about."""
+    """A conversation and the run that gave its last answer."""
 
     def __init__(
         self, setup: Setup, method: str, graph: MethodGraph, messages: list[BaseMessage], runner: asyncio.Runner
     ) -> None:
-        """Begin with the messages of an earlier conversation, or with none."""
+        """Start with the messages of an earlier conversation, or with none."""
         self.failed = False
         """Whether a question was not answered."""
         self._setup, self._method, self._graph = setup, method, graph
@@ -84,7 +84,7 @@ class Talk:
         """The last output, and the watch that followed its run."""
 
     def run(self) -> None:
-        """Read lines until the user leaves; a mistake or a failed call is one line, and the talk goes on."""
+        """Read lines until the user leaves; a mistake or a failed call prints one line, and the conversation goes on."""
         from ragweave.state.passages import encodable
         from ragweave.tools.text.untrusted import plain
 
@@ -101,10 +101,10 @@ class Talk:
                 elif line:
                     self._ask(line)
             except Exception as error:
-                said = explain(error)
-                if said is None:
+                message = explain(error)
+                if message is None:
                     raise
-                sys.stderr.write(f"ragweave: {plain(said)}\n")
+                sys.stderr.write(f"ragweave: {plain(message)}\n")
                 self.failed |= not line.startswith("/")
 
     def _command(self, name: str = "", value: str = "") -> None:
@@ -128,8 +128,8 @@ class Talk:
 
         watch, screen = Watch(), console()
         with progress_console().status(f"{self._method} …") as status:
-            given = {"messages": [*self._messages, HumanMessage(question)]}
-            result = self._runner.run(watch.follow(self._graph, given, status.update))
+            values = {"messages": [*self._messages, HumanMessage(question)]}
+            result = self._runner.run(watch.follow(self._graph, values, status.update))
         self._messages, self._last = result["messages"], (result, watch)
         if result["question"] != question:
             screen.print(Text(f"({one_line(result['question'])})", "dim"))
@@ -145,17 +145,17 @@ class Talk:
         if what == "trace":
             console().print(tree(watch.steps))
         elif not result["passages"]:
-            raise UsageError("the last answer is based on no passage")
+            raise UsageError("the last answer is not based on any passage")
         else:
             show_sources(console(), result)
 
 
 def conversation_file(kb: str) -> Path | None:
-    """Return the file of the last conversation about a knowledge base; None if none is stored."""
+    """Return the file of the last conversation about a knowledge base; None if conversations are not stored."""
     from ragweave.tools.files import state_folder
 
-    if named := os.environ.get("RAGWEAVE_HISTORY"):
-        return None if named == "off" else Path(named)
+    if path := os.environ.get("RAGWEAVE_HISTORY"):
+        return None if path == "off" else Path(path)
     place = kb if "://" in kb else str(Path(kb).resolve())
     name = hashlib.sha256(place.encode("utf-8", "replace")).hexdigest()[:16]
     folder = state_folder()
@@ -180,7 +180,7 @@ def read_conversation(kb: str) -> list[BaseMessage]:
 
 
 def store_conversation(messages: Sequence[BaseMessage], kb: str) -> None:
-    """Write the conversation, readable by its user alone; if that fails, say so and go on."""
+    """Store the conversation, readable only by its user; if that fails, print a line and go on."""
     from langchain_core.messages import messages_to_dict
 
     path = conversation_file(kb)

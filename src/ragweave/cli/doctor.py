@@ -1,4 +1,4 @@
-"""`ragweave doctor`: what is installed, how a model runs, whether a knowledge base is intact."""
+"""`ragweave doctor`: checks the installation, a model and a knowledge base."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 _PACKAGES = ("ragweave", "langgraph", "langchain-core")
 _DEVELOPERS = {"all", "bench", "demo", "dev", "docs", "examples", "notebooks", "test", "test-core"}
-"""Extras that bring nothing of their own, or are for work on ragweave itself."""
+"""Extras that only combine others, or are for work on ragweave itself."""
 _BUILDS = "https://abetlen.github.io/llama-cpp-python/whl"
 _PROMPT = "The old bridge was opened in the spring. " * 25
-_WRITTEN = 24
-"""Tokens of the reply that is timed."""
+_REPLY_TOKENS = 24
+"""Tokens of the timed reply."""
 
 
 class Finding(NamedTuple):
@@ -33,7 +33,7 @@ class Finding(NamedTuple):
 
     topic: str
     level: Literal["ok", "note", "problem"]
-    """`problem`: something that was asked for will not work; `note`: worth knowing."""
+    """`problem`: something does not work; `note`: worth knowing."""
     text: str
 
 
@@ -72,7 +72,7 @@ def _installed() -> Iterator[Finding]:
     missing = []
     for extra, packages in _extras().items():
         try:
-            first, *_ = [f"{one} {metadata.version(one)}" for one in packages]
+            first, *_ = [f"{name} {metadata.version(name)}" for name in packages]
             yield Finding("extra", "ok", f"{extra} ({first})")
         except metadata.PackageNotFoundError:
             missing.append(extra)
@@ -84,16 +84,16 @@ def _installed() -> Iterator[Finding]:
 
 def _extras() -> dict[str, list[str]]:
     """Return the packages of each extra that users install."""
-    found: dict[str, list[str]] = {}
+    packages: dict[str, list[str]] = {}
     for line in metadata.requires("ragweave") or ():
-        one = re.fullmatch(r"([\w.-]+)(?:\[.*?\])?[^;]*; extra == ['\"]([\w-]+)['\"]", line)
-        if one and one[2] not in _DEVELOPERS and one[1] != "ragweave":
-            found.setdefault(one[2], []).append(one[1])
-    return found
+        match = re.fullmatch(r"([\w.-]+)(?:\[.*?\])?[^;]*; extra == ['\"]([\w-]+)['\"]", line)
+        if match and match[2] not in _DEVELOPERS and match[1] != "ragweave":
+            packages.setdefault(match[2], []).append(match[1])
+    return packages
 
 
 def _llama_cpp_build() -> Iterator[Finding]:
-    """Yield what llama.cpp was built for, if it is installed."""
+    """Yield the hardware that llama.cpp was built for, if it is installed."""
     from ragweave.tools.models.llamacpp_engine import llama_cpp
 
     try:
@@ -107,15 +107,15 @@ def _llama_cpp_build() -> Iterator[Finding]:
     if lib.llama_supports_gpu_offload():
         yield Finding("llama.cpp", "ok", f"layers go to the GPU ({built})")
     else:
-        yield Finding("llama.cpp", "note", f"no GPU; builds for one: {_BUILDS} ({built})")
+        yield Finding("llama.cpp", "note", f"no GPU; builds with GPU support: {_BUILDS} ({built})")
 
 
-def _model(given: str) -> list[Finding]:
-    """Return what a model file says of itself, and how fast it runs."""
+def _model(text: str) -> list[Finding]:
+    """Return a model file's description, and how fast the model runs."""
     from ragweave.tools.providers import chat_model
 
-    head = given.strip().partition("?")[0]
-    spec = given if head == "smollm2" or head.startswith("llamacpp:") else f"llamacpp:{given}"
+    head = text.strip().partition("?")[0]
+    spec = text if head == "smollm2" or head.startswith("llamacpp:") else f"llamacpp:{text}"
     try:
         model = cast("LlamaCppChat", chat_model(spec))
         return [*_facts(model), Finding("speed", "ok", _speed(model))]
@@ -133,23 +133,23 @@ def _facts(model: LlamaCppChat) -> Iterator[Finding]:
 
 
 def _speed(model: LlamaCppChat) -> str:
-    """Return the tokens a second of a prompt and of a reply."""
+    """Return the tokens per second of a prompt and of a reply."""
     from langchain_core.messages import AIMessageChunk
 
     with model.weights.turn():
         began = first = time.perf_counter()  # the weights are loaded
     total = AIMessageChunk(content="")
-    for chunk in model.bind(max_tokens=_WRITTEN).stream(_PROMPT):
+    for chunk in model.bind(max_tokens=_REPLY_TOKENS).stream(_PROMPT):
         first = first if total.content else time.perf_counter()
         total += cast("AIMessageChunk", chunk)
     usage = total.usage_metadata or {"input_tokens": 0, "output_tokens": 0}
     read, written = usage["input_tokens"] / (first - began), usage["output_tokens"] / (time.perf_counter() - first)
     counts = f"{usage['input_tokens']} and {usage['output_tokens']} measured"
-    return f"{read:.1f} tokens a second of a prompt, {written:.1f} of a reply ({counts})"
+    return f"{read:.1f} tokens per second of a prompt, {written:.1f} of a reply ({counts})"
 
 
 def _knowledge_base(kb: str, *, repair: bool) -> list[Finding]:
-    """Return what is wrong with a knowledge base; first rebuild its index if anything is, and that is wanted."""
+    """Return a knowledge base's problems; `repair` first rebuilds its index if there are any."""
     from ragweave.tools.knowledge import KnowledgeBase
     from ragweave.tools.knowledge.servers import is_address
 
@@ -159,10 +159,12 @@ def _knowledge_base(kb: str, *, repair: bool) -> list[Finding]:
         if repair and base.check():
             with progress_console().status("rebuilding …"):
                 base.rebuild()
-        found = [Finding("knowledge base", "problem", line) for line in base.check()]
-        gone = [
+        problems = [Finding("knowledge base", "problem", line) for line in base.check()]
+        missing = [
             f"{path}: the file is gone; its passages stay until its folder is indexed again"
             for path in base.missing_files()
         ]
-        sound = [] if found else [Finding("knowledge base", "ok", f"{kb}: {len(base)} passages, no problems found")]
-        return [*found, *sound, *(Finding("knowledge base", "note", line) for line in gone)]
+        healthy = (
+            [] if problems else [Finding("knowledge base", "ok", f"{kb}: {len(base)} passages, no problems found")]
+        )
+        return [*problems, *healthy, *(Finding("knowledge base", "note", line) for line in missing)]

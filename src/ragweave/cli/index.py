@@ -53,12 +53,12 @@ def index(
     id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
 ) -> None:
-    """Index files; run it again to index only what changed. Only the fields of rows can be changed after the first run."""
-    given = {"chunker": chunker, "unit": unit, "size": size, "overlap": overlap, "language": language}
-    given |= {"embedding": embedding, "text_field": text_field, "id_field": id_field, "title_field": title_field}
-    settings = {key: value for key, value in given.items() if value is not None}
+    """Index files; run it again to index only what changed. After the first run, only the fields of rows can be changed."""
+    values = {"chunker": chunker, "unit": unit, "size": size, "overlap": overlap, "language": language}
+    values |= {"embedding": embedding, "text_field": text_field, "id_field": id_field, "title_field": title_field}
+    settings = {key: value for key, value in values.items() if value is not None}
     pages = [] if loader else _pages(paths or (), fetch)
-    sources = [one for one in paths or () if one not in pages]
+    sources = [path for path in paths or () if path not in pages]
     if bundled:
         from ragweave.corpus import corpus_path
 
@@ -69,29 +69,29 @@ def index(
         reports = _with_bar(base, sources, pages, loader)
         for report in reports:
             _show(base, report)
-    _refuse_nothing(reports)
+    _check_indexed(reports)
 
 
-def _opened(place: str, given: dict[str, Any]) -> KnowledgeBase | ServedKnowledgeBase:
-    """Open a knowledge base, or create it; the settings given must agree with those of an old one."""
+def _opened(path: str, settings: dict[str, Any]) -> KnowledgeBase | ServedKnowledgeBase:
+    """Open a knowledge base, or create it; an existing one must have these settings."""
     from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase
     from ragweave.tools.knowledge.servers import is_address
 
-    if given.get("embedding") == "none":
-        given["embedding"] = None
-    if is_address(place):
-        return ServedKnowledgeBase(place, settings=given)
-    return KnowledgeBase.open_or_create(place, settings=given)
+    if settings.get("embedding") == "none":
+        settings["embedding"] = None
+    if is_address(path):
+        return ServedKnowledgeBase(path, settings=settings)
+    return KnowledgeBase.open_or_create(path, settings=settings)
 
 
 def _pages(paths: Sequence[str], wanted: bool) -> list[str]:
-    """Return the paths that are addresses of web pages; raise `UsageError` if fetching them is not wanted."""
+    """Return the paths that are addresses of web pages; raise `UsageError` unless they may be fetched."""
     from ragweave.tools.knowledge.ingest import clean_url
 
-    found = [one for one in paths if one.startswith(("http://", "https://"))]
-    if found and not wanted:
-        raise UsageError(f"{clean_url(found[0])}: a web page is only read with --fetch")
-    return found
+    urls = [path for path in paths if path.startswith(("http://", "https://"))]
+    if urls and not wanted:
+        raise UsageError(f"{clean_url(urls[0])}: web pages are read only with --fetch")
+    return urls
 
 
 def _with_bar(
@@ -101,7 +101,7 @@ def _with_bar(
     with progress_bar() as bar:
         advance = _stages(bar)
         if loader is not None:
-            return [base.index_documents(_loaded(loader, one), one, advance) for one in sources]
+            return [base.index_documents(_loaded(loader, source), source, advance) for source in sources]
         reports = [base.index_paths(sources, advance)] if sources else []
         return [*reports, *([base.index_pages(pages, advance)] if pages else [])]
 
@@ -109,14 +109,14 @@ def _with_bar(
 def _loaded(loader: str, argument: str) -> Iterator[Document]:
     from ragweave.tools.imported import imported
 
-    made = imported(loader, argument)
-    if not hasattr(made, "lazy_load"):
-        raise UsageError(f"{loader} is no LangChain document loader, but {type(made).__name__}")
+    documents = imported(loader, argument)
+    if not hasattr(documents, "lazy_load"):
+        raise UsageError(f"{loader} is not a LangChain document loader but a {type(documents).__name__}")
     try:
-        yield from made.lazy_load()
-    except Exception as error:  # each loader has its own
-        said = " ".join(str(error).split())
-        raise UsageError(f"{argument} cannot be read with {loader} ({type(error).__name__}: {said})") from error
+        yield from documents.lazy_load()
+    except Exception as error:  # each loader raises its own errors
+        reason = " ".join(str(error).split())
+        raise UsageError(f"{argument} cannot be read with {loader} ({type(error).__name__}: {reason})") from error
 
 
 def _stages(bar: Any) -> Progress:
@@ -132,9 +132,9 @@ def _stages(bar: Any) -> Progress:
 
 def _show(base: KnowledgeBase | ServedKnowledgeBase, report: IndexReport) -> None:
     screen = progress_console()
-    for one in report.notices[:_SHOWN]:
-        verb = "read in part" if one.partly else "skipped"
-        screen.print(f"{verb}: {marked_up(str(one))}", style="yellow", soft_wrap=True)
+    for notice in report.notices[:_SHOWN]:
+        verb = "read in part" if notice.partly else "skipped"
+        screen.print(f"{verb}: {marked_up(str(notice))}", style="yellow", soft_wrap=True)
     more = len(report.notices) - _SHOWN
     if more > 0:
         screen.print(f"… and {more} more")
@@ -142,11 +142,11 @@ def _show(base: KnowledgeBase | ServedKnowledgeBase, report: IndexReport) -> Non
     typer.echo(f"{base.path}: {report} ({kind})")
 
 
-def _refuse_nothing(reports: Sequence[IndexReport]) -> None:
-    """Raise UsageError where nothing that was named is in the index now."""
-    removed = any(one.removed or one.moved for one in reports)
-    done = removed or any(one.added or one.changed or one.unchanged for one in reports)
-    notices = any(one.notices for one in reports)
+def _check_indexed(reports: Sequence[IndexReport]) -> None:
+    """Raise `UsageError` if no named source is in the index now."""
+    removed = any(report.removed or report.moved for report in reports)
+    done = removed or any(report.added or report.changed or report.unchanged for report in reports)
+    notices = any(report.notices for report in reports)
     if (notices and not done) or not (reports[-1].passages or removed):
         why = "every file found was skipped, for the reasons above" if notices else "no file has a supported type"
         raise UsageError(f"no passage was indexed: {why}")

@@ -30,7 +30,7 @@ _COMMANDS = {
         "methods": ("methods:methods", "List the methods; show one with its options and its graph."),
         "eval": ("runs:evaluate", "Run methods on a data set, and score the answers."),
         "report": ("runs:report", "Show runs as tables and pages."),
-        "reproduce": ("runs:reproduce", "Run a paper's table, with the paper's numbers beside it."),
+        "reproduce": ("runs:reproduce", "Run a paper's table, and show the paper's numbers beside it."),
     },
     "Train components": {
         "label": ("train:label", "Make training rows from a data set."),
@@ -38,17 +38,17 @@ _COMMANDS = {
     },
     "Help": {"doctor": ("doctor:doctor", "Check the installation, a model, a knowledge base.")},
 }
-"""By section: the module and function of each command, and what it does."""
+"""Each command's module and function, and what it does, by section."""
 _ADDRESS = re.compile(r"auto|local|(?:ray://)?[\w.\-\[\]]+:\d+")
-"""An address behind `--ray`."""
+"""An address after `--ray`."""
 _INTERRUPTED = 130
 
 
 class Command(TyperCommand):
-    """A command, of which `--ray` may go without an address: options of typer's always take a value."""
+    """A command whose `--ray` may stand without an address: typer's own options always take a value."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Put in the address of this machine if none follows."""
+        """Insert the address of this machine if none follows."""
         if "--ray" in args:
             at = args.index("--ray") + 1
             if at == len(args) or not _ADDRESS.fullmatch(args[at]):
@@ -65,16 +65,16 @@ class Commands(TyperGroup):
         return [name for section in _COMMANDS.values() for name in section]
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
-        """Import a command; None if there is none of this name."""
+        """Import a command; None if there is no command of this name."""
         del ctx
         place = next((section[cmd_name][0] for section in _COMMANDS.values() if cmd_name in section), "")
         if not place:
             return None
         module, _, name = place.partition(":")
-        found = getattr(import_module(f"ragweave.cli.{module}"), name)
-        one = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-        one.command(cmd_name, cls=Command)(found)
-        return typer.main.get_command(one)
+        function = getattr(import_module(f"ragweave.cli.{module}"), name)
+        command = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        command.command(cmd_name, cls=Command)(function)
+        return typer.main.get_command(command)
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """Write the commands by section, without importing them."""
@@ -141,7 +141,7 @@ def _log(verbosity: int) -> None:
 def main(args: Sequence[str] | None = None) -> int:
     """Run a command line, by default the process's own, and return its exit code.
 
-    0: success, 1: a failure outside (no server, a timeout), 2: the caller's mistake, 130: interrupted.
+    0: success; 1: an outside failure, such as a missing server; 2: the user's mistake; 130: interrupted.
     """
     try:
         ended = app(args, prog_name="ragweave", standalone_mode=False)
@@ -151,9 +151,9 @@ def main(args: Sequence[str] | None = None) -> int:
         raise KeyboardInterrupt  # typer returned its code for Ctrl-C
     except (typer.Abort, KeyboardInterrupt):
         line, code = "stopped", _INTERRUPTED
-    except BrokenPipeError:  # nobody reads on, as in `ragweave … | head`
+    except BrokenPipeError:  # nobody reads any more, as in `ragweave … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1  # as typer does where it meets one
+        return 1  # as typer does
     except Exception as error:
         line, code = _explained(error)
         if not line:
@@ -165,7 +165,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _explained(error: Exception) -> tuple[str, int]:
-    """Return a line on a mistake or a failure, and the exit code; "" if nobody expects such an error."""
+    """Return one line about a mistake or a failure, and the exit code; "" for an unexpected error."""
     if format_message := getattr(error, "format_message", None):  # an error of click, of which typer has a copy
         command = getattr(getattr(error, "ctx", None), "command_path", "ragweave")
         return f"{' '.join(format_message().split())} (see {command} --help)", 2
@@ -177,10 +177,10 @@ def run() -> NoReturn:
     """Run the process's command line and end the process; `ragweave.cli.run`, the script's entry point, calls this."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # an answer may have what ASCII has no sign for
+            stream.reconfigure(errors="replace")  # an answer may hold characters that the terminal cannot show
     code = main()
     if tracing := sys.modules.get("ragweave.tools.tracing"):
         tracing.shutdown()  # sends the spans that are left
     if code:
-        os._exit(code)  # at once, without waiting for calls that still run in threads
+        os._exit(code)  # at once, without waiting for calls that are running in threads
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""`ragweave methods`: the methods, one of them with its options and its graph, and what else has a name."""
+"""`ragweave methods`: the methods, one method with its options and graph, and all else that is registered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = {
     "chunkers": "ragweave.tools.knowledge.chunking:CHUNKERS",
     "file_types": "ragweave.tools.knowledge.loaders:FILE_TYPES",
 }
-"""The registries by what is in them."""
+"""The registries by what they hold."""
 
 
 def methods(
@@ -63,8 +63,8 @@ def _registry(kind: str) -> Registry[Any]:
     if kind not in KINDS:
         raise UsageError(f"--kind {kind}: {did_you_mean(kind, KINDS)}")
     module, _, name = KINDS[kind].partition(":")
-    found: Registry[Any] = getattr(import_module(module), name)
-    return found
+    registry: Registry[Any] = getattr(import_module(module), name)
+    return registry
 
 
 def _list(registry: Registry[Any], kind: str, *, json: bool) -> None:
@@ -93,7 +93,7 @@ def _calls(method: Method) -> str:
 
 
 def _best_and_worst(method: Method) -> tuple[int, int]:
-    """Return the fewest and the most model calls of one question with the default options."""
+    """Return the minimum and maximum model calls of one question with the default options."""
     from ragweave.nodes.options import make_options
 
     return method.calls(make_options(method.options, {}))
@@ -104,22 +104,28 @@ def _show(registry: Registry[Any], name: str, kind: str, *, json: bool) -> None:
     from ragweave.graphs import build_graph
     from ragweave.tools.drawing import edges_of
 
-    one, screen = registry.named(name), console()
+    declaration, screen = registry.named(name), console()
     if json:
         typer.echo(to_json(_facts(registry, name)))
         return
-    screen.print(f"{one.name}: {one.summary}", markup=False)
+    screen.print(f"{declaration.name}: {declaration.summary}", markup=False)
     if kind != "methods":
         return
     graph = build_graph(name).get_graph()
-    lines = one.when, f"Paper: {one.paper}", f"Model calls with the default options: {_calls(one)}"
+    lines = (
+        declaration.when,
+        f"Paper: {declaration.paper}",
+        f"Model calls with the default options: {_calls(declaration)}",
+    )
     screen.print("\n".join(lines), markup=False)
     ends: dict[str, list[str]] = {}
     for edge in edges_of(graph):
         ends.setdefault(edge.source, []).append(edge.target.strip("_") + (f" ({edge.label})" if edge.label else ""))
-    screen.print(table_of(["node", "leads to"], ([node.strip("_"), ", ".join(some)] for node, some in ends.items())))
-    own = vars(one.options).get("__annotations__", {})
-    fields = sorted(one.options.model_fields.items(), key=lambda item: item[0] not in own)
+    screen.print(
+        table_of(["node", "leads to"], ([node.strip("_"), ", ".join(targets)] for node, targets in ends.items()))
+    )
+    own = vars(declaration.options).get("__annotations__", {})
+    fields = sorted(declaration.options.model_fields.items(), key=lambda item: item[0] not in own)
     rows = ([name, _text(field.default), field.description or ""] for name, field in fields)
     screen.print(table_of(["option", "default", "meaning"], rows))
 
@@ -132,18 +138,21 @@ def _text(value: Any) -> str:
 
 
 def _facts(registry: Registry[Any], name: str) -> Mapping[str, Any]:
-    one = registry[name]
-    facts = {"name": name, "summary": one.summary, "package": registry.package(name)}
+    declaration = registry[name]
+    facts = {"name": name, "summary": declaration.summary, "package": registry.package(name)}
     if registry.word != "method":
         return facts
-    best, worst = _best_and_worst(one)
-    defaults = {option: field.default for option, field in one.options.model_fields.items()}
-    about = {"when": one.when, "paper": one.paper, "calls": {"best": best, "worst": worst}}
-    prompts = {prompt: _messages(template) for prompt, template in one.prompts.items()}
+    best, worst = _best_and_worst(declaration)
+    defaults = {option: field.default for option, field in declaration.options.model_fields.items()}
+    about = {"when": declaration.when, "paper": declaration.paper, "calls": {"best": best, "worst": worst}}
+    prompts = {prompt: _messages(template) for prompt, template in declaration.prompts.items()}
     return {**facts, **about, "options": defaults, "prompts": prompts}
 
 
 def _messages(template: ChatPromptTemplate) -> list[tuple[str, str]]:
-    """Return a template's roles and texts, as `eval --prompts` takes them."""
-    found: Sequence[Any] = template.messages
-    return [(type(one).__name__.removesuffix("MessagePromptTemplate").lower(), one.prompt.template) for one in found]
+    """Return a template's roles and texts, in the form that `eval --prompts` takes."""
+    messages: Sequence[Any] = template.messages
+    return [
+        (type(message).__name__.removesuffix("MessagePromptTemplate").lower(), message.prompt.template)
+        for message in messages
+    ]

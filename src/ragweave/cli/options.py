@@ -1,4 +1,4 @@
-"""The options that several commands share, and what they name, opened."""
+"""The options that several commands share, and `Setup`, which opens what they name."""
 
 from __future__ import annotations
 
@@ -71,26 +71,26 @@ FollowUp = Annotated[
 def models_of(
     texts: Iterable[str] | None, roles: Collection[str] = ROLES, default: str = "generator"
 ) -> dict[str, str]:
-    """Return model specs by role from texts of the form `[ROLE=]SPEC`; `default` is the role of a spec that names none.
+    """Return model specs by role from texts of the form `[ROLE=]SPEC`; `default` is the role of a spec without one.
 
     Raises:
         UsageError: There is no such role, a role is given twice, or a spec is empty.
     """
-    found: dict[str, str] = {}
+    specs: dict[str, str] = {}
     for text in texts or ():
         role, equals, spec = text.partition("=")
-        named = bool(equals) and re.fullmatch(r"[a-z_]+", role) is not None
-        role, spec = (role, spec) if named else (default, text)
+        has_role = bool(equals) and re.fullmatch(r"[a-z_]+", role) is not None
+        role, spec = (role, spec) if has_role else (default, text)
         if role not in roles:
             raise UsageError(f"--model {text}: no role {role!r}: {did_you_mean(role, roles)}")
-        if role in found or not spec.strip():
-            raise UsageError(f"--model {role}: {'given twice' if role in found else 'names no model'}")
-        found[role] = spec
-    return found
+        if role in specs or not spec.strip():
+            raise UsageError(f"--model {role}: {'given twice' if role in specs else 'names no model'}")
+        specs[role] = spec
+    return specs
 
 
 def parse_filters(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """Return metadata values by name, of which any will do; one that may be a number or a flag is both, and text.
+    """Return the wanted metadata values by name; a number or a flag is also wanted as text.
 
     Raises:
         UsageError: A text is not `key=value`.
@@ -99,7 +99,7 @@ def parse_filters(texts: Iterable[str]) -> dict[str, list[Any]]:
         >>> parse_filters(["year=2024", "lang=en", "lang=de"])
         {'year': [2024, '2024'], 'lang': ['en', 'de']}
     """
-    found: dict[str, list[Any]] = {}
+    values: dict[str, list[Any]] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals):
@@ -108,16 +108,18 @@ def parse_filters(texts: Iterable[str]) -> dict[str, list[Any]]:
             typed = json.loads(value)
         except ValueError:
             typed = value
-        found.setdefault(name, []).extend([typed, value] if isinstance(typed, int | float) else [value])
-    found.get("source", []).extend([str(Path(one).resolve()) for one in found.get("source", []) if Path(one).exists()])
-    return found
+        values.setdefault(name, []).extend([typed, value] if isinstance(typed, int | float) else [value])
+    values.get("source", []).extend(
+        [str(Path(path).resolve()) for path in values.get("source", []) if Path(path).exists()]
+    )
+    return values
 
 
 def _check_values(base: KnowledgeBase, chosen: Mapping[str, Sequence[Any]]) -> None:
     for name, wanted in chosen.items():
-        there = base.values(name)
-        if not any(one in there for one in wanted):
-            close = difflib.get_close_matches(str(wanted[-1]), map(str, there), n=1, cutoff=0)
+        present = base.values(name)
+        if not any(value in present for value in wanted):
+            close = difflib.get_close_matches(str(wanted[-1]), map(str, present), n=1, cutoff=0)
             known = f"; there is {name}={close[0]}" if close else f", nor any {name!r}"
             raise UsageError(f"--filter {name}={wanted[-1]}: no passage has this value{known}")
 
@@ -145,7 +147,7 @@ def open_retriever(kb: str, spec: str, rerank: str, k: int | None, filters: Iter
 
 @dataclass(frozen=True)
 class Setup:
-    """What a command's options name, opened: models, retrievers, options. It builds graphs."""
+    """The models, retrievers and options that a command names, from which it builds graphs."""
 
     kb: str
     models: Mapping[str, Any]
@@ -177,14 +179,14 @@ class Setup:
         from ragweave.tools.knowledge import retriever_of
         from ragweave.tools.providers import chat_model
 
-        listed = [read_system(one)[0] for one in specs]
-        given = read_pairs(option or ())
-        if k is not None and given.setdefault("k", str(k)) != str(k):
-            raise UsageError(f"-k {k} and --option k={given['k']}: k is given twice")
-        fields = {name for one in listed for name in one.options.model_fields}
-        if unknown := next((name for name in given if name not in fields), None):
+        methods = [read_system(spec)[0] for spec in specs]
+        values = read_pairs(option or ())
+        if k is not None and values.setdefault("k", str(k)) != str(k):
+            raise UsageError(f"-k {k} and --option k={values['k']}: k is given twice")
+        fields = {name for method in methods for name in method.options.model_fields}
+        if unknown := next((name for name in values if name not in fields), None):
             raise UsageError(f"{', '.join(specs)} has no option {unknown!r}: {did_you_mean(unknown, sorted(fields))}")
-        if second_retriever and not any(one.second_search for one in listed):
+        if second_retriever and not any(method.second_search for method in methods):
             raise UsageError(f"--second-retriever: {', '.join(specs)} has no second search; crag has one")
         try:
             models = {role: chat_model(spec) for role, spec in ({"generator": "extractive"} | models_of(model)).items()}
@@ -195,14 +197,14 @@ class Setup:
             models=models,
             retriever=open_retriever(kb, retriever, rerank, k, filters),
             second=retriever_of(second_retriever, kb) if second_retriever else None,
-            options={"citations": str(citations), **given},
+            options={"citations": str(citations), **values},
         )
 
     def graph(self, spec: str) -> MethodGraph:
         """Return the graph of a method, `METHOD` or `METHOD[option=value,…]`.
 
         Raises:
-            UsageError: It has no such option, or it searches and there is nothing to search.
+            UsageError: The method has no such option, or it searches and there is nothing to search.
         """
         from langgraph.types import RetryPolicy
 
@@ -223,7 +225,7 @@ class Setup:
             method,
             retriever=self.retriever,
             second_retriever=self.second if method.second_search else None,
-            retry_policy=RetryPolicy(max_attempts=1),  # clients try again themselves, and a dead server stays dead
+            retry_policy=RetryPolicy(max_attempts=1),  # clients retry themselves, and a dead server stays dead
             **arguments_of(models),
             **values,
         )
@@ -231,8 +233,7 @@ class Setup:
     def chat(self, spec: str) -> MethodGraph:
         """Return a conversation over a method.
 
-        The generator restates follow-ups unless another model is named; a trained generator cannot, so that the
-        proxy does.
+        The generator restates follow-ups unless another model is named. A trained generator cannot, so the proxy does.
         """
         from ragweave.graphs.chat import chat_over
         from ragweave.tools.models.roles import trained_role

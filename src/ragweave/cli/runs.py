@@ -1,6 +1,6 @@
-"""`ragweave eval`, `report` and `reproduce`: durable runs of several methods and their reports.
+"""`ragweave eval`, `report` and `reproduce`: resumable runs of several methods and their reports.
 
-`ragweave label` (`train.py`) takes the options of runs, too.
+`ragweave label` (`train.py`) takes the options of runs too.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ Ray = Annotated[
 
 
 def prices_of(texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:
-    """Return prices by role, with `*` for all others; raise `UsageError` for what is no pair of numbers."""
-    found = {}
+    """Return prices by role, with `*` for all others; raise `UsageError` unless each is a pair of numbers."""
+    prices = {}
     for text in texts or ():
         role, equals, pair = text.rpartition("=")
         try:
             read, written = map(float, pair.split(","))
         except ValueError as error:
-            raise UsageError(f"--price is INPUT,OUTPUT, such as 0.15,0.60, not {pair!r}") from error
-        found[role if equals else "*"] = (read, written)
-    return found
+            raise UsageError(f"--price must be INPUT,OUTPUT, such as 0.15,0.60, not {pair!r}") from error
+        prices[role if equals else "*"] = (read, written)
+    return prices
 
 
 def sharded(work: Callable[..., Summary], folder: Path, *, ray: str | None, shard: str, **budget: Any) -> Summary:
-    """Do work here, or as shards on a cluster if `ray` is its address."""
+    """Run work here, or as shards on a cluster if `ray` is its address."""
     if ray is None:
         return work(shard=shard, **budget)
     from ragweave.evaluation.on_ray import run_on_ray
@@ -69,7 +69,7 @@ def sharded(work: Callable[..., Summary], folder: Path, *, ray: str | None, shar
 
 
 def end(summary: Summary) -> None:
-    """Say why a run ended early, and exit with its code."""
+    """Print why a run ended early, and exit with its code."""
     if summary.stopped:
         typer.echo(f"stopped: {summary.stopped}", err=True)
     raise typer.Exit(summary.exit_code)
@@ -119,7 +119,7 @@ def evaluate(
     from ragweave.graphs.specs import read_pairs, split_systems
 
     settings: EvalSettings
-    if sum(one is not None for one in (data, synthetic, resume)) != 1:
+    if sum(source is not None for source in (data, synthetic, resume)) != 1:
         raise UsageError("name one of these: a data set, --synthetic N, or --resume RUN")
     if resume is not None:
         settings, folder = _resumed(resume), resume
@@ -130,7 +130,7 @@ def evaluate(
         folder = out or Path("runs") / Path(place).name.partition(".")[0]
         systems, wordings = split_systems(methods), _read_prompts(prompts)
         if wordings and len(systems) > 1:
-            raise UsageError("--prompts compares wordings of one method: give one with --methods")
+            raise UsageError("--prompts compares wordings of one method: name one with --methods")
         settings = EvalSettings(
             data=data or f"jsonl:{folder / 'questions.jsonl'}",
             systems=tuple(systems * (1 + len(wordings))),
@@ -145,7 +145,7 @@ def evaluate(
             rerank=rerank,
             second_retriever=second_retriever,
             gold=gold,
-            metrics=tuple(one.strip() for one in metrics.split(",") if one.strip()),
+            metrics=tuple(name.strip() for name in metrics.split(",") if name.strip()),
             limit=limit,
             sample=sample,
             seed=seed,
@@ -158,7 +158,7 @@ def evaluate(
 
 
 def _write_questions(settings: EvalSettings, count: int, folder: Path, **more: Any) -> dict[str, Any]:
-    """Write questions, say what came of it, and return what is left of the budget."""
+    """Write questions, print a summary, and return what is left of the budget."""
     from ragweave.evaluation.synthetic import FILE, write_questions
 
     summary, refused = write_questions(settings, count, folder, **more)
@@ -173,19 +173,19 @@ def _write_questions(settings: EvalSettings, count: int, folder: Path, **more: A
 
 
 def _read_prompts(files: str) -> dict[str, dict[str, Any]]:
-    """Return the prompts of YAML files, separated by commas, by the files' names."""
+    """Return the prompts of YAML files, which are separated by commas, by file name."""
     import yaml
 
-    found = {}
-    for path in (Path(one.strip()) for one in files.split(",") if one.strip()):
+    prompts = {}
+    for path in (Path(file.strip()) for file in files.split(",") if file.strip()):
         try:
             texts = yaml.safe_load(path.read_text("utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise UsageError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
         if not isinstance(texts, dict) or not texts:
             raise UsageError(f"{path}: must map names of prompts to texts, such as concat: 'Answer {{question}}'")
-        found[path.stem] = texts
-    return found
+        prompts[path.stem] = texts
+    return prompts
 
 
 def _run(
@@ -197,7 +197,7 @@ def _run(
     paper: Paper | None = None,
     **more: Any,
 ) -> None:
-    """Run here or on a cluster, show the report and write its files, say what was paid, and exit with the run's code."""
+    """Run here or on a cluster, show and write the report, print the cost, and exit with the run's code."""
     from ragweave.evaluation import evaluate
     from ragweave.evaluation.folder import read_results, shard_folder
 
@@ -216,15 +216,15 @@ def _run(
 
 
 def _resumed(folder: Path) -> EvalSettings:
-    """Return the settings that a run began with; raise `UsageError` if its models need keys, which are not stored."""
+    """Return the settings of a run; raise `UsageError` if its models need keys, which are not stored."""
     from ragweave.evaluation import EvalSettings
     from ragweave.evaluation.folder import read_settings, shards
 
     plain = read_settings(shards(folder)[0])
     if "***" in str(plain.get("models")):
         raise UsageError(f"{folder}: keys are not stored; repeat the command that began the run")
-    values: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in plain.items()}
-    return EvalSettings(**{name: one for name, one in values.items() if name not in ("version", "own_metrics")})
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+    return EvalSettings(**{name: value for name, value in values.items() if name not in ("version", "own_metrics")})
 
 
 def report(
@@ -239,7 +239,7 @@ def report(
     if langsmith:
         from ragweave.evaluation.langsmith import write_experiments
 
-        names = [name for one in folders for name in write_experiments(one)]
+        names = [name for folder in folders for name in write_experiments(folder)]
         typer.echo(f"wrote to LangSmith: {', '.join(names)}", err=True)
 
 
@@ -248,9 +248,9 @@ def _report(folders: list[Path], main: str, out: Path) -> list[Path]:
     from ragweave.evaluation import read_report, write
     from ragweave.evaluation.layout import show
 
-    found = read_report(folders, main)
-    show(found)
-    return write(found, out)
+    run_report = read_report(folders, main)
+    show(run_report)
+    return write(run_report, out)
 
 
 def reproduce(
@@ -287,7 +287,7 @@ def reproduce(
         _list_tables(paper, table)
         return
     dataset = open_dataset(data).name if data else papers.table_of(paper, table).datasets[0]
-    filters = {name: folder for name, _, folder in (one.rpartition("=") for one in filter_ or ())}
+    filters = {name: folder for name, _, folder in (text.rpartition("=") for text in filter_ or ())}
     plan = papers.plan(paper, table, dataset, model=paper_model, only=row, filters=filters)
     if show_plan or data is None:
         _show_plan(plan)
@@ -309,7 +309,7 @@ def reproduce(
 
 
 def _show_plan(plan: Plan) -> None:
-    """Print each row's system, or why it is not run, and what differs from the paper."""
+    """Print each row's system, or why it is not run, and the differences from the paper."""
     typer.echo(plan.paper.title)
     skipped = ((label, f"not run: {reason}") for label, reason in plan.paper.empty.items())
     console().print(
@@ -325,5 +325,5 @@ def _list_tables(paper: str, table: str) -> None:
     if paper:
         papers.tables(paper)  # raises if there is no such paper
     name = papers.table_of(paper, table).name if table else ""
-    shown = [one for one in papers.listing() if paper in ("", one[0]) and name in ("", one[1])]
+    shown = [row for row in papers.listing() if paper in ("", row[0]) and name in ("", row[1])]
     console().print(table_of(["Paper", "Table", "Shows", "Data sets"], shown))

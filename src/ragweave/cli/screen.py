@@ -27,7 +27,7 @@ _BY_STATUS = {
 
 
 def explain(error: BaseException) -> str | None:
-    """Return one line about an error of ours, of a model server or of a disk; None for any other error."""
+    """Return one line about an error of ragweave, a model server or the file system; None for any other error."""
     from ragweave.tools.models.calls import is_transient, server_text, status_of
     from ragweave.tools.text.untrusted import without_secrets
 
@@ -43,8 +43,8 @@ def explain(error: BaseException) -> str | None:
         server = f"the model server {url.scheme}://{url.netloc.decode()}" if url else "a server"
         return f"{server} cannot be reached: {reason} (is it running? is the address right?)"
     if isinstance(error, OSError) and error.errno:
-        named = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        return f"{named}{error.strerror or error}"
+        path = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        return f"{path}{error.strerror or error}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""`ragweave serve`: methods by OpenAI's protocol, or as MCP tools. `ragweave new`: an app of your own, from a template."""
+"""`ragweave serve`: methods behind OpenAI's protocol, or as MCP tools. `ragweave new`: your own app, from a template."""
 
 import re
 import shutil
@@ -29,7 +29,7 @@ def serve(
     second_retriever: options.SecondRetriever = "",
     option: options.Option = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: any free port.")] = 8000,
     api_key: Annotated[
         list[str] | None,
         typer.Option(envvar="RAGWEAVE_API_KEYS", help="A bearer token that callers send. Repeatable."),
@@ -43,7 +43,7 @@ def serve(
     if mcp and len(names) > 1:
         raise UsageError("--mcp serves one method")
     if http and not mcp:
-        raise UsageError("--http goes with --mcp")
+        raise UsageError("--http needs --mcp")
     if mcp:
         need("ragweave serve --mcp", "mcp", "mcp", "uvicorn")
     else:
@@ -73,10 +73,10 @@ def serve(
 
 
 def _run(app: Any, host: str, port: int, what: str) -> None:
-    """Serve an app until it is stopped; port 0 is a free one. `what` says what is served, with `{}` for the address.
+    """Serve an app until it is stopped; port 0 means any free port. `what` names what is served, with `{}` for the address.
 
     Raises:
-        UsageError: The address cannot be listened on.
+        UsageError: The address is not available.
     """
     import uvicorn
 
@@ -84,8 +84,8 @@ def _run(app: Any, host: str, port: int, what: str) -> None:
         listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from error
-    named = f"[{host}]" if ":" in host else host
-    typer.echo(f"serving {what.format(f'http://{named}:{listening.getsockname()[1]}')}", err=True)
+    address = f"[{host}]" if ":" in host else host
+    typer.echo(f"serving {what.format(f'http://{address}:{listening.getsockname()[1]}')}", err=True)
     with suppress(KeyboardInterrupt):
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
 
@@ -93,7 +93,7 @@ def _run(app: Any, host: str, port: int, what: str) -> None:
 def new(folder: Annotated[Path, typer.Argument(help="The folder to create.")]) -> None:
     """Make an app: a chat page, a folder for documents, tests, and langgraph.json."""
     if folder.exists():
-        raise UsageError(f"{folder} is there already: name a new folder")
+        raise UsageError(f"{folder} exists already: name a new folder")
     with resources.as_file(resources.files("ragweave") / "template") as template:
         shutil.copytree(template, folder, ignore=shutil.ignore_patterns("__pycache__"))
     typer.echo(f"{folder}: put files into {folder / 'documents'}, then:")

@@ -1,4 +1,4 @@
-"""`ragweave label`: training rows from a data set's questions. `ragweave train`: rows in, a trained component out."""
+"""`ragweave label`: training rows from a data set's questions. `ragweave train`: a trained component from rows."""
 
 from functools import partial
 from pathlib import Path
@@ -26,12 +26,14 @@ def label(
     draft: Annotated[str, typer.Option(metavar="FIELD", help="Field of the rows that holds drafts.")] = "",
     label_: Annotated[str, typer.Option("--label", metavar="FIELD", help="rewriter: field of the rows' claims.")] = "",
     theta: Annotated[float, typer.Option(help="judge: share of the right answers that a known draft exceeds.")] = 0.5,
-    apart: Annotated[bool, typer.Option("--apart", help="judge: each name of an answer counts as one.")] = False,
+    apart: Annotated[bool, typer.Option("--apart", help="judge: each name of an answer counts as an answer.")] = False,
     balance: Annotated[bool, typer.Option(help="judge: downsample the larger class.")] = True,
     seed: int = 0,
     measure: Annotated[str, typer.Option(help="filter: strinc, lexical, cxmi, full or gold.")] = "strinc",
     unit: Annotated[str, typer.Option(help="filter: sentence, or passage (FILCO's PSG).")] = "sentence",
-    top: Annotated[str, typer.Option(help="filter: most sentences kept, or all above the threshold.")] = "1",
+    top: Annotated[
+        str, typer.Option(help="filter: maximum sentences kept, or all: every one above the threshold.")
+    ] = "1",
     threshold: Annotated[float | None, typer.Option(help="filter: the score that a sentence must exceed.")] = None,
     k: Annotated[int, typer.Option("-k", help="Passages per question.")] = 5,
     kb: options.Kb = "",
@@ -48,7 +50,7 @@ def label(
     from ragweave.evaluation.labels import LabelSettings, make_labels, write_labels
 
     if not (top == "all" or (top.isdigit() and int(top))):
-        raise UsageError(f"--top is a number above 0, or all, not {top!r}")
+        raise UsageError(f"--top must be a number above 0, or all, not {top!r}")
     settings = LabelSettings(
         kind=kind,
         data=data,
@@ -74,7 +76,7 @@ def label(
     for why, number in dropped.items():
         typer.echo(f"  {number} left out: {why}", err=True)
     if len(classes) == 1 and kind in ("judge", "needed"):
-        typer.echo("warning: all rows are of one class, so nothing can be learnt from them", err=True)
+        typer.echo("warning: all rows have one class, so nothing can be learnt from them", err=True)
     runs.end(summary)
 
 
@@ -101,8 +103,8 @@ def train(
     from ragweave.training import train as train_component
 
     settings = read_pairs(setting or []) | ({"base": base} if base else {})
-    given: dict[str, Any] = {"kind": kind, "held_out": held_out, "resume": resume, "settings": settings}
-    card = train_component(cast("Any", role), labels, out, **given)
+    arguments: dict[str, Any] = {"kind": kind, "held_out": held_out, "resume": resume, "settings": settings}
+    card = train_component(cast("Any", role), labels, out, **arguments)
     typer.echo(plain(f"{out}: a {card.role} ({card.kind}) from {card.base}"))
     for name, value in card.metrics.items():
         typer.echo(f"  {name.replace('_', ' ')}: {value:.3f}")
@@ -111,7 +113,7 @@ def train(
 
 _USE = {
     "judge": "--method slimplm --model judge={out}/",
-    "rewriter": "--method slimplm --model rewrite={out}/",
+    "rewriter": "--method slimplm --model rewriter={out}/",
     "filter": "--method filco --option filter={out}/",
     "generator": "--method filco --model {out}/",
     "router": "--method slimplm --option route=classifier --model router={out}/",
