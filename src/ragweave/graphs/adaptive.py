@@ -20,14 +20,6 @@ from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
 from ragweave.nodes.vote import add_fallback, end_by_vote
 from ragweave.state import RAGState
 
-STYLES: dict[str, dict[str, Any]] = {
-    "concat": {},
-    "reason": blendfilter.REASONING,
-    "reference": slimplm.REFERENCE,
-    "generate": filco.GENERATE,
-}
-"""How Liu et al., BlendFilter, SlimPLM and FILCO ask for the answer, by the name of the prompt."""
-
 
 class AdaptiveOptions(blendfilter.BlendFilterOptions, slimplm.ProxyOptions, filco.FilterOptions):
     own_paper = ""
@@ -46,8 +38,13 @@ class AdaptiveState(slimplm.ProxyState, blendfilter.BlendFilterState, total=Fals
 
 
 def styled_answer_node(components: Components) -> Node:
-    """Return the answer node, which asks in the style that the run's options name."""
-    nodes = {name: answer_node(components, "answer", name, round=1, **style) for name, style in STYLES.items()}
+    """Return the answer node, which asks as the run's options say: as Liu et al., BlendFilter, SlimPLM or FILCO."""
+    nodes = {
+        "concat": answer_node(components, "answer", "concat", round=1),
+        "reason": blendfilter.reason_node(components, "answer", round=1),
+        "reference": answer_node(components, "answer", "reference", round=1, **slimplm.REFERENCE),
+        "generate": answer_node(components, "answer", "generate", round=1, **filco.GENERATE),
+    }
 
     async def answer(branch: Branch, config: RunnableConfig, caller: Caller) -> Any:
         return await caller.call(nodes[get_runtime(AdaptiveOptions).context.answer], branch, config)

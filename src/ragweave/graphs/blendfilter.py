@@ -13,6 +13,7 @@ except for the examples' knowledge.
 
 from collections.abc import Hashable
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from langchain_core.documents import Document
@@ -24,15 +25,25 @@ from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.examples import REASON, ShotOptions, examples, reasoned
-from ragweave.nodes.answer import Branch, answer_node, draft_branches, draft_shown, each_sample
+from ragweave.nodes.answer import (
+    Branch,
+    answer_node,
+    answer_prompt,
+    answer_update,
+    answering,
+    draft_branches,
+    draft_shown,
+    each_sample,
+    read_answer,
+)
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import show_of
+from ragweave.nodes.papers import style_of
 from ragweave.nodes.prompts import PASSAGE_TOKENS, REASONING_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.read import MAX_QUERY_CHARACTERS, cut, is_unknown, phrase, plain, without_unknown
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches
-from ragweave.nodes.runner import Components
+from ragweave.nodes.runner import Components, Node
 from ragweave.nodes.vote import vote_node
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import by_query, interleave, ranked
@@ -137,7 +148,7 @@ def external(state: BlendFilterState, options: BlendFilterOptions) -> Asking[Any
     values = {"examples": examples(state["answer_type"], options, knowledge=bool(passages))}
     name = "reason" if passages else "reason_closed"
     reply = yield Prompt(
-        name, values, passages, show=show_of(options.paper), max_tokens=REASONING_TOKENS, task="reason"
+        name, values, passages, show=style_of(options.paper).show, max_tokens=REASONING_TOKENS, task="reason"
     )
     return {"augmented": {"external": reply.text}, "hop": state["hop"] + 1}
 
@@ -147,6 +158,20 @@ def internal(_state: BlendFilterState, _options: BlendFilterOptions) -> Asking[A
     """Ask for a passage from memory, `a_in`."""
     reply = yield Prompt("internal", max_tokens=PASSAGE_TOKENS, task="recall")
     return {"augmented": {"internal": reply.text}}
+
+
+def reason_node(components: Components, pool: str, round: int = 0) -> Node:  # noqa: A002 - the candidates' word
+    """Return the node that asks for a reasoning over the union (section 3.4); a turn of its own reads the answer off it."""
+
+    @model_node("generator")
+    def reason(branch: Branch, options: ShotOptions) -> Asking[Any, RAGState]:
+        name = "reason" if branch["passages"] else "reason_closed"
+        prompt = answer_prompt(name, branch, options, reasoning=True, **reasoned(branch, options))
+        read_text = partial(read_answer, branch=branch, options=options, reasoning=True)
+        update = partial(answer_update, branch, pool, round=round)
+        return (yield from answering(branch, options, prompt, read_text, update, ask_again=False))
+
+    return reason(components)
 
 
 def one_round(state: RAGState) -> bool:
@@ -296,10 +321,6 @@ def to_short_answer(state: BlendFilterState) -> Route:
     return draft_branches(state, "reason") or "nothing said"
 
 
-REASONING: dict[str, Any] = {"closed_book": "reason_closed", "reasoning": True, "concludes": False, "values": reasoned}
-"""How a reasoning is asked for (section 3.4)."""
-
-
 def add_blending(graph: Graph, components: Components) -> None:
     """Add `retrieve` to `collect`: queries are blended and each one's set is filtered."""
     graph.add_node("retrieve", retrieve_node(components.retriever))
@@ -344,7 +365,7 @@ def add_blending(graph: Graph, components: Components) -> None:
 def blendfilter(graph: Graph, components: Components) -> None:
     """Three blended queries, each one's passages filtered by the model itself."""
     add_blending(graph, components)
-    graph.add_node("reason", answer_node(components, "reason", "reason", **REASONING))
+    graph.add_node("reason", reason_node(components, "reason"))
     graph.add_node("reasoned", join)
     graph.add_node("short_answer", answer_node(components, "short_answer", "short_answer", round=1, values=last_turn))
     graph.add_node("vote", vote_node("reason", "short_answer", reader="short_answer"))

@@ -10,7 +10,8 @@ prompted, with two examples in our own words, one of which ends in Unknown.
 """
 
 import re
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from typing import Annotated, Any, Literal, Self
 
 from langgraph.runtime import Runtime
@@ -18,10 +19,20 @@ from pydantic import Field, create_model
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
-from ragweave.nodes.answer import Branch, answer_branches, answer_node, unknown_clause
+from ragweave.nodes.answer import (
+    Branch,
+    answer_branches,
+    answer_node,
+    answer_prompt,
+    answer_update,
+    answering,
+    uncopied,
+    unknown_clause,
+)
+from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited, limited_list
-from ragweave.nodes.options import Options
-from ragweave.nodes.prompts import SHORT_TOKENS, Prompts
+from ragweave.nodes.papers import style_of
+from ragweave.nodes.prompts import SHORT_TOKENS, Asking, Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route
 from ragweave.nodes.runner import Components
@@ -68,11 +79,11 @@ _LABEL = re.compile(r"^[\W_]{0,9}(?:final |short )?answer[*_ ]*:", re.I | re.M)
 
 
 def read_noted(text: str, kind: AnswerType) -> str:
-    """Read the answer behind the notes; a note is no answer."""
-    said = _NOTE.sub("", text)
+    """Read the answer after the notes; a note is not an answer."""
+    rest = _NOTE.sub("", text)
     if kind == "long":
-        return read.answer(_LABEL.split(said, maxsplit=1)[-1], kind)
-    return read.answer(said, kind, reasoning=True)
+        return read.answer(_LABEL.split(rest, maxsplit=1)[-1], kind)
+    return read.answer(rest, kind, reasoning=True)
 
 
 _READER = (
@@ -121,24 +132,30 @@ PROMPTS: Prompts = {
 }
 
 
-def otherwise(_branch: Branch, options: ChainOfNoteOptions) -> dict[str, Any]:
+def otherwise(options: ChainOfNoteOptions) -> str:
     """Return what the prompt says to do if no passage helps."""
     own = "If no passage helps, answer from what you know." if options.own_knowledge else ""
     only = "If the passages don't answer the question, just say Unknown." if options.unknown else ""
     clause = unknown_clause(options) if options.own_knowledge else only
-    return {"otherwise": "".join(f" {one}" for one in (own, clause) if one)}
+    return "".join(f" {sentence}" for sentence in (own, clause) if sentence)
 
 
-def form_of(branch: Branch) -> type[Notes] | None:
-    """Return the form of a branch's reply; a long answer has none."""
-    kind = branch["answer_type"]
-    return None if kind == "long" else notes_form(len(branch["passages"]), kind)
+@model_node("generator")
+def take_notes(branch: Branch, options: ChainOfNoteOptions) -> Asking[Notes, RAGState]:
+    """Ask for a note on each passage and then for the answer, in one reply."""
+    kind, passages = branch["answer_type"], branch["passages"]
+    _, read_as = style_of(options.paper).worded(kind, options.wording)
 
+    def read_text(text: str) -> str:
+        return uncopied(read_noted(text, read_as), "1891", branch)
 
-def reply_tokens(branch: Branch, options: Options) -> int:
-    """Return how many tokens the notes and the answer may take."""
-    answer = options.reply_tokens if branch["answer_type"] == "long" else SHORT_TOKENS
-    return NOTE_TOKENS * len(branch["passages"]) + answer
+    prompt = replace(
+        answer_prompt("chain_of_note", branch, options, reasoning=True, otherwise=otherwise(options)),
+        form=None if kind == "long" else notes_form(len(passages), kind),
+        max_tokens=NOTE_TOKENS * len(passages) + (options.reply_tokens if kind == "long" else SHORT_TOKENS),
+    )
+    update = partial(answer_update, branch, "chain_of_note")
+    return (yield from answering(branch, options, prompt, read_text, update, ask_again=True))
 
 
 def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:
@@ -162,19 +179,8 @@ def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:
 )
 def chain_of_note(graph: Graph, components: Components) -> None:
     """A note on each passage, then the answer or Unknown."""
-    noted = answer_node(
-        components,
-        "chain_of_note",
-        "chain_of_note",
-        reasoning=True,
-        values=otherwise,
-        copies="1891",
-        form=form_of,
-        max_tokens=reply_tokens,
-        read_reply=read_noted,
-    )
     add_retrieval(graph, components)
-    graph.add_node("chain_of_note", noted)
+    graph.add_node("chain_of_note", take_notes(components))
     graph.add_node("plain", answer_node(components, "plain", "concat", closed_book="direct"))
     graph.add_conditional_edges(
         "collect", to_answer, {"notes": "chain_of_note", "no notes": "plain", "no passage": "vote"}

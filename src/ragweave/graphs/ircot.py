@@ -29,7 +29,7 @@ from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.loop import end_loop
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, show_of
+from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, style_of
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.runner import Components
@@ -134,7 +134,7 @@ def concluded(sentence: str, kind: AnswerType) -> str:
 @model_node("generator")
 def reason(state: IrcotState, options: IrcotOptions) -> Asking[Any, IrcotState | RAGState]:
     """Add the next sentence to the chain; it is the next query, unless the chain ends."""
-    so_far, show = " ".join(map(one_line, state["chain"])), show_of(options.paper)
+    so_far, show = " ".join(map(one_line, state["chain"])), style_of(options.paper).show
     values = {"chain": f" {so_far}".rstrip() if options.paper == "ircot" else so_far or _NOTHING}
     reply = yield Prompt("ircot", values, state["passages"], show=show, max_tokens=QUERY_TOKENS, task="step")
     said = next_sentence(reply.text, [state["question"], *state["chain"]])

@@ -22,10 +22,11 @@ from ragweave.graphs.base import Graph, MethodGraph, method
 from ragweave.graphs.build import build_graph
 from ragweave.graphs.specs import read_system
 from ragweave.nodes import read
-from ragweave.nodes.answer import OPEN_BOOK, READER, UNKNOWN_CLAUSE
+from ragweave.nodes.answer import OPEN_BOOK, READER
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.loop import ChainOptions
+from ragweave.nodes.papers import UNKNOWN_CLAUSE
 from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.runner import Caller, Components, FunctionNode, Node

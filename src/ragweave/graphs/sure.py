@@ -25,7 +25,7 @@ from ragweave.nodes import read
 from ragweave.nodes.answer import READER, unknown_clause
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited, limited_list
-from ragweave.nodes.papers import show_of
+from ragweave.nodes.papers import style_of
 from ragweave.nodes.prompts import PASSAGE_TOKENS, SHORT_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route, join
@@ -172,7 +172,13 @@ def propose(state: SureState, o: SureOptions) -> Asking[Candidates, SureState]:
     tokens = o.candidates * (PASSAGE_TOKENS if kind == "long" else SHORT_TOKENS)
     form: type[Candidates] = candidates_form(o.candidates)
     reply = yield Prompt(
-        "sure", values, state["passages"], show=show_of(o.paper), form=form, max_tokens=tokens, settings=o.sampling
+        "sure",
+        values,
+        state["passages"],
+        show=style_of(o.paper).show,
+        form=form,
+        max_tokens=tokens,
+        settings=o.sampling,
     )
     found: dict[str, str] = {}
     for text in reply.form.candidates if reply.form else ():
@@ -196,7 +202,7 @@ def summarise(state: SureBranch, o: SureOptions) -> Asking[Any, SureState]:
         "letter": chr(ord("a") + number),
         "prediction": choices[number],
     }
-    passages, show = state["passages"], show_of(o.paper)
+    passages, show = state["passages"], style_of(o.paper).show
     reply = yield Prompt("sure_summary", values, passages, show=show, max_tokens=PASSAGE_TOKENS, task="reason")
     made = candidate(state["proposed"][number], reply.text, "summarise", reply.ids, rank=number, round=1)
     summary = reply.text.removesuffix("[DONE]").strip()

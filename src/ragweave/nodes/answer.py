@@ -8,6 +8,7 @@ Variables: `question`, `passages`, `instruction` (how to answer), `unknown`, and
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.documents import Document
@@ -18,9 +19,9 @@ from typing_extensions import TypedDict
 
 from ragweave.nodes import papers, read
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.forms import Form, YesNo
+from ragweave.nodes.forms import YesNo
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import OURS, STYLES, Style
+from ragweave.nodes.papers import OURS, Style, style_of
 from ragweave.nodes.prompts import (
     PASSAGE_TOKENS,
     REASONING_TOKENS,
@@ -34,7 +35,8 @@ from ragweave.nodes.prompts import (
 from ragweave.nodes.retrieve import Route
 from ragweave.nodes.runner import Components, Node
 from ragweave.nodes.sufficiency import insufficient
-from ragweave.nodes.vote import candidate, end_by_vote
+from ragweave.nodes.vote import candidate, end_by_vote, pool_of
+from ragweave.roles import RoleName
 from ragweave.state import UNKNOWN, AnswerType, Note, RAGState, note
 from ragweave.tools.text.untrusted import one_line, title_of, untrusted
 
@@ -64,14 +66,11 @@ PROMPTS: Prompts = {
     **papers.PROMPTS,
 }
 
-UNKNOWN_CLAUSE = "If you don't know the answer, just say Unknown."
-PRINTED_CLAUSE = "If don't know the answer, just say Unknown."
-"""The clause as Liu et al. print it (section 3.1)."""
 OR_UNKNOWN = ", or Unknown if you don't know it"
 """The clause at the end of a sentence, for prompts that reason: one of its own made small models skip the reasoning."""
 
 ANSWER_ALONE = "Now give the final answer alone, in as few words as it takes, and nothing else."
-"""What is asked behind a reasoning that reaches no answer."""
+"""What is asked after a reasoning that reaches no answer."""
 
 
 class Branch(TypedDict, total=False):
@@ -96,18 +95,15 @@ def answer_node(
     name: str,
     template: str,
     *,
+    role: RoleName = "generator",
     closed_book: str = "",
     round: int = 0,  # noqa: A002 - the candidates' word
     one_passage: bool = False,
     reasoning: bool = False,
-    concludes: bool = True,
     style: Style = OURS,
     values: Callable[[Branch, Any], Mapping[str, Any]] = lambda _branch, _options: {},
     named: Callable[[str, Any], str] = lambda name, _options: name,
     copies: str = "",
-    form: Callable[[Branch], type[Form] | None] = lambda _branch: None,
-    max_tokens: Callable[[Branch, Options], int | None] = lambda _branch, _options: None,
-    read_reply: Callable[[str, AnswerType], str] | None = None,
 ) -> Node:
     """Return an answer node, whose candidates have the keys `NAME:SAMPLE`, or `NAME:PASSAGE:SAMPLE`.
 
@@ -117,90 +113,126 @@ def answer_node(
         components: The models and the prompts.
         name: The node's name, and that of the pool its candidates belong to.
         template: The prompt's name.
+        role: The role of the model that answers.
         closed_book: The prompt's name for a branch without passages; "": the same.
         round: The method's round, from 0; a vote counts the candidates of the latest one.
         one_passage: Whether each branch has a passage of its own.
         reasoning: Whether the reply reasons first and ends in "So the answer is …".
-        concludes: Whether a reasoning must conclude; not if a node of its own reads the answer off it.
         style: How answers are asked for, if no paper's profile is on.
         values: More variables of the prompt.
         named: Returns, for the options, the prompt's name, such as the one with examples.
-        copies: What the prompt's own example answers, which small models copy; it counts only if a passage says it.
-        form: Returns the form of a branch's reply, which has a field `answer`; None: a verdict's, or none.
-        max_tokens: Returns the reply limit; None: by the kind of answer.
-        read_reply: Reads the answer off a reply's text; None: `read.answer`.
+        copies: What the prompt's own example answers (`uncopied`).
     """
 
-    def read_text(text: str, branch: Branch, options: Options) -> str:
-        _, kind = STYLES.get(options.paper, style).worded(branch["answer_type"], options.wording)
-        by_mark = reasoning and (kind != "long" or options.wording == "many")
-        said = read_reply(text, kind) if read_reply else read.answer(text, kind, reasoning=by_mark)
-        if not copies:
-            return said
-        seen = [branch["question"], *(f"{title_of(one)} {one.page_content}" for one in branch["passages"])]
-        return UNKNOWN if read.copied(said, copies, " ".join(seen)) else said
-
-    def prompt(branch: Branch, options: Options) -> Prompt[Any]:
-        kind, asked = branch["answer_type"], STYLES.get(options.paper, style)
-        instruction, read_as = asked.worded(kind, options.wording)
-        variables = {
-            "instruction": instruction,
-            "conclusion": instruction[:1].lower() + instruction[1:].removesuffix("."),
-            "unknown": unknown_clause(options),
-            "or_unknown": OR_UNKNOWN if options.unknown else "",
-            **asked.variables(branch["question"]),
-            **values(branch, options),
-        }
-        open_book = branch["passages"] or not closed_book
-        return Prompt(
-            named(template if open_book else closed_book, options),
-            variables,
-            branch["passages"],
-            show=asked.show,
-            form=form(branch) or (YesNo if kind == "yes_no" and not reasoning else None),
-            max_tokens=max_tokens(branch, options) or _reply_tokens(kind, read_as, asked, reasoning=reasoning),
-            task="reason" if reasoning else "extract" if branch.get("draft") else "answer",
-            settings=options.sampling,
-        )
-
-    def update(branch: Branch, answer: str, reply: Reply[Any], earlier: str = "") -> RAGState:
-        shown = [one for one in reply.passages if one.metadata.get("rank", 0) >= 0]  # below 0: no source
-        rank = min((one.metadata.get("rank", 0) for one in shown), default=0)
-        made = candidate(
-            answer,
-            "\n".join(filter(None, [earlier, reply.text])),
-            name,
-            [str(one.id) for one in shown] or branch.get("read", []),
-            round=branch.get("round", round),
-            rank=rank,
-            sample=branch["sample"],
-        )
-        between = [str(one.id) for one in branch["passages"]] if one_passage else []
-        between += [str(branch["round"])] if "round" in branch else []
-        return {"candidates": {":".join([name, *between, str(branch["sample"])]): made}}
-
-    @model_node("generator")
+    @model_node(role)
     def answer(branch: Branch, options: Options) -> Asking[Any, RAGState]:
-        if options.sufficient_context and (rated := (yield from insufficient(branch["passages"], options))):
-            abstained = update(branch, UNKNOWN, Reply(passages=rated))
-            return {**abstained, "notes": [note("context_insufficient")]}
-        asked, earlier, notes = prompt(branch, options), "", list[Note]()
-        reply = yield asked
-        may_ask_again, text = reasoning and concludes and options.ask_again, reply.text
-        if may_ask_again and text and read_text(text, branch, options) == UNKNOWN and not read.is_unknown(text):
-            earlier, notes = text, [note("asked_again")]
-            reply = yield asked.again(reply, ANSWER_ALONE)
-        said = getattr(reply.form, "answer", reply.text)
-        return {**update(branch, read_text(said, branch, options), reply, earlier), "notes": notes}
+        def read_text(text: str) -> str:
+            return uncopied(read_answer(text, branch, options, style, reasoning=reasoning), copies, branch)
+
+        prompt_name = named(template if branch["passages"] or not closed_book else closed_book, options)
+        prompt = answer_prompt(prompt_name, branch, options, style, reasoning=reasoning, **values(branch, options))
+        update = partial(answer_update, branch, name, round=round, one_passage=one_passage)
+        return (yield from answering(branch, options, prompt, read_text, update, ask_again=reasoning))
 
     return answer(components)
 
 
+def answer_prompt(
+    name: str, branch: Branch, options: Options, style: Style = OURS, *, reasoning: bool = False, **values: Any
+) -> Prompt[Any]:
+    """Return the prompt of a branch's answer, in the style of the paper whose profile is on, else in `style`.
+
+    `values` are further variables of the template.
+    """
+    kind, style = branch["answer_type"], style_of(options.paper, style)
+    instruction, read_as = style.worded(kind, options.wording)
+    variables = {
+        "instruction": instruction,
+        "conclusion": instruction[:1].lower() + instruction[1:].removesuffix("."),
+        "unknown": unknown_clause(options),
+        "or_unknown": OR_UNKNOWN if options.unknown else "",
+        **style.variables(branch["question"]),
+        **values,
+    }
+    return Prompt(
+        name,
+        variables,
+        branch["passages"],
+        show=style.show,
+        form=YesNo if kind == "yes_no" and not reasoning else None,
+        max_tokens=_reply_tokens(kind, read_as, style, reasoning=reasoning),
+        task="reason" if reasoning else "extract" if branch.get("draft") else "answer",
+        settings=options.sampling,
+    )
+
+
+def answering(
+    branch: Branch,
+    options: Options,
+    prompt: Prompt[Any],
+    read_text: Callable[[str], str],
+    update: Callable[[str, Reply[Any], str], RAGState],
+    *,
+    ask_again: bool,
+) -> Asking[Any, RAGState]:
+    """Ask for an answer, unless the passages are insufficient, and read it off the reply.
+
+    With `ask_again`, and the option of that name, a reasoning that reaches no answer is followed by a second call,
+    for the answer alone. `update` gets the answer, the last reply, and the reasoning before it.
+    """
+    if options.sufficient_context and (rated := (yield from insufficient(branch["passages"], options))):
+        return {**update(UNKNOWN, Reply(passages=rated), ""), "notes": [note("context_insufficient")]}
+    earlier, notes = "", list[Note]()
+    reply = yield prompt
+    text, may_ask_again = reply.text, ask_again and options.ask_again
+    if may_ask_again and text and read_text(text) == UNKNOWN and not read.is_unknown(text):
+        earlier, notes = text, [note("asked_again")]
+        reply = yield prompt.again(reply, ANSWER_ALONE)
+    answer = read_text(getattr(reply.form, "answer", reply.text))
+    return {**update(answer, reply, earlier), "notes": notes}
+
+
+def read_answer(text: str, branch: Branch, options: Options, style: Style = OURS, *, reasoning: bool = False) -> str:
+    """Return the answer of a reply's text, as its prompt asked for it (`answer_prompt`)."""
+    _, kind = style_of(options.paper, style).worded(branch["answer_type"], options.wording)
+    return read.answer(text, kind, reasoning=reasoning and (kind != "long" or options.wording == "many"))
+
+
+def uncopied(answer: str, example: str, branch: Branch) -> str:
+    """Return an answer, or Unknown for that of the prompt's example: small models copy it, unless a passage says it."""
+    seen = [branch["question"], *(f"{title_of(doc)} {doc.page_content}" for doc in branch["passages"])]
+    return UNKNOWN if example and read.copied(answer, example, " ".join(seen)) else answer
+
+
+def answer_update(
+    branch: Branch,
+    pool: str,
+    answer: str,
+    reply: Reply[Any],
+    earlier: str = "",
+    *,
+    round: int = 0,  # noqa: A002 - the candidates' word
+    one_passage: bool = False,
+) -> RAGState:
+    """Return the update that adds a branch's candidate to a pool (`answer_node`)."""
+    shown = [doc for doc in reply.passages if doc.metadata.get("rank", 0) >= 0]  # below 0: not a source
+    answered = candidate(
+        answer,
+        "\n".join(filter(None, [earlier, reply.text])),
+        pool,
+        [str(doc.id) for doc in shown] or branch.get("read", []),
+        round=branch.get("round", round),
+        rank=min((doc.metadata.get("rank", 0) for doc in shown), default=0),
+        sample=branch["sample"],
+    )
+    between = [str(doc.id) for doc in branch["passages"]] if one_passage else []
+    between += [str(branch["round"])] if "round" in branch else []
+    return {"candidates": {":".join([pool, *between, str(branch["sample"])]): answered}}
+
+
 def unknown_clause(options: Options) -> str:
     """Return what a prompt says to do if the answer is not known; "" if it says nothing."""
-    if not options.unknown:
-        return ""
-    return PRINTED_CLAUSE if options.paper == "post_fusion" else UNKNOWN_CLAUSE
+    return style_of(options.paper).unknown if options.unknown else ""
 
 
 def _reply_tokens(kind: AnswerType, read_as: AnswerType, style: Style, *, reasoning: bool) -> int | None:
@@ -278,7 +310,7 @@ def each_passage(node: str) -> Callable[[RAGState], Route]:
 
     def to_each(state: RAGState) -> Route:
         shared = Branch(question=state["question"], answer_type=state["answer_type"], sample=0)
-        return [Send(node, Branch(**shared, passages=[one])) for one in state["passages"]] or "no passage"
+        return [Send(node, Branch(**shared, passages=[doc])) for doc in state["passages"]] or "no passage"
 
     return to_each
 
@@ -287,9 +319,12 @@ def draft_branches(state: RAGState, pool: str) -> list[Send]:
     """Return a branch for each non-empty reasoning of a pool, to the node that reads the answer off it."""
     shared = Branch(question=state["question"], answer_type=state["answer_type"], passages=[])
     return [
-        Send("short_answer", Branch(**shared, sample=one["sample"], draft=one["reply"], read=one["passages"]))
-        for one in state["candidates"].values()
-        if one["pool"] == pool and one["reply"]
+        Send(
+            "short_answer",
+            Branch(**shared, sample=drafted["sample"], draft=drafted["reply"], read=drafted["passages"]),
+        )
+        for drafted in pool_of(state, pool)
+        if drafted["reply"]
     ]
 
 
@@ -300,4 +335,4 @@ def together(passages: Sequence[Document]) -> list[Sequence[Document]]:
 
 def one_by_one(passages: Sequence[Document]) -> list[Sequence[Document]]:
     """A context for each passage (Liu et al. 2024, eq. 2)."""
-    return [[one] for one in passages]
+    return [[doc] for doc in passages]

@@ -19,6 +19,7 @@ from langchain_core.documents import Document
 
 from ragweave.nodes.prompts import Prompts
 from ragweave.state import AnswerType
+from ragweave.state.passages import by_page
 from ragweave.tools.filters import generator_task, question_line
 from ragweave.tools.text.untrusted import render_lines, render_passages, title_of, untrusted
 
@@ -67,6 +68,11 @@ MANY_ANSWERS = "Include as many possible answers as you can."
 """How a short answer is asked for that is searched for gold answers (SlimPLM, table 9)."""
 
 
+UNKNOWN_CLAUSE = "If you don't know the answer, just say Unknown."
+PRINTED_CLAUSE = "If don't know the answer, just say Unknown."
+"""The clause as Liu et al. print it (section 3.1)."""
+
+
 @dataclass(frozen=True)
 class Style:
     """How answers are asked for."""
@@ -77,6 +83,10 @@ class Style:
     """The type that a reply is read as, where it is not the one asked for."""
     show: Callable[[Sequence[Document]], str] = render_passages
     """Writes the passages."""
+    unknown: str = UNKNOWN_CLAUSE
+    """What the prompt says to do if the answer is not known, where it says so."""
+    pooled: Callable[[Sequence[Document]], list[Document]] = list
+    """Orders what all queries found, best first."""
     one_length: bool = False
     """Whether answers of every type may be as long as `reply_tokens` allows."""
     variables: Callable[[str], Mapping[str, str]] = lambda _question: {}
@@ -102,12 +112,12 @@ def layout(passage: str, between: str = "\n") -> Callable[[Sequence[Document]], 
     """Return what writes passages by a format of `number`, `title`, `named` (title and colon), `text` and `lines`."""
 
     def show(passages: Sequence[Document]) -> str:
-        written = []
-        for number, one in enumerate(passages, 1):
-            title, lines = title_of(one), untrusted(one.page_content).strip()
+        texts = []
+        for number, doc in enumerate(passages, 1):
+            title, lines = title_of(doc), untrusted(doc.page_content).strip()
             named, text = f"{title}: " if title else "", " ".join(lines.split())
-            written.append(passage.format(number=number, title=title, named=named, text=text, lines=lines))
-        return between.join(written)
+            texts.append(passage.format(number=number, title=title, named=named, text=text, lines=lines))
+        return between.join(texts)
 
     return show
 
@@ -134,10 +144,11 @@ STYLES: Mapping[str, Style] = {
         },
         read_as={"short": "long"},
         show=bare_texts,
+        pooled=by_page,
         one_length=True,
     ),
     "filco": Style(show=bare_texts, one_length=True, variables=filco_lines),
-    "post_fusion": OURS,
+    "post_fusion": Style(unknown=PRINTED_CLAUSE),
     "ircot": Style(show=layout("Wikipedia Title: {title}\n{text}", "\n\n")),
     "chain_of_note": OURS,
     "sure": Style(show=layout("Passage #{number} Title: {title}\nPassage #{number} Text: {text}", "\n\n")),
@@ -146,9 +157,9 @@ STYLES: Mapping[str, Style] = {
 """How each paper, or its released code, asks for answers, whatever the method."""
 
 
-def show_of(paper: str) -> Callable[[Sequence[Document]], str]:
-    """Return how a paper's prompts show passages; "": ours."""
-    return STYLES.get(paper, OURS).show
+def style_of(paper: str, own: Style = OURS) -> Style:
+    """Return how a paper asks for answers, or a method's own style if none of a paper's is on."""
+    return STYLES.get(paper, own)
 
 
 _REFERENCE = (

@@ -13,9 +13,10 @@ from typing_extensions import TypedDict
 from ragweave.errors import UsageError
 from ragweave.nodes.ask import cost_of
 from ragweave.nodes.options import Options, Order
+from ragweave.nodes.papers import style_of
 from ragweave.nodes.runner import Caller, Components, FunctionNode, Node, Retriever, StateNode
 from ragweave.state import RAGState, Usage, no_usage, note
-from ragweave.state.passages import by_page, interleave, ranked
+from ragweave.state.passages import interleave, ranked
 from ragweave.tools.models.messages import CallCounter, counted_calls
 from ragweave.tools.retrieval.base import takes_k
 
@@ -95,11 +96,10 @@ def collect_node(merge: Merge = interleave) -> StateNode:
         if state["given"]:
             given = sorted(state["passages"], key=lambda one: one.metadata["rank"])
             return {"passages": arranged(given, runtime.context.order)}
-        found = merge(list(found_by_query(state).values()))
-        if runtime.context.paper == "slimplm":
-            found = by_page(found)
-        notes = [] if found else [note("no_passages_found")]
-        return {"passages": arranged(found, runtime.context.order), "notes": notes}
+        options = runtime.context
+        passages = style_of(options.paper).pooled(merge(list(found_by_query(state).values())))
+        notes = [] if passages else [note("no_passages_found")]
+        return {"passages": arranged(passages, options.order), "notes": notes}
 
     return collect
 
