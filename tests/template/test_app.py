@@ -22,8 +22,8 @@ from tests.cli.conftest import run
 
 from ragweave.testing import RecordingRetriever, ScriptedModel
 
-pytest.importorskip("fastapi", reason='the app needs: pip install "ragweave[examples]"')
-httpx = pytest.importorskip("httpx", reason='the app needs: pip install "ragweave[examples]"')
+pytest.importorskip("fastapi", reason='the app needs: pip install "ragweave[serve]"')
+httpx = pytest.importorskip("httpx", reason='the app needs: pip install "ragweave[serve]"')
 
 FILE = Path(__file__).parents[2] / "src" / "ragweave" / "template" / "app.py"
 

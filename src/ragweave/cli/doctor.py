@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MARKS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 _PACKAGES = ("ragweave", "langgraph", "langchain-core")
-_DEVELOPERS = {"all", "bench", "demo", "dev", "docs", "examples", "notebooks", "test", "test-core"}
+_DEVELOPERS = {"all", "bench", "dev", "docs", "notebooks", "test", "test-core"}
 """Extras that only combine others, or are for work on ragweave itself."""
 _BUILDS = "https://abetlen.github.io/llama-cpp-python/whl"
 _PROMPT = "The old bridge was opened in the spring. " * 25

@@ -97,4 +97,4 @@ def new(folder: Annotated[Path, typer.Argument(help="The folder to create.")]) -
     with resources.as_file(resources.files("ragweave") / "template") as template:
         shutil.copytree(template, folder, ignore=shutil.ignore_patterns("__pycache__"))
     typer.echo(f"{folder}: put files into {folder / 'documents'}, then:")
-    typer.echo(f'  pip install "ragweave[examples,offline]" pytest\n  cd {folder} && python app.py')
+    typer.echo(f'  pip install "ragweave[serve,offline]" pytest\n  cd {folder} && python app.py')

@@ -1,6 +1,6 @@
 """A chat over your documents: a page with streamed answers and quoted sources, and the same graph for LangGraph.
 
-    pip install "ragweave[examples,offline]"
+    pip install "ragweave[serve,offline]"
     python app.py            # then open http://127.0.0.1:8000
     langgraph dev            # the same with LangGraph's API and Studio (extra `studio`)
 
