@@ -183,7 +183,7 @@ def test_retrievers_by_name_and_by_path(kb: KnowledgeBase) -> None:
         (NEWEST, None, "--kb"),
         ("no_such_module:Retriever", None, "cannot be imported"),
         (f"{__name__}:Newest", None, "cannot be made"),
-        ("datetime:timedelta", None, "no LangChain retriever"),
+        ("datetime:timedelta", None, "not a LangChain retriever"),
     ):
         with pytest.raises(UsageError, match=message):
             retriever_of(spec, base)

@@ -57,14 +57,14 @@ class OnnxEmbeddings(Embeddings):
     model = "minilm"
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector (384) a text."""
+        """Return a vector (384) for each text."""
         import numpy as np
 
         cut = [([CLS, *tokens(text, _LONGEST - 2), SEP], None) for text in texts]
         # A few at a time, so that a query need not wait for all.
         parts = (cut[at : at + 4 * _THREADS] for at in range(0, len(cut), 4 * _THREADS))
         means = [states.mean(axis=0) for part in parts for states in token_states(part)]
-        rows: list[list[float]] = [(one / np.linalg.norm(one)).tolist() for one in means]
+        rows: list[list[float]] = [(mean / np.linalg.norm(mean)).tolist() for mean in means]
         return rows
 
     def embed_query(self, text: str) -> list[float]:
@@ -104,20 +104,20 @@ def _file(package: str, name: str) -> str:
     return str(Path(spec.origin).parent / name)
 
 
-def tokens(text: str, most: int | None = None) -> list[int]:
-    """Return the tokens of a text without `[CLS]` and `[SEP]`; of a longer text the first `most`."""
-    found: list[int] = _tokenizer().encode(text, add_special_tokens=False).ids[:most]
-    return found
+def tokens(text: str, max_tokens: int | None = None) -> list[int]:
+    """Return the tokens of a text without `[CLS]` and `[SEP]`; of a longer text the first `max_tokens`."""
+    ids: list[int] = _tokenizer().encode(text, add_special_tokens=False).ids[:max_tokens]
+    return ids
 
 
 @cache
 def _tokenizer() -> Any:
     from tokenizers import Tokenizer
 
-    found = Tokenizer.from_file(_file(*_TOKENIZER))
-    found.no_padding()
-    found.no_truncation()
-    return found
+    tokenizer = Tokenizer.from_file(_file(*_TOKENIZER))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 @cache
@@ -145,8 +145,8 @@ class _Encoder:
         options.intra_op_num_threads = 1
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._value = onnxruntime.OrtValue.ortvalue_from_numpy
-        self._weights = {name: np.empty(one.shape, np.float32) for name, (one, _) in self._stored.items()}
-        self._given = {name: self._value(one) for name, one in self._weights.items()}  # shares the memory
+        self._weights = {name: np.empty(weight.shape, np.float32) for name, (weight, _) in self._stored.items()}
+        self._given = {name: self._value(weight) for name, weight in self._weights.items()}  # shares the memory
         self._adapter: Path | None = Path()  # matches no adapter
 
     def use(self, adapter: Path | None) -> None:
@@ -160,8 +160,8 @@ class _Encoder:
         if adapter:
             with np.load(adapter) as stored:
                 changes = dict(stored)
-        for name, (one, scale) in self._stored.items():
-            np.multiply(one, scale, out=self._weights[name])
+        for name, (weight, scale) in self._stored.items():
+            np.multiply(weight, scale, out=self._weights[name])
             if f"{name}.a" in changes:
                 self._weights[name] += changes[f"{name}.a"].astype(np.float32) @ changes[f"{name}.b"].astype(np.float32)
         self._adapter = adapter
@@ -179,9 +179,9 @@ class _Encoder:
             "attention_mask": np.ones_like(rows),
             "token_type_ids": (np.arange(len(ids)) >= (second or len(ids)))[None].astype(np.int64),
         }
-        given = {name: self._value(one) for name, one in feed.items()}
-        found: Vectors = self._session.run_with_ort_values(None, self._given | given)[0].numpy()[0]
-        return found
+        given = {name: self._value(array) for name, array in feed.items()}
+        states: Vectors = self._session.run_with_ort_values(None, self._given | given)[0].numpy()[0]
+        return states
 
 
 def _parts() -> tuple[bytes, dict[str, tuple[Any, Any]]]:
@@ -194,7 +194,7 @@ def _parts() -> tuple[bytes, dict[str, tuple[Any, Any]]]:
             lookup = next(node for node in model.graph.node if node.input[0] == name)
             model.graph.node.remove(lookup)
             for node in model.graph.node:
-                node.input[:] = [_WORDS if one == lookup.output[0] else one for one in node.input]
+                node.input[:] = [_WORDS if name == lookup.output[0] else name for name in node.input]
             name, shape = _WORDS, (1, None, DIMENSION)
         else:
             shape = weights.shape
@@ -231,7 +231,8 @@ def _taken_out(graph: Any) -> Iterator[tuple[str, Any, Any]]:
         elif node.op_type == "Mul" and first in stored:
             pair = tensors.pop(stored[first]), tensors.pop(node.input[1])
             weights, scales = (
-                np.frombuffer(one.raw_data, kind).reshape(one.dims) for one, kind in zip(pair, "bf", strict=True)
+                np.frombuffer(tensor.raw_data, kind).reshape(tensor.dims)
+                for tensor, kind in zip(pair, "bf", strict=True)
             )
             yield node.output[0], weights, scales
             for tensor in pair:

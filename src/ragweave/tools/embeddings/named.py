@@ -40,11 +40,11 @@ def named_embeddings(spec: str) -> "OnnxEmbeddings | SentenceTransformerEmbeddin
 
 
 def name_of(embeddings: Embeddings) -> str:
-    """Return what an embeddings object is known by: its class, and its model where it names one."""
+    """Return what an embeddings object is known by: its class, and its model if it has a name."""
     while isinstance(inner := getattr(embeddings, "underlying_embeddings", None), Embeddings):
         embeddings = inner  # LangChain's cache around them
     names = (getattr(embeddings, field, None) for field in ("model_name", "model", "repo_id"))
-    model = next((one for one in names if isinstance(one, str) and one), "")
+    model = next((name for name in names if isinstance(name, str) and name), "")
     return f"{OBJECT}{type(embeddings).__qualname__}:{model}".rstrip(":")
 
 
@@ -53,8 +53,8 @@ class SentenceTransformerEmbeddings(Embeddings):
 
     Queries and passages get the prompts of the model's own configuration. E5 models without one get
     "query: " and "passage: " (Wang et al. 2022, Text Embeddings by Weakly-Supervised Contrastive
-    Pre-training), but for those trained on instructions. One encoding at a time: the fast
-    tokenizers are not safe under threads.
+    Pre-training), except those trained on instructions. Calls take turns: the fast tokenizers are not
+    safe under threads.
     """
 
     def __init__(self, spec: str) -> None:
@@ -63,7 +63,7 @@ class SentenceTransformerEmbeddings(Embeddings):
         self._lock = threading.RLock()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector a text (errors as `load_named`)."""
+        """Return a vector for each text; errors as `load_named`."""
         return self._encode(texts, "encode_document", "passage: ")
 
     def embed_query(self, text: str) -> list[float]:
@@ -107,8 +107,8 @@ def load_named(make: Callable[..., Any], spec: str, kind: str) -> Any:
             return make(place, local_files_only=True)
         return make(place)
     except Exception as error:  # the hub's clients have many
-        said = " ".join(str(error).split())[:200]
-        raise KnowledgeBaseError(f"no {kind} {spec!r}: no such folder, and not from the hub ({said})") from error
+        reason = " ".join(str(error).split())[:200]
+        raise KnowledgeBaseError(f"no {kind} {spec!r}: no such folder, and not from the hub ({reason})") from error
 
 
 class BiEncoderScorer:
@@ -122,7 +122,7 @@ class BiEncoderScorer:
         self._embeddings = named_embeddings(spec)
 
     def predict(self, pairs: list[tuple[str, str]], /) -> Sequence[float]:
-        """Return one cosine a pair, -1 to 1; each different text is encoded once."""
+        """Return a cosine (-1 to 1) for each pair; each different text is encoded once."""
         texts = list(dict.fromkeys(text for _, text in pairs))
         passages = dict(zip(texts, self._embeddings.embed_documents(texts), strict=True))
         queries = {query: self._embeddings.embed_query(query) for query, _ in pairs}

@@ -95,8 +95,8 @@ class AbstractKnowledgeBase(ABC):
             mode: `bm25`, `dense`, `hybrid` (both scores, fused), or `graph`, which `auto` is: hybrid, or
                 bm25 without embeddings, and one hop over the names that passages share. A server has
                 one search of its own, `auto`.
-            filter: Values that the passages' metadata must have: `{"source": "a.md"}`; of a list
-                any one.
+            filter: Values that the passages' metadata must have: `{"source": "a.md"}`; a list stands for
+                any of its values.
             rerank: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, an object with
                 `predict`, or a LangChain document compressor.
 
@@ -105,10 +105,11 @@ class AbstractKnowledgeBase(ABC):
             KnowledgeBaseError: The mode needs embeddings, and there are none.
         """
         any_of = {
-            name: [*one] if isinstance(one, list | tuple | set) else [one] for name, one in (filter or {}).items()
+            name: [*value] if isinstance(value, list | tuple | set) else [value]
+            for name, value in (filter or {}).items()
         }
-        found = self._retriever(check_k(k), mode, any_of)
-        return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
+        retriever = self._retriever(check_k(k), mode, any_of)
+        return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)
 
     def as_tools(
         self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
@@ -134,9 +135,9 @@ class AbstractKnowledgeBase(ABC):
             KnowledgeBaseError: A path does not exist, or the write fails.
         """
         given = listed(paths)
-        if not given or any(not str(one).strip() for one in given):
+        if not given or any(not str(path).strip() for path in given):
             raise UsageError("give at least one file or folder to index (. is this folder)")
-        return self._ingest(lambda one: one.paths(map(Path, given)), progress)
+        return self._ingest(lambda ingest: ingest.paths(map(Path, given)), progress)
 
     def index_pages(self, urls: str | Iterable[str], progress: Progress | None = None) -> IndexReport:
         """Fetch web pages and index those that are new or changed; links are not followed.
@@ -144,7 +145,7 @@ class AbstractKnowledgeBase(ABC):
         Raises:
             UsageError: One is not a web address.
         """
-        return self._ingest(lambda one: one.pages(listed(urls)), progress)
+        return self._ingest(lambda ingest: ingest.pages(listed(urls)), progress)
 
     def index_documents(
         self, documents: Iterable[Document], source: str, progress: Progress | None = None
@@ -155,7 +156,7 @@ class AbstractKnowledgeBase(ABC):
         skipped. Indexing the same documents again changes nothing.
         """
         loaded = [_loaded_of(doc) for doc in map(as_document, documents) if doc.page_content.strip()]
-        return self._ingest(lambda one: one.documents(encodable(source), loaded), progress)
+        return self._ingest(lambda ingest: ingest.documents(encodable(source), loaded), progress)
 
     def _ingest(self, take: Callable[[Ingest], None], progress: Progress | None) -> IndexReport:
         with self._writing() as writer:
@@ -181,20 +182,23 @@ class AbstractKnowledgeBase(ABC):
             UsageError: A document has no text.
         """
         names: list[str] = []
-        found: dict[tuple[str, str | None], list[Passage]] = {}
+        passages: dict[tuple[str, str | None], list[Passage]] = {}
         for doc in map(as_document, listed(documents)):
             if not doc.page_content.strip():
                 raise UsageError(f"a document has no text (id {doc.id!r})")
-            said = repr((doc.page_content, doc.metadata)).encode("utf-8", "replace")
-            loaded = _loaded_of(doc.model_copy(update={"id": doc.id or hashlib.sha256(said).hexdigest()[:16]}))
-            whole = [passage_of(loaded, 0, len(loaded.text))]
-            made = passages_of(loaded, self.settings, self._embeddings) if split else whole
-            names += [one.name for one in made]
+            content = repr((doc.page_content, doc.metadata)).encode("utf-8", "replace")
+            loaded = _loaded_of(doc.model_copy(update={"id": doc.id or hashlib.sha256(content).hexdigest()[:16]}))
+            cut = (
+                passages_of(loaded, self.settings, self._embeddings)
+                if split
+                else [passage_of(loaded, 0, len(loaded.text))]
+            )
+            names += [passage.name for passage in cut]
             key = encodable(source or str(doc.metadata.get("source") or "") or "added")
-            found[key, loaded.id] = made
+            passages[key, loaded.id] = cut
         with self._writing() as writer:
-            for (key, _), made in found.items():
-                writer.extend(Source(key, "added"), made)
+            for (key, _), cut in passages.items():
+                writer.extend(Source(key, "added"), cut)
             writer.commit()
         return names
 
@@ -213,7 +217,7 @@ class AbstractKnowledgeBase(ABC):
             before = len(self)
             writer.remove_passages(listed(ids))
             if source is not None:
-                known = {one.key for one in self.sources()}
+                known = {indexed.key for indexed in self.sources()}
                 writer.remove(source if source in known else os.path.abspath(source))  # noqa: PTH100 - as indexed
             writer.commit()
             return before - len(self)
@@ -266,7 +270,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
             MissingExtraError: What runs the embedding model is not installed.
         """
         if "://" in str(path):
-            raise UsageError("an address is no folder: open it with open_knowledge_base")
+            raise UsageError("an address is not a folder: open it with open_knowledge_base")
         Store.create(Path(path), agreed(path, None, settings, embeddings))
         return cls(path, embeddings)
 
@@ -281,8 +285,8 @@ class KnowledgeBase(AbstractKnowledgeBase):
     ) -> Self:
         """Open a knowledge base, or create it if there is none.
 
-        It takes the given fields of rows, and an empty one all settings and embeddings, instead of its own.
-        What it has is read again when it is next indexed.
+        It takes over the given fields of rows, or all settings and embeddings if it is empty. Its sources are
+        then read again by the next indexing.
 
         Raises:
             KnowledgeBaseError: As `open` and `create`; or `settings` differ from its own.
@@ -342,19 +346,19 @@ class KnowledgeBase(AbstractKnowledgeBase):
         `rebuild` repairs all but damage to SQLite's own file.
         """
         with self._store.snapshot() as now:
-            found = [f"SQLite: {row[0]}" for row in now.db.execute("PRAGMA integrity_check(10)")]
-            found = [] if found == ["SQLite: ok"] else found
+            faults = [f"SQLite: {row[0]}" for row in now.db.execute("PRAGMA integrity_check(10)")]
+            faults = [] if faults == ["SQLite: ok"] else faults
             count = now.count()
             try:
                 index = self._search.open(now.index, now.dimensions())
                 if not len(index.rows) == len(index.bm25.lengths) == count:
-                    found.append(f"the index has {len(index.rows)} of {count} passages")
+                    faults.append(f"the index has {len(index.rows)} of {count} passages")
             except (OSError, ValueError) as error:
-                found.append(f"the index cannot be opened ({error})")
+                faults.append(f"the index cannot be opened ({error})")
             lost = now.db.execute("SELECT count(*) FROM passages WHERE content NOT IN (SELECT content FROM vectors)")
             if self.settings.embedding is not None and (number := lost.fetchone()[0]):
-                found.append(f"{number} passages have no vector")
-        return found
+                faults.append(f"{number} passages have no vector")
+        return faults
 
     def missing_files(self) -> list[str]:
         """Return the indexed files that no longer exist; `delete(source=…)` removes one."""
@@ -362,7 +366,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
             return [key for key in now.sources("file") if not Path(key).exists()]
 
     def rebuild(self) -> None:
-        """Make the index and the names anew from the passages, and embed what has no vector."""
+        """Make the index and the names again from the passages, and embed what has no vector."""
         with self._writing() as writer:
             writer.rebuild()
             writer.commit()
@@ -383,7 +387,8 @@ def agreed(
 ) -> IndexSettings:
     """Return the settings that a knowledge base will have, with its embedding model by name.
 
-    A new knowledge base (`own` is None) or an `empty` one takes those given, any other one only the fields of rows.
+    A new knowledge base (`own` is None) or an `empty` one takes the given settings; any other takes only the fields
+    of rows.
 
     Raises:
         KnowledgeBaseError: Other settings differ from its own, or there is no such embedding model.

@@ -6,7 +6,7 @@ declares one as an entry point of the group `ragweave.chunkers`:
     CHUNKER = ChunkerKind(name="lines", summary="One passage per line.",
                           cut=lambda loaded, measure: lines_of(loaded.text))
 
-Long tables are cut between rows before any chunker sees them, and each passage of one repeats the
+Long tables are cut between rows before any chunker sees them. Each of their passages repeats the
 table's header.
 """
 
@@ -73,12 +73,12 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Loaded:
-    """A text of a file: the whole file, or one row of a table."""
+    """A text of a file: all of it, or a row of a table."""
 
     text: str
     title: str = ""
     id: str | None = None
-    """The id that the source gives, if it gives one."""
+    """The id that the source gives, if any."""
     metadata: dict[str, Any] = field(default_factory=dict)
     """JSON values to keep with every passage."""
     pages: tuple[int, ...] = ()
@@ -99,11 +99,11 @@ class Loaded:
     def _places(self) -> list[tuple[int, dict[str, Any]]]:
         places: list[tuple[int, dict[str, Any]]] = []
         above: list[Heading] = []
-        heads = {one.start: one for one in self.headings}
+        heads = {heading.start: heading for heading in self.headings}
         for at in sorted({0, *self.pages, *heads}):
             if head := heads.get(at):
-                above = [*(one for one in above if one.level < head.level), head]
-            path = [one.text[:LONGEST_TITLE] for one in above]
+                above = [*(heading for heading in above if heading.level < head.level), head]
+            path = [heading.text[:LONGEST_TITLE] for heading in above]
             path = path[1:] if path[:1] == [self.title] else path
             page = {"page": max(bisect_right(self.pages, at), 1)} if self.pages else {}
             places.append((at, page | ({"heading_path": path} if path else {})))
@@ -125,10 +125,10 @@ class Passage(NamedTuple):
 
 def _each(pattern: str | re.Pattern[str], text: str) -> list[Span]:
     """Return the spans that a pattern finds; each letter of a script without spaces is a span."""
-    found = [match.span() for match in re.finditer(pattern, text)]
+    spans = [match.span() for match in re.finditer(pattern, text)]
     if not text.isascii():
-        found = [span for one in found for span in apart(text, *one)]
-    return [(at, min(at + _LONGEST_WORD, end)) for start, end in found for at in range(start, end, _LONGEST_WORD)]
+        spans = [letter for span in spans for letter in apart(text, *span)]
+    return [(at, min(at + _LONGEST_WORD, end)) for start, end in spans for at in range(start, end, _LONGEST_WORD)]
 
 
 def _within(units: list[Span], start: int, end: int) -> list[Span]:
@@ -156,7 +156,7 @@ class Measure:
     def sentences(self, text: str) -> list[Span]:
         """Return the spans of sentences."""
         code = locale.locale_alias.get(self.settings.language, "en")[:2]  # the only table of language names at hand
-        return [(one.start, one.end) for one in split_sentences(text, code)]
+        return [(sentence.start, sentence.end) for sentence in split_sentences(text, code)]
 
     def windows(self, text: str) -> Iterator[Span]:
         """Join `size` units at a time; neighbours share `overlap` units, and every unit is covered."""
@@ -166,7 +166,7 @@ class Measure:
             yield window[0][0], window[-1][1]
 
     def pack(self, units: list[Span], pieces: Iterable[Span]) -> Iterator[Span]:
-        """Join pieces (sentences or lines, in order), as many as fit into `size`; a longer one is cut.
+        """Join pieces (sentences or lines, in order), as many as fit into `size`; a longer piece is cut.
 
         A passage repeats the last pieces of the one before it, up to `overlap`. `units` are the text's.
         """
@@ -178,7 +178,7 @@ class Measure:
             if len(within) > size:
                 step = overlap or size
                 cuts = [within[at : at + step] for at in range(0, len(within), step)]
-                spans = [(max(one[0][0], low), min(one[-1][1], high), len(one)) for one in cuts]
+                spans = [(max(cut[0][0], low), min(cut[-1][1], high), len(cut)) for cut in cuts]
             for start, end, count in spans:
                 if taken and sum(before for *_, before in taken) + count > size:
                     yield taken[0][0], taken[-1][1]
@@ -202,7 +202,7 @@ def _whole_sentences(loaded: Loaded, measure: Measure) -> Iterable[Span]:
 
 
 def _sections(loaded: Loaded, measure: Measure) -> Iterable[Span]:
-    starts = [(0, 99), *((one.start, one.level) for one in loaded.headings)]
+    starts = [(0, 99), *((heading.start, heading.level) for heading in loaded.headings)]
     for (start, level), (end, below) in pairwise([*starts, (len(loaded.text), 0)]):
         section = Loaded(loaded.text[start:end])
         # A heading without text is in the path of those under it.
@@ -223,7 +223,7 @@ def _semantic(loaded: Loaded, measure: Measure) -> Iterable[Span]:
     sentences = measure.sentences(loaded.text)
     edges = [0, len(sentences)]
     if len(sentences) > 2:
-        # Before the first boundary stands one sentence, as behind the last.
+        # One sentence stands before the first boundary, and one after the last.
         pairs = pairwise([sentences[0], *sentences, sentences[-1]])
         rows = np.array(measure.embeddings.embed_documents([loaded.text[a[0] : b[1]] for a, b in pairs]))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -242,8 +242,8 @@ def _recursive(loaded: Loaded, measure: Measure, separators: Sequence[str] = _SE
         if level == len(separators) or len(_within(units, start, end)) <= measure.settings.size:
             yield start, end
             return
-        found = re.compile(separators[level]).finditer(loaded.text, start, end)
-        for a, b in pairwise([start, *(one.end() for one in found), end]):
+        matches = re.compile(separators[level]).finditer(loaded.text, start, end)
+        for a, b in pairwise([start, *(match.end() for match in matches), end]):
             yield from pieces(a, b, level + 1)
 
     return measure.pack(units, pieces(0, len(loaded.text), 0))
@@ -286,25 +286,25 @@ def passages_of(loaded: Loaded, settings: IndexSettings, embeddings: Embeddings 
     """
     chunker = CHUNKERS.named(settings.chunker)
     measure = Measure(replace(settings, unit=chunker.unit or settings.unit), embeddings)
-    found: list[tuple[int, int, str]] = []  # its span, and what is repeated before it: the header of its table
+    cuts: list[tuple[int, int, str]] = []  # start, end, and the header of its table, which the passage repeats
     done = 0
     for table in loaded.tables:
         if table.start < done or not loaded.text[table.body : table.end].strip():  # a header alone is prose
             continue
         rows = loaded.text[table.start : table.end]
         if len(measure.units(rows)) > settings.size:
-            found += _prose(loaded, done, table.start, measure)
-            found += _rows(loaded.text, table, measure)
+            cuts += _prose(loaded, done, table.start, measure)
+            cuts += _rows(loaded.text, table, measure)
             done = table.end
         elif len(rows) == len(loaded.text):  # a row of a table is a passage
             return [passage_of(loaded, 0, len(rows))]
-    found += _prose(loaded, done, len(loaded.text), measure)
-    return [passage_of(loaded, *one, f"#{number}" * (len(found) > 1)) for number, one in enumerate(found)]
+    cuts += _prose(loaded, done, len(loaded.text), measure)
+    return [passage_of(loaded, *cut, f"#{number}" * (len(cuts) > 1)) for number, cut in enumerate(cuts)]
 
 
 def _prose(loaded: Loaded, start: int, end: int, measure: Measure) -> Iterator[tuple[int, int, str]]:
     """Yield the passages between two offsets, without the white space around them."""
-    heads = (one._replace(start=one.start - start) for one in loaded.headings if start <= one.start < end)
+    heads = (head._replace(start=head.start - start) for head in loaded.headings if start <= head.start < end)
     between = Loaded(loaded.text[start:end], loaded.title, headings=tuple(heads))
     for a, b in CHUNKERS.named(measure.settings.chunker).cut(between, measure):
         text = between.text[a:b]
@@ -317,14 +317,14 @@ def _rows(text: str, table: Table, measure: Measure) -> Iterator[tuple[int, int,
     """Yield passages of whole rows; the header counts, up to half of a passage."""
     lead, body, size = text[table.start : table.body], text[table.body : table.end], measure.settings.size
     free = size - min(len(measure.units(lead)), size // 2)
-    lines = (one.span() for one in _LINE.finditer(body))
+    lines = (match.span() for match in _LINE.finditer(body))
     narrow = replace(measure, settings=replace(measure.settings, size=max(free, 1), overlap=0))
     for a, b in narrow.pack(measure.units(body), lines):
         yield table.body + a, table.body + b, lead
 
 
 def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str = "") -> Passage:
-    """Return the passage `text[start:end]` of a text, behind a table's header where `lead` is one.
+    """Return the passage `text[start:end]` of a text; `lead`, a table's header, stands before it.
 
     `metadata["breaks"]` lists [offset in the passage, page and headings from there on] wherever
     they change within it, so that a quote is cited by its own place, not by the passage's.

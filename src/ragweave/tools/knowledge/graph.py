@@ -59,8 +59,8 @@ CROWDING = 0.25
 ASKED = 0.6
 """The strength of the names in the question."""
 OWN = 0.15
-"""What a seed adds to its own score, so that one that answers alone stays before those it leads to."""
-MOST = 300
+"""What a seed adds to its own score, so that a seed that answers alone stays before those it leads to."""
+MAX_PASSAGES = 300
 """A name that more passages have is not followed."""
 _BATCH = 20_000
 """Passages whose names are inserted at once."""
@@ -87,20 +87,20 @@ class NamePath(NamedTuple):
 
 def add_names(db: sqlite3.Connection, passages: Iterable[tuple[int, str, Mapping[str, Any]]]) -> None:
     """Add the names of passages: row, text and metadata; the rows must be new."""
-    db.execute("CREATE TEMP TABLE IF NOT EXISTS found (text TEXT, about INTEGER, passage INTEGER)")
+    db.execute("CREATE TEMP TABLE IF NOT EXISTS new_names (text TEXT, about INTEGER, passage INTEGER)")
     rest = iter(passages)
     while batch := list(islice(rest, _BATCH)):
         rows = ((n, about, row) for row, text, meta in batch for n, about in names_of(text, meta).items())
-        db.executemany("INSERT INTO found VALUES (?, ?, ?)", rows)
+        db.executemany("INSERT INTO new_names VALUES (?, ?, ?)", rows)
         db.execute(
-            "INSERT INTO names (text, passages) SELECT text, count(*) FROM found GROUP BY text "
+            "INSERT INTO names (text, passages) SELECT text, count(*) FROM new_names GROUP BY text "
             "ON CONFLICT (text) DO UPDATE SET passages = passages + excluded.passages"
         )
         db.execute(
-            "INSERT INTO mentions SELECT n.id, f.about, f.passage FROM found f JOIN names n ON n.text = f.text "
+            "INSERT INTO mentions SELECT n.id, f.about, f.passage FROM new_names f JOIN names n ON n.text = f.text "
             "ORDER BY 1, 2, 3"
         )
-        db.execute("DELETE FROM found")
+        db.execute("DELETE FROM new_names")
 
 
 def along_names(
@@ -138,8 +138,8 @@ def along_names(
     rest = words(sorted(wanted - answered))
     share = 1 + rest[places] / max(float(rest.max(initial=0)), 1e-9)
     paths = {
-        row: path._replace(strength=path.strength * float(one))
-        for (row, path), one in zip(best.items(), share, strict=True)
+        row: path._replace(strength=path.strength * float(factor))
+        for (row, path), factor in zip(best.items(), share, strict=True)
     }
     raised = scores.copy()
     own = np.searchsorted(rows, [seed.row for seed in seeds])
@@ -162,7 +162,7 @@ def _passed_on(seed: Seed, wanted: set[str], terms: Callable[[str], list[str]]) 
 
 
 def _plain_runs(sentence: str) -> dict[str, str]:
-    """Return the runs of words that may be a name without capitals: common words neither begin nor end one."""
+    """Return the runs of words that may be a name without capitals: common words neither begin nor end a run."""
     words = folded(sentence).split()
     plain = [word not in COMMON for word in words]
     return {run: run for start, end, run in runs(sentence) if plain[start] and plain[end - 1]}
@@ -171,18 +171,18 @@ def _plain_runs(sentence: str) -> dict[str, str]:
 def _asked(db: sqlite3.Connection, query: str) -> dict[str, str]:
     """Return the known names in the question, the longest ones, with their spelling."""
     spelt = names_in(query)
-    found = {
+    candidates = {
         (start, end): run
         for start, end, run in runs(query, 1)
         if (end - start > 1 or run in spelt) and not COMMON.issuperset(run.split())
     }
-    known = _known(db, found.values())
+    known = _known(db, candidates.values())
     names: dict[str, str] = {}
     at, words = 0, len(folded(query).split())
     while at < words:
-        ends = [end for end in range(at + 1, words + 1) if found.get((at, end)) in known]
+        ends = [end for end in range(at + 1, words + 1) if candidates.get((at, end)) in known]
         if ends:
-            run = found[at, ends[-1]]
+            run = candidates[at, ends[-1]]
             names[run] = spelt.get(run, run)
         at = ends[-1] if ends else at + 1
     return names
@@ -190,12 +190,12 @@ def _asked(db: sqlite3.Connection, query: str) -> dict[str, str]:
 
 def _followed(db: sqlite3.Connection, starts: Mapping[str, list[NamePath]], passages: int) -> dict[int, NamePath]:
     """Return the best path to each passage from the names given; none leads back to where it began."""
-    most = math.log(1 + passages)
+    highest = math.log(1 + passages)
     worth: dict[int, list[NamePath]] = {}
     counts: dict[int, int] = {}
     for text, (name, count) in _known(db, starts).items():
-        if count <= MOST:
-            rarity = min(math.log(1 + passages / count) / most, 1.0)
+        if count <= MAX_PASSAGES:
+            rarity = min(math.log(1 + passages / count) / highest, 1.0)
             worth[name], counts[name] = [path._replace(strength=path.strength * rarity) for path in starts[text]], count
     about = defaultdict(list)
     for name, row in _rows(db, worth, about=True):

@@ -58,10 +58,10 @@ class Ingest:
             if not os.path.lexists(root) and not any(_under(key, root) for key in known):
                 raise KnowledgeBaseError(f"no such file or folder: {root}")
             files |= dict.fromkeys(self._walk(root))
-        denied = [one.path for one in self.notices]
+        denied = [notice.path for notice in self.notices]
         inside = (key for key in known.keys() - files.keys() if any(_under(key, root) for root in roots))
         gone = {key for key in inside if not any(_under(key, folder) for folder in denied)}
-        lost = {key: one for key, one in known.items() if key in gone or not os.path.lexists(key)}
+        lost = {key: source for key, source in known.items() if key in gone or not os.path.lexists(key)}
         for number, key in enumerate(files, 1):
             self._file(key, known.get(key), lost)
             if self.progress:
@@ -80,13 +80,13 @@ class Ingest:
             self.notices.append(Notice(error.filename, error.strerror or str(error)))
 
         for folder, names, files in os.walk(root, onerror=deny):
-            names[:] = sorted(one for one in names if one[0] != "." and not Path(folder, one, FILE).exists())
-            yield from (f"{folder.rstrip(os.sep)}{os.sep}{one}" for one in sorted(files) if one[0] != ".")
+            names[:] = sorted(name for name in names if name[0] != "." and not Path(folder, name, FILE).exists())
+            yield from (f"{folder.rstrip(os.sep)}{os.sep}{name}" for name in sorted(files) if name[0] != ".")
 
     def _file(self, key: str, before: Source | None, lost: dict[str, Source]) -> None:
         """Take a file, unless its size and time, or its bytes, are as `before`.
 
-        One that was moved here is taken out of `lost`, the indexed files that no longer exist.
+        A file that was moved here leaves `lost`, the indexed files that no longer exist.
         """
         try:
             source, file = _opened(key, before)
@@ -129,7 +129,7 @@ class Ingest:
         self._take(source, loaded, self._known("added").get(key))
 
     def _take(self, source: Source, texts: Iterable[Loaded | str], before: Source | None) -> None:
-        """Read a source and stage its passages one by one, unless its bytes are as before.
+        """Read a source and stage its passages, unless its bytes are as before.
 
         The hash is stored even if the source cannot be read: it is read again when it changes.
         """
@@ -139,11 +139,11 @@ class Ingest:
             return
 
         def passages() -> Iterator[Passage]:
-            for one in texts:
-                if isinstance(one, str):
-                    source.notices.append((one, True))
+            for loaded in texts:
+                if isinstance(loaded, str):
+                    source.notices.append((loaded, True))
                 else:
-                    yield from passages_of(one, self.settings, self.embeddings)
+                    yield from passages_of(loaded, self.settings, self.embeddings)
 
         try:
             count = self.writer.put(source, passages())
@@ -151,7 +151,7 @@ class Ingest:
             count = self.writer.put(source, ())
             source.notices[:] = [(str(error), False)]
         if not count:
-            source.notices[:] = [(said, False) for said, _ in source.notices] or [("empty", False)]
+            source.notices[:] = [(reason, False) for reason, _ in source.notices] or [("empty", False)]
         self._repeat(source)
         if count:
             self.counts["changed" if before else "added"] += 1
@@ -159,7 +159,7 @@ class Ingest:
     def _known(self, kind: str) -> dict[str, Source]:
         """Return the known sources by key; if OCR is there now, those that lacked it have no hash and are read again."""
         known = self.writer.sources(kind)
-        lacked = (key for key, one in known.items() if any(NEED_OCR in said for said, _ in one.notices))
+        lacked = (key for key, source in known.items() if any(NEED_OCR in reason for reason, _ in source.notices))
         return known | {key: replace(known[key], hash="") for key in lacked if available()}
 
     def _unchanged(self, source: Source) -> None:
@@ -168,7 +168,7 @@ class Ingest:
         self._repeat(source)
 
     def _repeat(self, source: Source) -> None:
-        self.notices += [Notice(source.key, *one) for one in source.notices]
+        self.notices += [Notice(source.key, *notice) for notice in source.notices]
 
 
 def _opened(key: str, before: Source | None) -> tuple[Source, BinaryIO | None]:
@@ -181,11 +181,11 @@ def _opened(key: str, before: Source | None) -> tuple[Source, BinaryIO | None]:
         return before, None
     if not path.is_file():
         raise UnreadableError("not a regular file")
-    settled = time.time_ns() - stat.st_mtime_ns > _CLOCK
+    is_old = time.time_ns() - stat.st_mtime_ns > _CLOCK
     file = path.open("rb")
     digest = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)
-    return Source(key, "file", digest, stat.st_size, stat.st_mtime_ns * settled), file
+    return Source(key, "file", digest, stat.st_size, stat.st_mtime_ns * is_old), file
 
 
 def _shown(key: str) -> str:
@@ -196,7 +196,7 @@ def _shown(key: str) -> str:
 def _same_file(source: Source, lost: dict[str, Source]) -> str:
     """Return the missing file with the bytes and name of a source; "" if there is none."""
     name = Path(source.key).name
-    return next((key for key, one in lost.items() if one.hash == source.hash and Path(key).name == name), "")
+    return next((key for key, gone in lost.items() if gone.hash == source.hash and Path(key).name == name), "")
 
 
 def _under(key: str, root: str) -> bool:
@@ -242,16 +242,16 @@ def fetch(url: str) -> tuple[bytes, str]:
         headers={"User-Agent": "ragweave", "Accept-Encoding": "gzip"},
         event_hooks={"request": [check]},
     )
-    with client, client.stream("GET", url) as answer:
-        answer.raise_for_status()
-        for piece in answer.iter_bytes():
+    with client, client.stream("GET", url) as response:
+        response.raise_for_status()
+        for piece in response.iter_bytes():
             data += piece
             if len(data) > PAGE_BYTES or time.monotonic() > end:
                 raise ValueError(f"longer than {PAGE_BYTES} bytes, or took longer than {PAGE_SECONDS:g} s")
-        kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     return bytes(data), ".html" if "html" in kind else mimetypes.guess_extension(kind) or ""
 
 
 def _is_public(host: str) -> bool:
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return all(ipaddress.ip_address(str(one[4][0]).partition("%")[0]).is_global for one in found)
+    addresses = (str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+    return all(ipaddress.ip_address(address.partition("%")[0]).is_global for address in addresses)

@@ -54,7 +54,7 @@ upon along january february march april may june july august september october n
 wednesday thursday friday saturday sunday mr mrs ms dr
 """
 COMMON = frozenset(_ALONE.split())
-"""No names, though they be capitalised at the start of a sentence."""
+"""Words that are not names, although a sentence may begin with them in capitals."""
 LONGEST = 8
 """Words of the longest name; a letter of a script without spaces is a word."""
 
@@ -63,7 +63,7 @@ _LONGEST_ID = 100
 
 
 def folded(text: str) -> str:
-    """Return the form in which names are compared: lower case, no accents, one blank between words.
+    """Return the form in which names are compared: lower case, no accents, single blanks between words.
 
     Examples:
         >>> folded("The Beatles’"), folded("Max_iter"), folded("東京")
@@ -81,40 +81,40 @@ def folded(text: str) -> str:
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a text, short pieces joined."""
-    found: list[str] = []
+    joined: list[str] = []
     for piece in _SENTENCE_END.split(_BROKEN_HYPHEN.sub("-", text)):
-        if found and min(len(piece), len(found[-1])) < 25:
-            found[-1] = f"{found[-1]} {piece}"
+        if joined and min(len(piece), len(joined[-1])) < 25:
+            joined[-1] = f"{joined[-1]} {piece}"
         elif piece.strip():
-            found.append(piece.strip())
-    return found
+            joined.append(piece.strip())
+    return joined
 
 
 def names_in(sentence: str) -> dict[str, str]:
     """Return the names in a sentence, folded, each with its spelling there."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for span in _capitalised(sentence):
-        found.update((folded(name), name) for name in (" ".join(span), *_parts(span)))
+        names.update((folded(name), name) for name in (" ".join(span), *_parts(span)))
     for match in (*_QUOTED.finditer(sentence), *_CODE.finditer(sentence)):
-        found.update((folded(text), text) for text in match.groups() if text)
+        names.update((folded(text), text) for text in match.groups() if text)
     unusual = (word for word in sentence.split() if not (word.isalpha() and word.islower()))
     for match in chain.from_iterable(map(_ID.finditer, unusual)):
-        found.update((folded(text), text) for text in _identifiers(match.group()))
-    found.update((f"§ {number}", f"§ {number}") for number in _CLAUSE.findall(sentence))
-    return {name: spelt for name, spelt in found.items() if len(name) > 1 and name not in COMMON}
+        names.update((folded(text), text) for text in _identifiers(match.group()))
+    names.update((f"§ {number}", f"§ {number}") for number in _CLAUSE.findall(sentence))
+    return {name: spelt for name, spelt in names.items() if len(name) > 1 and name not in COMMON}
 
 
 def subjects(text: str, metadata: Mapping[str, Any]) -> set[str]:
     """Return the names of what a passage is about: title, headings, defined terms, a row's first value."""
     paths = [metadata, *(place for _, place in metadata.get("breaks", ()))]
-    headings = [one.get("heading_path") or [] for one in paths]
+    headings = [place.get("heading_path") or [] for place in paths]
     heads = [str(metadata.get("title") or ""), *(path[-1] for path in headings if path)]
-    found = set(_of_heads(heads))
+    names = set(_of_heads(heads))
     for bold, code, symbol, clause in _DEFINED.findall(text):
-        found.add(f"§ {clause}" if clause else folded(bold or code or symbol))
+        names.add(f"§ {clause}" if clause else folded(bold or code or symbol))
     if "line" in metadata and (row := _ROW.match(text)):
-        found.add(folded(row[1]))
-    return {name for name in found if len(name) > 1 and name not in COMMON}
+        names.add(folded(row[1]))
+    return {name for name in names if len(name) > 1 and name not in COMMON}
 
 
 def without_keys(text: str, metadata: Mapping[str, Any]) -> str:
@@ -124,13 +124,13 @@ def without_keys(text: str, metadata: Mapping[str, Any]) -> str:
 
 def names_of(text: str, metadata: Mapping[str, Any]) -> dict[str, bool]:
     """Return the names of a passage, and of each whether the passage is about it."""
-    said = without_keys(text, metadata)
-    mentioned = {name for sentence in sentences(said) for name in names_in(sentence)} | repeated(said)
+    content = without_keys(text, metadata)
+    mentioned = {name for sentence in sentences(content) for name in names_in(sentence)} | repeated(content)
     return dict.fromkeys(mentioned, False) | dict.fromkeys(subjects(text, metadata), True)
 
 
 def runs(text: str, least: int = 2) -> Iterator[tuple[int, int, str]]:
-    """Yield the runs of `least` to `LONGEST` words of a text: first word, the one behind the last, and the run."""
+    """Yield the runs of `least` to `LONGEST` words of a text: number of the first word, number after the last, and the run."""
     words = folded(text).split()
     for start in range(len(words)):
         for end in range(start + least, min(len(words), start + LONGEST) + 1):
@@ -192,7 +192,7 @@ def _capitalised(sentence: str) -> Iterator[list[str]]:
 
 
 def _parts(span: list[str]) -> Iterator[str]:
-    """Yield the names inside a long one: "Director Ann Lee" has "Ann Lee"."""
+    """Yield the names inside a long name: "Director Ann Lee" has "Ann Lee"."""
     linked = any(word.lower() in _LINKS for word in span)
     for start in range(len(span)):
         for end in range(start + (1 if linked else 2), min(len(span), start + LONGEST - 1) + 1):

@@ -34,7 +34,7 @@ def retriever_of(
 
     Args:
         spec: A mode of `MODES` (`bm25`), another knowledge base (`KB`) or a mode of it (`bm25:KB`), or
-            the import path of a LangChain retriever, or of a function or class that makes one:
+            the import path of a LangChain retriever, or of a function or class that returns one:
             `langchain_community.retrievers:WikipediaRetriever?top_k_results=3`. What takes an
             argument `kb` gets the knowledge base.
         kb: The knowledge base to search, or its place; None where the retriever needs none.
@@ -60,11 +60,11 @@ def retriever_of(
         return base.as_retriever(k, spec, filter=filter, rerank=rerank)  # type: ignore[union-attr, arg-type]
     if filter:
         raise UsageError("a filter is for a knowledge base's own modes: leave it out")
-    made = imported(spec, *([base] if takes_kb else []))
-    if not isinstance(made, BaseRetriever):
-        raise UsageError(f"{spec} is no LangChain retriever, but {type(made).__name__}")
-    found = SearchRetriever(search=partial(find_with, made), k=k)
-    return found if rerank is None else RerankRetriever.over(found, rerank, k=k)
+    inner = imported(spec, *([base] if takes_kb else []))
+    if not isinstance(inner, BaseRetriever):
+        raise UsageError(f"{spec} is not a LangChain retriever, but {type(inner).__name__}")
+    retriever = SearchRetriever(search=partial(find_with, inner), k=k)
+    return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)
 
 
 def needs_kb(spec: str) -> bool:
@@ -80,7 +80,7 @@ def needs_kb(spec: str) -> bool:
             f"{spec}: no such knowledge base or retriever ({did_you_mean(spec, MODES)}); a LangChain retriever is named "
             "by its import path, module:Name"
         )
-    made = object_at(spec.partition("?")[0])
+    value = object_at(spec.partition("?")[0])
     with suppress(ValueError):  # a class without a signature
-        return callable(made) and next(iter(inspect.signature(made).parameters), "") == "kb"
+        return callable(value) and next(iter(inspect.signature(value).parameters), "") == "kb"
     return False

@@ -92,11 +92,11 @@ class Search:
     def build(self, now: Snapshot, folder: Path) -> None:
         """Write the index of a state into a folder: row ids, BM25 arrays and vectors.
 
-        It extends the one that `now.index` still names.
+        It extends the index that `now.index` still names.
         """
         try:
             before = self.open(now.index, now.dimensions())
-        except (OSError, ValueError):  # damaged, or deleted: made anew
+        except (OSError, ValueError):  # damaged, or deleted: it is made from the start
             before = self.open("", 0)
         rows = now.rows()
         keep = np.isin(before.rows, rows, assume_unique=True)
@@ -111,7 +111,7 @@ class Search:
                 file.writelines(now.vectors(0 if before.vectors is None else last))
 
     def search(self, query: str, k: int, mode: RetrieverName, chosen: AnyOf) -> list[Document]:
-        """Return up to k passages, best first; of equal texts one.
+        """Return up to k passages, best first; equal texts count once.
 
         Where a writer deleted the index after a transaction began, the next state is taken.
         """
@@ -126,13 +126,13 @@ class Search:
                 except (OSError, ValueError) as error:  # gone, or damaged
                     failure = error
                 else:
-                    return self._found(now, index, query, vector, k, mode, chosen)
+                    return self._searched(now, index, query, vector, k, mode, chosen)
         raise KnowledgeBaseError(
             f"{self.store.folder}: its index cannot be read ({failure}); make it again with "
             f"ragweave doctor --repair --kb {self.store.folder}"
         ) from failure
 
-    def _found(
+    def _searched(
         self,
         now: Snapshot,
         index: _Index,
@@ -164,20 +164,20 @@ class Search:
     def around(self, name: str, sides: int, chosen: AnyOf) -> list[Document]:
         """Return the passage of an id with up to `sides` neighbours on each side in its document, in order."""
         with self.store.snapshot() as now:
-            found = now.db.execute(
+            neighbours = now.db.execute(
                 "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - :sides AND own.id + :sides "
                 "AND other.source = own.source AND other.document IS own.document "
                 "AND json_extract(other.metadata, '$.title') IS json_extract(own.metadata, '$.title') "
                 "WHERE own.id = (SELECT min(id) FROM passages WHERE name = :name) ORDER BY other.id",
                 {"sides": sides, "name": name},
             )
-            rows = [row for (row,) in found]
+            rows = [row for (row,) in neighbours]
             if chosen:
                 rows = sorted(now.matching(chosen).intersection(rows))
             return [*now.documents(rows).values()]
 
     def _open(self, name: str, dimensions: int) -> _Index:
-        """Open the index of a state, with vectors of so many dimensions, 0 if there are none; "" is an empty one.
+        """Open the index of a state, with vectors of so many dimensions (0: none). The name "" is that of an empty index.
 
         Raises:
             OSError, ValueError: It is missing or damaged.
@@ -193,7 +193,7 @@ class Search:
 def _distinct(
     now: Snapshot, index: _Index, scores: Scores, k: int, paths: Mapping[int, NamePath], *, shift: float = 0
 ) -> list[Document]:
-    """Return the k best passages, best first; of equal texts the best one.
+    """Return the k best passages, best first; of equal texts the best.
 
     `shift` is added to each score that is shown. A path that gave more than half of a score is shown as `via`.
     """
@@ -201,15 +201,15 @@ def _distinct(
     while True:
         best = top_k(scores, wanted)
         rows = index.rows[best].tolist()
-        found: dict[str, Document] = {}
+        docs: dict[str, Document] = {}
         for score, (row, doc) in zip(scores[best].tolist(), now.documents(rows).items(), strict=True):
-            if doc.page_content not in found:
+            if doc.page_content not in docs:
                 doc.metadata["score"] = score + shift
                 path = paths.get(row)
                 if path is not None and path.seed is not None and 2 * path.strength > score:
                     seed = path.seed.passage
                     doc.metadata["via"] = {"name": path.name, "passage": seed.id, "heading": heading_of(seed.metadata)}
-                found[doc.page_content] = doc
-        if len(found) >= k or len(best) < wanted:
-            return list(found.values())[:k]
+                docs[doc.page_content] = doc
+        if len(docs) >= k or len(best) < wanted:
+            return list(docs.values())[:k]
         wanted *= 2

@@ -1,9 +1,9 @@
 """Knowledge bases on servers: what LangChain's vector stores have, brought up to date.
 
 Which passages a server has is recorded beside it: for PostgreSQL in the same database, for the others
-in an SQLite file in the user's state folder, so that one machine does the indexing. Unlike a folder's, a write
-is not all or nothing: readers may see an unfinished one, and of two writers at once the last wins,
-passage by passage. The next write of the same sources finishes one that was killed.
+in an SQLite file in the user's state folder, so that one machine does the indexing. Unlike in a folder, a write
+is not all or nothing: readers may see an unfinished write, and of two writers at once the last wins,
+passage by passage. The next write of the same sources finishes what a killed one left.
 """
 
 import json
@@ -60,7 +60,7 @@ def is_address(place: str | Path) -> bool:
 def open_knowledge_base(
     place: str | Path, *, embeddings: Embeddings | None = None
 ) -> "KnowledgeBase | ServedKnowledgeBase":
-    """Open the knowledge base in a folder or behind an address.
+    """Open the knowledge base in a folder or at an address.
 
     Raises:
         KnowledgeBaseError: It is missing or damaged, or the server does not answer.
@@ -71,7 +71,7 @@ def open_knowledge_base(
 
 
 class ServedKnowledgeBase(AbstractKnowledgeBase):
-    """A knowledge base behind an address such as `pg:postgresql://user@host/db#papers`."""
+    """A knowledge base at an address such as `pg:postgresql://user@host/db#papers`."""
 
     def __init__(
         self,
@@ -84,14 +84,14 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         """Open a collection, or make it.
 
         Args:
-            address: Kind of server, its URL, and the collection behind `#`. A password is better
+            address: Kind of server, its URL, and the collection after `#`. A password is better
                 left to the environment (PGPASSWORD) than written here.
             embeddings: A LangChain embeddings object instead of `settings.embedding`.
-            settings: How to chunk and embed, or some of that by name; fixed from then on, but for the fields of rows.
+            settings: How to chunk and embed, or some of that by name. Later only the fields of rows can change.
             create: Whether a missing collection is made.
 
         Raises:
-            UsageError: It is no address.
+            UsageError: It is not an address.
             KnowledgeBaseError: The server does not answer, there is no such collection, or the settings differ
                 from the stored ones.
             MissingExtraError: The server's client is not installed.
@@ -124,13 +124,13 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         """Return the stored settings, or else those given; with other fields of rows, sources are to be read again."""
         stored = self._records.rows(f"{_SOURCES} AND key = ?", _SETTINGS)
         own = IndexSettings(**json.loads(stored[0][1])) if stored else None
-        made = agreed(self.path, own, given, embeddings)
-        if made.embedding is None:
+        settings = agreed(self.path, own, given, embeddings)
+        if settings.embedding is None:
             raise UsageError(f"{self.path}: a server's knowledge base needs an embedding model")
-        if own not in (None, made):
-            again = {key: asdict(replace(one, hash="")) for key, one in self._records.sources().items()}
+        if own not in (None, settings):
+            again = {key: asdict(replace(source, hash="")) for key, source in self._records.sources().items()}
             self._records.save(again)
-        return made
+        return settings
 
     @contextmanager
     def _reading(self) -> Iterator["Records"]:
@@ -149,8 +149,8 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         """Delete all passages and their records; return how many passages there were."""
         count = len(self)
         with self._writing() as writer:
-            for one in self.sources():
-                writer.remove(one.key)
+            for source in self.sources():
+                writer.remove(source.key)
             writer.commit()
         self._records.forget([_SETTINGS])
         return count
@@ -163,7 +163,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
             first: dict[str, Document] = {}
             with _client_errors(f"{self.path} cannot be searched"):
                 for doc in map(_shown, self._search(query, 2 * k, chosen)):
-                    first.setdefault(doc.page_content, doc)  # copies of a text fill one place
+                    first.setdefault(doc.page_content, doc)  # copies of a text count once
             return [*first.values()]
 
         return SearchRetriever(search=search, k=k, embeddings=self._embeddings)
@@ -181,12 +181,12 @@ def _client_errors(what: str, hint: str = "") -> Iterator[None]:
     except (RagweaveError, ImportError):
         raise
     except Exception as error:
-        said = without_secrets(" ".join(str(error).split()))[:300] or type(error).__name__
-        raise KnowledgeBaseError(f"{what} ({said}){hint}") from error
+        reason = without_secrets(" ".join(str(error).split()))[:300] or type(error).__name__
+        raise KnowledgeBaseError(f"{what} ({reason}){hint}") from error
 
 
 class Records:
-    """Records of one collection: its settings, its sources, and the passages that the server has.
+    """Records of a collection: its settings, its sources, and the passages that the server has.
 
     `db` is a connection (DB-API 2.0), and `mark` how its database marks parameters. In each statement the
     first parameter is the collection.
@@ -227,7 +227,7 @@ class Records:
     def sources(self, kind: str | None = None) -> dict[str, Source]:
         """Return the sources by key, in alphabetical order."""
         rows = sorted((key, Source(**json.loads(value))) for key, value in self.rows(_SOURCES) if key != _SETTINGS)
-        return {key: one for key, one in rows if kind in (None, one.kind)}
+        return {key: source for key, source in rows if kind in (None, source.kind)}
 
     def close(self) -> None:
         """Close the connection."""
@@ -256,12 +256,12 @@ class ServerWriter:
         return self._stage(source, passages, self._records.rows(f"{_PASSAGES} AND source = ?", source.key))
 
     def extend(self, source: Source, passages: Sequence[Passage]) -> None:
-        """Write the passages of one document of a source, instead of those that it has now."""
+        """Write the passages of a document of a source, instead of those that it has now."""
         of_it = f"{_PASSAGES} AND source = ? AND document = ?"
         self._stage(source, passages, self._records.rows(of_it, source.key, passages[0].document))
 
     def _stage(self, source: Source, passages: Iterable[Passage], rows: list[tuple[str, str]]) -> int:
-        before, now = {one for one, _ in rows}, set()
+        before, now = {ident for ident, _ in rows}, set()
         for passage in passages:
             doc = _stored(passage, source)
             now.add(str(doc.id))
@@ -279,22 +279,22 @@ class ServerWriter:
 
     def remove(self, key: str) -> None:
         """Delete a source and its passages."""
-        self._gone |= {one for one, _ in self._records.rows(f"{_PASSAGES} AND source = ?", key)}
+        self._gone |= {ident for ident, _ in self._records.rows(f"{_PASSAGES} AND source = ?", key)}
         self._removed.append(key)
 
     def remove_passages(self, names: Sequence[str]) -> None:
         """Delete the passages with these ids, or of documents with them; their sources are read again."""
         known = self._records.sources()
         for name in names:
-            for one, key in self._records.rows(f"{_PASSAGES} AND ? IN (name, document)", name):
-                self._gone.add(one)
+            for ident, key in self._records.rows(f"{_PASSAGES} AND ? IN (name, document)", name):
+                self._gone.add(ident)
                 self._sources[key] = replace(known[key], hash="")
 
     def commit(self, _progress: Progress | None = None) -> int:
         """Finish the write; return how many passages were embedded."""
         self._send()
         added = self._records.sources("added")
-        empty = [one for one in added if not self._records.rows(f"{_PASSAGES} AND source = ? LIMIT 1", one)]
+        empty = [key for key in added if not self._records.rows(f"{_PASSAGES} AND source = ? LIMIT 1", key)]
         self._records.forget([*self._removed, *empty])
         return self._sent
 
@@ -310,9 +310,9 @@ class ServerWriter:
         if self._gone:
             self._store.delete([*self._gone])
             records.write(
-                "DELETE FROM ragweave_passages WHERE collection = ? AND id = ?", [(one,) for one in self._gone]
+                "DELETE FROM ragweave_passages WHERE collection = ? AND id = ?", [(ident,) for ident in self._gone]
             )
-        records.save({key: asdict(one) for key, one in self._sources.items()})
+        records.save({key: asdict(source) for key, source in self._sources.items()})
         self._sent += len(self._new)
         self._new, self._gone, self._sources = {}, set(), {}
 

@@ -12,14 +12,14 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class IndexSettings:
-    """Settings of a knowledge base, fixed once it has passages, but for the fields of rows."""
+    """How a knowledge base chunks, analyses and embeds. Once it has passages, only the fields of rows can change."""
 
     chunker: str = "fixed"
     """Where passages begin and end: a name of `chunking.CHUNKERS`."""
     unit: str = "words"
     """What `size` and `overlap` count: `words`, `sentences` or `tokens` (of the embedding model)."""
     size: int = 100
-    """Most units per passage. The papers cut Wikipedia into disjoint passages of 100 words."""
+    """Maximum units per passage. The papers cut Wikipedia into disjoint passages of 100 words."""
     overlap: int = 0
     """Units that a passage shares with the one before it; below `size`."""
     language: str = "english"
@@ -80,7 +80,7 @@ class IndexReport:
 
     def __str__(self) -> str:
         """Render as one line."""
-        skipped = sum(not one.partly for one in self.notices)
+        skipped = sum(not notice.partly for notice in self.notices)
         noun = "passage" if self.passages == 1 else "passages"
         return (
             f"{self.passages} {noun}; files: {self.added} added, {self.changed} changed, "

@@ -34,7 +34,7 @@ class SourceReader(Protocol):
         ...
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
-        """Return the sources by key; of one kind, if it is given."""
+        """Return the sources by key; those of a kind, if it is given."""
         ...
 
 
@@ -53,7 +53,7 @@ class SourceWriter(Protocol):
         ...
 
     def extend(self, source: Source, passages: Sequence[Passage]) -> None:
-        """Write the passages of one document of a source, instead of those that it has now."""
+        """Write the passages of a document of a source, instead of those that it has now."""
         ...
 
     def update(self, key: str, source: Source) -> None:

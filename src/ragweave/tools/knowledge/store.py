@@ -12,8 +12,8 @@
 commits meanwhile. **Writing** goes in three steps. New passages are staged in a temporary table,
 which locks nothing. Missing vectors are committed batch by batch, so that a kill loses one batch of a
 slow or paid model. Then one transaction replaces rows, writes the new index folder and names it in
-`meta`. Each writer deletes the folders that `meta` does not name (the one before, or a killed
-writer's); a reader that was about to open one takes the next state.
+`meta`. Each writer deletes the folders that `meta` does not name (of the state before, or of a killed
+writer). A reader that was about to open such a folder takes the next state.
 """
 
 import json
@@ -48,7 +48,7 @@ _LOCK = "writer.lock"
 INDEX = "index-"
 """How the names of folders with an index begin."""
 _UNFINISHED = f"{INDEX}unfinished-"
-"""How the names of folders begin in which a store is being made; a kill leaves one, which the next write deletes."""
+"""How the names of folders begin in which a store is being made. What a kill leaves, the next write deletes."""
 _VERSION = "3"
 _BUSY = 60.0
 """Seconds to wait for another connection's commit."""
@@ -56,7 +56,7 @@ ITEMS = (
     "json_each(p.metadata) field, json_each(CASE WHEN field.type IN ('array', 'object') THEN field.value "
     "ELSE json_array(field.value) END) item"
 )
-"""SQL: the values of a passage's metadata, one by one."""
+"""SQL: the single values of a passage's metadata."""
 AGAIN = "UPDATE sources SET value = json_set(value, '$.hash', '')"
 """SQL: sources are to be read again."""
 _SCHEMA = (
@@ -109,11 +109,11 @@ class Snapshot:
             "JOIN sources s ON s.id = p.source WHERE p.id IN (SELECT value FROM json_each(?))",
             (json.dumps(rowids),),
         )
-        found = {
+        docs = {
             row: Document(id=name, page_content=text, metadata={"position": row, **json.loads(meta), "source": source})
             for row, name, text, meta, source in rows
         }
-        return {row: found[row] for row in rowids}
+        return {row: docs[row] for row in rowids}
 
     def rows(self) -> NDArray[np.int64]:
         """Return the row ids of the passages, ascending, which is the order of the index."""
@@ -136,7 +136,7 @@ class Snapshot:
 
     def matching(self, wanted: AnyOf) -> set[int]:
         """Return the row ids of passages that pass a filter; a list in the metadata matches by any of its items."""
-        found: list[set[int]] = []
+        matches: list[set[int]] = []
         for name, values in wanted.items():
             if name == "source":
                 sql = "SELECT p.id FROM passages p JOIN sources s ON s.id = p.source WHERE s.key"
@@ -144,8 +144,8 @@ class Snapshot:
                 sql = f"SELECT p.id FROM passages p, {ITEMS} WHERE field.key = :name AND item.value"  # noqa: S608
             sql += " IN (SELECT value FROM json_each(:values))"
             rows = self.db.execute(sql, {"name": name, "values": json.dumps(values)})
-            found.append({row for (row,) in rows})
-        return set.intersection(*found)
+            matches.append({row for (row,) in rows})
+        return set.intersection(*matches)
 
 
 class Store:
@@ -155,7 +155,7 @@ class Store:
         """Open the store of a folder.
 
         Raises:
-            KnowledgeBaseError: There is none, it is damaged, or of another version.
+            KnowledgeBaseError: There is no store, it is damaged, or of another version.
         """
         self.folder = folder
         self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
@@ -177,14 +177,14 @@ class Store:
         Raises:
             KnowledgeBaseError: The folder is not empty, or cannot be written.
         """
-        others = (one for one in folder.glob("*") if not one.name.startswith((_UNFINISHED, _LOCK)))
+        others = (path for path in folder.glob("*") if not path.name.startswith((_UNFINISHED, _LOCK)))
         if not (folder / FILE).exists() and any(others):
             raise KnowledgeBaseError(f"{folder} is not empty: a knowledge base needs a folder of its own")
         with _locked(folder):
             if (folder / FILE).exists():
                 raise KnowledgeBaseError(f"{folder} is already a knowledge base: open it")
-            with TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as made:
-                path = Path(made, FILE)
+            with TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as unfinished:
+                path = Path(unfinished, FILE)
                 with closing(sqlite3.connect(path, isolation_level=None)) as db:  # closing ends the write-ahead log
                     if db.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
                         raise KnowledgeBaseError(f"{folder}: SQLite's WAL does not work on this file system")
@@ -250,9 +250,9 @@ class Store:
 
     def _sweep(self, named: str) -> None:
         """Delete the folders of indexes that no state names."""
-        for found in self.folder.glob(f"{INDEX}*"):
-            if found.name != named:
-                shutil.rmtree(found, ignore_errors=True)  # Windows keeps what a reader has open: another time
+        for index in self.folder.glob(f"{INDEX}*"):
+            if index.name != named:
+                shutil.rmtree(index, ignore_errors=True)  # Windows keeps what a reader has open: another time
 
     def close(self) -> None:
         """Close idle connections; a later use opens new ones."""

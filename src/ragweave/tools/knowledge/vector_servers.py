@@ -1,4 +1,4 @@
-"""Vector servers behind LangChain's stores: each opens a collection, or makes it if `create`, and searches it.
+"""Vector servers by LangChain's stores: each opens a collection, or makes it if `create`, and searches it.
 
 pg:postgresql://user@host/db#papers      langchain-postgres: vectors and words, fused
 qdrant:http://host:6333#papers           langchain-qdrant: hybrid by sparse vectors
@@ -25,9 +25,9 @@ from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import with_score
 from ragweave.tools.retrieval.retrievers import DEPTH, fused
 
-Search = Callable[[str, int, AnyOf], list[Document]]
+FilteredSearch = Callable[[str, int, AnyOf], list[Document]]
 """Query, k and filter to documents with `metadata["score"]`, best first."""
-Collection = tuple[VectorStore, Search]
+Collection = tuple[VectorStore, FilteredSearch]
 """A collection of a server, and how it is searched."""
 
 
@@ -36,8 +36,8 @@ def _by_store(store: VectorStore, native: Callable[[AnyOf], Any], *, distances: 
 
     def search(query: str, k: int, chosen: AnyOf) -> list[Document]:
         more = {"filter": native(chosen)} if chosen else {}
-        found = store.similarity_search_with_score(query, k=k, **more)
-        return [with_score(doc, 1 - float(score) if distances else float(score)) for doc, score in found]
+        scored = store.similarity_search_with_score(query, k=k, **more)
+        return [with_score(doc, 1 - float(score) if distances else float(score)) for doc, score in scored]
 
     return store, search
 
@@ -61,7 +61,7 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: IndexSetting
         engine.init_vectorstore_table(name, len(embeddings.embed_query("size")), hybrid_search_config=words)
     store = PGVectorStore.create_sync(engine, embeddings, name, hybrid_search_config=words)
     # langchain-postgres searches for passages with all words of its first query. These statements
-    # search for any word of this one.
+    # search for any word of the current query.
     sql = (
         "SELECT langchain_id::text, content, langchain_metadata, {} AS score FROM {} WHERE {} AND NOT EXISTS "
         "(SELECT FROM jsonb_each(%(chosen)s) WHERE langchain_metadata::jsonb -> key <@ value IS NOT TRUE) "
@@ -80,14 +80,16 @@ def postgres(url: str, name: str, embeddings: Embeddings, settings: IndexSetting
         with psycopg.connect(url) as db:
             for score, where in parts:
                 rows = db.execute(sql.format(score, table, where), {**values, "k": max(k, DEPTH)})
-                rankings.append([with_score(Document(text, id=one, metadata=m), float(n)) for one, text, m, n in rows])
+                rankings.append(
+                    [with_score(Document(text, id=ident, metadata=m), float(n)) for ident, text, m, n in rows]
+                )
         return fused(rankings, k)
 
     return store, search
 
 
 def qdrant(url: str, name: str, embeddings: Embeddings, settings: IndexSettings, create: bool) -> Collection:
-    """Open a collection of Qdrant; `:memory:` is one in this process."""
+    """Open a collection of Qdrant; `:memory:` is a collection in this process."""
     from langchain_qdrant import QdrantVectorStore, RetrievalMode, SparseEmbeddings, SparseVector
     from qdrant_client import QdrantClient, models
 
@@ -104,7 +106,7 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: IndexSettings,
 
         def _vector(self, text: str, weigh: Callable[[int, int], float]) -> SparseVector:
             hashes = [hashlib.blake2b(t.encode(), digest_size=4).digest() for t in terms_of(text)]
-            counts = sorted(Counter(int.from_bytes(one, "little") for one in hashes).items())
+            counts = sorted(Counter(int.from_bytes(digest, "little") for digest in hashes).items())
             weights = [weigh(tf, len(hashes)) for _, tf in counts]
             return SparseVector(indices=[number for number, _ in counts], values=weights)
 
@@ -126,7 +128,7 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: IndexSettings,
         return models.FieldCondition(key=f"metadata.{name}", match=models.MatchValue(value=value))
 
     def native(chosen: AnyOf) -> models.Filter:
-        any_of = (models.Filter(should=[equal(name, one) for one in values]) for name, values in chosen.items())
+        any_of = (models.Filter(should=[equal(name, value) for value in values]) for name, values in chosen.items())
         return models.Filter(must=[*any_of])
 
     return _by_store(store, native)
@@ -142,7 +144,7 @@ def elasticsearch(url: str, name: str, embeddings: Embeddings, _settings: IndexS
     store = ElasticsearchStore(name, embedding=embeddings, es_url=url, es_api_key=key, strategy=strategy)
 
     def native(chosen: AnyOf) -> list[dict[str, Any]]:
-        names = {name: f"metadata.{name}{'.keyword' * isinstance(one[0], str)}" for name, one in chosen.items()}
+        names = {name: f"metadata.{name}{'.keyword' * isinstance(any_of[0], str)}" for name, any_of in chosen.items()}
         return [{"terms": {names[name]: values}} for name, values in chosen.items()]
 
     return _by_store(store, native)
@@ -167,7 +169,7 @@ def chroma(url: str, name: str, embeddings: Embeddings, _settings: IndexSettings
         return clauses[0] if len(clauses) == 1 else {word: clauses}  # which takes at least two
 
     def native(chosen: AnyOf) -> Any:
-        return joined("$and", [joined("$or", [{name: one} for one in values]) for name, values in chosen.items()])
+        return joined("$and", [joined("$or", [{name: value} for value in values]) for name, values in chosen.items()])
 
     return _by_store(store, native, distances=True)
 

@@ -48,7 +48,7 @@ class Writer:
         return self._stage(source, passages)
 
     def extend(self, source: Source, passages: Sequence[Passage]) -> None:
-        """Stage the passages of one document of a source, instead of those that it has now, unless they are the same."""
+        """Stage the passages of a document of a source, instead of those that it has now, unless they are the same."""
         document = passages[0].document, source.key
         where = "document = ? AND source = (SELECT id FROM sources WHERE key = ?)"
         rows = self._db.execute(f"SELECT {_COLUMNS} FROM passages WHERE {where} ORDER BY id", document)  # noqa: S608
@@ -57,7 +57,7 @@ class Writer:
             self._stage(source, passages)
 
     def _stage(self, source: Source, passages: Iterable[Passage]) -> int:
-        rows = ((source.key, *_columns(one)) for one in passages)
+        rows = ((source.key, *_columns(passage)) for passage in passages)
         self._db.execute("BEGIN")
         with self._db:
             count = self._db.executemany("INSERT INTO staged VALUES (?, ?, ?, ?, ?, ?)", rows).rowcount
@@ -79,7 +79,7 @@ class Writer:
             self._change(f"DELETE FROM passages WHERE {where}", values)  # noqa: S608
 
     def rebuild(self) -> None:
-        """Make names and index anew from the passages."""
+        """Make names and index again from the passages."""
         for what in ("names", "mentions", "meta WHERE key = 'index'"):
             self._change(f"DELETE FROM {what}")  # noqa: S608
 
@@ -102,7 +102,7 @@ class Writer:
             db.executemany("UPDATE sources SET key = ?, value = ? WHERE key = ?", self._updates)
             for change in self._changes:
                 db.execute(*change)
-            rows = ((one.key, one.kind, json.dumps(asdict(one))) for one in self._sources)
+            rows = ((source.key, source.kind, json.dumps(asdict(source))) for source in self._sources)
             db.executemany("INSERT OR IGNORE INTO sources (key, kind, value) VALUES (?, ?, ?)", rows)
             db.execute(
                 f"INSERT INTO passages (source, {_COLUMNS}) SELECT s.id, {_COLUMNS} "  # noqa: S608
@@ -137,7 +137,7 @@ class Writer:
         return done
 
     def _build(self, last: int) -> None:
-        """Drop what has no passages, find names in those behind the `last` one, and write the index of the new state."""
+        """Drop what has no passages, find names in those after row `last`, and write the index of the new state."""
         db = self._db
         db.execute("DELETE FROM sources WHERE kind = 'added' AND id NOT IN (SELECT source FROM passages)")
         db.execute("DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)")

@@ -26,7 +26,11 @@ def listed(given: object) -> list[Any]:
 
 
 def check_k(k: int) -> int:
-    """Return `k`, the number of passages wanted; `UsageError` if it is not a whole number of at least 1."""
+    """Return `k`, the number of passages wanted.
+
+    Raises:
+        UsageError: It is not a whole number of at least 1.
+    """
     if type(k) is not int or k < 1:
         raise UsageError(f"k must be a whole number of at least 1, not {k!r}")
     return k
@@ -44,7 +48,7 @@ class PassageRetriever(BaseRetriever):
     k: int = Field(default=5, ge=1)
     """Passages a query, where the call gives no `k`."""
     base: BaseRetriever | None = None
-    """The retriever whose passages this one gives, if it has one below it."""
+    """The retriever whose passages this retriever returns, if there is one below it."""
     words: BaseRetriever | None = None
     """What searches the same passages by words alone."""
     embeddings: Any = None
@@ -59,8 +63,8 @@ class PassageRetriever(BaseRetriever):
     def find(self, query: str, k: int | None = None) -> list[Document]:
         """Return up to `k` ranked documents with ids, without LangChain's callbacks."""
         wanted = check_k(self.k if k is None else k)
-        found = self._find(encodable(query), wanted)[:wanted] if query.strip() else []
-        named = [with_id(as_document(doc)) for doc in found]
+        docs = self._find(encodable(query), wanted)[:wanted] if query.strip() else []
+        named = [with_id(as_document(doc)) for doc in docs]
         return [doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank}}) for rank, doc in enumerate(named)]
 
     def _get_relevant_documents(
@@ -85,11 +89,11 @@ def takes_k(retriever: object, method: str = "_get_relevant_documents") -> bool:
 
 
 def known_of(retriever: object, name: str) -> Any:
-    """Return `words`, `embeddings` or `places` of a retriever, bound or not, or of the one below it."""
+    """Return `words`, `embeddings` or `places` of a retriever, bound or not, or of the retriever below it."""
     own = unbound(retriever)
     while isinstance(own, PassageRetriever):
-        if (found := getattr(own, name)) is not None:
-            return found
+        if (value := getattr(own, name)) is not None:
+            return value
         own = unbound(own.base)
     return None
 

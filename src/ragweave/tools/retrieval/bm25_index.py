@@ -29,7 +29,7 @@ _BLOCK = 1_000_000
 """Terms, repeats counted, or postings that are in memory at once."""
 _RUN = 1024
 """Scores of which the highest is compared first."""
-_MOST = np.iinfo(np.uint8).max
+_MAX_COUNT = np.iinfo(np.uint8).max
 _TYPES = {
     "terms": np.uint64,
     "starts": np.int64,
@@ -50,12 +50,12 @@ def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     if len(scores) > k * _RUN:
         highest = np.maximum.reduceat(scores, np.arange(0, len(scores), _RUN))
         least = np.partition(highest, len(highest) - k)[len(highest) - k]
-    found = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores > 0)
-    values = scores[found]
-    if len(found) > k:
+    numbers = np.flatnonzero(scores >= least) if least > 0 else np.flatnonzero(scores > 0)
+    values = scores[numbers]
+    if len(numbers) > k:
         cut = np.partition(values, len(values) - k)[len(values) - k]
-        found, values = found[values >= cut], values[values >= cut]
-    return found[np.lexsort((found, -values))[:k]]
+        numbers, values = numbers[values >= cut], values[values >= cut]
+    return numbers[np.lexsort((numbers, -values))[:k]]
 
 
 def mapped(path: Path, dtype: Any) -> NDArray[Any]:
@@ -82,18 +82,18 @@ class Postings:
     @classmethod
     def open(cls, folder: Path) -> Self:
         """Open the files of a folder memory-mapped; `OSError` or `ValueError` if one is missing or damaged."""
-        made = cls(*(mapped(_path(folder, one.name), _TYPES[one.name]) for one in fields(cls)))
-        sizes = {one.name: len(getattr(made, one.name)) for one in fields(cls)}
+        index = cls(*(mapped(_path(folder, field.name), _TYPES[field.name]) for field in fields(cls)))
+        sizes = {field.name: len(getattr(index, field.name)) for field in fields(cls)}
         columns = {sizes.get(name, sizes["passages"]) for name in ("passages", "counts", "scores")}
-        if sizes["starts"] != sizes["terms"] + 1 or columns != {made.starts[-1]}:
+        if sizes["starts"] != sizes["terms"] + 1 or columns != {index.starts[-1]}:
             raise ValueError("the arrays of the BM25 index do not fit each other")
-        return made
+        return index
 
     def write(self, folder: Path) -> Path:
         """Write the arrays into the files of a folder, and return it."""
         folder.mkdir(exist_ok=True)
-        for one in fields(self):
-            getattr(self, one.name).tofile(_path(folder, one.name))
+        for field in fields(self):
+            getattr(self, field.name).tofile(_path(folder, field.name))
         return folder
 
     def between(self, terms: NDArray[np.uint64]) -> tuple[NDArray[Any], ...]:
@@ -106,7 +106,7 @@ class Postings:
 
 @dataclass(frozen=True)
 class Bm25Index(Postings):
-    """The scores of each term by passage: a sparse matrix in columns, one a term."""
+    """The scores of each term by passage: a sparse matrix with a column for each term."""
 
     scores: NDArray[np.float32]
     lengths: NDArray[np.int32]
@@ -136,7 +136,7 @@ class Bm25Index(Postings):
         Args:
             passages: One list of terms a passage; read once.
             folder: An existing folder.
-            before: An index to extend; the new passages are numbered behind its own.
+            before: An index to extend; the new passages get the numbers after its own.
             keep: Which of its passages stay, renumbered in their order; None: all.
         """
         base = before or EMPTY
@@ -152,7 +152,7 @@ class Bm25Index(Postings):
             _merge(blocks, np.array(lengths), stay, folder)
 
     def score(self, terms: list[str]) -> NDArray[np.float32]:
-        """Return one score a passage; a repeated term counts each time."""
+        """Return a score for each passage; a repeated term counts each time."""
         scores = np.zeros(len(self.lengths), dtype=np.float32)
         for term, count in Counter(terms).items():
             wanted = np.uint64(_hash(term))
@@ -171,9 +171,9 @@ def _counted(passages: Iterable[list[str]], lengths: array[int]) -> Iterator[Pos
     """Count the terms of passages, block by block, and append the passages' lengths to those before."""
     hashed = cache(_hash)
     terms, first = array("Q"), len(lengths)
-    for one in passages:
-        terms.extend(map(hashed, one))
-        lengths.append(len(one))
+    for passage in passages:
+        terms.extend(map(hashed, passage))
+        lengths.append(len(passage))
         if len(terms) >= _BLOCK:
             yield _block(terms, np.array(lengths[first:]), first)
             terms, first = array("Q"), len(lengths)
@@ -187,7 +187,9 @@ def _block(terms: array[int], lengths: NDArray[np.int32], first: int) -> Posting
     distinct, counts = np.unique(keys, return_counts=True)
     numbers, passages = np.divmod(distinct, len(lengths))
     starts = np.searchsorted(numbers, np.arange(len(hashes) + 1))
-    return Postings(hashes, starts, (passages + first).astype(np.int32), np.minimum(counts, _MOST).astype(np.uint8))
+    return Postings(
+        hashes, starts, (passages + first).astype(np.int32), np.minimum(counts, _MAX_COUNT).astype(np.uint8)
+    )
 
 
 def _merge(
@@ -198,14 +200,14 @@ def _merge(
     lengths = lengths[stay]
     norms = K1 * ((1 - B) + B * lengths * (len(lengths) / max(lengths.sum(), 1)))
     terms = reduce(np.union1d, (block().terms for block in blocks))
-    most = np.zeros(len(terms) + 1, np.int64)
+    max_postings = np.zeros(len(terms) + 1, np.int64)
     for block in blocks:
-        most[1 + np.searchsorted(terms, block().terms)] += np.diff(block().starts)
+        max_postings[1 + np.searchsorted(terms, block().terms)] += np.diff(block().starts)
     replace(EMPTY, lengths=lengths).write(folder)
     total = 0
-    for span in _ranges(np.cumsum(most)):
-        found = zip(*(block().between(terms[span]) for block in blocks), strict=True)
-        numbers, passages, counts = map(np.concatenate, found)
+    for span in _ranges(np.cumsum(max_postings)):
+        columns_of_blocks = zip(*(block().between(terms[span]) for block in blocks), strict=True)
+        numbers, passages, counts = map(np.concatenate, columns_of_blocks)
         order = np.flatnonzero(stay[passages])
         order = order[np.argsort(numbers[order], kind="stable")]
         numbers, passages, counts = numbers[order], renumbered[passages[order]], counts[order]
@@ -225,7 +227,7 @@ def _merge(
 
 
 def _ranges(starts: NDArray[np.int64]) -> Iterator[slice]:
-    """Yield ranges of terms with at most `_BLOCK` postings, or one term."""
+    """Yield ranges of terms with at most `_BLOCK` postings, or of a single term."""
     first = 0
     while first < len(starts) - 1:
         last = max(first + 1, int(np.searchsorted(starts, starts[first] + _BLOCK, "right")) - 1)

@@ -44,7 +44,7 @@ class PairScorer(Protocol):
     """Scores (query, passage) pairs, as sentence-transformers' `CrossEncoder` does."""
 
     def predict(self, pairs: list[tuple[str, str]], /) -> Sequence[float]:
-        """Return one score a pair; higher is better."""
+        """Return a score for each pair; higher is better."""
         ...
 
 
@@ -53,7 +53,11 @@ Reranker = str | PairScorer | BaseDocumentCompressor
 
 
 def _cross_encoder(spec: str) -> PairScorer:
-    """Load a cross-encoder; `UsageError` if it has no ranking head: a fresh one would rank at random."""
+    """Load a cross-encoder.
+
+    Raises:
+        UsageError: It has no ranking head; a new one would rank at random.
+    """
     need(f"The reranker {spec}", "encoders", "sentence_transformers")
     from sentence_transformers import CrossEncoder
 
@@ -106,16 +110,17 @@ class ListwiseReranker(BaseDocumentCompressor):
         free = endpoint.profile.get("reasoning_output")
         model = self.model if free else endpoint.with_settings({"max_tokens": limit})
         reply = model.invoke(self._messages(query, passages, limit), {"callbacks": callbacks} if callbacks else None)
-        said = without_thoughts(text_of(reply))
-        places = [int(one) - 1 for one in re.findall(r"\d+", said)]
-        named = dict.fromkeys(one for one in places if 0 <= one < len(passages))
+        numbers = re.findall(r"\d+", without_thoughts(text_of(reply)))
+        named = dict.fromkeys(place for number in numbers if 0 <= (place := int(number) - 1) < len(passages))
         return [passages[place] for place in (named | dict.fromkeys(range(len(passages))))]
 
     def _messages(self, query: str, passages: Sequence[Document], limit: int) -> list[BaseMessage]:
         context = Endpoint(self.model).profile.get("max_input_tokens")
         room = (context - limit) / (_TOKENS_A_WORD * (len(passages) + 1)) if context else self.words
-        most = max(min(self.words, int(room)), 1)
-        cut = [one.model_copy(update={"page_content": " ".join(one.page_content.split()[:most])}) for one in passages]
+        max_words = max(min(self.words, int(room)), 1)
+        cut = [
+            doc.model_copy(update={"page_content": " ".join(doc.page_content.split()[:max_words])}) for doc in passages
+        ]
         asked = _ASK.format(passages=render_passages(cut), query=query, count=len(passages))
         return [SystemMessage(_TASK), HumanMessage(asked)]
 
@@ -173,31 +178,31 @@ class RerankRetriever(PassageRetriever):
     def _find(self, query: str, k: int) -> list[Document]:
         return self.reranked(query, find_with(self.base, query, max(self.depth, k)))[:k]
 
-    def reranked(self, query: str, found: list[Document]) -> list[Document]:
+    def reranked(self, query: str, passages: list[Document]) -> list[Document]:
         """Return passages, wherever they were found, ordered by the model's score for a query."""
-        if not found:
+        if not passages:
             return []
         with self._lock:
             if isinstance(self.model, str):
                 self.model = load_reranker(self.model)
         if isinstance(self.model, BaseDocumentCompressor):
-            return _compressed(self.model, query, found)
-        pairs = [(query, indexed_text(doc.page_content, doc.metadata)) for doc in found]
+            return _compressed(self.model, query, passages)
+        pairs = [(query, indexed_text(doc.page_content, doc.metadata)) for doc in passages]
         with self._lock:  # tokenizers and most models are not safe under threads
             scores = np.asarray(self.model.predict(pairs), dtype=float)
-        if scores.shape not in ((len(found),), (len(found), 1)) or np.isnan(scores).any():
+        if scores.shape not in ((len(passages),), (len(passages), 1)) or np.isnan(scores).any():
             raise UnusableModelError(
                 f"the reranker gave scores of shape {scores.shape} (NaN: {int(np.isnan(scores).sum())}) "
-                f"for {len(found)} passages; use a model that is trained to rank, with one score a pair"
+                f"for {len(passages)} passages; use a model that is trained to rank, with a score for each pair"
             )
-        judged = [with_score(doc, float(score)) for doc, score in zip(found, scores.reshape(-1), strict=True)]
+        judged = [with_score(doc, float(score)) for doc, score in zip(passages, scores.reshape(-1), strict=True)]
         return sorted(judged, key=lambda doc: -doc.metadata["score"])
 
 
-def _compressed(compressor: BaseDocumentCompressor, query: str, found: list[Document]) -> list[Document]:
+def _compressed(compressor: BaseDocumentCompressor, query: str, passages: list[Document]) -> list[Document]:
     """Return what a compressor makes of passages, in its order; their scores are 1 / rank."""
-    ids = {doc.page_content: doc.id for doc in found}
+    ids = {doc.page_content: doc.id for doc in passages}
     return [
         with_score(doc.model_copy(update={"id": ids.get(doc.page_content, doc.id)}), 1 / (1 + place))
-        for place, doc in enumerate(compressor.compress_documents(found, query))
+        for place, doc in enumerate(compressor.compress_documents(passages, query))
     ]

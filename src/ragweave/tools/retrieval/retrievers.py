@@ -20,7 +20,7 @@ DEPTH = 100
 """Passages of each ranking that are fused, unless more are wanted."""
 WORDS = np.float32(0.4)
 """Weight of BM25 beside the cosine."""
-Search = Callable[[str, int], list[Document]]
+SearchFunction = Callable[[str, int], list[Document]]
 """Query and k to documents, best first, each with `metadata["score"]`."""
 Item = TypeVar("Item", bound=Hashable)
 
@@ -49,7 +49,7 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]], *, k: int = 60) -
 
 
 def fused(rankings: Sequence[Sequence[Document]], k: int, *, rrf_k: int = 60) -> list[Document]:
-    """Merge ranked documents by reciprocal rank; documents with the same text are one."""
+    """Merge ranked documents by reciprocal rank; documents with the same text count as one."""
     first: dict[str, Document] = {}
     for doc in (doc for ranking in rankings for doc in ranking):
         first.setdefault(doc.page_content, doc)
@@ -59,7 +59,7 @@ def fused(rankings: Sequence[Sequence[Document]], k: int, *, rrf_k: int = 60) ->
 
 
 def fused_scores(words: NDArray[np.float32], near: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return 0.4 · BM25 / best BM25 + cosine (0 if negative), one a passage.
+    """Return 0.4 · BM25 / best BM25 + cosine (0 if negative) for each passage.
 
     The weight was chosen on HotpotQA, 2WikiMultihopQA, MuSiQue and NQ with the packaged MiniLM.
     """
@@ -69,7 +69,7 @@ def fused_scores(words: NDArray[np.float32], near: NDArray[np.float32]) -> NDArr
 class SearchRetriever(PassageRetriever):
     """A retriever by a function from query and k to scored documents."""
 
-    search: Search
+    search: SearchFunction
 
     def _find(self, query: str, k: int) -> list[Document]:
         return self.search(query, k)
@@ -86,7 +86,7 @@ class Bm25Retriever(SearchRetriever):
 
     @classmethod
     def from_documents(cls, documents: Document | Iterable[Document], *, k: int = 5, language: str = "english") -> Self:
-        """Index `documents` in memory, each as one passage; `language` is a Snowball language.
+        """Index `documents` in memory, each as a passage; `language` is a Snowball language.
 
         Documents without an id get a content id.
         """
@@ -106,7 +106,7 @@ class DenseRetriever(SearchRetriever):
 
     @classmethod
     def from_documents(cls, documents: Document | Iterable[Document], embeddings: Embeddings, *, k: int = 5) -> Self:
-        """Embed `documents` in memory, each as one passage, and compare exactly.
+        """Embed `documents` in memory, each as a passage, and compare exactly.
 
         Documents without an id get a content id.
         """
@@ -134,4 +134,4 @@ class RankFusionRetriever(PassageRetriever):
 
     def _find(self, query: str, k: int) -> list[Document]:
         depth = max(self.depth, k)
-        return fused([find_with(one, query, depth) for one in self.retrievers], k, rrf_k=self.rrf_k)
+        return fused([find_with(retriever, query, depth) for retriever in self.retrievers], k, rrf_k=self.rrf_k)

@@ -31,17 +31,17 @@ SNIPPET = "snippet"
 _DEPTH = 4
 """Passages that a search orders, for each that it returns."""
 _SENTENCES = 3
-"""Most sentences of a snippet."""
+"""Maximum sentences of a snippet."""
 _LONGEST = 600
-"""Most characters of a snippet."""
+"""Maximum characters of a snippet."""
 _TOOLS = ("keyword_search", "semantic_search", "read")
 
 
 class SnippetRetriever(BaseRetriever):
     """Retrieves more passages than needed, reranks them, and adds their snippets.
 
-    `words`: a passage scores the length of each keyword times how often it has it, exactly but for case;
-    keywords are separated by commas. Passages without any keyword are left out, unless none has one.
+    `words`: a passage scores the length of each keyword times how often it occurs, exactly except for case;
+    keywords are separated by commas. Passages without any keyword are left out, unless no passage has any.
     `meaning`: a passage scores as its best sentence's cosine with the query; without embeddings the order
     stays, and the snippet is what shares most words with the query.
     """
@@ -56,20 +56,20 @@ class SnippetRetriever(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int = 5
     ) -> list[Document]:
         settings = {"k": _DEPTH * k} if takes_k(self.base) else {}
-        found = self.base.invoke(query, {"callbacks": run_manager.get_child()}, **settings)
-        return self.ordered(query, found, k)
+        docs = self.base.invoke(query, {"callbacks": run_manager.get_child()}, **settings)
+        return self.ordered(query, docs, k)
 
-    def ordered(self, query: str, found: Sequence[Document], k: int) -> list[Document]:
-        """Return the k best of what was found, each with its snippet."""
-        passages = [with_id(as_document(one)) for one in found[: _DEPTH * k]]
-        sentences = [[one.text for one in split_sentences(doc.page_content)] for doc in passages]
+    def ordered(self, query: str, docs: Sequence[Document], k: int) -> list[Document]:
+        """Return the k best of some passages, each with its snippet."""
+        passages = [with_id(as_document(doc)) for doc in docs[: _DEPTH * k]]
+        sentences = [[sentence.text for sentence in split_sentences(doc.page_content)] for doc in passages]
         if self.by == "words":
             keywords = keywords_of(query)
             scores = [_exact(keywords, indexed_text(doc.page_content, doc.metadata)) for doc in passages]
-            weights = [[_exact(keywords, one) for one in said] for said in sentences]
+            weights = [[_exact(keywords, sentence) for sentence in texts] for texts in sentences]
         else:
             weights = self._similarities(query, sentences)
-            scores = [max(one, default=0.0) if self.embeddings else 1.0 for one in weights]
+            scores = [max(each, default=0.0) if self.embeddings else 1.0 for each in weights]
         order = sorted(range(len(passages)), key=lambda at: -scores[at])
         matching = [at for at in order if scores[at] > 0] or order
         return [_with_snippet(passages[at], sentences[at], weights[at]) for at in matching[:k]]
@@ -77,29 +77,29 @@ class SnippetRetriever(BaseRetriever):
     def _similarities(self, query: str, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         if self.embeddings is None:
             asked = set(terms(query))
-            return [[float(len(asked & set(terms(one)))) for one in said] for said in sentences]
-        every = [one for said in sentences for one in said]
+            return [[float(len(asked & set(terms(sentence)))) for sentence in texts] for texts in sentences]
+        every = [sentence for texts in sentences for sentence in texts]
         vectors = np.asarray(self.embeddings.embed_documents(every) if every else [[1.0]], dtype=float)
         asked_for = np.asarray(self.embeddings.embed_query(query), dtype=float)
         near = iter((vectors @ asked_for / np.linalg.norm(vectors, axis=1)).tolist())
-        return [[next(near) for _ in said] for said in sentences]
+        return [[next(near) for _ in texts] for texts in sentences]
 
 
 def keywords_of(text: str) -> list[str]:
     """Return the keywords that a text lists, separated by commas, in lower case."""
-    return [word for one in re.split(r"[,;\n]", text) if (word := one.strip(" \t\"'“”.[]").casefold())]
+    return [word for part in re.split(r"[,;\n]", text) if (word := part.strip(" \t\"'“”.[]").casefold())]
 
 
 def _exact(keywords: Iterable[str], text: str) -> float:
     lowered = text.casefold()
-    return float(sum(lowered.count(one) * len(one) for one in keywords))
+    return float(sum(lowered.count(keyword) * len(keyword) for keyword in keywords))
 
 
 def _with_snippet(passage: Document, sentences: Sequence[str], weights: Sequence[float]) -> Document:
     best = sorted(range(len(sentences)), key=lambda at: -weights[at])[:_SENTENCES]
     matching = [at for at in best if weights[at] > 0.5 * weights[best[0]]] or best[:1]
-    said = " … ".join(sentences[at] for at in sorted(matching))
-    return passage.model_copy(update={"metadata": {**passage.metadata, SNIPPET: said[:_LONGEST]}})
+    snippet = " … ".join(sentences[at] for at in sorted(matching))
+    return passage.model_copy(update={"metadata": {**passage.metadata, SNIPPET: snippet[:_LONGEST]}})
 
 
 def keyword_search(retriever: Any) -> SnippetRetriever:
@@ -156,25 +156,25 @@ def search_tools(retriever: BaseRetriever, k: int = 5) -> list[BaseTool]:
         """Find passages by meaning, where their words are not known; returns snippets."""
         return shown(by_meaning.invoke(query, k=k))
 
-    def shown(found: list[Document]) -> tuple[str, list[Document]]:
-        return "\n".join(snippet_line(one, str(one.id)) for one in found) or NOTHING, found
+    def shown(passages: list[Document]) -> tuple[str, list[Document]]:
+        return "\n".join(snippet_line(passage, str(passage.id)) for passage in passages) or NOTHING, passages
 
     def read(ids: _Ids, messages: _Messages = ()) -> tuple[str, list[Document]]:
         """Read whole passages and what stands next to them; each can be read once."""
-        ours = [said for said in messages if said.type == "tool" and said.name in _TOOLS]
-        seen = [doc for said in ours for doc in said.artifact or ()]
-        known = {doc.id for said in ours if said.name == "read" for doc in said.artifact or ()}
+        ours = [message for message in messages if message.type == "tool" and message.name in _TOOLS]
+        seen = [doc for message in ours for doc in message.artifact or ()]
+        known = {doc.id for message in ours if message.name == "read" for doc in message.artifact or ()}
         lines, new = list[str](), list[Document]()
         for name in dict.fromkeys(ids):
-            found = around(retriever, name, 1) or [doc for doc in seen if doc.id == name][:1]
-            unread = [one for one in found if one.id not in known]
-            missing = (READ_BEFORE if found else NO_PASSAGE).format(name=one_line(name))
-            lines += [render_passage(str(one.id), one) for one in unread] or [missing]
+            passages = around(retriever, name, 1) or [doc for doc in seen if doc.id == name][:1]
+            unread = [passage for passage in passages if passage.id not in known]
+            missing = (READ_BEFORE if passages else NO_PASSAGE).format(name=one_line(name))
+            lines += [render_passage(str(passage.id), passage) for passage in unread] or [missing]
             new += unread
-            known.update(one.id for one in found)
+            known.update(passage.id for passage in passages)
         return "\n".join(lines), new
 
     return [
-        StructuredTool.from_function(one, name=one.__name__.rstrip("_"), response_format="content_and_artifact")
-        for one in (keyword_search_, semantic_search_, read)
+        StructuredTool.from_function(tool, name=tool.__name__.rstrip("_"), response_format="content_and_artifact")
+        for tool in (keyword_search_, semantic_search_, read)
     ]

@@ -55,7 +55,7 @@ def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     mail = email.message_from_bytes(data, policy=email.policy.default)
     heads: dict[str, str] = {}
     for head in ("From", "To", "Date", "Subject"):
-        with suppress(Exception):  # one that the library cannot parse
+        with suppress(Exception):  # a header that the library cannot parse
             heads |= {head: str(mail[head])} if mail[head] else {}
     body, others = mail.get_body(("plain", "html")), [*mail.iter_attachments()]
     inline = [part for part in others if part.get_content_maintype() == "text" and not part.get_filename()]
@@ -75,12 +75,12 @@ def _text_of(part: Any) -> str:
 
 @dataclass(frozen=True)
 class FileType:
-    """The declaration of a type of files: how its files are named, and how one is read."""
+    """The declaration of a type of files: how its files are named and read."""
 
     name: str
     suffixes: tuple[str, ...]
     """In lower case, with the dot. If several types name a suffix, the last one in `FILE_TYPES` reads it,
-    so that a package can replace one of ours."""
+    so that a package can replace ours."""
     summary: str
     """One line: what its passages are made of."""
     load: Loader
