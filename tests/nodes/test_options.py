@@ -56,6 +56,19 @@ def test_a_named_papers_settings_hold_for_other_methods() -> None:
     assert make_options(Options, {"profile": "strategyqa"}).default_answer_type == "yes_no"
 
 
+def test_a_default_may_follow_from_another_option() -> None:
+    class Budgeted(Options):
+        budget: int = 300
+
+        def derived(self) -> dict[str, Any]:
+            return {"k": self.budget // 50, **super().derived()}
+
+    assert (make_options(Budgeted, {}).k, make_options(Budgeted, {"budget": 100}).k) == (6, 2)
+    assert (make_options(Budgeted, {"k": 9}).k, make_options(Budgeted, {"profile": "sure"}).k) == (9, 10)
+    built: Any = with_defaults(Budgeted, {"budget": 200})
+    assert (built().k, built(budget=50).k, with_defaults(Budgeted, {"k": 7})().k) == (4, 1, 7)
+
+
 def test_sampling() -> None:
     assert make_options(Options, {"samples": 3}).sampling == {"temperature": 0.7}
     assert make_options(Options, {"top_p": 0}).sampling == {"temperature": 0.0}

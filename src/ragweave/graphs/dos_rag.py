@@ -12,11 +12,11 @@ Tokens are estimated, and the best passage is kept even if it is longer than the
 """
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from langchain_core.documents import Document
 from langgraph.runtime import Runtime
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import add_answer, together
@@ -45,11 +45,10 @@ class DosRagOptions(SearchOptions):
         description="Whether passages stand as in their documents; else as retrieved (Vanilla RAG) and by `order`.",
     )
 
-    @model_validator(mode="after")
-    def _k_by_budget(self) -> Self:
-        if self.token_budget is not None and not self.is_set("k"):
-            object.__setattr__(self, "k", max(self.token_budget // TOKENS_PER_PASSAGE, 1))
-        return self
+    def derived(self) -> dict[str, Any]:
+        """Add `k`, which follows from the budget unless a paper fixes it."""
+        by_budget = {"k": max(self.token_budget // TOKENS_PER_PASSAGE, 1)} if self.token_budget else {}
+        return {**by_budget, **super().derived()}
 
 
 def restore(state: RAGState, *, runtime: Runtime[DosRagOptions]) -> RAGState:

@@ -27,11 +27,11 @@ follows it poorly.
 
 import re
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.graphs.protocols import ANSWER, PROTOCOLS, Name, Protocol
@@ -57,15 +57,10 @@ class SearchR1Options(ChainOptions):
     rounds: int = Field(4, ge=1, description="Maximum number of searches, unless the protocol sets it.")
     reply_tokens: int = Field(1024, ge=1, description="Maximum tokens of a reply (Search-R1's released code).")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_protocol(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Add the protocol's settings, unless the caller set them."""
-        name = given.get("protocol", cls.model_fields["protocol"].default)
-        if name not in get_args(Name) or given.keys() >= cls.model_fields.keys():
-            return given
-        fixed = {"k": PROTOCOLS[name].k, "rounds": PROTOCOLS[name].rounds}
-        return {**{option: value for option, value in fixed.items() if option not in cls.built_with}, **given}
+    def derived(self) -> dict[str, Any]:
+        """Add the protocol's settings, which rank above a paper's."""
+        protocol = PROTOCOLS[self.protocol]
+        return {**super().derived(), "k": protocol.k, "rounds": protocol.rounds}
 
 
 def shown(protocol: Protocol, passages: Sequence[Document]) -> str:

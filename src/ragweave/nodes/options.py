@@ -5,7 +5,7 @@ The class is the graph's `context_schema`, so that a run may override any of the
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
@@ -78,32 +78,43 @@ class Options(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_paper(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Add the settings of the paper in force, unless the caller chose otherwise."""
+    def _given(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return what the caller chose.
+
+        Studio sends every field of its form: there a value that equals the default was not chosen.
+        """
         fields = cls.model_fields
         for name in given.keys() - fields.keys():
             raise ValueError(f"no option {name!r}: {did_you_mean(name, fields)}")
         if given.keys() >= fields.keys():
-            # Studio sends every field of its form: a value that equals the default was not chosen.
-            given = {name: one for name, one in given.items() if _as_tuple(one) != _as_tuple(fields[name].default)}
-        paper = cls._paper_of(given.get("profile", fields["profile"].default))
-        chosen = given.keys() | cls.built_with
-        if chosen & _SAMPLING:
-            chosen |= _SAMPLING
-        settings = {**SETTINGS.get(paper, {}), **cls.paper_settings.get(paper, {})}
-        return {**{name: one for name, one in settings.items() if name in fields and name not in chosen}, **given}
+            return {name: value for name, value in given.items() if _as_tuple(value) != _as_tuple(fields[name].default)}
+        return given
 
-    @classmethod
-    def _paper_of(cls, profile: str) -> str:
-        return cls.own_paper if profile == "paper" else "" if profile in ("ours", "strategyqa") else profile
+    @model_validator(mode="after")
+    def _with_derived(self) -> Self:
+        """Set the defaults that follow from other options, unless the caller chose otherwise."""
+        chosen = self.model_fields_set | self.built_with
+        if chosen & _SAMPLING:
+            chosen = chosen | _SAMPLING
+        for name, value in self.derived().items():
+            if name in type(self).model_fields and name not in chosen:
+                object.__setattr__(self, name, value)  # the options are frozen
+                self.model_fields_set.add(name)
+        return self
+
+    def derived(self) -> dict[str, Any]:
+        """Return the defaults that follow from other options, by name: the paper's. A method may add its own."""
+        return {**SETTINGS.get(self.paper, {}), **self.paper_settings.get(self.paper, {})}
 
     @property
     def paper(self) -> str:
         """The paper whose wording and settings hold; "" if they are ours."""
-        return self._paper_of(self.profile)
+        if self.profile == "paper":
+            return self.own_paper
+        return "" if self.profile in ("ours", "strategyqa") else self.profile
 
     def is_set(self, name: str) -> bool:
-        """Return whether the caller, or a paper's profile, set an option."""
+        """Return whether the caller set an option, or it was derived, as from a paper's profile."""
         return name in self.model_fields_set | self.built_with
 
     @property
@@ -134,9 +145,9 @@ def with_defaults(options: type[OptionsT], given: Mapping[str, Any]) -> type[Opt
     LangGraph makes a run's options from the run's `context` alone; with these defaults, what a run
     leaves out is as built.
     """
-    made, fields = make_options(options, given), options.model_fields
+    built, fields = make_options(options, given), options.model_fields
     own: Any = {
-        name: (fields[name].rebuild_annotation(), Field(getattr(made, name), description=fields[name].description))
+        name: (fields[name].rebuild_annotation(), Field(getattr(built, name), description=fields[name].description))
         for name in given
     }
     subclass: type[OptionsT] = create_model(options.__name__, __base__=options, __doc__=options.__doc__, **own)
@@ -155,11 +166,11 @@ def make_options(options: type[OptionsT], given: Mapping[str, Any]) -> OptionsT:
     try:
         return options(**given)
     except ValidationError as error:
-        wrong = "; ".join(
-            ": ".join(filter(None, [".".join(map(str, one["loc"])), one["msg"].removeprefix("Value error, ")]))
-            for one in error.errors()
+        faults = "; ".join(
+            ": ".join(filter(None, [".".join(map(str, fault["loc"])), fault["msg"].removeprefix("Value error, ")]))
+            for fault in error.errors()
         )
-        raise UsageError(wrong) from error
+        raise UsageError(faults) from error
 
 
 def _as_tuple(value: Any) -> Any:
