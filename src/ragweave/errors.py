@@ -1,4 +1,4 @@
-"""Errors that ragweave raises for people to read: what was wrong, where, what to do."""
+"""Errors that ragweave raises for users: each says what was wrong, where, and what to do."""
 
 import difflib
 import importlib.util
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class RagweaveError(Exception):
-    """Base of every error that ragweave raises on purpose; its text is one clear line."""
+    """Base of ragweave's errors; the text is one clear line."""
 
 
 class UsageError(RagweaveError, ValueError):
@@ -14,14 +14,14 @@ class UsageError(RagweaveError, ValueError):
 
 
 class PromptTooLongError(UsageError):
-    """A prompt does not fit: of a run's questions, that one fails and the others go on."""
+    """A prompt does not fit; in a run over many questions, only this question fails."""
 
 
 class MissingExtraError(RagweaveError, ImportError):
     """A feature needs packages that are not installed; the text says what to install."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        """Name the feature and the extra that brings it.
+        """Name the feature and its extra.
 
         Args:
             feature: What the caller asked for, as the subject of a sentence.
@@ -54,7 +54,7 @@ class UnusableModelError(ModelError, UsageError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `did you mean 'x'?` with the known name that is closest, else the known names."""
+    """Return `did you mean 'x'?` with the closest known name, or else the list of known names."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"

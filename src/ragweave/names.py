@@ -1,7 +1,7 @@
 """The names of ragweave's own methods, retrievers and metrics, as types.
 
-A method's name is listed here by hand; `make sync` writes those of metrics. Other packages' go by their declarations:
-`build_graph(METHODS["draft_check"])`.
+Methods are listed here by hand; `make sync` writes the metrics. A method of another package is passed as its
+declaration: `build_graph(METHODS["draft_check"])`.
 """
 
 # ruff: noqa: RUF041 - several names a line

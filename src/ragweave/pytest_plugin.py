@@ -4,10 +4,10 @@
         settings = EvalSettings(data="jsonl:tests/questions.jsonl", kb="kb", models={"generator": "openai:gpt-4o-mini"})
         ragweave_baseline(settings, "tests/baseline.json", metric="f1")
 
-`pytest --ragweave-record` writes the baseline, which belongs into version control. Replies are cached in pytest's
-own cache: as long as prompts and passages stay the same, a build pays nothing. `pytest --cache-clear` asks again.
+`pytest --ragweave-record` writes the baseline, which belongs in version control. Replies are stored in pytest's
+cache: as long as prompts and passages stay the same, a build pays nothing. `pytest --cache-clear` asks again.
 
-The module imports nothing of ragweave before a test uses it: pytest loads it in every project.
+pytest loads this module in every project, so it imports ragweave only when a test uses the fixture.
 """
 
 from collections.abc import Callable

@@ -30,7 +30,7 @@ _LOGGER = logging.getLogger("ragweave")
 
 
 class Named(Protocol):
-    """A declaration that a registry can hold."""
+    """A declaration in a registry."""
 
     @property
     def name(self) -> str:
@@ -44,8 +44,8 @@ ThingT = TypeVar("ThingT", bound=Named)
 class Registry(Mapping[str, ThingT], Generic[ThingT]):
     """The declarations of one kind by name: ours in order of the list, then those of the session and other packages.
 
-    A mapping. Looking a name up imports the package that provides it, and no other; iterating
-    imports every package, and skips what can't be used with a warning.
+    A mapping. Looking up a name imports only the package that provides it; iterating imports every
+    package, and skips declarations that can't be used, with a warning.
     """
 
     def __init__(self, group: str, kind: type[ThingT], word: str, ours: Callable[[], Iterable[ThingT]]) -> None:
@@ -54,8 +54,8 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         Args:
             group: The entry-point group, such as `ragweave.methods`.
             kind: The class of the declarations.
-            word: What messages call one of them, such as `method`.
-            ours: Returns ragweave's own declarations, in the order in which they are listed.
+            word: What messages call a declaration, such as `method`.
+            ours: Returns ragweave's own declarations, in the order of listings.
         """
         self.group, self.word = group, word
         self._kind, self._list = kind, ours
@@ -70,21 +70,21 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         """
         if len(packages := self._packages(name)) > 1:
             raise UsageError(self._twice(name, packages))
-        found = self._own.get(name) or self._session.get(name)
-        return found or self._loaded(self._points[name][0])
+        declared = self._own.get(name) or self._session.get(name)
+        return declared or self._loaded(self._points[name][0])
 
     def __str__(self) -> str:
-        """Return a short table: each name with what it is."""
-        rows = [(name, str(getattr(one, "summary", ""))) for name, one in self.items()]
+        """Return a short table: each name with its summary."""
+        rows = [(name, str(getattr(declaration, "summary", ""))) for name, declaration in self.items()]
         width = max((len(name) for name, _ in rows), default=0)
         return "\n".join(f"{name:<{width}}  {summary}".rstrip() for name, summary in rows)
 
     def __contains__(self, name: object) -> bool:
-        """Return whether there is a declaration of this name; its package is not loaded."""
+        """Return whether there is a declaration with this name; its package is not loaded."""
         return name in self.names()
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names of all that can be used."""
+        """Yield the names of the declarations that can be used."""
         for name in self.names():
             try:
                 self[name]
@@ -94,11 +94,11 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
                 yield name
 
     def __len__(self) -> int:
-        """Return how many can be used."""
+        """Return the number of declarations that can be used."""
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
-        """Return the names that are known without loading anything."""
+        """Return the names, without loading anything."""
         return f"<Registry {self.group}: {', '.join(self.names())}>"
 
     def names(self) -> list[str]:
@@ -138,30 +138,30 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         Registering a name again replaces its declaration, so that a notebook cell can be rerun.
 
         Raises:
-            UsageError: ragweave or another package provides a declaration of this name.
+            UsageError: ragweave or another package provides a declaration with this name.
         """
         self._check_kind(thing)
-        if taken := [one for one in self._packages(thing.name) if one != SESSION]:
-            raise UsageError(self._twice(thing.name, [*taken, SESSION]))
+        if packages := [package for package in self._packages(thing.name) if package != SESSION]:
+            raise UsageError(self._twice(thing.name, [*packages, SESSION]))
         self._session[thing.name] = thing
         return thing
 
     def unregister(self, name: str) -> None:
-        """Remove what `register` added; a name that it did not add is ignored."""
+        """Remove a declaration that `register` added; other names are ignored."""
         self._session.pop(name, None)
 
     @cached_property
     def _own(self) -> dict[str, ThingT]:
-        return {one.name: one for one in self._list()}
+        return {declaration.name: declaration for declaration in self._list()}
 
     @property
     def _points(self) -> dict[str, list[EntryPoint]]:
         return _entry_points(self.group)
 
     def _packages(self, name: str) -> list[str]:
-        """Return who provides a name: packages, each with the place of the declaration."""
-        mine = [OURS] * (name in self._own) + [SESSION] * (name in self._session)
-        return mine + [_where(point) for point in self._points.get(name, ())]
+        """Return the packages that provide a name, each with the place of the declaration."""
+        own = [OURS] * (name in self._own) + [SESSION] * (name in self._session)
+        return own + [_where(point) for point in self._points.get(name, ())]
 
     def _twice(self, name: str, packages: list[str]) -> str:
         return (
@@ -191,8 +191,8 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
 def forget_packages() -> None:
     """Look up installed packages again, after one was installed while the process runs."""
     importlib.invalidate_caches()
-    for one in (_entry_points, _installed, _load):
-        one.cache_clear()
+    for cached in (_entry_points, _installed, _load):
+        cached.cache_clear()
 
 
 @cache
@@ -208,17 +208,17 @@ def _load(point: EntryPoint) -> Any:
 
 @cache
 def _installed() -> Any:
-    """Return the entry points of every package, whose files are thus read once for all groups."""
+    """Return the entry points of all packages; cached, so that their files are read once for all groups."""
     return entry_points()
 
 
 @cache
 def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
     """Return a group's entry points by name; a package that is found twice on the path counts once."""
-    found: dict[str, dict[str, EntryPoint]] = {}
-    for point in sorted(_installed().select(group=group), key=lambda one: (one.name, _where(one))):
-        found.setdefault(point.name, {}).setdefault(_where(point), point)
-    return {name: list(points.values()) for name, points in found.items()}
+    by_name: dict[str, dict[str, EntryPoint]] = {}
+    for point in sorted(_installed().select(group=group), key=lambda point: (point.name, _where(point))):
+        by_name.setdefault(point.name, {}).setdefault(_where(point), point)
+    return {name: list(points.values()) for name, points in by_name.items()}
 
 
 def _where(point: EntryPoint) -> str:

@@ -100,10 +100,10 @@ async def test_an_answer_has_its_marks_and_its_sources_as_cards(client: Any) -> 
 
 async def test_a_conversation_taken_up_again_shows_its_quotes(client: Any) -> None:
     await turn(client, "Which bridge is old?")
-    asked, said = (await client.get("/said/t")).json()
-    assert asked["parts"] == [{"text": "Which bridge is old?"}]
-    assert said["parts"] == [{"text": "The bridge of Varn", "marks": [1]}]
-    (card,) = said["sources"]
+    question, answer = (await client.get("/messages/t")).json()
+    assert question["parts"] == [{"text": "Which bridge is old?"}]
+    assert answer["parts"] == [{"text": "The bridge of Varn", "marks": [1]}]
+    (card,) = answer["sources"]
     assert card["pieces"] == [{"text": "The bridge of Varn is of marble.", "mark": 1}]
 
 
@@ -116,14 +116,14 @@ async def test_what_nothing_supports_is_marked(example: ModuleType) -> None:
     assert "".join(part["text"] for part in answer["parts"]) == reply
 
 
-async def test_threads_are_remembered_apart(client: Any) -> None:
+async def test_threads_are_remembered_separately(client: Any) -> None:
     await turn(client, "First?", "a")
     await turn(client, "Second?", "a")
     await turn(client, "Other?", "b")
-    told = (await client.get("/said/a")).json()
-    assert [one["text"] for one in told if one["role"] == "human"] == ["First?", "Second?"]
-    assert len((await client.get("/said/b")).json()) == 2
-    assert (await client.get("/said/new")).json() == []
+    messages = (await client.get("/messages/a")).json()
+    assert [message["text"] for message in messages if message["role"] == "human"] == ["First?", "Second?"]
+    assert len((await client.get("/messages/b")).json()) == 2
+    assert (await client.get("/messages/new")).json() == []
 
 
 async def test_a_follow_up_is_restated_for_the_method(example: ModuleType) -> None:

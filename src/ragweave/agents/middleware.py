@@ -46,9 +46,9 @@ class PassagesState(AgentState[Any]):
 
 
 class GatedSearchOptions(GateOptions):
-    """Options of the search behind a gate."""
+    """Options of a search that a gate decides on."""
 
-    threshold: float | None = Field(None, description="Uncertainty above which to retrieve; none: the gate's own.")
+    threshold: float | None = Field(None, description="Uncertainty above which to retrieve; null: the gate's default.")
 
 
 def _to_search(state: GateState) -> Route:
@@ -97,11 +97,11 @@ class RetrieveWhenUncertain(AgentMiddleware[PassagesState, Any, Any]):
             model: The model that drafts: the agent's, or a smaller one. It reports log-probabilities, unless `gate` is
                 `variance` or `dissimilarity`.
             gate: What is measured on the draft.
-            threshold: Uncertainty above which to search; None: the gate's own.
+            threshold: Uncertainty above which to search; None: the gate's default.
             k: Maximum number of passages.
 
         Raises:
-            UsageError: A value is out of its range, or the model's spec is not understood.
+            UsageError: A value is out of range, or the model's spec is not understood.
         """
         super().__init__()
         graph = build_graph(
@@ -110,15 +110,15 @@ class RetrieveWhenUncertain(AgentMiddleware[PassagesState, Any, Any]):
         self._search = graph.with_config({"tags": [TAG_NOSTREAM]})
 
     def before_agent(self, state: PassagesState, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002
-        """Search for the last question, if the draft is uncertain; forget what was found for the one before."""
+        """Search for the last question if the draft is uncertain; drop the passages of the previous question."""
         question = _question(state["messages"])
         return {"passages": Overwrite(self._search.invoke({"question": question})["passages"] if question else [])}
 
     async def abefore_agent(self, state: PassagesState, runtime: Runtime[Any]) -> dict[str, Any]:  # noqa: ARG002
         """Search; the same, awaited."""
         question = _question(state["messages"])
-        found = (await self._search.ainvoke({"question": question}))["passages"] if question else []
-        return {"passages": Overwrite(found)}
+        passages = (await self._search.ainvoke({"question": question}))["passages"] if question else []
+        return {"passages": Overwrite(passages)}
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -149,14 +149,15 @@ class QuoteOrMark(AgentMiddleware[PassagesState, Any, Any]):
         Args:
             show: `text`: quotes under each sentence; `annotations`: the text stays, and LangChain's annotations of the
                 message hold the quotes.
-            mark: What stands behind a sentence that no passage supports.
+            mark: What follows a sentence that no passage supports.
         """
         super().__init__()
         self._show, self._mark = show, mark
 
     def after_agent(self, state: PassagesState, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
         """Replace the answer by the cited one."""
-        last, messages = state["messages"][-1], state["messages"]
+        messages = state["messages"]
+        last = messages[-1]
         if not isinstance(last, AIMessage) or last.tool_calls or not last.text.strip():
             return None
         passages = unique([*state.get("passages", ()), *_read_by_tools(messages)])
@@ -169,7 +170,7 @@ class QuoteOrMark(AgentMiddleware[PassagesState, Any, Any]):
 
 
 def _last_question(messages: Sequence[AnyMessage]) -> int:
-    return max((at for at, one in enumerate(messages) if isinstance(one, HumanMessage)), default=-1)
+    return max((at for at, message in enumerate(messages) if isinstance(message, HumanMessage)), default=-1)
 
 
 def _question(messages: Sequence[AnyMessage]) -> str:
@@ -182,17 +183,17 @@ def _with_passages(request: ModelRequest[Any]) -> ModelRequest[Any]:
     passages, at = state.get("passages"), _last_question(request.messages)
     if not passages or at < 0:
         return request
-    asked = request.messages[at]
+    question = request.messages[at]
     shown = f"{_FOUND}\n\n{render_passages(passages)}"
-    content = f"{shown}\n\n{asked.content}" if isinstance(asked.content, str) else [shown, *asked.content]
+    content = f"{shown}\n\n{question.content}" if isinstance(question.content, str) else [shown, *question.content]
     messages = [*request.messages]
-    messages[at] = asked.model_copy(update={"content": content})
+    messages[at] = question.model_copy(update={"content": content})
     return request.override(messages=messages)
 
 
 def _read_by_tools(messages: Sequence[AnyMessage]) -> Iterable[Document]:
     for message in messages[_last_question(messages) :]:
         artifact = getattr(message, "artifact", None)
-        found = artifact.get("passages") if isinstance(artifact, Mapping) else artifact
-        if isinstance(found, Iterable):
-            yield from (one for one in found if isinstance(one, Document))
+        documents = artifact.get("passages") if isinstance(artifact, Mapping) else artifact
+        if isinstance(documents, Iterable):
+            yield from (doc for doc in documents if isinstance(doc, Document))

@@ -34,7 +34,7 @@ from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retri
 from ragweave.nodes.runner import Components, Retriever, StateNode
 from ragweave.nodes.vote import end_by_vote, pool_of
 from ragweave.state import UNKNOWN, RAGState, note
-from ragweave.state.passages import by_query, ranked_anew
+from ragweave.state.passages import by_query, with_ranks
 from ragweave.tools.models.messages import counted_calls
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval.reranking import RerankRetriever
@@ -169,7 +169,7 @@ def pool_node(retriever: Retriever | None) -> StateNode:
             best = (
                 reranker.reranked(state["question"], by_query(lists)) if ranks else fused(lists, runtime.context.pool)
             )
-        found = ranked_anew(best[: runtime.context.pool])
+        found = with_ranks(best[: runtime.context.pool])
         notes = [] if found else [note("no_passages_found")]
         usage = search_usage(made, retrievals=0)
         return {"passages": arranged(found, runtime.context.order), "usage": usage, "notes": notes}

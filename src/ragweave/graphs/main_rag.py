@@ -32,7 +32,7 @@ from ragweave.nodes.retrieve import arranged, join
 from ragweave.nodes.runner import Components, Node
 from ragweave.nodes.vote import pool_of
 from ragweave.state import RAGState, merge, note
-from ragweave.state.passages import ranked_anew
+from ragweave.state.passages import with_ranks
 from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.text.untrusted import untrusted
 
@@ -120,7 +120,7 @@ def above_bar(passages: Sequence[Document], scores: Mapping[str, float], n: floa
     found = [scores.get(str(one.id), 0.0) for one in passages]
     bar = statistics.fmean(found) - n * statistics.pstdev(found)
     best = sorted(zip(found, passages, strict=True), key=lambda pair: -pair[0])
-    return ranked_anew(one for score, one in best if score >= bar - 1e-9)
+    return with_ranks(one for score, one in best if score >= bar - 1e-9)
 
 
 def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RAGState:

@@ -6,7 +6,7 @@ from itertools import accumulate
 from langchain_core.documents import Document
 
 from ragweave.state import RAGState, no_usage, note
-from ragweave.state.passages import ranked_anew
+from ragweave.state.passages import with_ranks
 from ragweave.tools.text.words import estimate_tokens, split_sentences
 
 
@@ -37,7 +37,7 @@ def recompose(passages: Iterable[Document], kept: Iterable[Document]) -> list[Do
 def reranked(passages: Iterable[Document], best: Sequence[Document]) -> list[Document]:
     """Order passages, and their ranks, by their segments, of which the best comes first."""
     places = list(dict.fromkeys(one.id for one in best))
-    return ranked_anew(sorted(passages, key=lambda one: places.index(one.id)))
+    return with_ranks(sorted(passages, key=lambda one: places.index(one.id)))
 
 
 def within_budget(passages: Sequence[Document], tokens: int | None, most: int | None = None) -> list[Document]:

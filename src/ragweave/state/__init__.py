@@ -22,7 +22,7 @@ ROUTES: tuple[RouteName, ...] = ("none", "one", "many")
 """The routes, the cheapest first."""
 
 UNKNOWN = "Unknown"
-"""The answer where there is none."""
+"""The answer where none was found."""
 
 
 class Candidate(TypedDict):
@@ -80,7 +80,7 @@ class Usage(Tokens, total=False):
     usd: float
     """US dollars of the calls whose price is known (`ragweave.tools.prices`)."""
     priced_calls: int
-    """How many calls that are; `usd` is the whole price if it equals `calls`."""
+    """Number of calls whose price is known; if it equals `calls`, `usd` is the full price."""
     by_role: dict[str, Tokens]
     by_node: dict[str, Tokens]
 
@@ -133,8 +133,8 @@ def merge_candidates(old: Mapping[str, Candidate] | None, new: Mapping[str, Cand
     joined = {} if new is None else {**(old or {}), **new}
 
     def place(key: str) -> tuple[int, int, int, str]:
-        one = joined[key]
-        return one["round"], one["rank"], one["sample"], key
+        candidate = joined[key]
+        return candidate["round"], candidate["rank"], candidate["sample"], key
 
     return {key: joined[key] for key in sorted(joined, key=place)}
 
@@ -142,16 +142,16 @@ def merge_candidates(old: Mapping[str, Candidate] | None, new: Mapping[str, Cand
 def merge_notes(old: Sequence[Note] | None, new: Sequence[Note] | None) -> list[Note]:
     """Join notes, in order of step, node, event and detail."""
 
-    def place(one: Note) -> tuple[int, str, str, str]:
-        return one["step"], one["node"], one["event"], json.dumps(one["detail"], default=str)
+    def place(note: Note) -> tuple[int, str, str, str]:
+        return note["step"], note["node"], note["event"], json.dumps(note["detail"], default=str)
 
     return sorted([] if new is None else [*(old or ()), *new], key=place)
 
 
 def add_usage(old: Usage | None, new: Usage | None) -> Usage:
     """Add two ledgers entry by entry."""
-    total: Usage = no_usage() if new is None else _sum(old or no_usage(), new)
-    return total
+    joined: Usage = no_usage() if new is None else _sum(old or no_usage(), new)
+    return joined
 
 
 def _sum(old: Any, new: Any) -> Any:

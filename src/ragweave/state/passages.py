@@ -9,11 +9,11 @@ from langchain_core.documents import Document
 from ragweave.errors import UsageError
 
 QUESTION = "asked_question"
-"""Metadata: the question that a method answered from a passage; set on its output. Not `question`: FAQs have that."""
+"""Metadata key: the question that a method answered from a passage; set on its output. (`question` is a FAQ's own.)"""
 
 
 def content_id(text: str, title: str = "") -> str:
-    """Return the id of a passage that has none: 16 hex digits of its title and text."""
+    """Return an id for a passage without one: 16 hex digits of a hash of its title and text."""
     return hashlib.sha256(f"{title}\n{text}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -82,23 +82,23 @@ def as_document(value: object) -> Document:
 
 
 def _encodable(document: Document) -> Document:
-    texts = {name: one for name, one in document.metadata.items() if isinstance(one, str)}
+    texts = {name: value for name, value in document.metadata.items() if isinstance(value, str)}
     update = {
         "page_content": encodable(document.page_content),
         "id": document.id and encodable(document.id),
-        "metadata": {**document.metadata, **{name: encodable(one) for name, one in texts.items()}},
+        "metadata": {**document.metadata, **{name: encodable(text) for name, text in texts.items()}},
     }
-    same = all(getattr(document, name) == one for name, one in update.items())
+    same = all(getattr(document, name) == value for name, value in update.items())
     return document if same else document.model_copy(update=update)
 
 
 def ranked(documents: Iterable[Document], query: str) -> list[Document]:
     """Return copies, best first, with an id, `rank` from 0 and the name of the `query`."""
-    return ranked_anew(_with_ids(documents), query=query)
+    return with_ranks(_with_ids(documents), query=query)
 
 
-def ranked_anew(documents: Iterable[Document], **metadata: Any) -> list[Document]:
-    """Return copies whose `rank` is their place, from 0, with more metadata."""
+def with_ranks(documents: Iterable[Document], **metadata: Any) -> list[Document]:
+    """Return copies with their place as `rank`, from 0, and more metadata."""
     return [
         doc.model_copy(update={"metadata": {**doc.metadata, "rank": rank, **metadata}})
         for rank, doc in enumerate(documents)
@@ -108,23 +108,23 @@ def ranked_anew(documents: Iterable[Document], **metadata: Any) -> list[Document
 def interleave(lists: Sequence[Sequence[Document]]) -> list[Document]:
     """Merge ranked lists: all first passages, then all second ones, each text once (SlimPLM)."""
     longest = max(map(len, lists), default=0)
-    return unique(one[rank] for rank in range(longest) for one in lists if rank < len(one))
+    return unique(docs[rank] for rank in range(longest) for docs in lists if rank < len(docs))
 
 
 def by_query(lists: Sequence[Sequence[Document]]) -> list[Document]:
     """Join ranked lists one after the other, each text once (BlendFilter, section 3.3)."""
-    return unique(doc for one in lists for doc in one)
+    return unique(doc for docs in lists for doc in docs)
 
 
 def by_page(documents: Iterable[Document]) -> list[Document]:
-    """Order passages, ranked anew: every page's best, then every page's second (SlimPLM, released code).
+    """Order and rank passages: every page's best, then every page's second, … (SlimPLM, released code).
 
-    A page is what has one title.
+    Passages with the same title are of the same page.
     """
     pages: dict[str, list[Document]] = {}
     for doc in documents:
         pages.setdefault(str(doc.metadata.get("title") or doc.id), []).append(doc)
-    return ranked_anew(interleave(list(pages.values())))
+    return with_ranks(interleave(list(pages.values())))
 
 
 def unique(documents: Iterable[Document]) -> list[Document]:
@@ -144,7 +144,7 @@ def lowest_ranked(passages: Sequence[Document]) -> int:
 def _with_ids(documents: Iterable[Document]) -> list[Document]:
     """Give each passage an id of its own.
 
-    Splitters often give every chunk of a page the page's id: the later ones get another.
+    Splitters often give every chunk of a page the page's id; the later chunks get another.
     """
     named: dict[str, Document] = {}
     for doc in documents:

@@ -4,9 +4,10 @@
     python app.py            # then open http://127.0.0.1:8000
     langgraph dev            # the same with LangGraph's API and Studio (extra `studio`)
 
-The files in `documents/` are indexed when the first question comes; what has changed is read again. RAGWEAVE_MODEL
-and RAGWEAVE_METHOD choose the model (default: extractive) and the method (concat_pf). With keys in APP_KEYS, LangGraph's
-server wants one as a bearer token. The page keeps its threads in memory: give `chat` another checkpointer to keep them.
+The files in `documents/` are indexed at the first question; after a change, the next start reads them again.
+RAGWEAVE_MODEL and RAGWEAVE_METHOD choose the model (default: extractive) and the method (default: concat_pf). If APP_KEYS
+has keys, LangGraph's server requires one as a bearer token. The page's threads are kept in memory: give `chat` another
+checkpointer to store them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ragweave.errors import RagweaveError
 HERE = Path(__file__).parent
 LOG = logging.getLogger("app")
 TRY = ("Which files does the app answer from?", "How is another model chosen?")
-"""Questions to begin with."""
+"""Example questions on the page."""
 
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w-]+$")]
 Chat = CompiledStateGraph[Any, Any, Any, Any]
@@ -51,7 +52,7 @@ class Turn(BaseModel):
 
 @cache
 def knowledge_base() -> KnowledgeBase:
-    """Open the knowledge base, and index what is new in `documents/`."""
+    """Open the knowledge base, and index what has changed in `documents/`."""
     kb = KnowledgeBase.open_or_create(HERE / "kb")
     kb.index_paths([HERE / "documents"])
     return kb
@@ -83,7 +84,7 @@ auth = Auth()
 
 @auth.authenticate
 async def authenticated(authorization: str | None) -> str:
-    """Let callers of LangGraph's server in who bring one of the keys in APP_KEYS; all, if there are none."""
+    """Admit callers of LangGraph's server that send a key from APP_KEYS; all callers if APP_KEYS is empty."""
     keys = os.environ.get("APP_KEYS", "").split()
     if keys and (authorization or "").removeprefix("Bearer ") not in keys:
         raise Auth.exceptions.HTTPException(status_code=401, detail="this app needs a key, as a bearer token")
@@ -104,53 +105,53 @@ def create_app(chat: Callable[[], Chat]) -> FastAPI:
     async def ask(turn: Turn) -> StreamingResponse:
         return StreamingResponse(events(chat, turn), media_type="text/event-stream")
 
-    @app.get("/said/{thread}")
-    async def said(thread: Name) -> list[dict[str, Any]]:
-        talk = await asyncio.to_thread(chat)
-        state = await talk.aget_state({"configurable": {"thread_id": thread}})
-        return [{"role": one.type, **shown(one)} for one in state.values.get("messages", [])]
+    @app.get("/messages/{thread}")
+    async def messages(thread: Name) -> list[dict[str, Any]]:
+        conversation = await asyncio.to_thread(chat)
+        state = await conversation.aget_state({"configurable": {"thread_id": thread}})
+        return [{"role": message.type, **shown(message)} for message in state.values.get("messages", [])]
 
     return app
 
 
 async def events(chat: Callable[[], Chat], turn: Turn) -> AsyncIterator[str]:
-    """Yield server-sent events: `step`s of the method, the answer's `token`s, one `answer`.
+    """Yield server-sent events: the method's `step`s, the answer's `token`s, one `answer`.
 
     A run that fails ends with an `error` instead.
     """
     config: RunnableConfig = {"configurable": {"thread_id": turn.thread}}
-    given = {"messages": [HumanMessage(turn.question)]}
+    update = {"messages": [HumanMessage(turn.question)]}
     modes, last = ["tasks", "messages", "values"], {}
     try:
-        talk = await asyncio.to_thread(chat)
-        async for path, mode, data in talk.astream(given, config, stream_mode=modes, subgraphs=True):
+        conversation = await asyncio.to_thread(chat)
+        async for path, mode, data in conversation.astream(update, config, stream_mode=modes, subgraphs=True):
             if mode == "tasks" and "triggers" in data:
-                yield sent("step", {"node": data["name"]})
+                yield event("step", {"node": data["name"]})
             elif mode == "messages" and data[0].text:
-                yield sent("token", {"text": data[0].text})
+                yield event("token", {"text": data[0].text})
             elif mode == "values" and not path:
                 last = data
     except RagweaveError as error:
-        yield sent("error", {"text": str(error)})
+        yield event("error", {"text": str(error)})
         return
-    except Exception:  # a model server that is not there, say: the stream has begun, so it says so
+    except Exception:  # such as an unreachable model server; the stream has begun, so the page must be told
         LOG.exception("a turn failed")
-        yield sent("error", {"text": "the answer failed: the server's log says why"})
+        yield event("error", {"text": "the answer failed: the server's log says why"})
         return
     answer = shown(last["messages"][-1], last["passages"])
-    yield sent("answer", {**answer, "question": last["question"], "status": last["status"]})
+    yield event("answer", {**answer, "question": last["question"], "status": last["status"]})
 
 
-def sent(event: str, data: dict[str, Any]) -> str:
-    """Write one server-sent event."""
-    return f"event: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+def event(name: str, data: dict[str, Any]) -> str:
+    """Return a server-sent event."""
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
 def shown(message: BaseMessage, passages: Sequence[Document] = ()) -> dict[str, Any]:
     """Return what the page shows of a message: its parts with their marks, and its sources.
 
-    The quotes come from the message's annotations. A passage that isn't at hand any more, in a
-    conversation taken up again, is shown as far as it is quoted.
+    The quotes come from the message's annotations. In an earlier turn, whose passages are gone, a
+    source shows its quotes alone.
     """
     text = message.text
     notes: list[Any] = [note for block in message.content_blocks for note in block.get("annotations", ())]
@@ -169,18 +170,18 @@ def shown(message: BaseMessage, passages: Sequence[Document] = ()) -> dict[str, 
         done = end
     parts.append({"text": text[done:]})
     known = {doc.id or "": doc for doc in passages}
-    sources = [source(known.get(name), own) for name, own in quoted.items()]
+    sources = [source(known.get(name), quotes) for name, quotes in quoted.items()]
     sources += [source(doc, []) for name, doc in known.items() if name not in quoted]
-    return {"text": text, "parts": [one for one in parts if one["text"]], "sources": sources}
+    return {"text": text, "parts": [part for part in parts if part["text"]], "sources": sources}
 
 
 def source(doc: Document | None, quotes: list[Any]) -> dict[str, Any]:
-    """Return a passage as a card: its title and place, its text with the quotes numbered."""
+    """Return a passage as a card: its title and place, and its text with numbered quotes."""
     if doc is None:
-        pieces = [{"text": one["cited_text"], "mark": one["extras"]["number"]} for one in quotes]
+        pieces = [{"text": quote["cited_text"], "mark": quote["extras"]["number"]} for quote in quotes]
         return {"title": quotes[0]["title"], "place": "", "pieces": pieces}
     text, done, pieces = doc.page_content, 0, []
-    marked = {one["extras"]["start"]: one["extras"] for one in quotes}
+    marked = {quote["extras"]["start"]: quote["extras"] for quote in quotes}
     for start, quote in sorted(marked.items()):
         pieces.append({"text": text[done:start]})
         pieces.append({"text": text[max(done, start) : quote["end"]], "mark": quote["number"]})
@@ -191,7 +192,7 @@ def source(doc: Document | None, quotes: list[Any]) -> dict[str, Any]:
     return {
         "title": str(doc.metadata.get("title") or name or doc.id),
         "place": name,
-        "pieces": [one for one in pieces if one["text"]],
+        "pieces": [piece for piece in pieces if piece["text"]],
     }
 
 
