@@ -52,7 +52,7 @@ def test_a_draft_with_the_answers_is_known(label: Label) -> None:
     assert [(one["known"], one["match_ratio"]) for one in rows] == [(True, 1.0), (False, 0.0)]
     assert rows[0]["answers"] == [["Ida Holm", "I. Holm"]]
     assert set(rows[0]) == {"id", "question", "draft", "known", "answers", "match_ratio"}
-    why = "a yes or no answer, of which a match ratio says nothing"
+    why = "a yes or no answer, for which a match ratio says nothing"
     assert dropped == {why: 1, "no short answer": 1, "no draft": 1}
 
 

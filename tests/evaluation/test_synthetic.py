@@ -84,7 +84,7 @@ TWO = Document("In Paris, Ada Brenner taught for nine years.")
     [
         ("Who drew the bridge?", "Ada Brenner", ""),
         ("Who drew the bridge?", "ADA BRENNER.", ""),
-        ("Who drew the bridge?", "Ida Brenner", "no phrase"),
+        ("Who drew the bridge?", "Ida Brenner", "not a phrase"),
         ("Who drew the bridge, Ada Brenner or Bob?", "Ada Brenner", "holds the answer"),
         ("Who drew the bridge of the passage?", "Ada Brenner", "mentions its passage"),
         ("Which document did Ada Brenner sign?", "the bridge", ""),

@@ -1,14 +1,14 @@
-"""Every reply that was paid for, in one SQLite file behind LangChain's cache hook.
+"""Every reply that was paid for, in one SQLite file: a cache for LangChain's chat models.
 
     cache = ReplyCache("run/replies.sqlite")
     model = cache.attach(model, "openai:gpt-4o-mini")
     with asking():                                      # one question
         await graph.ainvoke(...)
 
-The key of a call is its model, server, settings and messages, and its number: the n-th time that one question
-makes the same call it gets the n-th reply, so that five samples stay five samples. Replies are numbered when
-they are stored, not when they are looked up: a call that failed and is made again leaves no gap. Each row is a
-call that was paid for, so the table also says what a run has cost.
+A call's key is its model, server, settings and messages, and a number: the n-th time that a question makes the same
+call, it gets the n-th reply, so that five samples stay five samples. Replies are numbered when they are stored, not when
+they are looked up: a call that fails and is repeated leaves no gap. Each row is a paid call, so the table also says what
+a run has cost.
 """
 
 import copy
@@ -46,32 +46,32 @@ _READ_TASKS = (ExtractiveChat, TrainedChat)
 
 
 @dataclass
-class Asked:
-    """The calls of one question so far."""
+class QuestionCalls:
+    """The calls that one question has made."""
 
     numbers: Counter[bytes] = field(default_factory=Counter)
     paid: int = 0
 
 
-_ASKED: ContextVar[Asked | None] = ContextVar("ragweave_asked", default=None)
+_CALLS: ContextVar[QuestionCalls | None] = ContextVar("ragweave_asked", default=None)
 
 
 @contextmanager
-def asking() -> Iterator[Asked]:
-    """Take the calls of this context, and of tasks and threads begun in it, for one question's."""
-    asked = Asked()
-    token = _ASKED.set(asked)
+def asking() -> Iterator[QuestionCalls]:
+    """Count the calls of this context, and of tasks and threads started in it, as one question's."""
+    calls = QuestionCalls()
+    token = _CALLS.set(calls)
     try:
-        yield asked
+        yield calls
     finally:
-        _ASKED.reset(token)
+        _CALLS.reset(token)
 
 
 class ReplyCache(BaseCache):
     """A cache for LangChain's chat models; safe for threads, tasks and several processes."""
 
     def __init__(self, path: str | Path, run: str = "") -> None:
-        """Open a file; `run` tells its calls from those of other runs that share the file."""
+        """Open a file; `run` distinguishes its calls from those of other runs in the file."""
         self._run, self._lock = run, threading.Lock()
         self._model = self._server = ""
         self._reads_tasks = False
@@ -84,13 +84,13 @@ class ReplyCache(BaseCache):
         self.spent = {model: list(counts) for model, *counts in self._db.execute(_SPENT, (run,)).fetchall()}
         """Calls, input tokens and output tokens that this run has paid for, by model."""
         self.gate: list[Callable[[], None]] = []
-        """Called before every call that has no reply yet; may raise to forbid it."""
+        """Functions called before each call without a stored reply; they may raise to forbid it."""
 
     def attach(self, model: Any, name: str) -> Any:
-        """Return a copy of a model whose replies are stored here: a chat model, its binding, or a decision model over one.
+        """Return a copy of a chat model, its binding, or a decision model over one, whose replies are stored here.
 
-        The name is part of the key, because LangChain describes two local models alike. Streaming is off:
-        `stream` and `astream` would ask the server without a look-up.
+        The name is part of the key, because LangChain's descriptions of two local models are equal. Streaming is off:
+        `stream` and `astream` would call the server without a look-up.
         """
         if isinstance(model, RunnableBindingBase):
             return model.model_copy(update={"bound": self.attach(model.bound, name)})
@@ -98,52 +98,55 @@ class ReplyCache(BaseCache):
             return model.model_copy(update={"chat": self.attach(model.chat, name)})
         if not isinstance(model, BaseChatModel):
             return model
-        mine = copy.copy(self)
-        mine._model = name
-        # LangChain does not describe an address that the client has from OPENAI_BASE_URL.
-        mine._server = str(getattr(getattr(model, "root_async_client", None), "base_url", ""))
-        mine._reads_tasks = isinstance(model, _READ_TASKS)
-        attached = model.model_copy(update={"cache": mine, "disable_streaming": True})
+        cache = copy.copy(self)
+        cache._model = name
+        # LangChain's description lacks an address that the client takes from OPENAI_BASE_URL.
+        cache._server = str(getattr(getattr(model, "root_async_client", None), "base_url", ""))
+        cache._reads_tasks = isinstance(model, _READ_TASKS)
+        attached = model.model_copy(update={"cache": cache, "disable_streaming": True})
         vars(attached).pop("_serialized", None)  # LangChain's cached description of the model before it was changed
         return attached
 
     def lookup(self, prompt: str, llm_string: str) -> list[ChatGeneration] | None:
-        """Return the reply to a call; None if it has to be made."""
-        key, asked = self._key(prompt, llm_string), _ASKED.get() or Asked()
+        """Return the stored reply to a call; None if there is none."""
+        key, calls = self._key(prompt, llm_string), _CALLS.get() or QuestionCalls()
         with self._lock:
-            number = asked.numbers[key]
-            asked.numbers[key] += 1
+            number = calls.numbers[key]
+            calls.numbers[key] += 1
             query = "SELECT reply FROM replies WHERE key = ? AND number = ?"
-            found = self._db.execute(query, (key, number)).fetchone()
-        if found is None:
+            stored = self._db.execute(query, (key, number)).fetchone()
+        if stored is None:
             for check in self.gate:
                 check()
             return None
         generations = []
-        for one in json.loads(found[0]):
-            [message] = messages_from_dict([one["message"]])
-            generations.append(ChatGeneration(message=message, generation_info=one["info"]))
+        for item in json.loads(stored[0]):
+            [message] = messages_from_dict([item["message"]])
+            generations.append(ChatGeneration(message=message, generation_info=item["info"]))
         return generations
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Any]) -> None:
-        """Store the reply to a call, with its tokens or an estimate of them."""
-        stored = [{"message": message_to_dict(one.message), "info": one.generation_info} for one in return_val]
+        """Store the reply to a call with its tokens, or an estimate of them."""
+        stored = [
+            {"message": message_to_dict(generation.message), "info": generation.generation_info}
+            for generation in return_val
+        ]
         usage = getattr(return_val[0].message, "usage_metadata", None) or {}
         tokens = (usage.get("input_tokens", len(prompt) // 4), usage.get("output_tokens", len(return_val[0].text) // 4))
         key = self._key(prompt, llm_string)
         row = (key, self._run, self._model, *tokens, json.dumps(stored, default=_plain), key)
         with self._lock:
             self._db.execute(_STORE, row)
-            (_ASKED.get() or Asked()).paid += 1
+            (_CALLS.get() or QuestionCalls()).paid += 1
             spent = self.spent.setdefault(self._model, [0, 0, 0])
             spent[:] = [a + b for a, b in zip(spent, (1, *tokens), strict=True)]
 
     async def alookup(self, prompt: str, llm_string: str) -> list[ChatGeneration] | None:
-        """Look up at once: LangChain's own would take a thread, which is slower than SQLite."""
+        """Look up directly: LangChain's own method uses a thread, which is slower than SQLite."""
         return self.lookup(prompt, llm_string)
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Any]) -> None:
-        """Store at once."""
+        """Store directly."""
         self.update(prompt, llm_string, return_val)
 
     def clear(self, **_: Any) -> None:
@@ -156,7 +159,7 @@ class ReplyCache(BaseCache):
         self._db.close()
 
     def _key(self, prompt: str, llm_string: str) -> bytes:
-        """Return a call's key, without the tasks that only models of ours read."""
+        """Return a call's key, without the tasks that only our own models read."""
         if not self._reads_tasks and '"additional_kwargs"' in prompt:
             messages = json.loads(prompt)
             for message in messages:
@@ -167,5 +170,5 @@ class ReplyCache(BaseCache):
 
 
 def _plain(value: Any) -> Any:
-    """Write down what a client has parsed out of a reply (`additional_kwargs["parsed"]`)."""
+    """Return an object that a client has parsed from a reply (`additional_kwargs["parsed"]`) as JSON."""
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else str(value)

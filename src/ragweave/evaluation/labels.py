@@ -3,8 +3,8 @@
     make_labels(LabelSettings(kind="filter", data="nq:dev.json", measure="strinc"), Path("labels"))
     write_labels(Path("labels"))                        # labels/labels.jsonl
 
-Concurrency, retries, resuming, shards and the reply cache are those of `run.py`. A question that gives no row has a record
-with a reason, so that a resumed run does not ask again. The rows, one JSON object a line:
+Concurrency, retries, resuming, shards and the reply cache are those of `run.py`. A question without a row has a record with
+a reason, so that a resumed run does not ask it again. The rows, one JSON object a line:
 
 * `filter` (FILCO): `id, question, answers, passages [{id, title, text}], spans [{passage_id, start, end, text,
   score}], source {measure, unit}`; a span is `text == passage[start:end]`, in rank and reading order.
@@ -16,7 +16,7 @@ with a reason, so that a resumed run does not ask again. The rows, one JSON obje
 
 Sources: Tan et al. 2024 (SlimPLM), section 3.2: a draft is known if it contains more than θ of the right answers; section
 3.3 and appendix A: a draft's claims and queries. Wang et al. 2023 (Self-Knowledge Guided Retrieval), section 3.1: a
-question needs retrieval if only the answer with passages is right, and ties are dropped. Wang et al. 2023 (FILCO),
+question needs retrieval if only the answer with passages is right; ties are dropped. Wang et al. 2023 (FILCO),
 sections 2.2 and 3.2: STRINC, LEXICAL, CXMI; in fact verification LEXICAL compares with the claim.
 """
 
@@ -69,13 +69,13 @@ LABELS = "labels.jsonl"
 Label: TypeAlias = Callable[[Question], Awaitable[Record]]
 """Labels a question."""
 
-_LONGEST = 4000
-"""The most characters of a draft."""
+_MAX_DRAFT = 4000
+"""Maximum characters of a draft."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelSettings:
-    """All that labels depend on."""
+    """All settings that labels depend on."""
 
     kind: str
     """`judge`, `rewriter`, `filter` or `needed`."""
@@ -87,50 +87,50 @@ class LabelSettings:
     draft: str = ""
     """The field of the row that holds a draft; "": the proxy drafts."""
     label: str = ""
-    """Of `rewriter`, the field that holds claims; "": the teacher annotates."""
+    """For `rewriter`, the field that holds claims; "": the teacher annotates."""
     theta: float = 0.5
     """The share of the right answers that a known draft exceeds (SlimPLM, equation 2)."""
     apart: bool = False
-    """Whether each name of an answer counts as an answer of its own, as in SlimPLM's released labels."""
+    """Whether each name of an answer counts as a separate answer, as in SlimPLM's released labels."""
     balance: bool = False
     seed: int = 0
     measure: str = "strinc"
-    """A filter (`FILTERS`), or `gold`: what annotators selected."""
+    """A filter (`FILTERS`), or `gold`: the sentences that annotators selected."""
     unit: str = "sentence"
-    """What is kept or dropped: `sentence`, or `passage` (FILCO's PSG)."""
+    """The unit that is kept or dropped: `sentence`, or `passage` (FILCO's PSG)."""
     top: int | None = 1
-    """Most segments kept; None: all above the threshold."""
+    """Maximum segments kept; None: all above the threshold."""
     threshold: float | None = None
     """None: the filter's own."""
     k: int = 5
-    """Passages a question; of those that come with it, the gold ones first."""
+    """Passages per question; of its own passages, the gold ones come first."""
     kb: str = ""
-    """A knowledge base to search in their place."""
+    """A knowledge base to search instead of the questions' own passages."""
 
 
 def match_ratio(draft: str, groups: Sequence[Sequence[str]]) -> float:
-    """Return the share of right answers of which a name is found in a draft, 0 to 1 (SlimPLM, equation 2).
+    """Return the share of right answers with a name in a draft, 0 to 1 (SlimPLM, equation 2).
 
-    A name is found if it is a substring of the draft, both normalised: it need not end where a word ends, which
-    reproduces the authors' released labels.
+    A name only has to be a substring of the draft, both normalised, and may end within a word: this reproduces the
+    authors' released labels.
     """
-    said = normalize_answer(draft)
-    found = [any(name and name in said for name in map(normalize_answer, group)) for group in groups]
-    return sum(found) / len(found) if found else 0.0
+    text = normalize_answer(draft)
+    matches = [any(name and name in text for name in map(normalize_answer, group)) for group in groups]
+    return sum(matches) / len(matches) if matches else 0.0
 
 
 def unmatched(groups: Sequence[Sequence[str]]) -> str:
-    """Say why no draft can be matched with the right answers; "": it can."""
+    """Return why drafts cannot be matched with the right answers; "" if they can."""
     if not groups:
         return "no short answer"
     yes_no = all(name.strip().lower() in ("yes", "no") for group in groups for name in group)
-    return "a yes or no answer, of which a match ratio says nothing" if yes_no else ""
+    return "a yes or no answer, for which a match ratio says nothing" if yes_no else ""
 
 
 def _drafts(settings: LabelSettings, models: Mapping[str, Any]) -> Callable[[Question], Awaitable[str]]:
-    """Return what gives a question's draft, which may be empty: the proxy, or a field of the row."""
+    """Return a function that gives a question's draft, which may be empty: from the proxy, or from a field of the row."""
     if not settings.draft and "proxy" not in models:
-        raise UsageError("who drafts? Give --model proxy=SPEC, or --draft FIELD if the rows hold drafts")
+        raise UsageError("no model drafts: give --model proxy=SPEC, or --draft FIELD if the rows hold drafts")
 
     async def draft_of(question: Question) -> str:
         if not settings.draft:
@@ -153,7 +153,7 @@ async def draft(model: ChatModel, question: str) -> str:
                 raise
             del settings[name]
         else:
-            return read.cut(read.plain(text_of(reply)), _LONGEST)
+            return read.cut(read.plain(text_of(reply)), _MAX_DRAFT)
 
 
 def judge(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
@@ -166,13 +166,13 @@ def judge(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
             groups = [(name,) for group in groups for name in group]
         if why := unmatched(groups):
             return dropped(why)
-        if not (said := await draft_of(question)):
+        if not (draft := await draft_of(question)):
             return dropped("no draft")
-        ratio = match_ratio(said, groups)
+        ratio = match_ratio(draft, groups)
         return row(
             id=question.id,
             question=question.question,
-            draft=said,
+            draft=draft,
             known=ratio > settings.theta,
             answers=[*map(list, groups)],
             match_ratio=round(ratio, 6),
@@ -184,16 +184,16 @@ def judge(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
 def needed(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
     """Label whether a question needs retrieval, by the generator without passages and with them."""
     if "generator" not in models:
-        raise UsageError("who answers? Give --model generator=SPEC")
-    found = retriever_of("auto", settings.kb) if settings.kb else own_passages
+        raise UsageError("no model answers: give --model generator=SPEC")
+    retriever = retriever_of("auto", settings.kb) if settings.kb else own_passages
     specs = ("direct", f"direct[retrieve=true,k={settings.k}]")
-    graphs = [graph_system(one, {"generator": models["generator"]}, found, ()) for one in specs]
+    graphs = [graph_system(spec, {"generator": models["generator"]}, retriever, ()) for spec in specs]
 
     async def label(question: Question) -> Record:
         if why := unmatched(question.names):
             return dropped(why)
-        answers = [(await one(question))["answer"] for one in graphs]
-        alone, helped = (any(contains(one, names) for names in question.names) for one in answers)
+        answers = [(await graph(question))["answer"] for graph in graphs]
+        alone, helped = (any(contains(answer, names) for names in question.names) for answer in answers)
         if alone == helped:
             return dropped("right or wrong either way")
         return row(id=question.id, question=question.question, needed=helped)
@@ -211,7 +211,7 @@ def context_filter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
     searched = retriever_of("auto", settings.kb) if settings.kb else None
 
     async def label(question: Question) -> Record:
-        answers = [*question.answers, *(name for one in question.parts for name in one)]
+        answers = [*question.answers, *(name for names in question.parts for name in names)]
         passages = sorted(question.passages, key=lambda doc: doc.id not in question.gold)[: settings.k]
         if searched is not None:
             passages = await searched.ainvoke(question.question, k=settings.k)
@@ -223,7 +223,7 @@ def context_filter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
             id=question.id,
             question=question.question,
             answers=answers,
-            passages=[task_passage(one) for one in passages],
+            passages=[task_passage(doc) for doc in passages],
             spans=await asyncio.to_thread(_spans, question, passages, answers, settings, kind, scorer),
             source={"measure": settings.measure, "unit": settings.unit},
         )
@@ -250,29 +250,29 @@ def _spans(
 
 
 def selected(question: Question, passages: Sequence[Document]) -> list[Span]:
-    """Return the sentences that annotators selected, where they stand in the gold passages."""
+    """Return the spans in the gold passages of the sentences that annotators selected."""
     spans: list[Span] = []
-    for doc in (one for one in passages if one.id in question.gold):
-        found = [(doc.page_content.find(text), text) for text in question.about.get("selected", ())]
+    for doc in (doc for doc in passages if doc.id in question.gold):
+        places = [(doc.page_content.find(text), text) for text in question.about.get("selected", ())]
         spans += [
             {"passage_id": str(doc.id), "start": start, "end": start + len(text), "text": text, "score": 1.0}
-            for start, text in sorted(found)
+            for start, text in sorted(places)
             if start >= 0
         ]
     return spans
 
 
-def target_text(found: slimplm.Rewrite) -> str:
-    """Return records as a rewriter's reply; one that needs no search has an empty query."""
+def target_text(rewrite: slimplm.Rewrite) -> str:
+    """Return a rewrite as the rewriter's reply; a record that needs no search has an empty query."""
 
     def shown(records: Sequence[slimplm.Searched], kind: str, mark: str) -> str:
         return " ".join(
-            f"<{kind}({_bare(one.text)})> <{mark}({one.needs_search})> <Query({_bare(one.query) * one.needs_search})>"
-            for one in records
+            f"<{kind}({_bare(record.text)})> <{mark}({record.needs_search})> <Query({_bare(record.query) * record.needs_search})>"
+            for record in records
         )
 
-    asked, said = shown(found.questions, "Question", "NeedSearch"), shown(found.claims, "Claim", "Search")
-    return f"<Questions> {asked} </Questions>\n<Claims> {said} </Claims>".replace(">  <", "> <")
+    questions, claims = shown(rewrite.questions, "Question", "NeedSearch"), shown(rewrite.claims, "Claim", "Search")
+    return f"<Questions> {questions} </Questions>\n<Claims> {claims} </Claims>".replace(">  <", "> <")
 
 
 def _bare(text: str) -> str:
@@ -280,54 +280,54 @@ def _bare(text: str) -> str:
 
 
 def rewriter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
-    """Label drafts with their claims and queries: by a `teacher`, or as the rows hold them."""
+    """Label drafts with their claims and queries: from a `teacher`, or from the rows."""
     draft_of, teacher = _drafts(settings, models), models.get("teacher")
     if teacher is None and not settings.label:
-        raise UsageError("who annotates? Give --model teacher=SPEC, or --label FIELD if the rows hold claims")
+        raise UsageError("no model annotates: give --model teacher=SPEC, or --label FIELD if the rows hold claims")
 
     async def label(question: Question) -> Record:
-        if not (said := await draft_of(question)):
+        if not (draft := await draft_of(question)):
             return dropped("no draft")
         if teacher is None:
-            found = annotation(question.about, settings.label)
+            rewrite = annotation(question.about, settings.label)
         else:
-            values = {"question": question.question, "draft": untrusted(said)}
-            found = await ask(
+            values = {"question": question.question, "draft": untrusted(draft)}
+            rewrite = await ask(
                 teacher, slimplm.Rewrite, template_of(slimplm.PROMPTS["rewrite"]).format_messages(**values)
             )
-        if found is None or not (found.questions or found.claims):
+        if rewrite is None or not (rewrite.questions or rewrite.claims):
             return dropped("no annotation" if teacher is None else "a reply that cannot be read")
-        return row(id=question.id, question=question.question, draft=said, target=target_text(found))
+        return row(id=question.id, question=question.question, draft=draft, target=target_text(rewrite))
 
     return label
 
 
 def annotation(fields: Mapping[str, Any], claims: str) -> slimplm.Rewrite | None:
-    """Return the annotation of a row in the form of SlimPLM's released files; None if it has none.
+    """Return the annotation of a row in the form of SlimPLM's released files; None if the row has none.
 
-    A record without a query has its own text for one, unless it needs no search.
+    If a record that needs a search has no query, its text is the query.
 
     Args:
         fields: The row.
         claims: The field of the claims; the searches of the question itself are in `questions`.
     """
-    said, asked = fields.get(claims), fields.get("questions")
-    if not (isinstance(said, list) and isinstance(asked, list)):
+    listed, questions = fields.get(claims), fields.get("questions")
+    if not (isinstance(listed, list) and isinstance(questions, list)):
         return None
     return slimplm.Rewrite.model_construct(
-        questions=_records(asked, "question", "searchWord"), claims=_records(said, "claim", "query")
+        questions=_records(questions, "question", "searchWord"), claims=_records(listed, "claim", "query")
     )
 
 
-def _records(listed: Sequence[Any], text: str, query: str) -> list[slimplm.Searched]:
-    found = []
-    for one in listed:
-        said = " ".join(str(one.get(text) or "").split()) if isinstance(one, Mapping) else ""
-        if said:
-            searched = one.get("needSearch") is not False
-            asked = " ".join(str(one.get(query) or said).split())
-            found.append(slimplm.Searched.model_construct(text=said, needs_search=searched, query=asked))
-    return found
+def _records(items: Sequence[Any], text: str, query: str) -> list[slimplm.Searched]:
+    records = []
+    for item in items:
+        statement = " ".join(str(item.get(text) or "").split()) if isinstance(item, Mapping) else ""
+        if statement:
+            searched = item.get("needSearch") is not False
+            search = " ".join(str(item.get(query) or statement).split())
+            records.append(slimplm.Searched.model_construct(text=statement, needs_search=searched, query=search))
+    return records
 
 
 KINDS: Mapping[str, Callable[[LabelSettings, Mapping[str, Any]], Label]] = {
@@ -349,7 +349,7 @@ def make_labels(
     given: Mapping[str, Any] | None = None,
     quiet: bool = False,
 ) -> Summary:
-    """Label a data set's questions, or resume, and return how it ended.
+    """Label a data set's questions, or resume this, and return how it ended.
 
     The arguments are those of `evaluate`; `given` holds models by role (`proxy`, `teacher`, `generator`, `scorer`) as objects.
 
@@ -370,7 +370,7 @@ def make_labels(
 
 
 def _read_any(row: Row) -> Sequence[Question]:
-    """Read a row by its own fields: released files mix data sets, and rows without answers."""
+    """Read a row by its own fields: released files mix data sets and hold rows without answers."""
     try:
         return list(format_of(row).read(row))
     except UsageError:
@@ -380,36 +380,35 @@ def _read_any(row: Row) -> Sequence[Question]:
 def write_labels(folder: Path) -> tuple[Path, Counter[str], Counter[str]]:
     """Write a run's rows as a training file, in the data set's order.
 
-    The larger class of a judge's rows is sampled down to the smaller (SlimPLM, table 5), if the run's settings say
-    so.
+    If the run's settings say so, the larger class of a judge's rows is downsampled to the smaller (SlimPLM, table 5).
 
     Returns:
-        The file, how many rows there are by class, and why questions gave none.
+        The file, the number of rows by class, and the number of questions without a row by reason.
     """
     settings = read_settings(shards(folder)[0])
-    records = [one for one in read_results(folder) if not one["error"]]
-    rows = [one["row"] for one in records if one["row"]]
-    dropped = Counter(one["dropped"] for one in records if one["dropped"])
+    records = [record for record in read_results(folder) if not record["error"]]
+    rows = [record["row"] for record in records if record["row"]]
+    dropped = Counter(record["dropped"] for record in records if record["dropped"])
     if settings.get("balance") and settings["kind"] == "judge":
-        kept = _balanced(rows, settings.get("seed", 0))
-        dropped.update({"to balance known and unknown": len(rows) - len(kept)} if len(kept) < len(rows) else {})
-        rows = kept
+        balanced = _balanced(rows, settings.get("seed", 0))
+        dropped.update({"to balance known and unknown": len(rows) - len(balanced)} if len(balanced) < len(rows) else {})
+        rows = balanced
     path = folder / LABELS
-    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in rows), "utf-8", "replace")
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8", "replace")
     return path, Counter(map(_class_of, rows)), dropped
 
 
 def _balanced(rows: Sequence[Record], seed: int) -> list[Record]:
-    """Return rows of which as many are known as are not; all if one class has none."""
-    classes = [[at for at, one in enumerate(rows) if one["known"] is known] for known in (True, False)]
+    """Return as many known as unknown rows; all rows if one class is empty."""
+    classes = [[at for at, row in enumerate(rows) if row["known"] is known] for known in (True, False)]
     least, drawn = min(map(len, classes)), random.Random(seed)
-    chosen = {at for one in classes for at in drawn.sample(one, least)}
-    return [one for at, one in enumerate(rows) if at in chosen or not chosen]
+    chosen = {at for places in classes for at in drawn.sample(places, least)}
+    return [row for at, row in enumerate(rows) if at in chosen or not chosen]
 
 
 def _class_of(row: Record) -> str:
     if "known" in row:
         return "known" if row["known"] else "unknown"
     if "needed" in row:
-        return "needs retrieval" if row["needed"] else "needs none"
+        return "needs retrieval" if row["needed"] else "needs no retrieval"
     return "nothing kept" if row.get("spans") == [] else "rows"

@@ -8,7 +8,7 @@ Half of the questions need one passage. The other half need two passages of diff
 the other mentions: the question describes the name by what the first passage says, and asks for what the second says.
 A question is rejected if its answer is not in the passage, or if it gives away the answer or the name.
 
-The loop is that of `run.py`, in the folder `synthetic`, so it can be resumed and pays for no call twice.
+The loop is that of `run.py`, in the folder `synthetic`: it can be resumed and pays for no call twice.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from ragweave.tools.text.untrusted import render_passages, untrusted
 
 FILE = "questions.jsonl"
 _NAME = "synthetic"
-_SHORTEST = 30
-"""Words of a passage that is worth a question."""
-_LONGEST = 10
-"""Words of a short answer."""
-_COMMON = 5
-"""The most passages that mention a name which leads from one to another."""
-_MOST = 4
-"""Replies asked for each question that is wanted: a model too small for this ends the run early."""
+_MIN_WORDS = 30
+"""Minimum words of a passage that is worth a question."""
+_MAX_ANSWER = 10
+"""Maximum words of an answer."""
+_MAX_MENTIONS = 5
+"""Maximum passages that mention a name which links two passages."""
+_MAX_REPLIES = 4
+"""Maximum replies per wanted question: a model that is too small for this ends the run early."""
 _POINTS = re.compile(r"\bpassages?\b|\b(the|this|these) (texts?|documents?|excerpts?|articles?)\b", re.IGNORECASE)
 _ONE = """{passages}
 
@@ -74,37 +74,40 @@ class Written(Form):
     def from_text(cls, text: str) -> Written | None:
         """Read JSON, or a line for each of the two."""
         pattern = r'question\W*:\W*(.+?)\W*\n?\W*\banswer\W*:\W*([^\n"]+)'
-        if found := re.search(pattern, text, re.IGNORECASE | re.DOTALL):
-            ends = "?" if "?" in text and not found[1].endswith("?") else ""
-            return cls(question=found[1].strip() + ends, answer=found[2].strip())
+        if match := re.search(pattern, text, re.IGNORECASE | re.DOTALL):
+            ends = "?" if "?" in text and not match[1].endswith("?") else ""
+            return cls(question=match[1].strip() + ends, answer=match[2].strip())
         return None
 
 
 async def write_question(model: ChatModel, about: Question) -> Record:
-    """Write a question over a question's passages, or say why the reply is refused."""
+    """Write a question about the passages of `about`, or record why the reply is rejected."""
     passages, name = about.passages, about.question
     prompt = (_TWO if name else _ONE) + _FORM
-    asked = prompt.format(passages=render_passages(passages), name=untrusted(name))
-    found = await ask(model, Written, [HumanMessage(asked)])
-    if found is None:
+    text = prompt.format(passages=render_passages(passages), name=untrusted(name))
+    written = await ask(model, Written, [HumanMessage(text)])
+    if written is None:
         return dropped("the reply cannot be read")
-    if why := refusal(found, passages, name):
+    if why := refusal(written, passages, name):
         return dropped(why)
-    gold = [{**task_passage(one), "is_gold": True} for one in passages]
-    return row(id=about.id, question=found.question, answers=[found.answer], passages=gold)
+    gold = [{**task_passage(doc), "is_gold": True} for doc in passages]
+    return row(id=about.id, question=written.question, answers=[written.answer], passages=gold)
 
 
-def refusal(found: Written, passages: Sequence[Document], name: str = "") -> str:
-    """Say why a question is rejected; "" if it is good. The answer is in the last passage; two share `name`."""
-    question, answer = all_words(found.question), all_words(found.answer)
-    *others, last = (all_words(one.page_content) for one in passages)
-    if _POINTS.search(found.question):
+def refusal(written: Written, passages: Sequence[Document], name: str = "") -> str:
+    """Return why a question is rejected; "" if it is good.
+
+    The answer must be in the last passage; two passages share `name`.
+    """
+    question, answer = all_words(written.question), all_words(written.answer)
+    *others, last = (all_words(doc.page_content) for doc in passages)
+    if _POINTS.search(written.question):
         return "the question mentions its passage"
-    if not stands_in(answer, last) or len(answer) > _LONGEST:
-        return "the answer is no phrase of the passage"
+    if not stands_in(answer, last) or len(answer) > _MAX_ANSWER:
+        return "the answer is not a phrase of the passage"
     if stands_in(answer, question):
         return "the question holds the answer"
-    if name and (stands_in(all_words(name), question) or any(stands_in(answer, one) for one in others)):
+    if name and (stands_in(all_words(name), question) or any(stands_in(answer, words) for words in others)):
         return "one of the two passages is enough"
     return ""
 
@@ -123,16 +126,15 @@ def write_questions(
 ) -> tuple[Summary, Counter[str]]:
     """Write `questions.jsonl` into a run's folder, and return how that ended.
 
-    The `evaluator` writes, or the answering model if there is none.
-
-    There are `count` questions, or fewer if too many replies are rejected. The other arguments are those of `evaluate`;
-    of the settings, knowledge base, models, prices and seed are used.
+    The `evaluator` writes them, or the answering model if there is none. There are `count` questions, or fewer if too many
+    replies are rejected. The other arguments are those of `evaluate`; of the settings, knowledge base, models, prices and
+    seed are used.
 
     Returns:
         The summary, and the number of rejected replies by reason.
 
     Raises:
-        UsageError: The model writes nothing, or the knowledge base is on a server or too small.
+        UsageError: The model does not write, or the knowledge base is on a server or too small.
     """
     settings = with_names(settings, given or {})
     role = EVALUATOR if EVALUATOR in settings.models else "generator"
@@ -143,7 +145,7 @@ def write_questions(
             "--model openai:NAME, or --model evaluator=openai:NAME to answer with extractive"
         )
     plain = {"kb": settings.kb, "count": count, "model": name, "seed": settings.seed}
-    todo = islice(candidates(_passages(settings.kb), random.Random(settings.seed)), _MOST * count)
+    todo = islice(candidates(_passages(settings.kb), random.Random(settings.seed)), _MAX_REPLIES * count)
 
     async def work(run: Run, system: FunctionSystem) -> Summary:
         summary = Summary(spent=run.cache.spent)
@@ -157,40 +159,40 @@ def write_questions(
         model = open_priced(settings, role, (given or {}).get(role, name), run)
         summary = run.conduct(work(run, FunctionSystem(_NAME, partial(write_question, model))))
         rows = _rows(run.folder)[:count]
-        refused = Counter(one["dropped"] for one in read_results(run.folder) if one.get("dropped"))
-    text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in rows)
+        refused = Counter(record["dropped"] for record in read_results(run.folder) if record.get("dropped"))
+    text = "".join(json.dumps(question, ensure_ascii=False) + "\n" for question in rows)
     (folder / FILE).write_text(text, "utf-8", "replace")
     return summary, refused
 
 
 def candidates(passages: Sequence[Document], drawn: random.Random) -> Iterator[Question]:
-    """Yield what questions are to be written of: a passage and two passages in turn, each once, in random order."""
-    good = [one for one in passages if len(all_words(one.page_content)) >= _SHORTEST]
+    """Yield the passages to write questions about: one and two passages in turn, each once, in random order."""
+    good = [doc for doc in passages if len(all_words(doc.page_content)) >= _MIN_WORDS]
     if not good:
-        raise UsageError(f"no passage has {_SHORTEST} words, so there is nothing to write questions of")
+        raise UsageError(f"no passage has {_MIN_WORDS} words, so there is nothing to write questions about")
     pairs = list(_pairs(good))
     drawn.shuffle(good)
     drawn.shuffle(pairs)
-    both = chain.from_iterable(zip_longest([("", (one,)) for one in good], pairs))
+    both = chain.from_iterable(zip_longest([("", (doc,)) for doc in good], pairs))
     for at, (name, chosen) in enumerate(filter(None, both)):
-        yield Question(id="+".join(str(one.id) for one in chosen), question=name, passages=chosen, at=at)
+        yield Question(id="+".join(str(doc.id) for doc in chosen), question=name, passages=chosen, at=at)
 
 
 def _pairs(passages: Sequence[Document]) -> Iterator[tuple[str, tuple[Document, ...]]]:
-    """Yield each pair of a passage that is about a name and one of another source that mentions it."""
+    """Yield each pair of a passage about a name and a passage of another source that mentions it."""
     about: defaultdict[str, list[Document]] = defaultdict(list)
     mentions: defaultdict[str, dict[str, Document]] = defaultdict(dict)
     spelt: dict[str, str] = {}
-    for one in passages:
-        found = {name: text for each in sentences(one.page_content) for name, text in names_in(each).items()}
-        spelt |= found
-        for name in found:
-            mentions[name][str(one.id)] = one
-        for name in subjects(one.page_content, one.metadata):
-            about[name].append(one)
+    for doc in passages:
+        names = {name: text for sentence in sentences(doc.page_content) for name, text in names_in(sentence).items()}
+        spelt |= names
+        for name in names:
+            mentions[name][str(doc.id)] = doc
+        for name in subjects(doc.page_content, doc.metadata):
+            about[name].append(doc)
     seen = set()
-    for name, first in ((name, one) for name, listed in about.items() for one in listed):
-        for second in mentions[name].values() if len(mentions[name]) <= _COMMON else ():
+    for name, first in ((name, doc) for name, docs in about.items() for doc in docs):
+        for second in mentions[name].values() if len(mentions[name]) <= _MAX_MENTIONS else ():
             ids = frozenset((str(first.id), str(second.id)))
             if first.metadata.get("source") != second.metadata.get("source") and ids not in seen:
                 seen.add(ids)
@@ -202,11 +204,13 @@ def _passages(kb: str) -> list[Document]:
 
     base = open_knowledge_base(kb)
     if not isinstance(base, KnowledgeBase):
-        raise UsageError(f"{kb}: questions are written from a knowledge base in a folder, not from one on a server")
+        raise UsageError(
+            f"{kb}: questions can only be written from a knowledge base in a folder, not from one on a server"
+        )
     return base.passages()
 
 
 def _rows(folder: Path) -> list[Record]:
-    """Return the questions so far, each text once."""
-    rows = [one["row"] for one in read_results(folder) if one.get("row")]
-    return list({one["question"]: one for one in rows}.values())
+    """Return the questions written so far, each text once."""
+    rows = [record["row"] for record in read_results(folder) if record.get("row")]
+    return list({question["question"]: question for question in rows}.values())

@@ -25,16 +25,16 @@ METRICS: Registry[Metric] = Registry("ragweave.metrics", Metric, "metric", lambd
 """Every metric by name: ours, then those of other packages (entry points `ragweave.metrics`)."""
 
 MAIN = {"short": "em", "yes_no": "accuracy", "parts": "coverage_em", "long": "rouge_l", "retrieval": "ndcg@10"}
-"""The metric that systems are compared by, by kind of question."""
+"""The metric that systems are compared by, for each kind of question."""
 
 
 def chosen_metrics(names: Sequence[str], own: Sequence[Metric] = ()) -> list[Metric]:
-    """Return metrics by name, the caller's own first; none named: those, and all of ours that ask no model.
+    """Return metrics by name, of which the caller's own come first; without names, those and all of ours without a model.
 
     Raises:
-        UsageError: There is no metric of a name.
+        UsageError: There is no metric of this name.
     """
-    mine = {one.name: one for one in own}
+    by_name = {metric.name: metric for metric in own}
     if not names:
-        return [*(one for one in METRICS.ours() if not one.on_request and one.judge is None), *own]
-    return [mine.get(name) or METRICS.named(name) for name in dict.fromkeys(names)]
+        return [*(metric for metric in METRICS.ours() if not metric.on_request and metric.judge is None), *own]
+    return [by_name.get(name) or METRICS.named(name) for name in dict.fromkeys(names)]

@@ -1,9 +1,9 @@
-"""Metrics of answers, and of what they cost. An answer that was not given is right only if the question has none.
+"""Metrics of answers and their costs. If no answer is given, this is right only if the question has none.
 
 Sources: SQuAD (Rajpurkar et al. 2018); ASQA (Stelmakh et al. 2022); SlimPLM (Tan et al. 2024, section 4.2 and
 released code); FILCO (Wang et al. 2023, section 3.1 and released code, which compares with punctuation, and
-counts letters in place of words); Liu et al. 2024 (%Unk, %NM); ROUGE (Lin 2004) by the package rouge-score. Of
-several references the one with the best ROUGE-L counts for ROUGE-1 and ROUGE-2 too (SlimPLM, section 4.2).
+counts letters instead of words); Liu et al. 2024 (%Unk, %NM); ROUGE (Lin 2004) by the package rouge-score. With
+several references, ROUGE-1 and ROUGE-2 use the one with the best ROUGE-L (SlimPLM, section 4.2).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,44 +21,44 @@ Rule = Callable[[str, Iterable[str]], float]
 
 
 def _exact(rule: Callable[[str], object]) -> Rule:
-    def found(answer: str, golds: Iterable[str]) -> float:
-        said = rule(answer)
-        return float(any(said == rule(gold) for gold in golds))
+    def matches(answer: str, golds: Iterable[str]) -> float:
+        text = rule(answer)
+        return float(any(text == rule(gold) for gold in golds))
 
-    return found
+    return matches
 
 
 def _shared(rule: Callable[[str], Iterable[str]]) -> Rule:
-    def found(answer: str, golds: Iterable[str]) -> float:
-        said = rule(answer)
-        return max((overlap(said, rule(gold)) for gold in golds), default=0.0)
+    def shares(answer: str, golds: Iterable[str]) -> float:
+        words = rule(answer)
+        return max((overlap(words, rule(gold)) for gold in golds), default=0.0)
 
-    return found
+    return shares
 
 
 exact_match = _exact(words_of)
-"""1.0 if the answer is a right one, but for its typography."""
+"""1.0 if the answer equals a right answer, except for typography."""
 f1 = _shared(words_of)
-"""The share of words in common with the best right answer (harmonic mean), 0 to 1."""
+"""F1 of the words shared with the best right answer, 0 to 1."""
 squad_em = _exact(squad_normalize)
 """Exact match by SQuAD's script."""
 squad_f1 = _shared(lambda text: squad_normalize(text).split())
 """F1 by SQuAD's script."""
 filco_em = _exact(filco_normalize)
-"""Exact match by FILCO's released code: with punctuation."""
+"""Exact match by FILCO's released code, which compares punctuation."""
 filco_f1 = _shared(filco_normalize)
-"""F1 by FILCO's released code: of letters."""
+"""F1 by FILCO's released code, which compares letters."""
 
 
 def contains(text: str, names: Iterable[str]) -> float:
-    """Return 1.0 if a text contains a name, in whole words."""
+    """Return 1.0 if a text contains a name as complete words."""
     return float(any(stands_in(rule(name), rule(text)) for name in names for rule in (words_of, all_words)))
 
 
 def accuracy(answer: str, golds: Iterable[str]) -> float:
-    """Return 1.0 if the answer's first word is a right one: Yes, or SUPPORTS, which means the same."""
-    said = _first_word(answer)
-    return float(bool(said) and any(said == _first_word(gold) for gold in golds))
+    """Return 1.0 if the answer's first word is that of a right answer; SUPPORTS counts as Yes, REFUTES as No."""
+    word = _first_word(answer)
+    return float(bool(word) and any(word == _first_word(gold) for gold in golds))
 
 
 def _first_word(text: str) -> str:
@@ -67,7 +67,7 @@ def _first_word(text: str) -> str:
 
 
 def _of(rule: Rule, *kinds: str) -> Compute:
-    """Return a rule as a metric of some kinds of question."""
+    """Return a rule as a metric for some kinds of question."""
 
     def compute(question: Question, state: State) -> Score:
         if question.kind not in kinds or (question.kind == "parts" and not question.answers):
@@ -88,18 +88,18 @@ def _contains(question: Question, state: State) -> Score:
 def _hit(question: Question, state: State) -> Score:
     if question.kind not in ("short", "parts"):
         return None
-    return max((contains(given(state), one) for one in question.names), default=None)
+    return max((contains(given(state), names) for names in question.names), default=None)
 
 
 def _coverage(question: Question, state: State) -> Score:
     if question.kind != "parts":
         return None
-    return sum(contains(given(state), one) for one in question.parts) / len(question.parts)
+    return sum(contains(given(state), names) for names in question.parts) / len(question.parts)
 
 
 def _answer_share(question: Question, state: State) -> Score:
-    names = [(name,) for one in question.names for name in one] if question.kind in ("short", "parts") else []
-    return sum(contains(given(state), one) for one in names) / len(names) if names else None
+    aliases = [(alias,) for names in question.names for alias in names] if question.kind in ("short", "parts") else []
+    return sum(contains(given(state), alias) for alias in aliases) / len(aliases) if aliases else None
 
 
 def _unknown(_question: Question, state: State) -> Score:
@@ -110,9 +110,9 @@ def _lost(question: Question, state: State) -> Score:
     rule = {"short": exact_match, "yes_no": accuracy}.get(question.kind)
     if rule is None or not question.answers:
         return None
-    pool = [one["answer"] for one in state.get("candidates", {}).values()]
+    pool = [candidate["answer"] for candidate in state.get("candidates", {}).values()]
     right = rule(given(state), question.answers)
-    return float(not right and any(rule(one, question.answers) for one in pool))
+    return float(not right and any(rule(answer, question.answers) for answer in pool))
 
 
 @lru_cache(maxsize=1)
@@ -126,9 +126,9 @@ def _scorer() -> Any:
 @lru_cache(maxsize=256)
 def rouge(answer: str, references: tuple[str, ...]) -> Mapping[str, float]:
     """Return ROUGE-1, -2 and -L with the reference that has the best ROUGE-L, each 0 to 1."""
-    found = [_scorer().score(one, answer) for one in references]
-    best = max(found, key=lambda one: one["rougeL"].fmeasure)
-    return {name: one.fmeasure for name, one in best.items()}
+    results = [_scorer().score(reference, answer) for reference in references]
+    best = max(results, key=lambda result: result["rougeL"].fmeasure)
+    return {name: score.fmeasure for name, score in best.items()}
 
 
 def _rouge(name: str) -> Compute:
@@ -141,38 +141,72 @@ _ASQA, _KILT = "Stelmakh et al. 2022, ASQA", "Petroni et al. 2021, KILT"
 _UNIGRAM, _FILCO_EM = _of(squad_f1, "long", "parts"), _of(filco_em, "short")
 _FILCO_F1 = _of(filco_f1, "short", "long", "parts")
 METRICS = (
-    Metric("em", "EM", "The answer is a right one, typography aside.", _of(exact_match, "short")),
+    Metric("em", "EM", "The answer equals a right answer, typography aside.", _of(exact_match, "short")),
     Metric("f1", "F1", "Words shared with the best right answer.", _of(f1, "short")),
     Metric("accuracy", "Accuracy", "The answer's first word is right, such as Yes.", _of(accuracy, "yes_no")),
     Metric("coverage_em", "EM (ASQA)", "Share of the short answers that appear in the text.", _coverage, source=_ASQA),
     Metric("hit_at_1", "Hit@1", "The text contains at least one short answer.", _hit, source=_SLIMPLM),
-    Metric("rouge_l", "ROUGE-L", "The longest common subsequence.", _rouge("rougeL"), source=_ROUGE),
-    Metric("rouge_1", "ROUGE-1", "Words shared with that reference.", _rouge("rouge1"), source=_ROUGE),
-    Metric("rouge_2", "ROUGE-2", "Pairs of words shared with that reference.", _rouge("rouge2"), source=_ROUGE),
+    Metric(
+        "rouge_l", "ROUGE-L", "Longest common subsequence with the best reference.", _rouge("rougeL"), source=_ROUGE
+    ),
+    Metric(
+        "rouge_1",
+        "ROUGE-1",
+        "Words shared with the reference that has the best ROUGE-L.",
+        _rouge("rouge1"),
+        source=_ROUGE,
+    ),
+    Metric(
+        "rouge_2",
+        "ROUGE-2",
+        "Pairs of words shared with the reference that has the best ROUGE-L.",
+        _rouge("rouge2"),
+        source=_ROUGE,
+    ),
     Metric("unigram_f1", "Unigram F1", "Words shared with the best reference.", _UNIGRAM, source=_KILT),
-    Metric("contains", "Contains", "The answer contains a right one.", _contains),
-    Metric("answer_share", "EM (share)", "Share of all aliases of the answers in it.", _answer_share, source=_SLIMPLM),
+    Metric("contains", "Contains", "The answer contains a right answer.", _contains),
+    Metric(
+        "answer_share",
+        "EM (share)",
+        "Share of the right answers' aliases that appear in the text.",
+        _answer_share,
+        source=_SLIMPLM,
+    ),
     Metric("squad_em", "EM (SQuAD)", "Exact match by SQuAD's script.", _of(squad_em, "short"), source=_SQUAD),
     Metric("squad_f1", "F1 (SQuAD)", "F1 by SQuAD's script.", _of(squad_f1, "short"), source=_SQUAD),
-    Metric("filco_em", "EM (FILCO)", "Exact match with punctuation.", _FILCO_EM, source=_FILCO, on_request=True),
-    Metric("filco_f1", "F1 (FILCO)", "Letters shared with the best answer.", _FILCO_F1, source=_FILCO, on_request=True),
+    Metric(
+        "filco_em",
+        "EM (FILCO)",
+        "Exact match by FILCO's script, punctuation included.",
+        _FILCO_EM,
+        source=_FILCO,
+        on_request=True,
+    ),
+    Metric(
+        "filco_f1",
+        "F1 (FILCO)",
+        "Letters shared with the best right answer.",
+        _FILCO_F1,
+        source=_FILCO,
+        on_request=True,
+    ),
     Metric("unknown", "%Unk", "No answer was given.", _unknown, higher_is_better=False, source=_LIU),
-    Metric("nm", "%NM", "A candidate was right, the answer is not.", _lost, higher_is_better=False, source=_LIU),
+    Metric("nm", "%NM", "A candidate was right, but the answer is not.", _lost, higher_is_better=False, source=_LIU),
 )
 
 
-# ---- costs, on request: every report shows calls and tokens in all
+# ---- costs, on request: every report shows total calls and tokens
 
 _SMALL = tuple(name for name, role in ROLES.items() if "proxy" in (name, role.fallback))
 """The roles of small models: the proxy's, and those that fall back to it."""
 _SOURCE = "Tan et al. 2024, SlimPLM, table 4"
-"""`api_calls` are those of the answering model, whatever roles it plays (#API). A token that a small model wrote counts a
-tenth (section 4.6); one of the answering model in a small one's place counts one."""
+"""`api_calls` are those of the answering model in all its roles (#API). A token counts a tenth if a small model wrote it
+(section 4.6), and one if the answering model wrote it in a small model's place."""
 
 
 def _large_calls(_question: Question, state: State) -> Score:
     by_role = state["usage"]["by_role"]
-    return float(sum(one["calls"] for role, one in by_role.items() if role in state["large"]))
+    return float(sum(counts["calls"] for role, counts in by_role.items() if role in state["large"]))
 
 
 def _written(state: State, role: str) -> float:
@@ -189,7 +223,7 @@ def _usage(*names: str) -> Compute:
 
 
 def _unread(_question: Question, state: State) -> Score:
-    return float(sum(one["event"] == "reply_unreadable" for one in state.get("notes") or ()))
+    return float(sum(note["event"] == "reply_unreadable" for note in state.get("notes") or ()))
 
 
 def _cost(name: str, label: str, summary: str, compute: Compute, source: str = "") -> Metric:
@@ -201,12 +235,16 @@ COSTS = (
     _cost("tokens", "Tokens", "Tokens read and written.", _usage("input_tokens", "output_tokens")),
     _cost("input_tokens", "Tokens in", "Tokens that models read.", _usage("input_tokens")),
     _cost("output_tokens", "Tokens out", "Tokens that models wrote.", _usage("output_tokens")),
-    _cost(
-        "unread", "Unread", "Replies that did not have the form they were asked for, and count for nothing.", _unread
-    ),
+    _cost("unread", "Unread", "Replies that did not have the required form and were ignored.", _unread),
     _cost("tokens_generator", "Large model", "Tokens of answers.", _tokens("generator"), _SOURCE),
     _cost("tokens_proxy", "Proxy", "Tokens of drafts, a tenth each.", _tokens("proxy"), _SOURCE),
     _cost("tokens_rewriter", "Rewriter", "Tokens of queries, a tenth each.", _tokens("rewriter"), _SOURCE),
     _cost("tokens_judge", "Judge", "Tokens of verdicts, a tenth each.", _tokens("judge"), _SOURCE),
-    _cost("tokens_small", "Small models", "The last three and the router's together.", _tokens(*_SMALL), _SOURCE),
+    _cost(
+        "tokens_small",
+        "Small models",
+        "Tokens of drafts, queries, verdicts and routes, a tenth each.",
+        _tokens(*_SMALL),
+        _SOURCE,
+    ),
 )

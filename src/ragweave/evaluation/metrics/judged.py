@@ -1,18 +1,18 @@
 """Metrics that a chat model judges, by structured output, and the share of an answer that quotes support.
 
 * Faithfulness (Es et al. 2023, RAGAS, section 3): the share of the answer's statements that the passages support.
-* Relevance (the same): how well the answer addresses the question; here a rating from 1 to 5.
-* Context relevance (the same): the share of the passages' sentences that help with the question; here they are
-  named by number.
-* Correctness (Wei et al. 2024, SimpleQA, section 2): correct, incorrect or not attempted by the right answers.
+* Relevance (RAGAS too): how well the answer addresses the question; here a rating from 1 to 5.
+* Context relevance (RAGAS too): the share of the passages' sentences that help with the question; here the judge names
+  their numbers.
+* Correctness (Wei et al. 2024, SimpleQA, section 2): correct, incorrect or not attempted, given the right answers.
 * Citation recall and precision (Gao et al. 2023, ALCE, section 4.3) of methods that cite: `concat[citations=true]`. A
   statement is a part of the answer; what it cites are the passages that its quotes stand in. ALCE's judge of entailment
-  is TRUE, an 11-billion T5; here it is the judge model, or a function of one's own:
+  is TRUE, an 11-billion T5; here it is the judge model, or your own function:
 
     evaluate(settings, folder, own=citation_metrics(entails))
 
-The wording is ours. A verdict that cannot be read is no score: the question is left out, and the report's
-column says over how many it is.
+The wording is ours. A question whose verdict cannot be read gets no score, and the report says how many questions a
+column covers.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from ragweave.tools.models.messages import text_of
 from ragweave.tools.text.untrusted import numbered, render_passages, title_of, untrusted
 
 FormT = TypeVar("FormT", bound=Form)
-_MOST = 30
-"""Statements of an answer that are checked."""
+_MAX_STATEMENTS = 30
+"""Maximum statements of an answer that are checked."""
 
 
 async def ask(model: ChatModel, form: type[FormT], messages: Sequence[BaseMessage]) -> FormT | None:
     """Ask a chat model outside of a graph for a form; None if the reply cannot be read.
 
-    A model with structured output is constrained to the form; of any other the text is read.
+    A model with structured output is constrained to the form; from any other, the text is read.
     """
     refused, endpoint = False, calls.Endpoint(model)
     if endpoint.constraint != "none":
@@ -54,8 +54,8 @@ async def ask(model: ChatModel, form: type[FormT], messages: Sequence[BaseMessag
                 raise
             refused = calls.refuses_form(error)
         else:
-            found: FormT | None = output["parsed"]
-            return found or form.from_text(read.plain(text_of(output["raw"])))
+            parsed: FormT | None = output["parsed"]
+            return parsed or form.from_text(read.plain(text_of(output["raw"])))
     reply = await model.ainvoke(list(messages))
     if refused:
         endpoint.learn_constraint("none")
@@ -65,18 +65,18 @@ async def ask(model: ChatModel, form: type[FormT], messages: Sequence[BaseMessag
 class Statements(Form):
     """What an answer states."""
 
-    statements: list[str] = limited_list(_MOST)
+    statements: list[str] = limited_list(_MAX_STATEMENTS)
 
 
 class Supported(Form):
     """Whether each statement is supported, in order."""
 
-    supported: list[Literal["Yes", "No"]] = limited_list(_MOST)
+    supported: list[Literal["Yes", "No"]] = limited_list(_MAX_STATEMENTS)
 
     @classmethod
     def from_text(cls, text: str) -> Supported | None:
         """Read a Yes or No for each statement."""
-        words = [one.capitalize() for one in re.findall(r"\b(yes|no)\b", text, re.I)]
+        words = [word.capitalize() for word in re.findall(r"\b(yes|no)\b", text, re.I)]
         return cls.model_validate({"supported": words}) if words else None
 
 
@@ -103,8 +103,8 @@ async def _judged(judge: ChatModel, form: type[FormT], task: str, *parts: str) -
 
 
 def _asked(question: Question, answer: str = "") -> str:
-    said = f"\nAnswer: {untrusted(answer).strip()}" if answer else ""
-    return f"Question: {untrusted(question.question).strip()}{said}"
+    answer_line = f"\nAnswer: {untrusted(answer).strip()}" if answer else ""
+    return f"Question: {untrusted(question.question).strip()}{answer_line}"
 
 
 async def supported(judge: ChatModel, statements: Sequence[str], passages: str) -> list[bool] | None:
@@ -113,10 +113,10 @@ async def supported(judge: ChatModel, statements: Sequence[str], passages: str) 
         "Say of each statement, in order, whether the passages support it: they say it, or it follows from them. "
         "What you know yourself does not count. Reply with Yes or No for each, and nothing else."
     )
-    listed = "\n".join(f"{number}. {untrusted(one)}" for number, one in enumerate(statements, 1))
-    found = await _judged(judge, Supported, task, passages, f"Statements:\n{listed}")
-    verdicts = found.supported if found else []
-    return [one == "Yes" for one in verdicts] if len(verdicts) == len(statements) else None
+    lines = "\n".join(f"{number}. {untrusted(statement)}" for number, statement in enumerate(statements, 1))
+    reply = await _judged(judge, Supported, task, passages, f"Statements:\n{lines}")
+    verdicts = reply.supported if reply else []
+    return [verdict == "Yes" for verdict in verdicts] if len(verdicts) == len(statements) else None
 
 
 async def _faithfulness(question: Question, state: State, judge: ChatModel) -> Score:
@@ -126,8 +126,8 @@ async def _faithfulness(question: Question, state: State, judge: ChatModel) -> S
         "Write what the answer states, as short statements that each stand alone, one a line. Add nothing that it "
         "does not say."
     )
-    found = await _judged(judge, Statements, task, _asked(question, given(state)))
-    statements = [one for one in (found.statements if found else []) if one.strip()][:_MOST]
+    reply = await _judged(judge, Statements, task, _asked(question, given(state)))
+    statements = [statement for statement in (reply.statements if reply else []) if statement.strip()][:_MAX_STATEMENTS]
     verdicts = await supported(judge, statements, render_passages(state["passages"])) if statements else None
     return sum(verdicts) / len(verdicts) if verdicts else None
 
@@ -139,8 +139,8 @@ async def _relevance(question: Question, state: State, judge: ChatModel) -> Scor
         "Rate how well the answer addresses the question, from 1 to 5. 5: it gives just what was asked. 3: a part of "
         "it, or much besides. 1: something else. Whether it is true does not count. Reply with the number alone."
     )
-    found = await _judged(judge, Rating, task, _asked(question, given(state)))
-    return (int(found.rating) - 1) / 4 if found else None
+    reply = await _judged(judge, Rating, task, _asked(question, given(state)))
+    return (int(reply.rating) - 1) / 4 if reply else None
 
 
 async def _context(question: Question, state: State, judge: ChatModel) -> Score:
@@ -152,12 +152,12 @@ async def _context(question: Question, state: State, judge: ChatModel) -> Score:
         "commas, or with none."
     )
     form = ids_form(1, len(sentences))
-    found = await _judged(judge, form, task, numbered("sentence")(sentences), _asked(question))
-    return len(found.pick(sentences)) / len(sentences) if found else None
+    reply = await _judged(judge, form, task, numbered("sentence")(sentences), _asked(question))
+    return len(reply.pick(sentences)) / len(sentences) if reply else None
 
 
 async def _correctness(question: Question, state: State, judge: ChatModel) -> Score:
-    golds = " and ".join(" or ".join(one) for one in question.parts) or " | ".join(question.answers)
+    golds = " and ".join(" or ".join(names) for names in question.parts) or " | ".join(question.answers)
     if not golds:
         return None
     if not given(state):
@@ -167,8 +167,8 @@ async def _correctness(question: Question, state: State, judge: ChatModel) -> Sc
         "says, in whatever words, and nothing against it. Not attempted: it gives no answer. Incorrect: anything else. "
         "What you know yourself does not count. Reply with the grade alone."
     )
-    found = await _judged(judge, Grade, task, f"Right answers: {untrusted(golds)}", _asked(question, given(state)))
-    return float(found.grade == "Correct") if found else None
+    reply = await _judged(judge, Grade, task, f"Right answers: {untrusted(golds)}", _asked(question, given(state)))
+    return float(reply.grade == "Correct") if reply else None
 
 
 def _metric(name: str, label: str, summary: str, judge: Judge, source: str) -> Metric:
@@ -183,43 +183,43 @@ _ADDRESSED = "How well the answer addresses the question, true or not"
 # ---- citations
 
 Entails = Callable[[str, str], Awaitable[bool | None]]
-"""Says whether a premise (passages) entails a statement; None if it cannot say."""
+"""Returns whether a premise (passages) entails a statement; None if this cannot be told."""
 Statement = tuple[str, Sequence[str]]
 """A statement and the texts of the passages that it cites, in order."""
 
 
 async def citation_recall(statements: Sequence[Statement], entails: Entails) -> Score:
-    """Return the share of statements that all the passages they cite, put together, entail."""
-    return fmean([await _supported(said, cited, entails) for said, cited in statements])
+    """Return the share of statements that are entailed by the passages they cite, taken together."""
+    return fmean([await _supported(statement, cited, entails) for statement, cited in statements])
 
 
 async def citation_precision(statements: Sequence[Statement], entails: Entails) -> Score:
-    """Return the share of citations that are relevant; 0 if there is none.
+    """Return the share of citations that are relevant; 0 without citations.
 
-    A citation is irrelevant if its statement is not supported by all that it cites, or if the passage alone
-    does not support it and the others still do without it.
+    A citation is irrelevant if the statement is not supported by all the passages it cites, or if the passage alone does
+    not support it and the other passages do.
     """
     relevant = total = 0
-    for said, cited in statements:
+    for statement, cited in statements:
         total += len(cited)
-        if not await _supported(said, cited, entails):
+        if not await _supported(statement, cited, entails):
             continue
         for at, text in enumerate(cited):
             rest = [*cited[:at], *cited[at + 1 :]]
-            relevant += bool(await entails(text, said)) or not await _supported(said, rest, entails)
+            relevant += bool(await entails(text, statement)) or not await _supported(statement, rest, entails)
     return relevant / total if total else 0.0
 
 
-async def _supported(said: str, cited: Sequence[str], entails: Entails) -> bool:
-    return bool(cited) and bool(await entails("\n".join(cited), said))
+async def _supported(statement: str, cited: Sequence[str], entails: Entails) -> bool:
+    return bool(cited) and bool(await entails("\n".join(cited), statement))
 
 
 def statements_of(state: State) -> list[Statement]:
-    """Return an answer's statements with the passages that each cites, as ALCE shows them: title and text."""
+    """Return an answer's statements and the passages that each cites, with title and text as in ALCE."""
     texts = {str(doc.id): _premise(doc) for doc in state["passages"]}
     return [
-        (one["text"], [texts[name] for name in dict.fromkeys(quote["passage"] for quote in one["quotes"])])
-        for one in (state.get("citations") or []) * bool(given(state))
+        (citation["text"], [texts[name] for name in dict.fromkeys(quote["passage"] for quote in citation["quotes"])])
+        for citation in (state.get("citations") or []) * bool(given(state))
     ]
 
 
@@ -228,9 +228,9 @@ def _premise(doc: Document) -> str:
 
 
 def _by_judge(judge: ChatModel) -> Entails:
-    async def entails(premise: str, said: str) -> bool | None:
-        found = await supported(judge, [said], premise)
-        return found[0] if found else None
+    async def entails(premise: str, statement: str) -> bool | None:
+        verdicts = await supported(judge, [statement], premise)
+        return verdicts[0] if verdicts else None
 
     return entails
 
@@ -256,7 +256,7 @@ def citation_metrics(entails: Entails | None = None) -> tuple[Metric, Metric]:
 
 def _attribution(_question: Question, state: State) -> Score:
     citations = (state.get("citations") or []) if given(state) else []
-    return fmean(bool(one["quotes"]) for one in citations) if citations else None
+    return fmean(bool(citation["quotes"]) for citation in citations) if citations else None
 
 
 METRICS = (
@@ -265,5 +265,5 @@ METRICS = (
     _metric("faithfulness", "Faithfulness", _STATED, _faithfulness, _RAGAS),
     _metric("answer_relevance", "Relevance", _ADDRESSED, _relevance, f"{_RAGAS}; as a rating"),
     _metric("context_relevance", "Context relevance", "Share of the passages' sentences that help", _context, _RAGAS),
-    _metric("correctness", "Correctness", "The answer says what a right one says", _correctness, _SIMPLEQA),
+    _metric("correctness", "Correctness", "The answer says what a right answer says", _correctness, _SIMPLEQA),
 )

@@ -1,11 +1,10 @@
-"""`Metric`, the declaration of a metric: what it is called, and how it is computed.
+"""`Metric`, the declaration of a metric: its names, and how it is computed.
 
     WORDS = Metric("words", "Words", "Words of the answer.",
                    lambda question, state: len(given(state).split()), percent=False)
 
-It gets the question with its gold and the graph's final state, and returns a number, or None if it does not
-apply. A package lists it as an entry point of the group `ragweave.metrics`; a script hands it to
-`evaluate(own=[…])`.
+It takes the question with its gold data and the graph's final state, and returns a number, or None if it does not apply.
+A package lists it as an entry point of the group `ragweave.metrics`; a script passes it to `evaluate(own=[…])`.
 """
 
 import math
@@ -16,36 +15,36 @@ from typing import Any, TypeAlias
 from ragweave.datasets import Question
 
 State: TypeAlias = Mapping[str, Any]
-"""A graph's final state (`answer`, `status`, `passages`, `retrieved`, `candidates`, `citations`, `usage`), and
-as `depth` how many passages a query finds, as `large` the roles that the answering model plays."""
+"""A graph's final state (`answer`, `status`, `passages`, `retrieved`, `candidates`, `citations`, `usage`), with
+`depth`, the passages that a query finds, and `large`, the roles that the answering model plays."""
 
 Score: TypeAlias = float | None
 Compute: TypeAlias = Callable[[Question, State], Score]
 Judge: TypeAlias = Callable[[Question, State, Any], Awaitable[Score]]
-"""The third argument is the chat model that judges."""
+"""The third argument is the judge, a chat model."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric, as reports name it and as runs compute it."""
+    """A metric."""
 
     name: str
     label: str
-    """What reports call it."""
+    """Its name in reports."""
     summary: str
     compute: Compute = lambda _question, _state: None
     judge: Judge | None = None
-    """In place of `compute`, if a chat model is asked."""
+    """Instead of `compute`, if a chat model judges."""
     higher_is_better: bool = True
     source: str = ""
-    """Where it was published."""
+    """Its publication."""
     percent: bool = True
-    """Whether it is from 0 to 1, and shown in percent."""
+    """Whether it ranges from 0 to 1 and is shown in percent."""
     on_request: bool = False
-    """Whether it is computed only if it is named."""
+    """Whether it is computed only if named."""
 
     def described(self) -> dict[str, Any]:
-        """Return what a report says of it, as JSON: the package that brought it may not be there."""
+        """Return what a report says about it, as JSON: its package may be missing when the report is made."""
         return {name: getattr(self, name) for name in ("label", "summary", "higher_is_better", "source", "percent")}
 
 
@@ -54,16 +53,18 @@ def given(state: State) -> str:
     return "" if state.get("status") == "unknown" else str(state["answer"])
 
 
-def finite(found: Mapping[str, Score]) -> dict[str, float]:
+def finite(scores_by_name: Mapping[str, Score]) -> dict[str, float]:
     """Return the scores that are numbers: without None, NaN and infinities."""
-    numbers = {name: value for name, value in found.items() if value is not None}
-    return {name: round(float(one), 6) for name, one in numbers.items() if math.isfinite(one)}
+    numbers = {name: value for name, value in scores_by_name.items() if value is not None}
+    return {name: round(float(value), 6) for name, value in numbers.items() if math.isfinite(value)}
 
 
 async def scores(question: Question, state: State, metrics: Sequence[Metric], judge: Any = None) -> dict[str, float]:
-    """Return every score that applies, by the metric's name."""
-    found: dict[str, Score] = {}
+    """Return every score that applies, by metric."""
+    results: dict[str, Score] = {}
     for metric in metrics:
-        asked = metric.judge
-        found[metric.name] = metric.compute(question, state) if asked is None else await asked(question, state, judge)
-    return finite(found)
+        if metric.judge is None:
+            results[metric.name] = metric.compute(question, state)
+        else:
+            results[metric.name] = await metric.judge(question, state, judge)
+    return finite(results)

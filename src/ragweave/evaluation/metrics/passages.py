@@ -1,9 +1,9 @@
-"""How well passages were found, kept and read, against the gold passages or the right answers.
+"""Metrics of retrieved, selected and read passages, against the gold passages or the right answers.
 
 Sources: BlendFilter (Wang et al. 2024, section 4.4); nDCG (Järvelin and Kekäläinen 2002, as trec_eval's
 `ndcg_cut`, with the grade as gain); answer recall (Karpukhin et al. 2020, DPR); precision of the gold output
 in the context (Wang et al. 2023, FILCO, table 3). As in BEIR's own evaluation, a document that is the query
-itself is left out.
+itself does not count.
 """
 
 import math
@@ -17,27 +17,27 @@ from ragweave.evaluation.metrics.metric import Compute, Metric, Score, State
 from ragweave.evaluation.metrics.text import dpr_tokens, filco_normalize, stands_in, words_of
 
 
-def gold_names(question: Question, found: Iterable[Document]) -> list[str]:
-    """Return passages' ids, each once; a passage that is cut from a gold one, or holds it, has that one's."""
+def gold_names(question: Question, passages: Iterable[Document]) -> list[str]:
+    """Return the passages' ids without repeats; a passage that is part of a gold passage, or contains it, gets its id."""
     texts = {str(doc.id): words_of(doc.page_content) for doc in question.passages if doc.id in question.gold}
     names: list[str] = []
-    for doc in found:
+    for doc in passages:
         name = str(doc.id)
         if name not in question.gold and texts:
-            mine = words_of(doc.page_content)
-            name = next((one for one, text in texts.items() if mine and _within(mine, text)), name)
+            words = words_of(doc.page_content)
+            name = next((gold for gold, text in texts.items() if words and _within(words, text)), name)
         names.append(name)
     return list(dict.fromkeys(names))
 
 
-def _within(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    return stands_in(one, other) or stands_in(other, one)
+def _within(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
+    return stands_in(first, second) or stands_in(second, first)
 
 
 def ranking(question: Question, state: State) -> list[str]:
-    """Return the ids that the question's own search found, best first, without the question itself."""
-    found = (state.get("retrieved") or {}).get("question") or state["passages"]
-    return [one for one in gold_names(question, found) if one != question.id]
+    """Return the ids that the search for the question found, best first, without the question itself."""
+    passages = (state.get("retrieved") or {}).get("question") or state["passages"]
+    return [name for name in gold_names(question, passages) if name != question.id]
 
 
 def recall_at(ranked: Sequence[str], gold: Mapping[str, float], k: int) -> float:
@@ -47,7 +47,7 @@ def recall_at(ranked: Sequence[str], gold: Mapping[str, float], k: int) -> float
 
 def ndcg_at(ranked: Sequence[str], gold: Mapping[str, float], k: int) -> float:
     """Return nDCG with the grade as gain, 0 to 1."""
-    gains = [gold.get(one, 0.0) for one in ranked[:k]]
+    gains = [gold.get(name, 0.0) for name in ranked[:k]]
     return _dcg(gains) / _dcg(sorted(gold.values(), reverse=True)[:k])
 
 
@@ -56,14 +56,14 @@ def _dcg(gains: Iterable[float]) -> float:
 
 
 def mrr_at(ranked: Sequence[str], gold: Mapping[str, float], k: int) -> float:
-    """Return one over the place of the first gold passage; 0 if it is below `k`."""
-    return next((1 / (at + 1) for at, one in enumerate(ranked[:k]) if one in gold), 0.0)
+    """Return one over the rank of the first gold passage; 0 if the first `k` have none."""
+    return next((1 / (at + 1) for at, name in enumerate(ranked[:k]) if name in gold), 0.0)
 
 
 def answer_recall(texts: Iterable[str], answers: Iterable[str]) -> float:
-    """Return 1.0 if the tokens of an answer stand in a passage."""
-    wholes = [dpr_tokens(text) for text in texts]
-    return float(any(stands_in(dpr_tokens(one), whole) for one in answers for whole in wholes))
+    """Return 1.0 if a passage contains the tokens of an answer."""
+    passages = [dpr_tokens(text) for text in texts]
+    return float(any(stands_in(dpr_tokens(answer), passage) for answer in answers for passage in passages))
 
 
 def output_precision(context: Sequence[str], golds: Iterable[Sequence[str]]) -> float:
@@ -75,7 +75,7 @@ def output_precision(context: Sequence[str], golds: Iterable[Sequence[str]]) -> 
 def _ranked(rule: Callable[[Sequence[str], Mapping[str, float], int], float], k: int) -> Compute:
     def compute(question: Question, state: State) -> Score:
         if not question.gold or state.get("depth", k) < k:
-            return None  # so many were not asked for
+            return None  # fewer passages were searched for
         return rule(ranking(question, state), question.gold, k)
 
     return compute
@@ -86,7 +86,7 @@ def _searched(state: State) -> bool:
 
 
 def _read(rule: Callable[[set[str], set[str]], float]) -> Compute:
-    """Return a rule over the passages that stood in the prompt and the gold ones."""
+    """Return a rule over the passages in the prompt and the gold passages."""
 
     def compute(question: Question, state: State) -> Score:
         if not question.gold or not _searched(state):
@@ -97,9 +97,9 @@ def _read(rule: Callable[[set[str], set[str]], float]) -> Compute:
 
 
 def _filter_recall(question: Question, state: State) -> Score:
-    found = [doc for docs in (state.get("retrieved") or {}).values() for doc in docs]
-    there = set(gold_names(question, found)) & question.gold.keys()
-    return len(there & set(gold_names(question, state["passages"]))) / len(there) if there else None
+    retrieved = [doc for docs in (state.get("retrieved") or {}).values() for doc in docs]
+    gold = set(gold_names(question, retrieved)) & question.gold.keys()
+    return len(gold & set(gold_names(question, state["passages"]))) / len(gold) if gold else None
 
 
 def _answer_recall(question: Question, state: State) -> Score:
@@ -110,7 +110,7 @@ def _answer_recall(question: Question, state: State) -> Score:
 
 def _output_precision(cut: Callable[[str], Sequence[str]]) -> Compute:
     def compute(question: Question, state: State) -> Score:
-        golds = question.about.get("label") or question.answers  # of a claim SUPPORTS, not Yes
+        golds = question.about.get("label") or question.answers  # for a claim, SUPPORTS instead of Yes
         context = cut("\n".join(doc.page_content for doc in state["passages"]))
         return output_precision(context, map(cut, golds)) if golds and context else None
 
@@ -128,17 +128,39 @@ METRICS = (
     Metric("recall", "Recall", "Share of the gold passages that were in the prompt.", _recall, source=_BLENDFILTER),
     Metric("found", "Found", "A gold passage was in the prompt.", _found),
     Metric("precision", "Precision", "Share of the prompt's passages that are gold.", _precision, source=_BLENDFILTER),
-    Metric("s_precision", "S-Precision", "The prompt had just the gold passages.", _just_gold, source=_BLENDFILTER),
-    Metric("filter_recall", "Filter recall", "Share of the gold passages found that were read.", _filter_recall),
+    Metric("s_precision", "S-Precision", "The prompt held exactly the gold passages.", _just_gold, source=_BLENDFILTER),
+    Metric(
+        "filter_recall",
+        "Filter recall",
+        "Share of the retrieved gold passages that were in the prompt.",
+        _filter_recall,
+    ),
     *(
         Metric(f"recall@{k}", f"R@{k}", f"Share of the gold passages among the first {k}.", _ranked(recall_at, k))
         for k in (1, 5, 10, 20, 100)
     ),
-    Metric("ndcg@10", "nDCG@10", "Discounted gain, by grade.", _ranked(ndcg_at, 10), source=_NDCG),
-    Metric("mrr@10", "MRR@10", "One over the first gold passage's place.", _ranked(mrr_at, 10)),
+    Metric("ndcg@10", "nDCG@10", "Discounted gain of the first 10, by grade.", _ranked(ndcg_at, 10), source=_NDCG),
+    Metric("mrr@10", "MRR@10", "One over the rank of the first gold passage.", _ranked(mrr_at, 10)),
     Metric(
-        "answer_recall", "Answer recall", "A passage in the prompt has a right answer.", _answer_recall, source=_DPR
+        "answer_recall",
+        "Answer recall",
+        "A passage in the prompt contains a right answer.",
+        _answer_recall,
+        source=_DPR,
     ),
-    Metric("output_precision", "Output precision", "Share of the context's words in an answer.", _words, source=_FILCO),
-    Metric("filco_precision", "Precision (FILCO)", "The same of letters.", _letters, source=_FILCO, on_request=True),
+    Metric(
+        "output_precision",
+        "Output precision",
+        "Share of the context's words that the best right answer has.",
+        _words,
+        source=_FILCO,
+    ),
+    Metric(
+        "filco_precision",
+        "Precision (FILCO)",
+        "Share of the context's letters that the best right answer has.",
+        _letters,
+        source=_FILCO,
+        on_request=True,
+    ),
 )

@@ -1,10 +1,10 @@
-"""Texts as metrics compare them.
+"""Normalised texts, which metrics compare.
 
-Two rules compare short answers. `squad_normalize` follows the script of SQuAD 2.0 (Rajpurkar et al. 2018) to the
-letter; published numbers are compared by it. `words_of` applies the same rule to texts whose Unicode forms have
-been made one: composed and decomposed accents, typographic quotes, dashes and spaces, full-width digits,
-separators of thousands, punctuation of any script. It keeps an answer that is nothing but an article ("A", "The
-The"), and counts Chinese, Japanese and Thai by letter, since these have no spaces.
+Two rules compare short answers. `squad_normalize` follows the script of SQuAD 2.0 (Rajpurkar et al. 2018) exactly;
+published numbers use it. `words_of` applies the same rule after unifying Unicode forms: composed and decomposed accents,
+typographic quotes, dashes and spaces, full-width digits, thousands separators, punctuation of any script. It keeps an
+answer that consists only of articles ("A", "The The"), and compares Chinese, Japanese and Thai letter by letter, since
+these have no spaces.
 """
 
 import re
@@ -25,55 +25,55 @@ _DPR = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+|[^\s\w]|_")
 
 
 def squad_normalize(text: str) -> str:
-    """Lower-case, without ASCII punctuation and articles: SQuAD's rule."""
+    """Return a text in lower case without ASCII punctuation and articles: SQuAD's rule."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_ASCII)).split())
 
 
 def fold(text: str) -> str:
-    """Return a text with one form of each letter, quote, dash and space, in lower case."""
+    """Return a text in lower case with one form of each letter, quote, dash and space."""
     plain = unicodedata.normalize("NFKC", text).translate(_SAME).casefold()
-    return "".join(one for one in plain if unicodedata.category(one) != "Cf")
+    return "".join(char for char in plain if unicodedata.category(char) != "Cf")
 
 
 @lru_cache(maxsize=1 << 14)
 def all_words(text: str) -> tuple[str, ...]:
-    """Return a text's words, folded and without punctuation; of scripts without spaces, letters."""
+    """Return a text's words, folded and without punctuation; in scripts without spaces, its letters."""
     plain = _THOUSANDS.sub("", fold(text))
-    letters = (one for one in plain if not unicodedata.category(one).startswith("P"))
+    letters = (char for char in plain if not unicodedata.category(char).startswith("P"))
     return tuple(_UNSPACED.sub(r" \1 ", "".join(letters)).split())
 
 
 @lru_cache(maxsize=1 << 14)
 def words_of(text: str) -> tuple[str, ...]:
-    """Return the words that `em` and `f1` compare: all but articles, or these if all are."""
+    """Return the words that `em` and `f1` compare: all except articles, or all if there are only articles."""
     words = all_words(text)
-    return tuple(one for one in words if one not in ("a", "an", "the")) or words
+    return tuple(word for word in words if word not in ("a", "an", "the")) or words
 
 
 @lru_cache(maxsize=1 << 12)
 def dpr_tokens(text: str) -> tuple[str, ...]:
-    """Return tokens as DPR's script splits them: runs of letters and digits, or single signs.
+    """Return the tokens of DPR's script: runs of letters and digits, or single characters.
 
-    It decomposes accents (NFD) and ignores case; we first make quotes and dashes one.
+    The script decomposes accents (NFD) and ignores case; we also unify quotes and dashes first.
     """
     return tuple(_DPR.findall(unicodedata.normalize("NFD", text.translate(_SAME)).lower()))
 
 
 def filco_normalize(text: str) -> str:
-    """Lower-case, without articles, punctuation kept: the rule of FILCO's released code."""
+    """Return a text in lower case without articles but with punctuation: the rule of FILCO's released code."""
     return " ".join(_ARTICLES.sub(" ", unicodedata.normalize("NFD", text).lower()).split())
 
 
-def stands_in(part: Sequence[str], whole: Sequence[str]) -> bool:
-    """Say whether words stand in a row in others; no words stand nowhere."""
+def stands_in(part: Sequence[str], words: Sequence[str]) -> bool:
+    """Return whether `part` occurs as a run in `words`; an empty part does not."""
     size = len(part)
-    starts = (at for at, word in enumerate(whole) if part and word == part[0])
-    return any(whole[at : at + size] == part for at in starts)
+    starts = (at for at, word in enumerate(words) if part and word == part[0])
+    return any(words[at : at + size] == part for at in starts)
 
 
-def overlap(said: Iterable[str], right: Iterable[str]) -> float:
+def overlap(answer: Iterable[str], gold: Iterable[str]) -> float:
     """Return the F1 of two bags of words, or of letters."""
-    one, other = Counter(said), Counter(right)
-    if not one or not other:
-        return float(one == other)
-    return 2 * (one & other).total() / (one.total() + other.total())
+    first, second = Counter(answer), Counter(gold)
+    if not first or not second:
+        return float(first == second)
+    return 2 * (first & second).total() / (first.total() + second.total())
