@@ -116,8 +116,8 @@ class MethodTests:
         ways: list[Callable[[MethodGraph], Any]] = [
             lambda graph: graph.invoke(given),
             lambda graph: graph.batch([given])[0],
-            lambda graph: (RunnablePassthrough() | graph).invoke(given),
-            lambda graph: RunnableLambda[Any, Any](lambda _question: graph).invoke(given),
+            lambda graph: (RunnablePassthrough[Any]() | graph).invoke(given),
+            lambda graph: RunnableLambda(lambda _question: graph).invoke(given),
             lambda graph: graph.as_tool(name="answer").invoke(call).artifact,
         ]
         records = [Record() for _ in ways]
