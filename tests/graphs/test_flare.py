@@ -51,7 +51,7 @@ def test_nothing_after_the_conclusion_is_doubted() -> None:
 
 def test_a_reply_may_repeat_what_is_written() -> None:
     state, *_ = run(DOUBT, "The bridge is old. Ada built it. So the answer is Ada.")
-    assert state["written"] == "The bridge is old."
+    assert [step["text"] for step in state["steps"]] == ["The bridge is old."]
     assert state["candidates"]["flare:0"]["reply"] == "The bridge is old. Ada built it. So the answer is Ada."
 
 

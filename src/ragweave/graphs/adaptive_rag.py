@@ -23,6 +23,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.self_eval import to_answer
 from ragweave.nodes import route
 from ragweave.nodes.answer import answer_branches
+from ragweave.nodes.loop import LoopState
 from ragweave.nodes.retrieve import Route, collect_node, fallback_wanted, retrieve_node, search_branches
 from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import add_fallback
@@ -44,7 +45,7 @@ class AdaptiveRagOptions(ircot.IrcotOptions):
     )
 
 
-class AdaptiveRagState(ircot.IrcotState, total=False):
+class AdaptiveRagState(LoopState, total=False):
     route: RouteName | None
     """What the classifier chose."""
 

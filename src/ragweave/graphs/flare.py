@@ -14,21 +14,19 @@ profile here compares probabilities, and looks up the first.
 """
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from langgraph.graph import END
 from pydantic import Field
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read as reading
 from ragweave.nodes.answer import ANSWER_ALONE, unknown_clause
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.loop import end_loop, to_search
+from ragweave.nodes.loop import LoopState, add_loop, add_step, end_loop
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, layout
 from ragweave.nodes.prompts import REASONING_TOKENS, Asking, Prompt, Prompts, Reply
-from ragweave.nodes.retrieve import add_search, retrieve_node
 from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
 from ragweave.tools.models.decisions import Token, tokens_of
@@ -40,17 +38,9 @@ class FlareOptions(Options):
     own_paper = "slimplm"
     paper_settings: ClassVar = {"slimplm": {"threshold": 0.5, "mask_below": 0.5}}
 
-    rounds: int = Field(3, ge=1, description="Most retrievals (SlimPLM, appendix B).")
+    rounds: int = Field(3, ge=1, description="Maximum number of retrievals (SlimPLM, appendix B).")
     threshold: float = Field(0.8, ge=0, le=1, description="Token probability θ below which a sentence is looked up.")
     mask_below: float = Field(0.4, ge=0, le=1, description="Token probability β below which a word is left out.")
-
-
-class FlareState(RAGState, total=False):
-    written: str
-    """The answer so far."""
-    rounds: int
-    read: list[str]
-    """Ids of the passages that were read so far."""
 
 
 _SENTENCES = "Answer the question in complete sentences that give the facts it takes, one fact a sentence."
@@ -78,28 +68,32 @@ _CONCLUDES = re.compile(r"\bso,? the (?:final )?answer is\b:?\s*", re.I)
 
 def first_doubtful(text: str, tokens: Sequence[Token], threshold: float, *, trusted: int = 0) -> Sentence | None:
     """Return the first sentence with a token less probable than θ (section 3.2.1), after those that are trusted."""
-    unsure = [one for one in tokens if one.probability < threshold]
+    unsure = [token for token in tokens if token.probability < threshold]
     sentences = split_sentences(text)[trusted:]
-    return next((one for one in sentences if any(token.touches(one.start, one.end) for token in unsure)), None)
+    return next((item for item in sentences if any(token.touches(item.start, item.end) for token in unsure)), None)
 
 
 def masked(sentence: Sentence, tokens: Sequence[Token], below: float) -> str:
     """Return a sentence as a query, without the words that hold a token less probable than β (section 3.2.2)."""
-    unsure = [one for one in tokens if one.probability < below]
-    kept = [
+    unsure = [token for token in tokens if token.probability < below]
+    sure = [
         word.group()
         for word in re.finditer(r"\S+", sentence.text)
-        if not any(one.touches(sentence.start + word.start(), sentence.start + word.end()) for one in unsure)
+        if not any(token.touches(sentence.start + word.start(), sentence.start + word.end()) for token in unsure)
     ]
-    query = _CONCLUDES.sub("", " ".join(kept))
+    query = _CONCLUDES.sub("", " ".join(sure))
     return query if re.search(r"\w", query) else ""
 
 
-class Written(NamedTuple):
+def so_far(state: LoopState, more: str = "") -> str:
+    """Return the answer so far, and what a reply adds to it."""
+    return " ".join(filter(None, [*(step["text"] for step in state["steps"]), more]))
+
+
+class Addition(NamedTuple):
     """What a reply adds to the answer."""
 
-    text: str
-    """The answer so far."""
+    text: str = ""
     doubt: Sentence | None = None
     """The sentence to look up; None: the text is at its end."""
     query: str = ""
@@ -108,38 +102,34 @@ class Written(NamedTuple):
     """Whether a doubt remains after the last round."""
 
 
-def written_on(state: FlareState, reply: Reply[Any], options: FlareOptions) -> Written:
+def addition_of(state: LoopState, reply: Reply[Any], options: FlareOptions) -> Addition:
     """Keep what is sure of a reply, up to its first doubtful sentence."""
     if reply.message is None:
-        return Written(state["written"])
-    text = _new(reply.text, state["written"])
+        return Addition()
+    text = _new(reply.text, so_far(state))
     tokens = tokens_of(reply.message, text)
     counted = text if options.paper or state["answer_type"] == "long" else text[: _end_of_answer(text)]
-    doubt = first_doubtful(counted, tokens, options.threshold, trusted=1 if state["rounds"] else 0)
-    if doubt is None or state["rounds"] >= options.rounds:
-        return Written(_joined(state["written"], text), doubtful=doubt is not None)
+    doubt = first_doubtful(counted, tokens, options.threshold, trusted=1 if state["steps"] else 0)
+    if doubt is None or len(state["steps"]) >= options.rounds:
+        return Addition(text, doubtful=doubt is not None)
     end = doubt.start
     if options.paper == "slimplm":  # the released code keeps the sentence up to its first weak token
-        end = next(one.start for one in tokens if one.probability < options.threshold and one.end > doubt.start)
+        end = next(token.start for token in tokens if token.probability < options.threshold and token.end > doubt.start)
     query = "" if reading.is_unknown(doubt.text) else masked(doubt, tokens, options.mask_below)
-    return Written(_joined(state["written"], text[:end]), doubt, query)
+    return Addition(text[:end].strip(), doubt, query)
 
 
 def _new(text: str, written: str) -> str:
     """Return what a reply adds, without what it repeats of its prompt."""
-    for said in (_GO_ON, written):
-        text = text.strip().removeprefix(said)
+    for repeated in (_GO_ON, written):
+        text = text.strip().removeprefix(repeated)
     return text.strip()
 
 
 def _end_of_answer(text: str) -> int:
     """Return where the last sentence ends that gives the answer: small models go on, and doubt what they add."""
-    last = max((one.end() for one in _CONCLUDES.finditer(text)), default=len(text))
-    return next((one.end for one in split_sentences(text) if one.end > last), len(text))
-
-
-def _joined(written: str, more: str) -> str:
-    return f"{written} {more.strip()}".strip()
+    last = max((match.end() for match in _CONCLUDES.finditer(text)), default=len(text))
+    return next((sentence.end for sentence in split_sentences(text) if sentence.end > last), len(text))
 
 
 def answer_of(text: str, kind: AnswerType, options: FlareOptions) -> str:
@@ -148,11 +138,10 @@ def answer_of(text: str, kind: AnswerType, options: FlareOptions) -> str:
     return reading.answer(text, read_as, reasoning=read_as == "short")
 
 
-def writing(state: FlareState, options: FlareOptions) -> Prompt[Any]:
+def writing(state: LoopState, options: FlareOptions) -> Prompt[Any]:
     """Ask for the rest of the answer, over what the last doubt found."""
-    passages, kind = state["passages"] if state["rounds"] else [], state["answer_type"]
-
-    written = untrusted(state["written"])
+    passages, kind = state["passages"] if state["steps"] else [], state["answer_type"]
+    written = untrusted(so_far(state))
     values = {
         "instruction": WANTED[kind],
         "unknown": unknown_clause(options),
@@ -170,24 +159,23 @@ def writing(state: FlareState, options: FlareOptions) -> Prompt[Any]:
 
 
 @model_node("generator")
-def write(state: FlareState, options: FlareOptions) -> Asking[Any, FlareState | RAGState]:
+def write(state: LoopState, options: FlareOptions) -> Asking[Any, LoopState | RAGState]:
     """Start the search for the first doubt, or end with the answer."""
-    asked = writing(state, options)
-    reply = yield asked
+    prompt = writing(state, options)
+    reply = yield prompt
     read, kind = [*state["read"], *reply.ids], state["answer_type"]
-    on = written_on(state, reply, options)
-    answer = answer_of(on.text, kind, options)
-    unread = on.doubt is None and answer == UNKNOWN and not reading.is_unknown(on.text)
-    if asks_again := unread and options.ask_again and bool(reply.text):
-        again = yield asked.again(reply, ANSWER_ALONE)
-        on, answer = Written(_joined(on.text, again.text)), reading.answer(again.text, kind)
-    if on.doubt is None:
-        end = end_loop(state, answer, on.text, read, passages=state["passages"], truncated=on.doubtful)
-        return {**end, "notes": [note("asked_again")] if asks_again else []}
-    name, rounds = f"round_{state['rounds']}", state["rounds"] + 1
-    notes = [] if on.query else [note("query_all_masked", sentence=on.doubt.text)]
-    searched = {name: on.query or state["question"]}
-    return {"written": on.text, "rounds": rounds, "read": read, "queries": searched, "notes": notes}
+    addition = addition_of(state, reply, options)
+    if addition.doubt:
+        notes = [] if addition.query else [note("query_all_masked", sentence=addition.doubt.text)]
+        return {**add_step(state, addition.text, addition.query or state["question"]), "read": read, "notes": notes}
+    text, truncated, notes = so_far(state, addition.text), addition.doubtful, []
+    answer = answer_of(text, kind, options)
+    if answer == UNKNOWN and not reading.is_unknown(text) and options.ask_again and reply.text:
+        again = yield prompt.again(reply, ANSWER_ALONE)
+        text, truncated, notes = f"{text} {again.text}".strip(), False, [note("asked_again")]
+        answer = reading.answer(again.text, kind)
+    end = end_loop(state, answer, text, read, passages=state["passages"], truncated=truncated)
+    return {**end, "notes": notes}
 
 
 @method(
@@ -197,14 +185,10 @@ def write(state: FlareState, options: FlareOptions) -> Asking[Any, FlareState | 
     group="when to retrieve",
     calls=lambda o: (1, o.rounds + 1 + o.ask_again),
     options=FlareOptions,
-    state=FlareState,
+    state=LoopState,
     prompts=PROMPTS,
 )
 def flare(graph: Graph, components: Components) -> None:
-    """Look up each sentence that the model is unsure of, and write it anew."""
+    """Look up each sentence that the model is unsure of, and write it again."""
     graph.add_node("flare", write(components))
-    add_search(graph, retrieve_node(components.retriever))
-    graph.add_edge("begin", "flare")
-    routes: dict[Hashable, str] = {"search": "retrieve", "passages given": "collect", "answered": END}
-    graph.add_conditional_edges("flare", to_search, routes)
-    graph.add_edge("collect", "flare")
+    add_loop(graph, components, "flare", then="flare")

@@ -27,7 +27,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.loop import end_loop
+from ragweave.nodes.loop import LoopState, add_step, end_loop
 from ragweave.nodes.options import Options
 from ragweave.nodes.papers import BY_STEPS, CHAINED, LIES, SALT_ROAD, style_of
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, few_shot
@@ -44,9 +44,9 @@ class IrcotOptions(Options):
     own_paper = "ircot"
 
     k: int = Field(6, ge=1, description="Passages per sentence (section 4.1; 6 in the released configurations).")
-    max_steps: int = Field(8, ge=1, description="Most sentences of reasoning (section 3.1, footnote 4).")
+    max_steps: int = Field(8, ge=1, description="Maximum number of sentences of reasoning (section 3.1, footnote 4).")
     max_passages: int | None = Field(
-        15, ge=1, description="Most passages of all searches, in the order found (section 4.1); none: all."
+        15, ge=1, description="Maximum number of passages of all searches, in the order found (section 4.1); none: all."
     )
     read_by: Literal["cot", "direct", "chain"] = Field(
         "cot",
@@ -61,13 +61,6 @@ class IrcotOptions(Options):
                 "samples and sufficient_context are a reader's, and read_by=chain has none: take read_by=cot"
             )
         return self
-
-
-class IrcotState(RAGState, total=False):
-    chain: list[str]
-    """The sentences so far."""
-    query: str
-    """The sentence to search for; "" at the end of the chain."""
 
 
 _TASK = (
@@ -114,43 +107,43 @@ def next_sentence(text: str, chain: Sequence[str]) -> str:
 
     What a model writes after it rests on nothing that was looked up. A conclusion goes on to the end of its line.
     """
-    had = {normalize_answer(one) for one in chain}
+    earlier = {normalize_answer(sentence) for sentence in chain}
     for line in re.sub(r":[ *_]*\n+", ": ", read.plain(text)).splitlines():
-        for one in split_sentences(line):
-            said = _LEAD.sub("", one.text).strip()
-            plain = normalize_answer(said)
-            if len(plain.split()) > 1 and plain not in had:
-                return _LEAD.sub("", line[one.start :]).strip() if _CONCLUDES.search(said) else said
+        for part in split_sentences(line):
+            sentence = _LEAD.sub("", part.text).strip()
+            plain = normalize_answer(sentence)
+            if len(plain.split()) > 1 and plain not in earlier:
+                return _LEAD.sub("", line[part.start :]).strip() if _CONCLUDES.search(sentence) else sentence
     return ""
 
 
 def concluded(sentence: str, kind: AnswerType) -> str:
     """Return the answer that a sentence concludes with; "" if it goes on."""
     mark = _CONCLUDES.search(sentence)
-    behind = sentence[mark.end() :].strip(" :*_") if mark else ""
-    return read.answer(behind if kind == "long" else f"So the answer is {behind}", kind) if behind else ""
+    rest = sentence[mark.end() :].strip(" :*_") if mark else ""
+    return read.answer(rest if kind == "long" else f"So the answer is {rest}", kind) if rest else ""
 
 
 @model_node("generator")
-def reason(state: IrcotState, options: IrcotOptions) -> Asking[Any, IrcotState | RAGState]:
+def reason(state: LoopState, options: IrcotOptions) -> Asking[Any, LoopState | RAGState]:
     """Add the next sentence to the chain; it is the next query, unless the chain ends."""
-    so_far, show = " ".join(map(one_line, state["chain"])), style_of(options.paper).show
+    chain, passages = [step["text"] for step in state["steps"]], state["passages"]
+    so_far = " ".join(map(one_line, chain))
     values = {"chain": f" {so_far}".rstrip() if options.paper == "ircot" else so_far or _NOTHING}
-    reply = yield Prompt("ircot", values, state["passages"], show=show, max_tokens=QUERY_TOKENS, task="step")
-    said = next_sentence(reply.text, [state["question"], *state["chain"]])
-    seen = " ".join([state["question"], *(one.page_content for one in state["passages"])])
-    if read.is_unknown(said) or read.copied(said, _EXAMPLE, seen):
-        said = ""
-    answer, chain = concluded(said, state["answer_type"]), [*state["chain"], said]
-    ends = not said or bool(answer) or len(chain) >= options.max_steps
-    cut_short = ends and bool(said) and not answer
-    update: IrcotState = {"chain": chain, "query": "" if ends else said, "truncated": cut_short}
-    if not ends:
-        return update if state["given"] else {**update, "queries": {**state["queries"], f"round_{len(chain)}": said}}
-    if options.read_by != "chain":
+    show = style_of(options.paper).show
+    reply = yield Prompt("ircot", values, passages, show=show, max_tokens=QUERY_TOKENS, task="step")
+    sentence = next_sentence(reply.text, [state["question"], *chain])
+    seen = " ".join([state["question"], *(doc.page_content for doc in passages)])
+    if read.is_unknown(sentence) or read.copied(sentence, _EXAMPLE, seen):
+        sentence = ""
+    answer = concluded(sentence, state["answer_type"])
+    ends = not sentence or bool(answer) or len(chain) + 1 >= options.max_steps
+    truncated = ends and bool(sentence) and not answer
+    step = add_step(state, sentence, *([] if ends else [sentence]))
+    update: LoopState = {**step, "queries": {**state["queries"], **step["queries"]}, "truncated": truncated}
+    if not ends or options.read_by != "chain":
         return update
-    shown = state["passages"]
-    end = end_loop(state, answer or UNKNOWN, reply.text, reply.ids, passages=shown, truncated=cut_short)
+    end = end_loop(state, answer or UNKNOWN, reply.text, reply.ids, passages=passages, truncated=truncated)
     return {**update, **end}
 
 
@@ -159,11 +152,11 @@ def found_so_far(lists: Sequence[Sequence[Document]]) -> list[Document]:
     return by_query(lists)[: get_runtime(IrcotOptions).context.max_passages]
 
 
-def to_next(state: IrcotState, runtime: Runtime[IrcotOptions]) -> Route:
+def to_next(state: LoopState, runtime: Runtime[IrcotOptions]) -> Route:
     """Route: search for the sentence, or for none in given passages; after the last one, the reader."""
     options = runtime.context
-    if state["query"]:
-        return "go on" if state["given"] else search_branches({f"round_{len(state['chain'])}": state["query"]})
+    if queries := state["steps"][-1]["queries"]:
+        return "go on" if state["given"] else search_branches(queries)
     if options.read_by == "chain":
         return "answered"
     node = "answer" if options.read_by == "direct" else "answer_cot"
@@ -185,7 +178,7 @@ def add_readers(graph: Graph, components: Components) -> None:
     group="more than one hop",
     calls=lambda o: (1 + o.samples * (o.read_by != "chain"), o.max_steps + 2 * o.samples),
     options=IrcotOptions,
-    state=IrcotState,
+    state=LoopState,
     prompts=PROMPTS,
 )
 def ircot(graph: Graph, components: Components) -> None:
