@@ -5,7 +5,8 @@
 FOLDER holds HTML pages, such as Python's documentation (Debian's package python3-doc:
 /usr/share/doc/python3/html). Of each page, the texts between the tags of its `<main>`,
 `role="main"` or else `<body>` (without scripts, styles and templates) are looked for in its passages, each
-near the end of the one before it. The share counts letters and digits.
+near the end of the one before it. The share counts letters and digits. Lists of contents (`<nav>`,
+`role="navigation"`) count as missing, wherever their words stand.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ LONG = 40
 """A text of more characters may stand anywhere."""
 
 
+CONTENTS = "ancestor-or-self::*[self::nav or @role='navigation']"
+
+
 def squeezed(text: str) -> str:
     """Return the letters and digits of a text: Markdown adds signs and white space."""
     return re.sub(r"[\W_]", "", text)
@@ -42,7 +46,7 @@ def texts(path: Path) -> Iterator[tuple[str, str]]:
             parent = node.getparent()
             if squeezed(node):
                 place = f"{parent.tag}.{parent.get('class', '')}" + " (tail)" * bool(node.is_tail)
-                yield place, str(node)
+                yield "contents" if parent.xpath(CONTENTS) else place, str(node)
 
 
 def main() -> None:
@@ -67,12 +71,14 @@ def main() -> None:
         for place, text in texts(path):
             wanted = squeezed(text)
             total += len(wanted)
-            found = passages.find(wanted, at, None if len(wanted) > LONG else at + NEAR)
+            found = -1
+            if place != "contents":
+                found = passages.find(wanted, at, None if len(wanted) > LONG else at + NEAR)
             if found >= 0:
                 at = found + len(wanted)
-            elif passages.find(wanted, 0 if len(wanted) > LONG else max(at - NEAR, 0), at) < 0:
+            elif place == "contents" or wanted not in passages[0 if len(wanted) > LONG else max(at - NEAR, 0) : at]:
                 missing += len(wanted)
-                kinds[place, " ".join(text.split())[:60]] += len(wanted)
+                kinds[place, "" if place == "contents" else " ".join(text.split())[:60]] += len(wanted)
     print(
         f"{len(paths)} pages, {total:,} letters and digits, {missing:,} in no passage ({missing / max(total, 1):.3%})"
     )

@@ -69,6 +69,14 @@ TABLE: list[tuple[str, str, list[str], list[str]]] = [
     ("html/text-in-div.html", "", ["at nine", "No dogs", "No bicycles", "at eight"], ["(nine|five|dogs|eight).*\\1"]),
     ("html/math.html", "", [r"E ?= ?m ?c ?\^ ?2"], []),
     ("html/ol-start.html", "", ["4. Open the seacock", "5. Prime", "a. Check oil", "b. Check belt"], []),
+    ("html/section-ids.html", "When do shares vest?", ["Shares vest after four years"], []),
+    ("html/section-ids.html", "", ["25 days", "9.3 per cent", "four years", "30 minutes", "ten years"], []),
+    ("html/accordion.html", "", ["## How long is a ticket valid.\n\nNinety minutes", "## May I take a bicycle.\n\nOnly"], []),
+    ("office/scaled-numbers.xlsx", "North", [r"\(k€\): 1,235\nbudget: 2.5M\nshare: 7.5%\n", r"\(212\) 555-0123", "hours: 31:30"], []),
+    ("office/superscript.docx", "", [r"Load 10\^3 kg, CO2"], []),
+    ("office/strike.docx", "", ["The fee is ~~50~~ 40 euro"], []),
+    ("office/hidden-text.docx", "", ["Public price 90 euro", "in part: hidden text is left out"], ["61"]),
+    ("office/equation.docx", "", [r"A=a/\(b\+c\)\+r\^2"], []),
 ]  # fmt: skip
 
 

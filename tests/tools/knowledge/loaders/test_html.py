@@ -131,6 +131,10 @@ def test_tables_for_layout_are_blocks():
 def test_formulas():
     half, square = "<mfrac><mn>1</mn><mn>2</mn></mfrac>", "<msup><mi>c</mi><mrow><mn>2</mn></mrow></msup>"
     assert read("a.html", f"<p><math>{half}<mi>m</mi>{square}</math></p>")[0][0].text == "1/2mc^2"
+    total = "<mrow><mi>b</mi><mo>+</mo><mi>c</mi></mrow>"
+    root, power = f"<msqrt>{total}</msqrt>", "<msup><mi>r</mi><mrow><mo>−</mo><mn>2</mn></mrow></msup>"
+    page = f"<math><mfrac><mi>a</mi>{total}</mfrac><mo>+</mo><mfrac>{total}<mi>d</mi></mfrac>{root}{power}</math>"
+    assert read("a.html", page)[0][0].text == "a/(b+c)+(b+c)/d√(b+c)r^(−2)"
 
 
 def test_encodings_of_pages():

@@ -1,4 +1,5 @@
 import io
+import zipfile
 from datetime import date, datetime, time, timedelta
 
 import openpyxl
@@ -83,6 +84,76 @@ def test_all_that_a_reader_sees_in_word():
         "Boxed.",
         "a/bc^2",
     ]
+
+
+def run(text, properties=""):
+    return f"<w:r><w:rPr>{properties}</w:rPr><w:t>{text}</w:t></w:r>"
+
+
+def test_raised_struck_and_hidden_text_in_word():
+    up, struck, hidden = '<w:vertAlign w:val="superscript"/>', "<w:strike/>", "<w:vanish/>"
+    runs = [
+        run("Load 10") + run("-", up) + run("3", up) + run(" kg on the 3") + run("rd", up) + run(", CO"),
+        run("2", '<w:vertAlign w:val="subscript"/>') + run("; fee ") + run("50 ", struck) + run("x", "<w:dstrike/>"),
+        run(" 40", '<w:strike w:val="0"/>') + run(" floor 61", hidden) + run(" old", '<w:rStyle w:val="Gone"/>'),
+    ]
+    styles = '<w:style w:styleId="Gone"><w:basedOn w:val="Base"/></w:style>'
+    styles += f'<w:style w:styleId="Base"><w:rPr>{struck}</w:rPr></w:style>'
+    (doc,), notices = read("a.docx", docx(f"<w:p>{''.join(runs)}</w:p>", styles=styles))
+    assert doc.text == "Load 10^-3 kg on the 3rd, CO2; fee ~~50~~ ~~x~~ 40 ~~old~~"
+    assert notices == "hidden text is left out"
+
+
+def test_brackets_of_formulas():
+    def part(tag, text):
+        return f"<m:{tag}><m:r><m:t>{text}</m:t></m:r></m:{tag}>"
+
+    formulas = {
+        f"<m:f>{part('num', 'a')}{part('den', 'b+c')}</m:f>": "a/(b+c)",
+        f"<m:f>{part('num', 'a+b')}{part('den', 'c')}</m:f>": "(a+b)/c",
+        f"<m:sSup><m:e><m:d>{part('e', 'a+b')}</m:d></m:e>{part('sup', 'n-1')}</m:sSup>": "(a+b)^(n-1)",
+        f"<m:f>{part('num', '1')}<m:den><m:d>{part('e', 'x+y')}</m:d></m:den></m:f>": "1/(x+y)",
+        f"<m:rad>{part('e', 'a+b')}</m:rad>": "√(a+b)",
+        f"<m:f>{part('num', 'a')}<m:den><m:f>{part('num', 'b')}{part('den', 'c')}</m:f></m:den></m:f>": "a/(b/c)",
+    }
+    for formula, text in formulas.items():
+        (doc,), _ = read("a.docx", docx(f"<w:p><m:oMath>{formula}</m:oMath></w:p>"))
+        assert doc.text == text
+
+
+def test_embedded_documents_stand_in_their_place():
+    related = {"page": ("aFChunk", "a.htm"), "word": ("aFChunk", "b.docx"), "gone": ("aFChunk", "c.docx")}
+    chunks = [f'<w:altChunk r:id="{name}"/>' for name in related]
+    data = io.BytesIO(docx(paragraph("Before.") + "".join(chunks) + paragraph("After."), related))
+    with zipfile.ZipFile(data, "a") as package:
+        package.writestr("word/a.htm", "<h2>Terms</h2><p>Paid in May.</p>")
+        package.writestr("word/b.docx", docx(paragraph("No dogs.")))
+    (doc,), notices = read("a.docx", data.getvalue())
+    assert doc.text.split("\n\n") == ["Before.", "## Terms", "Paid in May.", "No dogs.", "After."]
+    assert "word/c.docx" in notices
+
+
+def test_a_row_that_begins_later_keeps_its_columns():
+    rows = [("", ("Hall", "Day", "Hours")), ('<w:trPr><w:gridBefore w:val="1"/></w:trPr>', ("Tue", "10 to 14"))]
+    cells = [before + "".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in row) for before, row in rows]
+    (doc,), _ = read("a.docx", docx("<w:tbl>" + "".join(f"<w:tr>{row}</w:tr>" for row in cells) + "</w:tbl>"))
+    assert doc.text.endswith("|  | Tue | 10 to 14 |")
+
+
+def test_raised_struck_and_hidden_on_slides():
+    runs = "<a:r><a:t>10</a:t></a:r><a:r><a:rPr baseline='30000'/><a:t>3</a:t></a:r>"
+    runs += "<a:r><a:rPr strike='sngStrike' baseline='0'/><a:t>old</a:t></a:r>"
+    data = pptx(
+        f"<a:p>{runs}</a:p>", "<a:p><a:r><a:t>Secret.</a:t></a:r></a:p>", "<a:p><a:r><a:t>Bye.</a:t></a:r></a:p>"
+    )
+    hidden = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(hidden, "w") as new:
+        for name in old.namelist():
+            shown = old.read(name)
+            new.writestr(name, shown.replace(b"<p:sld ", b'<p:sld show="0" ') if "slide1.xml" in name else shown)
+    (doc,), notices = read("t.pptx", hidden.getvalue())
+    assert doc.text.split("\n") == ["# Slide 1", "", "10^3~~old~~", "", "", "# Slide 3", "", "Bye.", ""]
+    assert notices == "hidden slides are left out: 2"
 
 
 def test_merged_cells_repeat_their_text():

@@ -24,7 +24,7 @@ from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
 from ragweave.tools.knowledge.loaders.office import load_docx, load_epub, load_pptx
 from ragweave.tools.knowledge.loaders.pdf import load_image, load_pdf
 from ragweave.tools.knowledge.loaders.tables import load_csv, load_json, load_json_lines, load_workbook
-from ragweave.tools.knowledge.loaders.text import decode, html_markdown, load_html, markdown, readable, text_file
+from ragweave.tools.knowledge.loaders.text import html_markdown, load_html, mail_text, markdown, readable, text_file
 from ragweave.tools.knowledge.settings import IndexSettings
 
 Loader = Callable[[str, BinaryIO, IndexSettings], Iterable[Loaded | str]]
@@ -66,10 +66,7 @@ def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
 
 
 def _text_of(part: Any) -> str:
-    try:
-        text = part.get_content()
-    except LookupError:  # a charset that Python does not know
-        text = decode(part.get_payload(decode=True))[0]
+    text = mail_text(part)
     return html_markdown(text)[1] if part.get_content_type() == "text/html" else text
 
 

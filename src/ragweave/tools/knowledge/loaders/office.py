@@ -17,13 +17,25 @@ from typing import Any
 from urllib.parse import unquote
 
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
-from ragweave.tools.knowledge.loaders.text import alt_text, decode, html_markdown, markdown, numeral, paged
+from ragweave.tools.knowledge.loaders.text import (
+    alt_text,
+    archived_page,
+    bracketed,
+    decode,
+    html_markdown,
+    markdown,
+    numeral,
+    paged,
+    raised,
+)
 from ragweave.tools.knowledge.settings import IndexSettings
 
 _SKIPPED = frozenset(re.findall(r"\w+", "del moveFrom delText instrText Fallback pPr rPr rt bodyPr lstStyle"))
 """Deleted text, copies for older programs, properties."""
 _SIGNS = {"tab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "sup": "^", "sub": "_", "den": "/", "rad": "√"}
 """What is shown before the text of an element; the last four are of formulas."""
+_OFF = frozenset(("0", "false", "off", "noStrike"))
+"""Values of properties that are not set."""
 _WORD_PARTS = frozenset(("styles", "numbering", "header", "footer", "footnotes", "endnotes", "comments"))
 
 
@@ -138,21 +150,70 @@ class _Reader:
     package: zipfile.ZipFile
     part: str
     styles: dict[str | None, Any] = field(default_factory=dict)
-    """Word's paragraph styles by id."""
+    """Word's styles by id."""
     numbers: _Numbers | None = None
     notes: dict[tuple[str, str | None], str] = field(default_factory=dict)
     """Texts of footnotes, endnotes and comments by the element that refers to them, and id."""
+    omitted: dict[str, None] = field(default_factory=dict)
+    """Lines about what was left out."""
+    inner: bool = False
+    """Whether the document is a part of another."""
+
+    def root(self) -> Any:
+        """Return the root element of the part, with marks of runs and brackets of formulas as text."""
+        root = read_xml(self.package, self.part)
+        for run in [*root.iter("r")]:
+            self._mark_run(run)
+        for formula in root.iter("oMath"):
+            _bracket(formula)
+        return root
+
+    def _mark_run(self, run: Any) -> None:
+        """Mark raised and struck text as HTML pages give it; remove hidden text."""
+        texts = [text for text in run.iterchildren("t") if text.text]
+        if texts and self._property(run, "vanish"):
+            run.getparent().remove(run)
+            self.omitted["hidden text is left out"] = None
+        elif texts:
+            if self._is_raised(run) and not any(map(self._is_raised, run.xpath("preceding-sibling::r[1]"))):
+                texts[0].text = raised(texts[0].text)
+            if self._property(run, "strike") or self._property(run, "dstrike"):
+                for text in texts:
+                    text.text = re.sub(r"(?s)\S(?:.*\S)?", r"~~\g<0>~~", text.text)
+
+    def _is_raised(self, run: Any) -> bool:
+        return self._property(run, "vertAlign") == "superscript" or self._property(run, "baseline").isdecimal()
+
+    def _property(self, run: Any, name: str) -> str:
+        """Return the value of a property of a run or its style (in PowerPoint an attribute); "" if it is not set."""
+        own = run.find("rPr")
+        for properties in (own, *(style.find("rPr") for style in self._styles(_value(own, "rStyle")))):
+            element = None if properties is None else properties.find(name)
+            value = None if properties is None else properties.get(name)
+            if element is not None:
+                value = element.get("val", "1")
+            if value is not None:
+                return "" if value in _OFF else str(value)
+        return ""
+
+    def _styles(self, name: str | None) -> Iterator[Any]:
+        """Yield a style and those that it is based on."""
+        for _ in range(10):
+            if name not in self.styles:
+                return
+            yield self.styles[name]
+            name = _value(self.styles[name], "basedOn")
 
     def blocks(self, element: Any) -> Iterator[str]:
         """Yield the Markdown blocks of an element; what a paragraph contains besides its text follows it."""
         for one in _inside(element, "tbl"):
             if one.tag == "p":
-                text = "".join(map(self._shown, _inside(one, "p")))
+                text = "".join(map(self._shown, _inside(one, "p"))).replace("~~~~", "")
                 text = "\n".join(filter(None, (_line([line]) for line in text.splitlines())))
                 yield self._mark(one.find("pPr"), text) if text else ""
             elif one.tag == "tbl":
                 yield from self._table(one)
-            elif one.tag in ("chart", "relIds"):
+            elif one.tag in ("chart", "relIds", "altChunk"):
                 yield from self._related(one)
             elif one.tag == "ser":
                 yield _series(one)
@@ -165,17 +226,19 @@ class _Reader:
         """Return what an element itself adds to the text of its paragraph."""
         if one.tag in ("footnoteReference", "endnoteReference"):
             return f"[^{one.get('id')}]" if (one.tag, one.get("id")) in self.notes else ""
+        if one.tag == "nary":
+            return _value(one, "naryPr/chr") or "∫"
         text = alt_text(one.get("descr")) if one.tag == "docPr" else one.text if one.tag == "t" else None
         return text or _SIGNS.get(one.tag, "")
 
     def _mark(self, properties: Any, text: str) -> str:
         """Return a paragraph's text with the number and heading marks of its style."""
-        chain, names, style = [properties], list[str](), _value(properties, "pStyle")
-        while style in self.styles and len(chain) < 10:
-            names.append((_value(self.styles[style], "name") or "").lower())
-            chain.append(self.styles[style].find("pPr"))
-            style = _value(self.styles[style], "basedOn")
-        lists, levels = ([*filter(None, (_value(one, f"numPr/{name}") for one in chain))] for name in ("numId", "ilvl"))
+        styles = [*self._styles(_value(properties, "pStyle"))]
+        chain = [properties, *(style.find("pPr") for style in styles)]
+        names = [(_value(style, "name") or "").lower() for style in styles]
+        lists, levels = (
+            [*filter(None, (_value(part, f"numPr/{name}") for part in chain))] for name in ("numId", "ilvl")
+        )
         if self.numbers is not None and lists:
             text = self.numbers.next(lists[0], int(levels[0]) if levels else 0) + text
         if not (found := re.search(r"^title\b|heading (\d)", " ".join(names))):
@@ -185,15 +248,17 @@ class _Reader:
     def _table(self, element: Any) -> Iterator[str]:
         """Yield a table; a single column is a frame around text."""
         rows = [
-            [one for one in _inside(row, "tc") if one.tag == "tc"] for row in _inside(element, "tr") if row.tag == "tr"
+            (int(_value(row, "trPr/gridBefore") or 0), [cell for cell in _inside(row, "tc") if cell.tag == "tc"])
+            for row in _inside(element, "tr")
+            if row.tag == "tr"
         ]
-        if max(map(len, rows), default=0) == 1:
-            yield from (block for row in rows for cell in row for block in self.blocks(cell))
+        if max((before + len(row) for before, row in rows), default=0) == 1:
+            yield from (block for _, row in rows for cell in row for block in self.blocks(cell))
             return
         above: dict[int, str] = {}
         lines: list[str] = []
-        for row in rows:
-            cells: list[str] = []
+        for before, row in rows:
+            cells = [""] * min(before, 100)
             for cell in row:
                 merged = cell.find("tcPr/vMerge")
                 if cell.get("vMerge") != "1" and (merged is None or merged.get("val") == "restart"):
@@ -206,12 +271,46 @@ class _Reader:
         yield "\n".join(lines)
 
     def _related(self, element: Any) -> Iterator[str]:
-        """Yield the texts of a chart or diagram, which are files of their own."""
+        """Yield the texts of a chart, diagram or embedded document, which are files of their own."""
         related = _relations(self.package, self.part)
+        if element.tag == "altChunk":
+            yield self._embedded(related.get(element.get("id"), ("", "embedded document"))[1])
+            return
         for ident in (element.get("id"), element.get("dm")):
             if ident in related:
                 with suppress(Exception):  # a broken one loses nothing but itself
                     yield from self.blocks(read_xml(self.package, related[ident][1]))
+
+    def _embedded(self, name: str) -> str:
+        """Return the text of a document that Word shows in the place of an `altChunk`."""
+        try:
+            data = self.package.read(name)
+            kind = posixpath.splitext(name)[1].lower()
+            if data.startswith(b"PK") and not self.inner:
+                return _word_text(_Reader(open_package(data), "", inner=True, omitted=self.omitted))
+            if kind in (".mht", ".mhtml"):
+                return html_markdown(archived_page(data), whole=True)[1]
+            return html_markdown(decode(data)[0], whole=True)[1] if "htm" in kind else decode(data)[0]
+        except Exception as error:  # noqa: BLE001 - the rest of the document can be read
+            self.omitted[f"{name}: {error}"] = None
+            return ""
+
+
+def _bracket(formula: Any) -> None:
+    """Write brackets into a formula: those that only its form shows, and those that keep a part together."""
+    for part in reversed([*formula.iter("num", "den", "sup", "sub", "e", "d")]):
+        texts = [text for text in part.iter("t") if text.text]
+        first, last = _value(part, "dPr/begChr"), _value(part, "dPr/endChr")
+        if part.tag == "d":
+            signs = "(" if first is None else first, ")" if last is None else last
+        elif (part.tag == "e" and part.getparent().tag != "rad") or [child.tag for child in part] == ["d"]:
+            continue
+        else:
+            text = "".join(text.text for text in texts)
+            signs = bracketed(text if part.find(".//f") is None else f"{text}/")
+        if texts:
+            texts[0].text = f"{signs[0]}{texts[0].text}"
+            texts[-1].text = f"{texts[-1].text}{signs[1]}"
 
 
 def _series(element: Any) -> str:
@@ -228,32 +327,37 @@ def _main(package: zipfile.ZipFile, usual: str) -> str:
 
 def load_docx(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load a Word document with list numbers, notes, comments, text boxes and page headers."""
-    package = open_package(data)
-    main = _main(package, "word/document.xml")
-    reader = _Reader(package, main)
+    reader = _Reader(open_package(data), "")
+    text = _word_text(reader)
+    yield from reader.omitted
+    yield markdown(text, name)
+
+
+def _word_text(reader: _Reader) -> str:
+    reader.part = _main(reader.package, "word/document.xml")
     margins: dict[str, None] = {}
-    for kind, target in _relations(package, main).values():
+    for kind, target in _relations(reader.package, reader.part).values():
         if kind in _WORD_PARTS:
             try:
                 margins |= dict.fromkeys(_take(reader, kind, target))
             except Exception as error:  # noqa: BLE001 - the document can be read
-                yield f"{kind}: {error}"
-    text = _joined([*margins, *reader.blocks(read_xml(package, main))])
-    yield markdown(text, name)
+                reader.omitted[f"{kind}: {error}"] = None
+    return _joined([*margins, *reader.blocks(reader.root())])
 
 
 def _take(reader: _Reader, kind: str, part: str) -> Iterator[str]:
     """Give a reader styles, numbers or notes; yield the texts of a page header or footer."""
-    root = read_xml(reader.package, part)
+    beside = _Reader(reader.package, part, omitted=reader.omitted)
+    root = beside.root()
     if kind == "styles":
         reader.styles = {one.get("styleId"): one for one in root.iter("style")}
     elif kind == "numbering":
         reader.numbers = _Numbers(root)
     elif kind in ("header", "footer"):
-        yield from _Reader(reader.package, part).blocks(root)
+        yield from beside.blocks(root)
     else:
-        for one in root:
-            reader.notes[f"{kind[:-1]}Reference", one.get("id")] = _line(_Reader(reader.package, part).blocks(one))
+        for note in root:
+            reader.notes[f"{kind[:-1]}Reference", note.get("id")] = _line(beside.blocks(note))
 
 
 def load_pptx(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
@@ -261,30 +365,38 @@ def load_pptx(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     package = open_package(data)
     main = _main(package, "ppt/presentation.xml")
     related = _relations(package, main)
-    slides = []
-    for number, one in enumerate(read_xml(package, main).iter("sldId"), 1):
+    slides: list[str] = []
+    hidden: list[str] = []
+    for number, entry in enumerate(read_xml(package, main).iter("sldId"), 1):
+        slides.append("")
         try:
-            title, blocks = _slide(package, related[one.get("id")][1])
+            slide = _Reader(package, related[entry.get("id")][1])
+            root = slide.root()
+            if root.get("show") in _OFF:
+                hidden.append(str(number))
+                continue
+            title, blocks = _slide(slide, root)
             # A slide without a title ends the section of the one before it.
-            slides.append(_joined([f"# {title or f'Slide {number}'}", *blocks]) + "\n" if title or blocks else "")
+            slides[-1] = _joined([f"# {title or f'Slide {number}'}", *blocks]) + "\n" if title or blocks else ""
         except Exception as error:  # noqa: BLE001 - the other slides can be read
-            slides.append("")
             yield f"slide {number}: {error}"
+    if hidden:
+        yield f"hidden slides are left out: {', '.join(hidden)}"
     deck = paged(slides, name)
     yield replace(markdown(deck.text, name), pages=deck.pages)
 
 
-def _slide(package: zipfile.ZipFile, part: str) -> tuple[str, list[str]]:
+def _slide(slide: _Reader, root: Any) -> tuple[str, list[str]]:
     """Return the title of a slide, and its other texts and notes."""
-    slide = read_xml(package, part)
     title = ""
-    for one in slide.xpath("(//sp[.//ph[@type='title' or @type='ctrTitle']])[1]"):
-        title = _line(_texts(one, "t"))
-        one.getparent().remove(one)
-    blocks = [*filter(None, _Reader(package, part).blocks(slide))]
-    for kind, target in _relations(package, part).values():
-        if kind == "notesSlide" and target in package.NameToInfo:
-            blocks += _Reader(package, target).blocks(read_xml(package, target))
+    for shape in root.xpath("(//sp[.//ph[@type='title' or @type='ctrTitle']])[1]"):
+        title = _line(_texts(shape, "t"))
+        shape.getparent().remove(shape)
+    blocks = [*filter(None, slide.blocks(root))]
+    for kind, target in _relations(slide.package, slide.part).values():
+        if kind == "notesSlide" and target in slide.package.NameToInfo:
+            notes = _Reader(slide.package, target)
+            blocks += notes.blocks(notes.root())
     return title, blocks
 
 

@@ -5,6 +5,8 @@ captions, figures, `<time>`, forms and tables of links. Extractors of articles t
 boilerplate. Navigation, scripts and hidden elements are removed first.
 """
 
+import email
+import email.policy
 import io
 import json
 import re
@@ -43,7 +45,8 @@ _BLOCKS = re.findall(
 )
 """Blocks that markdownify would write inline."""
 _LAYOUT = "descendant-or-self::table[.//table or .//h1 or .//h2 or .//h3][not(./tr/th or ./*/tr/th)]"
-_MATH = {"msup": "^", "msub": "_", "mfrac": "/"}
+_MATH = {"msup": " ^", "msub": " _", "msubsup": " _^", "munderover": " _^", "munder": " _", "mfrac": " /", "msqrt": "√"}
+"""Signs before the parts of a formula."""
 _MOST_SPANNED = 100_000
 """Spanned cells are repeated on pages of up to this many cells, those included."""
 _AROUND = re.compile(
@@ -212,6 +215,22 @@ def load_html(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     yield markdown(text, name, title)
 
 
+def archived_page(data: bytes) -> str:
+    """Return the HTML of a page that a browser saved with its pictures as MHTML."""
+    page = email.message_from_bytes(data, policy=email.policy.default).get_body(("html",))
+    if page is None:
+        raise UnreadableError("no page is in it")
+    return mail_text(page)
+
+
+def mail_text(part: Any) -> str:
+    """Return the text of a part of an e-mail; one without a known charset is decoded as files are."""
+    with suppress(LookupError):  # a charset that Python does not know
+        if part.get_content_charset():
+            return str(part.get_content())
+    return decode(part.get_payload(decode=True))[0]
+
+
 def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
     """Return the title and the Markdown of a page; `whole`: all is content, as in a chapter of a book."""
     from lxml import etree, html
@@ -319,11 +338,10 @@ def _is_around(element: Any) -> bool:
 
 def _spell_out(root: Any) -> None:
     """Write out what only markup says: formulas, raised digits, letters of lists, alt texts."""
-    for one in root.xpath(".//msup/*[2]|.//msub/*[2]|.//mfrac/*[2]"):
-        one.text = f"{_MATH[one.getparent().tag]}{one.text or ''}"
-    for one in root.iter("sup"):
-        if not (said := one.text_content().strip()).isalpha() or len(said) == 1:  # no ordinal, such as 3rd
-            one.text = f"^{one.text or ''}"
+    _write_formulas(root)
+    for power in root.iter("sup"):
+        if (text := power.text_content().strip()) != raised(text):
+            power.text = f"^{power.text or ''}"
     for one in root.xpath(".//ol[@type and @type!='1']"):
         kind = f"{'upper' if one.get('type').isupper() else 'lower'}{'Roman' if one.get('type') in 'iI' else 'Letter'}"
         for number, item in enumerate(one.iterchildren("li"), 1):
@@ -332,6 +350,19 @@ def _spell_out(root: Any) -> None:
     for one in root.xpath(".//img[@alt]"):
         one.tag = "span"
         one.text = alt_text(one.get("alt"))
+
+
+def _write_formulas(root: Any) -> None:
+    """Write signs and brackets into formulas in MathML."""
+    from lxml import etree
+
+    for formula in reversed([*root.iter(*_MATH)]):
+        parts = [formula] if formula.tag == "msqrt" else [*formula]
+        for sign, part in zip(_MATH[formula.tag], parts, strict=False):
+            first, last = bracketed(part.text_content()) if sign != " " or formula.tag == "mfrac" else ("", "")
+            part.text = f"{sign.strip()}{first}{part.text or ''}"
+            if last:
+                etree.SubElement(part, "span").text = last
 
 
 def _plain_tables(root: Any) -> None:
@@ -385,6 +416,16 @@ def _span(cell: Any, name: str) -> int:
 def alt_text(text: str | None) -> str:
     """Return the alt text of a picture; "" if it is a single word or a file name."""
     return " ".join(text.split()) if text and " " in text.strip() else ""
+
+
+def raised(text: str) -> str:
+    """Return a raised text with `^` before it, except for an ordinal's letters, as in 3rd."""
+    return text if text.strip().isalpha() and len(text.strip()) > 1 else f"^{text}"
+
+
+def bracketed(text: str) -> tuple[str, str]:
+    """Return the brackets that keep a part of a formula together: none around a word or what has them."""
+    return ("", "") if re.fullmatch(r"\w*|\([^()]*\)", "".join(text.split())) else ("(", ")")
 
 
 def numeral(number: int, kind: str) -> str:
