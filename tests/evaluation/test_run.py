@@ -16,9 +16,8 @@ from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
-from ragweave.evaluation import EvalSettings, Run, Summary, evaluate, read_report
+from ragweave.evaluation import EvalSettings, Limits, Run, Summary, evaluate, read_report
 from ragweave.evaluation.folder import open_results, read_results
-from ragweave.evaluation.run import Budget
 from ragweave.evaluation.systems import with_gold
 
 pytestmark = pytest.mark.loopback
@@ -156,7 +155,7 @@ def test_a_model_that_is_given_has_its_own_name_and_price(questions: Callable[[i
     given = {"generator": FakeListChatModel(responses=["1931"])}
     run = EvalSettings(data=questions(1))
     with pytest.raises(UsageError, match="price of FakeListChatModel"):
-        evaluate(run, tmp_path / "run", given=given, dollars=1.0, quiet=True)
+        evaluate(run, tmp_path / "run", given=given, limits=Limits(max_cost_usd=1.0), quiet=True)
     summary = evaluate(run, tmp_path / "run", given=given, quiet=True)
     assert (summary.spent.keys(), read_report(tmp_path / "run").main) == ({"FakeListChatModel"}, "em")
 
@@ -179,14 +178,14 @@ def test_a_budget_is_one_for_all_sittings(
     server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
 ) -> None:
     run = settings(spec, questions(30), prices={"*": (1.0, 2.0)})
-    first = evaluate(run, tmp_path / "run", calls=10, concurrency=1, quiet=True)
-    assert "10 calls" in first.stopped
+    first = evaluate(run, tmp_path / "run", limits=Limits(max_calls=10), concurrency=1, quiet=True)
+    assert "max_calls=10" in first.stopped
     assert server.count <= 10
-    summary = evaluate(run, tmp_path / "run", dollars=20 * 0.00012, concurrency=1, quiet=True)
-    assert "$0.0024" in summary.stopped
+    summary = evaluate(run, tmp_path / "run", limits=Limits(max_cost_usd=20 * 0.00012), concurrency=1, quiet=True)
+    assert "max_cost_usd=0.0024" in summary.stopped
     assert 19 <= server.count <= 21
     with pytest.raises(UsageError, match="needs the price of"):
-        evaluate(settings(spec, questions(3)), tmp_path / "other", dollars=1.0, quiet=True)
+        evaluate(settings(spec, questions(3)), tmp_path / "other", limits=Limits(max_cost_usd=1.0), quiet=True)
 
 
 def test_a_judge_counts_for_the_budget(
@@ -202,7 +201,7 @@ def test_a_judge_counts_for_the_budget(
         metrics=("correctness",),
         prices={"*": (1.0, 2.0)},
     )
-    summary = evaluate(run, tmp_path / "run", dollars=10 * 0.00012, concurrency=1, quiet=True)
+    summary = evaluate(run, tmp_path / "run", limits=Limits(max_cost_usd=10 * 0.00012), concurrency=1, quiet=True)
     assert "budget" in summary.stopped
     assert server.count <= 12
 
@@ -414,8 +413,11 @@ def test_no_concurrency_is_refused(tmp_path: Path) -> None:
         run_of(tmp_path, Echo(), concurrency=0)
 
 
-def test_calls_without_a_price_have_no_cost() -> None:
-    assert Budget().cost({"b": (1, 1, 1)}) is None
+def test_calls_without_a_price_have_no_cost(tmp_path: Path) -> None:
+    with Run(tmp_path, {}) as run:
+        assert run.cost() == 0
+        run.cache.spent["b"] = [1, 1, 1]
+        assert run.cost() is None
 
 
 @pytest.mark.parametrize(
@@ -448,4 +450,7 @@ def test_a_rerankers_replies_are_paid_for_once(
     (tmp_path / "run" / "results.jsonl").unlink()
     assert evaluate(run, tmp_path / "run", quiet=True).answered == 2
     assert len(server.requests) == 4
-    assert "budget of 1 calls" in evaluate(run, tmp_path / "brief", calls=1, concurrency=1, quiet=True).stopped
+    assert (
+        "max_calls=1"
+        in evaluate(run, tmp_path / "brief", limits=Limits(max_calls=1), concurrency=1, quiet=True).stopped
+    )

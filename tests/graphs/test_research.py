@@ -31,7 +31,7 @@ def test_every_sentence_is_quoted_or_left_without_quotes() -> None:
     assert [bool(one["quotes"]) for one in out["citations"]] == [True, False] * 4
 
 
-@pytest.mark.parametrize("limit", [{"most_calls": 3}, {"most_tokens": 300}])
+@pytest.mark.parametrize("limit", [{"max_calls": 3}, {"max_total_tokens": 300}])
 def test_a_budget_ends_the_report(limit: dict[str, int]) -> None:
     out, model = run(**limit)
     assert len(model.calls) < 5

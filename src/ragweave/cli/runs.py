@@ -35,7 +35,11 @@ Price = Annotated[
 Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]
 Concurrency = Annotated[int, typer.Option(help="Questions in flight at once.")]
 MaxCalls = Annotated[int | None, typer.Option(help="Stop the run after this many model calls.")]
-MaxCost = Annotated[float | None, typer.Option(help="Stop the run after this many US dollars.")]
+MaxTokens = Annotated[
+    int | None, typer.Option("--max-total-tokens", help="Stop the run after this many tokens, read and written.")
+]
+MaxCost = Annotated[float | None, typer.Option("--max-cost-usd", help="Stop the run after this many US dollars.")]
+Timeout = Annotated[float | None, typer.Option(help="Stop the run after this many seconds.")]
 Shard = Annotated[str, typer.Option(help="I/N: use every N-th question, starting with the I-th.")]
 Cache = Annotated[Path | None, typer.Option(help="File of replies to share among runs.")]
 Ray = Annotated[
@@ -57,15 +61,15 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:
     return prices
 
 
-def sharded(work: Callable[..., Summary], folder: Path, *, ray: str | None, shard: str, **budget: Any) -> Summary:
+def sharded(work: Callable[..., Summary], folder: Path, *, ray: str | None, shard: str, **limits: Any) -> Summary:
     """Run work here, or as shards on a cluster if `ray` is its address."""
     if ray is None:
-        return work(shard=shard, **budget)
+        return work(shard=shard, **limits)
     from ragweave.evaluation.on_ray import run_on_ray
 
     if shard:
         raise UsageError("--ray makes the shards itself: omit --shard")
-    return run_on_ray(work, folder, address=ray, **budget)
+    return run_on_ray(work, folder, address=ray, **limits)
 
 
 def end(summary: Summary) -> None:
@@ -105,7 +109,9 @@ def evaluate(
     seed: int = 0,
     price: Price = None,
     max_calls: MaxCalls = None,
-    max_cost: MaxCost = None,
+    max_total_tokens: MaxTokens = None,
+    max_cost_usd: MaxCost = None,
+    timeout: Timeout = None,
     concurrency: Concurrency = 16,
     shard: Shard = "",
     ray: Ray = None,
@@ -115,7 +121,7 @@ def evaluate(
 
     Each answer is saved at once. If a run is interrupted, the same command resumes it and pays for no call twice.
     """
-    from ragweave.evaluation import EVAL_ROLES, EvalSettings
+    from ragweave.evaluation import EVAL_ROLES, EvalSettings, Limits
     from ragweave.graphs.specs import read_pairs, split_systems
 
     settings: EvalSettings
@@ -151,7 +157,8 @@ def evaluate(
             seed=seed,
             prices=prices_of(price),
         )
-    more: dict[str, Any] = {"calls": max_calls, "dollars": max_cost, "concurrency": concurrency, "cache": cache}
+    limits = Limits(max_calls=max_calls, max_total_tokens=max_total_tokens, max_cost_usd=max_cost_usd, timeout=timeout)
+    more: dict[str, Any] = {"limits": limits, "concurrency": concurrency, "cache": cache}
     if synthetic:
         more |= _write_questions(settings, synthetic, folder, **more)
     _run(settings, folder, shard=shard, ray=ray, **more)
@@ -168,8 +175,7 @@ def _write_questions(settings: EvalSettings, count: int, folder: Path, **more: A
         typer.echo(f"  {number} refused: {why}", err=True)
     if summary.exit_code or not written:
         end(summary if summary.exit_code else replace(summary, stopped="the model wrote no usable question"))
-    spent = {"calls": summary.calls, "dollars": summary.dollars or 0.0}
-    return {name: more[name] - cost for name, cost in spent.items() if more[name] is not None}
+    return {"limits": more["limits"].less(summary.calls, summary.tokens, summary.dollars or 0.0)}
 
 
 def _read_prompts(files: str) -> dict[str, dict[str, Any]]:
@@ -201,9 +207,9 @@ def _run(
     from ragweave.evaluation import evaluate
     from ragweave.evaluation.folder import read_results, shard_folder
 
-    budget = {name: more.pop(name) for name in ("calls", "dollars")}
+    limits = more.pop("limits")
     work = partial(evaluate, settings, folder.resolve(), **more)
-    summary = sharded(work, folder, ray=ray, shard=shard, **budget)
+    summary = sharded(work, folder, ray=ray, shard=shard, limits=limits)
     folder = shard_folder(folder, shard)
     if paper:
         paper.write(folder)
@@ -272,14 +278,16 @@ def reproduce(
     limit: Limit = None,
     price: Price = None,
     max_calls: MaxCalls = None,
-    max_cost: MaxCost = None,
+    max_total_tokens: MaxTokens = None,
+    max_cost_usd: MaxCost = None,
+    timeout: Timeout = None,
     concurrency: Concurrency = 16,
     cache: Cache = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/PAPER-TABLE-DATA]")] = None,
 ) -> None:
     """Evaluate the rows of a paper's table. Without a data set, list the tables."""
     from ragweave.datasets import open_dataset
-    from ragweave.evaluation import EVAL_ROLES
+    from ragweave.evaluation import EVAL_ROLES, Limits
     from ragweave.evaluation import reproduce as papers
     from ragweave.graphs.specs import read_pairs
 
@@ -304,7 +312,8 @@ def reproduce(
         drop_answered=drop_answered,
         prices=prices_of(price),
     )
-    more: dict[str, Any] = {"calls": max_calls, "dollars": max_cost, "concurrency": concurrency, "cache": cache}
+    limits = Limits(max_calls=max_calls, max_total_tokens=max_total_tokens, max_cost_usd=max_cost_usd, timeout=timeout)
+    more: dict[str, Any] = {"limits": limits, "concurrency": concurrency, "cache": cache}
     _run(settings, folder, paper=plan.paper, **more)
 
 

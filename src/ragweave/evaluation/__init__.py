@@ -5,10 +5,12 @@ from ragweave.evaluation.layout import write
 from ragweave.evaluation.metrics import METRICS, Metric, citation_metrics, given
 from ragweave.evaluation.report import Report, read_report
 from ragweave.evaluation.run import Run, Summary, System
+from ragweave.tools.models.budget import Limits
 
 __all__ = [
     "METRICS",
     "EVAL_ROLES",
+    "Limits",
     "Metric",
     "Report",
     "Run",

@@ -18,7 +18,7 @@ from ragweave.datasets import Dataset, Question, open_dataset, select
 from ragweave.errors import UsageError
 from ragweave.evaluation.folder import read_results, shard_folder
 from ragweave.evaluation.metrics import METRICS, Metric, chosen_metrics
-from ragweave.evaluation.run import Budget, Run, Summary, System
+from ragweave.evaluation.run import Run, Summary, System
 from ragweave.evaluation.systems import (
     Gold,
     GraphSystem,
@@ -31,6 +31,7 @@ from ragweave.graphs.specs import read_system
 from ragweave.roles import ROLES
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.knowledge.retrievers import retriever_of
+from ragweave.tools.models.budget import Limits
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.providers import scorer_of
 from ragweave.tools.retrieval import Bm25Retriever
@@ -95,8 +96,7 @@ def evaluate(
     shard: str = "",
     cache: Path | None = None,
     concurrency: int = 16,
-    calls: int | None = None,
-    dollars: float | None = None,
+    limits: Limits | None = None,
     own: Sequence[Metric | System] = (),
     given: Mapping[str, Any] | None = None,
     quiet: bool = False,
@@ -109,8 +109,7 @@ def evaluate(
         shard: `2/8`: only every eighth question, in a folder of its own inside the run's.
         cache: A file of replies that several runs share; None: one of this run.
         concurrency: Questions in flight at once.
-        calls: Most model calls of the whole run; None: no limit.
-        dollars: Most US dollars of the whole run.
+        limits: What the whole run may spend; None: no limits.
         own: Metrics and systems of the caller's own.
         given: Models by role, and a `retriever`, as objects in place of those that the settings name.
         quiet: Whether there is no progress bar.
@@ -130,7 +129,7 @@ def evaluate(
     plain = settings.plain()
     if others := [one for one in metrics if one not in METRICS.ours()]:
         plain["own_metrics"] = {one.name: one.described() for one in others}
-    with Run(shard_folder(folder, shard), plain, cache, Budget(calls, dollars)) as run:
+    with Run(shard_folder(folder, shard), plain, cache, limits) as run:
         systems = [*_systems(settings, data, metrics, prompts, given or {}, run), *mine]
         return run.conduct(run.ask(questions, systems, concurrency=concurrency, quiet=quiet))
 
@@ -237,17 +236,17 @@ def _retriever(settings: EvalSettings, data: Dataset, run: Run) -> Any:
 
 
 def open_priced(settings: EvalSettings, role: str, spec: Any, run: Run) -> Any:
-    """Open a role's model, and note its price in the run's budget.
+    """Open a role's model, and note its price.
 
     Raises:
-        UsageError: The budget is in dollars, and the model has no price.
+        UsageError: `max_cost_usd` is set, and the model has no price.
     """
     name = redacted(settings.models.get(role, spec))
     made = open_model(spec, run.cache, run.closing, name)
     listed = settings.prices.get(role, settings.prices.get("*"))
     price = Price(*listed) if listed else price_of(made) or (Price(0, 0) if name == "extractive" else None)
     if price:
-        run.budget.prices[name] = price
-    elif run.budget.dollars is not None:
-        raise UsageError(f"a budget in dollars needs the price of {name}: --price INPUT,OUTPUT")
+        run.prices[name] = price
+    elif run.limits.max_cost_usd is not None:
+        raise UsageError(f"max_cost_usd needs the price of {name}: --price INPUT,OUTPUT")
     return made

@@ -16,6 +16,7 @@ from pathlib import Path
 from ragweave.errors import UsageError, need
 from ragweave.evaluation.folder import shard_folder
 from ragweave.evaluation.run import Summary
+from ragweave.tools.models.budget import Limits
 
 LOCAL = "local"
 """The address of this machine alone."""
@@ -31,8 +32,7 @@ def run_on_ray(
     address: str = LOCAL,
     shards: int = 0,
     gpus: float = 0.0,
-    calls: int | None = None,
-    dollars: float | None = None,
+    limits: Limits | None = None,
 ) -> Summary:
     """Run shards on a cluster, and return how they ended.
 
@@ -42,8 +42,7 @@ def run_on_ray(
         address: The cluster's: `auto`, `HOST:PORT`, `ray://HOST:PORT`; `local`: this machine alone.
         shards: In how many shards; 0: as many as the run has already, else two for each node.
         gpus: GPUs of a task.
-        calls: Most model calls of all shards together.
-        dollars: Most US dollars of all shards together.
+        limits: What all shards together may spend.
 
     Raises:
         UsageError: There is no cluster at the address, or `work` refuses its settings.
@@ -58,13 +57,13 @@ def run_on_ray(
     except (ConnectionError, ValueError) as error:
         raise UsageError(f"no Ray cluster at {address}: {' '.join(str(error).split())}") from error
     shards = shards or _begun(folder) or 2 * len([one for one in ray.nodes() if one["Alive"]])  # type: ignore[no-untyped-call]
-    limits = {name: limit / shards for name, limit in (("calls", calls), ("dollars", dollars)) if limit is not None}
+    given = {"limits": limits.shared_by(shards)} if limits else {}  # `make_labels` takes none
     secrets = {name: value for name, value in os.environ.items() if name.endswith(_SECRETS)}
 
     @ray.remote(num_gpus=gpus, max_retries=3)
     def task(shard: str) -> tuple[str, Summary, dict[str, bytes]]:
         os.environ.update(secrets)
-        summary = work(shard=shard, quiet=True, **limits)
+        summary = work(shard=shard, quiet=True, **given)
         place = shard_folder(folder, shard)
         return shard, summary, {name: (place / name).read_bytes() for name in _FILES}
 

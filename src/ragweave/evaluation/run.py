@@ -34,6 +34,7 @@ from ragweave.errors import RagweaveError, UsageError
 from ragweave.evaluation.cache import ReplyCache, asking
 from ragweave.evaluation.folder import Record, open_results, read_results, write_settings
 from ragweave.evaluation.metrics.metric import finite
+from ragweave.tools.models.budget import Limits
 from ragweave.tools.models.calls import is_transient, server_text, status_of
 from ragweave.tools.prices import Price
 from ragweave.tools.text.untrusted import redacted
@@ -82,32 +83,6 @@ class FunctionSystem:
 
 
 @dataclass
-class Budget:
-    """The most that a run may spend, also when it is resumed; None: no limit.
-
-    Calls that are under way when it is reached are finished, and paid for.
-    """
-
-    calls: int | None = None
-    dollars: float | None = None
-    prices: dict[str, Price] = field(default_factory=dict)
-    """Prices by model."""
-
-    def cost(self, spent: Mapping[str, Sequence[int]]) -> float | None:
-        """Return what calls have cost, in US dollars; None if a model has no price."""
-        if not spent.keys() <= self.prices.keys():
-            return None
-        return sum(self.prices[model].of(given, made) for model, (_, given, made) in spent.items())
-
-    def check(self, spent: Mapping[str, Sequence[int]]) -> None:
-        """Raise `Stopped` if another call would be too much."""
-        if self.calls is not None and sum(one[0] for one in spent.values()) >= self.calls:
-            raise Stopped(f"the budget of {self.calls} calls is spent")
-        if self.dollars is not None and (self.cost(spent) or 0) >= self.dollars:
-            raise Stopped(f"the budget of ${self.dollars:g} is spent")
-
-
-@dataclass
 class Summary:
     """How `Run.ask` ended."""
 
@@ -126,6 +101,11 @@ class Summary:
         return sum(one[0] for one in self.spent.values())
 
     @property
+    def tokens(self) -> int:
+        """Tokens, read and written, that the run has paid for."""
+        return sum(sent + received for _, sent, received in self.spent.values())
+
+    @property
     def exit_code(self) -> int:
         """0 if every question has an answer; 130 after Ctrl-C; else 1."""
         return 130 if self.stopped == INTERRUPTED else int(bool(self.failed or self.stopped))
@@ -135,7 +115,7 @@ class Run:
     """A run folder that is open for writing."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, Any], cache: Path | None = None, budget: Budget | None = None
+        self, folder: Path, settings: Mapping[str, Any], cache: Path | None = None, limits: Limits | None = None
     ) -> None:
         """Open or make the folder.
 
@@ -150,7 +130,12 @@ class Run:
         except UsageError:
             os.close(self._file)
             raise
-        self.budget = budget or Budget()
+        self.limits = limits or Limits()
+        """What the run may spend, also when it is resumed, except that each call of it has its own time. Calls that are
+        under way when a limit is reached are finished, and paid for."""
+        self.prices: dict[str, Price] = {}
+        """Prices by model."""
+        self._began = time.monotonic()
         self.closing = AsyncExitStack()
         """Closes what is opened for the run, in its event loop."""
         self.done: set[tuple[str, str]] = set()
@@ -169,6 +154,20 @@ class Run:
         """Close the files, so that another process may resume."""
         os.close(self._file)
         self.cache.close()
+
+    def cost(self) -> float | None:
+        """Return what the calls have cost, in US dollars; None if a model has no price."""
+        spent = self.cache.spent
+        if not spent.keys() <= self.prices.keys():
+            return None
+        return sum(self.prices[model].of(sent, received) for model, (_, sent, received) in spent.items())
+
+    def check_limits(self) -> None:
+        """Raise `Stopped` if another call would be too much."""
+        counts = self.cache.spent.values()
+        calls, tokens = sum(count[0] for count in counts), sum(count[1] + count[2] for count in counts)
+        if limit := self.limits.reached(calls, tokens, self.cost() or 0.0, time.monotonic() - self._began):
+            raise Stopped(f"the budget is spent: {limit}={getattr(self.limits, limit):g}")
 
     def write(self, record: Record) -> None:
         """Append a record by one system call: a killed process leaves whole lines."""
@@ -209,12 +208,12 @@ class Run:
         loop = _Loop(self, todo, quiet)
         summary = loop.summary
         summary.skipped = len(pairs) - len(todo)
-        self.cache.gate[:] = [loop.check, lambda: self.budget.check(self.cache.spent)]
+        self.cache.gate[:] = [loop.check, self.check_limits]
         try:
             await loop.work(concurrency)
         finally:
             summary.spent = self.cache.spent
-            summary.dollars = self.budget.cost(summary.spent)
+            summary.dollars = self.cost()
         return summary
 
 

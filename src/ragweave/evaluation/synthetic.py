@@ -32,10 +32,11 @@ from ragweave.evaluation.evaluate import EVALUATOR, EvalSettings, open_priced, w
 from ragweave.evaluation.folder import Record, dropped, read_results, row
 from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.metrics.text import all_words, stands_in
-from ragweave.evaluation.run import Budget, FunctionSystem, Run, Summary
+from ragweave.evaluation.run import FunctionSystem, Run, Summary
 from ragweave.nodes.forms import Form, limited
 from ragweave.tools.knowledge.names import names_in, sentences, subjects
 from ragweave.tools.models import ChatModel
+from ragweave.tools.models.budget import Limits
 from ragweave.tools.models.messages import task_passage
 from ragweave.tools.text.untrusted import render_passages, untrusted
 
@@ -119,8 +120,7 @@ def write_questions(
     *,
     cache: Path | None = None,
     concurrency: int = 16,
-    calls: int | None = None,
-    dollars: float | None = None,
+    limits: Limits | None = None,
     given: Mapping[str, Any] | None = None,
     quiet: bool = False,
 ) -> tuple[Summary, Counter[str]]:
@@ -155,7 +155,7 @@ def write_questions(
             summary = await run.ask(batch, [system], concurrency=concurrency, quiet=quiet)
         return summary
 
-    with Run(folder / _NAME, plain, cache, Budget(calls, dollars)) as run:
+    with Run(folder / _NAME, plain, cache, limits) as run:
         model = open_priced(settings, role, (given or {}).get(role, name), run)
         summary = run.conduct(work(run, FunctionSystem(_NAME, partial(write_question, model))))
         rows = _rows(run.folder)[:count]

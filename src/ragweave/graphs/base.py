@@ -13,9 +13,7 @@ The graph already has its node `begin`. A package lists its method as an entry p
 `ragweave.methods`; a notebook hands it to `register_method`, or to `build_graph` itself.
 """
 
-import asyncio
 import inspect
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args, get_origin, get_type_hints
@@ -29,7 +27,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from ragweave.errors import RunTimeoutError, UsageError
+from ragweave.errors import UsageError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
 from ragweave.nodes import answer, queries, sufficiency
 from ragweave.nodes.options import Options, make_options
@@ -39,6 +37,7 @@ from ragweave.nodes.runner import Components
 from ragweave.state import AnswerType, RAGState
 from ragweave.state.passages import QUESTION, as_document, ranked
 from ragweave.tools.drawing import draw_svg
+from ragweave.tools.models.budget import Budget, Limits, outer_budget
 
 Graph: TypeAlias = StateGraph[Any, Any, Any, Any]
 Group = Literal[
@@ -154,8 +153,11 @@ class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
     It differs from what `StateGraph.compile` returns in four ways. The method's options end its loops, and a config's
     `recursion_limit`, which LangChain sets to 25 in batches, chains and tools, has no effect. A run without a `context` has the
     build's options, where LangGraph would give its nodes None. What an input leaves out is empty, where
-    LangGraph would take the passages of the thread's last input. `timeout` ends a run: an asynchronous
-    one at once, a synchronous one after the step that is running.
+    LangGraph would take the passages of the thread's last input. A run has a budget (`Options.limits`): once it is spent,
+    no model is called, and the run ends with what was answered, truncated. A deadline cuts an asynchronous call.
+
+    Raises:
+        RunTimeoutError: The time was up before anything was answered.
     """
 
     def stream(
@@ -169,7 +171,7 @@ class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """Stream a run; `invoke` and `batch` lead here too."""
         options = self._options(context)
         chunks = super().stream(_complete(input), _unlimited(config), context=options, **settings)
-        return chunks if options.timeout is None else _until(chunks, options.timeout)
+        return chunks if options.limits == Limits() else _budgeted(chunks, Budget(options.limits, outer_budget()))
 
     def astream(
         self,
@@ -182,7 +184,7 @@ class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
         """Stream a run; `ainvoke` and `abatch` lead here too."""
         options = self._options(context)
         chunks = super().astream(_complete(input), _unlimited(config), context=options, **settings)
-        return chunks if options.timeout is None else _auntil(chunks, options.timeout)
+        return chunks if options.limits == Limits() else _abudgeted(chunks, Budget(options.limits, outer_budget()))
 
     def get_graph(self, *args: Any, **settings: Any) -> DrawableGraph:
         """Return the graph to draw, without LangGraph's nodes for errors."""
@@ -245,25 +247,27 @@ def _complete(given: Any) -> Any:
     return {**absent, **given, "passages": passages}
 
 
-def _until(chunks: Iterator[Any], seconds: float) -> Iterator[Any]:
-    end = time.monotonic() + seconds
-    for chunk in chunks:
-        if time.monotonic() > end:
-            raise RunTimeoutError(f"the run took longer than {seconds:g} seconds (timeout)")
+_END = object()
+
+
+def _budgeted(chunks: Iterator[Any], budget: Budget) -> Iterator[Any]:
+    """Yield chunks, each made within the budget, whatever the context that asks for it."""
+    while True:
+        with budget.holding():
+            chunk = next(chunks, _END)
+        if chunk is _END:
+            return budget.check_timeout()
         yield chunk
 
 
-async def _auntil(chunks: AsyncIterator[Any], seconds: float) -> AsyncIterator[Any]:
-    end = time.monotonic() + seconds
+async def _abudgeted(chunks: AsyncIterator[Any], budget: Budget) -> AsyncIterator[Any]:
     while True:
-        try:
-            yield await asyncio.wait_for(anext(chunks), max(end - time.monotonic(), 0))
-        except StopAsyncIteration:
+        with budget.holding():
+            chunk = await anext(chunks, _END)
+        if chunk is _END:
+            budget.check_timeout()
             return
-        except TimeoutError as error:
-            if time.monotonic() < end:
-                raise
-            raise RunTimeoutError(f"the run took longer than {seconds:g} seconds (timeout)") from error
+        yield chunk
 
 
 def _without_handlers(drawn: DrawableGraph) -> DrawableGraph:

@@ -21,6 +21,7 @@ from ragweave.state import RAGInput, RAGOutput
 from ragweave.tools.filters import FILTERS, FilterKind, FilterName
 from ragweave.tools.models.calls import is_refused, is_transient
 from ragweave.tools.models.roles import ChatModel, LogprobScorer, Models, trained_role, unbound
+from ragweave.tools.prices import check_priced
 from ragweave.tools.providers import chat_model, trained_folder
 from ragweave.tools.trained.models import trained_filter
 
@@ -87,7 +88,8 @@ def build_graph(
         **options: The method's options.
 
     Raises:
-        UsageError: There is no such method, prompt, option or model, or a value is out of its range.
+        UsageError: There is no such method, prompt, option or model, a value is out of its range, or `max_cost_usd` is
+            set and a model has no price.
         MissingExtraError: A model's packages are not installed.
 
     Examples:
@@ -104,10 +106,12 @@ def build_graph(
     _check_options(chosen, options)
     if second_retriever is not None and not chosen.second_search:
         raise UsageError(f"{chosen.name} has no second search: leave out second_retriever")
+    models = models_of(generator=model, proxy=proxy, judge=judge, rewriter=rewriter, selector=selector, router=router)
+    if options.get("max_cost_usd") is not None:
+        for given in models.given():
+            check_priced(given)
     components = Components(
-        models=models_of(
-            generator=model, proxy=proxy, judge=judge, rewriter=rewriter, selector=selector, router=router
-        ),
+        models=models,
         prompts=_with_own(chosen, prompts or {}),
         retriever=_checked_retriever(retriever),
         second_retriever=_checked_retriever(second_retriever) or retriever,

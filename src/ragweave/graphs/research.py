@@ -34,6 +34,7 @@ from ragweave.nodes.vote import candidate, passages_read
 from ragweave.state import UNKNOWN, Citation, RAGState, note
 from ragweave.state.passages import ranked
 from ragweave.tools.citations import cite
+from ragweave.tools.models.budget import current_budget
 from ragweave.tools.text.untrusted import one_line
 from ragweave.tools.text.words import normalize_answer
 
@@ -45,12 +46,6 @@ class ResearchOptions(ChainOptions):
     search_by: str | None = Field(
         None,
         description="The method that finds a section's passages, such as `ircot` or `crag[k=8]`; none: one search.",
-    )
-    most_calls: int | None = Field(
-        None, ge=1, description="Model calls after which no further section starts; none: no limit."
-    )
-    most_tokens: int | None = Field(
-        None, ge=1, description="Tokens, read and written, after which no further section starts."
     )
     unknown: bool = Field(
         False, description="Whether a section may be Unknown: with it, small models omit much that the passages say."
@@ -127,16 +122,13 @@ def write(state: ResearchState, options: ResearchOptions) -> Asking[Form, Resear
 
 def to_section(state: ResearchState, runtime: Runtime[ResearchOptions]) -> Route:
     """Route: the next section, unless all are written or the budget is spent."""
-    number, options, usage = len(state["sections"]), runtime.context, state["usage"]
-    spent = options.most_calls is not None and usage["calls"] >= options.most_calls
-    tokens = usage["input_tokens"] + usage["output_tokens"]
-    spent |= options.most_tokens is not None and tokens >= options.most_tokens
-    if number == len(state["plan"]) or (number and spent):
+    number = len(state["sections"])
+    if number == len(state["plan"]) or (number and current_budget().reached()):
         return "done"
     if state["given"] or not number:
         return "passages at hand"
     question = {f"section_{number}": state["plan"][number]}
-    return search_branches(question, "method" if options.search_by else "retrieve_section")
+    return search_branches(question, "method" if runtime.context.search_by else "retrieve_section")
 
 
 def method_node(components: Components) -> Node:
@@ -159,7 +151,8 @@ def method_node(components: Components) -> Node:
         graph = built(str(get_runtime(ResearchOptions).context.search_by))
         output = await caller.call(graph, {"question": query["text"]}, config)
         found = ranked(output["passages"], query["name"])
-        return {"retrieved": {query["name"]: found}, "usage": output["usage"]}
+        spent = output["truncated"] and bool(current_budget().reached())
+        return {"retrieved": {query["name"]: found}, "usage": output["usage"], "truncated": spent}
 
     return FunctionNode(search, name="method")
 
@@ -181,6 +174,7 @@ def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
             citations += [{**cited, "start": cited["start"] + offset, "end": cited["end"] + offset} for cited in found]
             answer += one["text"]
         made["answer"] = answer + ("\n\n## Not answered\n\n" + "\n".join(f"- {one}" for one in left) if left else "")
+    current_budget().ended(answered=bool(written))
     return {
         "answer": made["answer"],
         "status": "answered" if written else "unknown",
@@ -188,14 +182,14 @@ def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
         "passages": passages,
         "citations": citations,
         "candidates": {"report:0": made},
-        "notes": [note("budget_spent", sections=skipped)] if skipped else [],
+        "notes": [note("budget_spent", limit=current_budget().reached(), sections=skipped)] if skipped else [],
     }
 
 
 @method(
     "research",
     paper="after Shao et al. 2024, STORM",
-    when="A question that takes a page to answer, from many documents. `most_calls` and `most_tokens` limit the cost.",
+    when="A question that takes a page to answer, from many documents. `max_calls` and `max_total_tokens` limit the cost.",
     group="agentic",
     calls=lambda o: (1 + bool(o.sections), 2 + o.sections * (1 + _calls_of(o.search_by))),
     options=ResearchOptions,

@@ -42,10 +42,11 @@ from ragweave.roles import RoleName
 from ragweave.state import Note, Tokens, Usage, add_usage, no_usage, note, running
 from ragweave.state.passages import lowest_ranked
 from ragweave.tools.models import calls
+from ragweave.tools.models.budget import BudgetSpent, current_budget
 from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
 from ragweave.tools.models.messages import Task, attach, finish_of, task_passage, text_of, tokens_of
-from ragweave.tools.prices import price_of
+from ragweave.tools.prices import check_priced, price_of
 from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens
 
 _LOGGER = logging.getLogger("ragweave")
@@ -90,11 +91,12 @@ def model_node(
 
 
 class _Answered(NamedTuple):
-    """A call that a model has replied to."""
+    """A call that a model has replied to, or that the budget refused."""
 
     reply: Reply[Any]
     usage: Usage
     notes: list[Note]
+    refused: bool = False
 
 
 def _updated(made: Any, done: Sequence[_Answered]) -> dict[str, Any]:
@@ -102,11 +104,23 @@ def _updated(made: Any, done: Sequence[_Answered]) -> dict[str, Any]:
     if not isinstance(made, Mapping):
         said = f"returned a {type(made).__name__}, not an update of the state (a dict)"
         raise UsageError(f"the node {running()[1]} {said}") from None
-    usage = reduce(add_usage, (one.usage for one in done), made.get("usage", no_usage()))
-    return {**made, "usage": usage, "notes": [*chain.from_iterable(one.notes for one in done), *made.get("notes", ())]}
+    usage = reduce(add_usage, (answered.usage for answered in done), made.get("usage", no_usage()))
+    notes = [*chain.from_iterable(answered.notes for answered in done), *made.get("notes", ())]
+    spent = {"truncated": True} if any(answered.refused for answered in done) else {}
+    return {**made, **spent, "usage": usage, "notes": notes}
 
 
 async def _asked(
+    asked: Any, role: RoleName, components: Components, state: Any, config: RunnableConfig, caller: Caller
+) -> _Answered:
+    """Ask a model, unless the run's budget is spent: the reply is then empty."""
+    try:
+        return await _called(asked, role, components, state, config, caller)
+    except BudgetSpent as spent:
+        return _Answered(Reply(), no_usage(), [note("budget_spent", limit=str(spent))], refused=True)
+
+
+async def _called(
     asked: Any, role: RoleName, components: Components, state: Any, config: RunnableConfig, caller: Caller
 ) -> _Answered:
     """Ask the model of the prompt's role, else of the node's: a chat model, again without what its server refuses."""
@@ -115,18 +129,21 @@ async def _asked(
     role = asked.role or role
     known = {name: state[name] for name in ("question", "answer_type") if name in state}
     asked = replace(asked, values={**known, **asked.values})
-    endpoint = Endpoint(components.models.for_role(role))
+    endpoint, options = Endpoint(components.models.for_role(role)), get_runtime(Options).context
+    if options.max_cost_usd is not None:
+        check_priced(endpoint.client)
     if isinstance(endpoint.client, BaseDecisionModel):
         return await _decided(asked, role, endpoint, config, caller)
-    call = _prepared(asked, role, endpoint, components.prompts, state, get_runtime(Options).context)
+    call = _prepared(asked, role, endpoint, components.prompts, state, options)
     labelled = _labelled(config, role, call.sample)
     while call.prompt.passages or not call.dropped:  # once all passages are dropped, there is nothing to ask
-        try:
-            output = await caller.call(call.runnable(), call.given, labelled, is_sync=endpoint.is_sync)
-        except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
-            call = call.relaxed(error)
-        else:
-            return call.read(output)
+        async with current_budget().call(awaits=caller.awaits):
+            try:
+                output = await caller.call(call.runnable(), call.given, labelled, is_sync=endpoint.is_sync)
+            except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
+                call = call.relaxed(error)
+            else:
+                return call.read(output)
     return _Answered(Reply(), no_usage(), call.dropped_notes())
 
 
@@ -230,11 +247,13 @@ def _labelled(config: RunnableConfig, role: RoleName, sample: int) -> RunnableCo
 
 
 def cost_of(role: str, count: int, sent: int, received: int, *, estimated: bool, model: Any = None) -> Usage:
-    """Return the usage of calls of a role, in dollars where the model's price is known."""
+    """Return the usage of calls of a role, in dollars where the model's price is known; the run's budget counts them."""
     tokens: Tokens = {"calls": count, "input_tokens": sent, "output_tokens": received}
     tables = {"by_role": {role: tokens}, "by_node": {running()[1]: tokens}}
     price = price_of(model)
-    cost = {"usd": price.of(sent, received), "priced_calls": count} if price else {}
+    usd = price.of(sent, received) if price else 0.0
+    current_budget().spend(count, sent + received, usd)
+    cost = {"usd": usd, "priced_calls": count} if price else {}
     return cast("Usage", {**tokens, **cost, "estimated": estimated, **tables})
 
 
@@ -246,7 +265,8 @@ async def _decided(
     if not requests or form is None:
         return _Answered(Reply(), no_usage(), [])
     labelled = _labelled(config, role, 0)
-    responses = await caller.call(endpoint.model.map(), requests, labelled, is_sync=endpoint.is_sync)
+    async with current_budget().call(len(requests), awaits=caller.awaits):
+        responses = await caller.call(endpoint.model.map(), requests, labelled, is_sync=endpoint.is_sync)
     answers = [one.answers["answer"] for one in responses]
     chances = [one.noul if isinstance(one, NoulAnswer) else one.probabilities for one in answers]
     threshold = 0.5 if (stated := getattr(endpoint.client, "threshold", None)) is None else stated

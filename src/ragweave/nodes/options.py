@@ -5,6 +5,7 @@ The class is the graph's `context_schema`, so that a run may override any of the
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.nodes.papers import SETTINGS, Paper
 from ragweave.state import AnswerType
+from ragweave.tools.models.budget import Limits
 
 Order = Literal["retrieved", "reversed", "gold_first", "gold_last"]
 
@@ -74,6 +76,13 @@ class Options(BaseModel):
         description="Whether passages are rated before each answer, which is Unknown if they are not sufficient "
         "(Joren et al. 2025); `printed` asks in that paper's words (appendix C.1).",
     )
+    max_calls: int | None = Field(None, ge=1, description="Maximum model calls of a run; none: no limit.")
+    max_total_tokens: int | None = Field(
+        None, ge=1, description="Tokens, read and written, after which a run makes no further call; none: no limit."
+    )
+    max_cost_usd: float | None = Field(
+        None, gt=0, description="US dollars after which a run makes no further call; none: no limit."
+    )
     timeout: float | None = Field(None, gt=0, description="Seconds that a run may take; none: no limit.")
 
     @model_validator(mode="before")
@@ -116,6 +125,11 @@ class Options(BaseModel):
     def is_set(self, name: str) -> bool:
         """Return whether the caller set an option, or it was derived, as from a paper's profile."""
         return name in self.model_fields_set | self.built_with
+
+    @property
+    def limits(self) -> Limits:
+        """What a run may spend."""
+        return Limits(**{field.name: getattr(self, field.name) for field in fields(Limits)})
 
     @property
     def default_answer_type(self) -> AnswerType:

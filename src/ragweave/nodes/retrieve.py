@@ -17,6 +17,7 @@ from ragweave.nodes.papers import style_of
 from ragweave.nodes.runner import Caller, Components, FunctionNode, Node, Retriever, StateNode
 from ragweave.state import RAGState, Usage, no_usage, note
 from ragweave.state.passages import interleave, ranked
+from ragweave.tools.models.budget import BudgetSpent, current_budget
 from ragweave.tools.models.messages import CallCounter, counted_calls
 from ragweave.tools.retrieval.base import takes_k
 
@@ -44,8 +45,16 @@ def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lam
             raise UsageError("nothing to retrieve from: give a retriever, or passages with the question")
         most = depth(get_runtime(Options).context)
         settings = {"k": most} if has_k else {}
-        with counted_calls() as made:
-            found = await caller.call(retriever, query["text"], config, is_sync=is_sync, **settings)
+        try:
+            async with current_budget().until_deadline(awaits=caller.awaits):
+                with counted_calls() as made:
+                    found = await caller.call(retriever, query["text"], config, is_sync=is_sync, **settings)
+        except BudgetSpent as spent:
+            return {
+                "retrieved": {query["name"]: []},
+                "truncated": True,
+                "notes": [note("budget_spent", limit=str(spent))],
+            }
         if not isinstance(found, list) or not all(isinstance(one, Document) for one in found):
             raise UsageError(f"the retriever ({type(retriever).__name__}) must return a list of Documents")
         return {"retrieved": {query["name"]: ranked(found[:most], query["name"])}, "usage": search_usage(made)}

@@ -13,6 +13,7 @@ from ragweave.nodes.runner import StateNode
 from ragweave.state import UNKNOWN, Candidate, RAGState
 from ragweave.state.passages import QUESTION
 from ragweave.tools.citations import cite
+from ragweave.tools.models.budget import current_budget
 from ragweave.tools.text.words import normalize_answer
 
 
@@ -29,6 +30,8 @@ def vote_node(
 
     def vote(state: RAGState, runtime: Runtime[Options]) -> RAGState:
         asked = pool_of(state, *pools)
+        if state["truncated"]:  # a call that the budget refused gave no reply
+            asked = [one for one in asked if one["reply"]] or asked
         if not any(one["reply"] for one in asked if one["pool"] == reader):
             asked = [one for one in asked if one["pool"] != reader]
         last = latest(asked)
@@ -93,6 +96,7 @@ def final_update(
         truncated: Whether a limit ended the method.
     """
     answer = winners[0]["answer"] if winners else UNKNOWN
+    current_budget().ended(answered=answer != UNKNOWN)
     shown = passages_read([*(state["passages"] if passages is None else passages)], state, winners)
     wanted = get_runtime(Options).context.citations and answer != UNKNOWN
     cited = cite(state["question"], answer, shown, state["answer_type"]) if wanted else []

@@ -162,6 +162,11 @@ def _sum(old: Any, new: Any) -> Any:
     return (old or new) if isinstance(old, bool) else old + new
 
 
+def ever(old: bool | None, new: bool | None) -> bool:
+    """Keep whether something has happened."""
+    return new is not None and (bool(old) or new)
+
+
 AnswerType = Literal["short", "long", "yes_no"]
 """The kind of answer wanted: a short phrase, a few sentences, or Yes or No."""
 
@@ -186,7 +191,7 @@ class RAGOutput(TypedDict):
     """The answer, or `Unknown`."""
     status: Status
     truncated: bool
-    """Whether a limit on rounds ended a loop that wanted to go on."""
+    """Whether a limit ended the run before the method was done: rounds of a loop, or the budget."""
     passages: list[Document]
     """The passages that the answer was read from, in prompt order."""
     citations: list[Citation]
@@ -211,7 +216,7 @@ class RAGState(TypedDict, total=False):
     """What each query found, best first, by its name."""
     answer: str
     status: Status
-    truncated: bool
+    truncated: Annotated[bool, ever]
     citations: list[Citation]
     candidates: Annotated[dict[str, Candidate], merge_candidates]
     usage: Annotated[Usage, add_usage]

@@ -173,6 +173,17 @@ class MethodTests:
             self.run(odd, script=lambda _call, text=text: text, fail=False)
             assert len(odd.calls) <= most
 
+    def test_a_spent_budget_ends_the_run(self) -> None:
+        """With one call left, sync and async, a run ends after it: answered, or truncated."""
+        given = {"question": self.question}
+        for awaits in (False, True):
+            record = Record()
+            graph = self.build(record, max_calls=1)
+            output = asyncio.run(graph.ainvoke(given)) if awaits else graph.invoke(given)
+            assert len(record.calls) <= 1
+            assert output["truncated"] or self._method().calls(self._method().options(**self.options))[0] <= 1
+            assert (output["answer"] == "Unknown") == (output["status"] == "unknown")
+
     # -- what goes wrong, and what comes along -------------------------------------------------
 
     def test_odd_replies_never_raise(self) -> None:

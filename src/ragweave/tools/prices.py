@@ -22,6 +22,7 @@ from pydantic import NonNegativeFloat, TypeAdapter
 
 from ragweave.errors import UsageError
 from ragweave.tools.models import ChatModel
+from ragweave.tools.models.extractive import ExtractiveChat
 from ragweave.tools.models.roles import unbound
 
 VARIABLE = "RAGWEAVE_PRICES"
@@ -73,6 +74,18 @@ def price_of(model: ChatModel) -> Price | None:
         return None
     listed = _named(name, _own_table(os.environ.get(VARIABLE, "")))
     return listed if listed is not None or not _is_openai(target) else _named(name, OPENAI)
+
+
+def check_priced(model: ChatModel) -> None:
+    """Check that what a model costs is known; the embedded one is free.
+
+    Raises:
+        UsageError: The model has no price.
+    """
+    target = unbound(model)
+    if price_of(model) is None and not isinstance(target, ExtractiveChat):
+        name = getattr(target, "model_name", "") or getattr(target, "model", "") or type(target).__name__
+        raise UsageError(f"max_cost_usd needs the price of {name}: name it in the file of {VARIABLE}")
 
 
 def _named(name: str, table: Mapping[str, Price]) -> Price | None:

@@ -32,6 +32,10 @@ class Models:
         """Say whether a decision model plays a role."""
         return isinstance(unbound(self.for_role(name)), BaseDecisionModel)
 
+    def given(self) -> list[Any]:
+        """Return the models that were given."""
+        return [*self._models.values()]
+
     def arguments(self) -> dict[str, Any]:
         """Return the models as the arguments of `build_graph`."""
         return arguments_of(self._models)

@@ -16,6 +16,7 @@ from ragweave.errors import UnusableModelError, UsageError, need
 from ragweave.state.passages import indexed_text
 from ragweave.tools.embeddings.named import BiEncoderScorer, load_named
 from ragweave.tools.imported import imported, is_path
+from ragweave.tools.models.budget import current_budget
 from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.models.messages import text_of, without_thoughts
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, find_with, with_score
@@ -96,9 +97,9 @@ class ListwiseReranker(BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
-        """Return all documents, the most helpful first."""
+        """Return all documents, the most helpful first; once the run's budget is spent, as they came."""
         order, end = list(documents), len(documents)
-        while end > 1:
+        while end > 1 and not current_budget().reached():
             start = max(end - self.window, 0)
             order[start:end] = self._ranked(query, order[start:end], callbacks)
             end = end - self.step if start else 0
