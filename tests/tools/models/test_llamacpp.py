@@ -235,19 +235,20 @@ def test_a_reused_prefix_changes_no_score(shared: LlamaCppChat) -> None:
     asked = "The bridge stands in Varn. What stands in Varn?"
     pairs = [(asked, " The bridge"), (asked, " Rome"), ("", " The bridge"), (f"{asked} It is", "")]
     together = scorer.score([*pairs, pairs[0]])
-    assert together[0] == together[-1] > together[1]
+    assert together[0] == pytest.approx(together[-1], abs=1e-3)
+    assert together[0] > together[1]
     alone = []
     for pair in pairs:
         shared.close()
         alone += scorer.score([pair])
-    assert together[:-1] == alone
+    assert together[:-1] == pytest.approx(alone, abs=1e-3)
 
 
 def test_a_prompt_that_does_not_fit_loses_its_beginning() -> None:
     scorer = scorer_of("smollm2?n_ctx=256&n_threads=2")
     ending = " one two three four five six seven eight nine ten" * 30
     scores = scorer.score([(start + ending, " eleven") for start in ("Once upon a time" * 9, "There was a king")])
-    assert scores[0] == pytest.approx(scores[1], abs=1e-6)
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)
     with pytest.raises(UsageError, match="but the model takes 256"):
         scorer.score([("x", ending * 3)])
 

@@ -16,7 +16,7 @@ from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
 
 def corpus(size: int, seed: int = 1) -> list[list[str]]:
     rng = np.random.default_rng(seed)
-    return [[f"w{n}" for n in rng.zipf(1.5, 30) % 200] for _ in range(size)]
+    return [[f"w{n}" for n in rng.zipf(1.5, length) % 200] for length in rng.integers(5, 60, size)]
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,13 @@ def test_scores_are_those_of_bm25s(tmp_path: Path) -> None:
         assert np.allclose(ours.score(query[:5]), theirs.get_scores(query[:5]), atol=1e-5)
     best = top_k(ours.score(terms[0]), 5)
     assert best.tolist() == np.argsort(-theirs.get_scores(terms[0]), kind="stable")[:5].tolist()
+
+
+def test_a_term_that_fills_a_passage_counts_as_often_as_fits() -> None:
+    terms = [["a"] * 300, ["b"]]
+    theirs = bm25s.BM25(method="lucene")
+    theirs.index(terms, show_progress=False)
+    assert Bm25Index.of(terms).score(["a"]) == pytest.approx(theirs.get_scores(["a"]), rel=2e-3)
 
 
 def test_an_extended_index_is_that_of_a_fresh_build(tmp_path: Path) -> None:
