@@ -147,9 +147,10 @@ def test_a_right_candidate_that_lost_the_vote() -> None:
 
 
 def test_gains_are_graded() -> None:
-    gold = {"strong": 2.0, "weak": 1.0}
+    gold = {"weak": 1.0, "strong": 2.0}
     assert ndcg_at(["weak", "strong"], gold, 10) == pytest.approx(0.8597, abs=1e-4)
     assert recall_at(["x", "weak"], gold, 2) == mrr_at(["x", "weak"], gold, 10) == 0.5
+    assert recall_at(["x", "weak"], gold, 1) == mrr_at(["x", "weak"], gold, 1) == 0.0
 
 
 def test_the_query_is_no_hit_of_its_own() -> None:
@@ -179,6 +180,8 @@ def test_a_filter_is_measured_by_what_was_found() -> None:
     assert score("filter_recall", question, found) == 0.5
     assert score("recall", question, found) == pytest.approx(1 / 3)
     assert score("precision", question, found) == score("found", question, found) == 1.0
+    both = state("", passages=[docs["a"], docs["x"]])
+    assert (score("precision", question, both), score("found", question, both)) == (0.5, 1.0)
 
 
 def test_the_output_of_a_claim_is_its_label() -> None:
@@ -203,12 +206,15 @@ def test_metrics_are_chosen_by_name() -> None:
 
 def test_statistics() -> None:
     found = bootstrap([0.0, 1.0] * 50)
-    assert found.low < found.mean == 0.5 < found.high
+    assert found.mean == 0.5
+    assert (found.low, found.high) == pytest.approx((0.402, 0.598), abs=0.01)  # 1.96 standard errors of 0.05
     same = compare([0.0, 1.0] * 20, [0.0, 1.0] * 20)
     assert (same.difference.mean, same.p) == (0.0, 1.0)
     assert compare([1.0] * 8 + [0.0], [0.0] * 8 + [1.0]).p == pytest.approx(20 / 512)  # McNemar's, exactly
     uneven = compare([0.1 * at for at in range(40)], [0.0] * 40)
     assert 0 < uneven.p < 0.001
+    for sign in (1, -1):
+        assert compare([sign * 1.0, sign * 2.0, sign * 3.0], [0.0] * 3).p == pytest.approx(2 / 8, abs=0.02)
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
 
 

@@ -65,6 +65,37 @@ def test_a_path_scores_by_the_seed_the_gate_the_rarity_and_the_edge(kb: Knowledg
     assert found["Karl Oster"] == pytest.approx(base + 0.15 * base**2 + 2 * path)
 
 
+def test_the_second_seed_passes_on_the_square_of_its_share(kb: KnowledgeBase) -> None:
+    fill(
+        kb,
+        {
+            **PAGES,
+            "Salt": "A harbour of salt lies there in the north. Ann Lee left the old town in the end.",
+            "Ann Lee": "She is old.",
+        },
+    )
+    words = scores(kb, QUESTION, "bm25")
+    base = words["Salt"] / words["Reel"]
+    rarity = math.log(1 + 6 / 2) / math.log(1 + 6)
+    assert scores(kb, QUESTION, "graph")["Ann Lee"] == pytest.approx(base**2 * 0.75 * rarity)
+
+
+def test_a_name_in_the_question_leads_to_what_is_about_it(kb: KnowledgeBase) -> None:
+    fill(kb, PAGES)
+    question = "Which harbour song of Ada Brenner has horns?"
+    words = scores(kb, question, "bm25")
+    base = words["Ada Brenner"] / words["Reel"]
+    path = 0.6 * math.log(1 + 5 / 2) / math.log(1 + 5)
+    assert scores(kb, question, "graph")["Ada Brenner"] == pytest.approx(base + 0.15 * base**2 + path)
+
+
+def test_the_first_passage_stays_first_however_strong_a_path(kb: KnowledgeBase) -> None:
+    fill(kb, {**PAGES, "Ada Brenner": "She was born in May, in May."})
+    found = scores(kb, f"{QUESTION} Born in May?", "graph")
+    assert [*found][:2] == ["Reel", "Ada Brenner"]
+    assert found["Reel"] > found["Ada Brenner"] > 1.15
+
+
 def test_only_a_path_that_gave_more_than_half_of_a_score_is_shown(kb: KnowledgeBase) -> None:
     fill(kb, {**PAGES, "Film": "A harbour song with horns, as Karl Oster said."})
     found = {doc.id: doc for doc in kb.as_retriever(10, "graph").invoke(QUESTION)}

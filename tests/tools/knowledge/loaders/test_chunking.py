@@ -86,7 +86,7 @@ def test_quotes_are_cited_by_their_own_heading():
 def test_long_tables_repeat_their_header():
     rows = "".join(f"| S{n:03d} | Station {n} | {n} |\n" for n in range(100))
     (one,), _ = read("t.md", f"Before.\n\n| Code | Name | Depth |\n|---|---|---|\n{rows}\nAfter.\n")
-    made = passages(one, size=50)
+    made = passages(one, size=50, overlap=20)
     table = [each for each in made if "| S0" in each.text]
     assert all(each.text.startswith("| Code") and each.text.endswith("|") for each in table)
     assert sum(each.text.count("| S0") for each in table) == 100
@@ -100,6 +100,14 @@ def test_a_long_table_of_a_single_row_is_read():
     (doc,), _ = read("a.html", f"<p>Before.</p><table><tr><td>{names}</td><td>End.</td></tr></table>")
     text = " ".join(passage.text for passage in passages(doc, size=50))
     assert [word for word in text.split() if word.startswith("name")] == names.split()
+
+
+def test_rows_of_a_table_have_their_own_page():
+    table = Loaded("head\nfirst row\nnext row\nlast row", tables=(Table(0, 5, 32),), pages=(0, 15, 24))
+    (passage, _) = passages(table, unit="words", size=5)
+    doc = Document(passage.text, metadata=passage.metadata)
+    assert passage.text == "head\nfirst row\nnext row"
+    assert [place_at(doc, passage.text.index(row))["page"] for row in ("first", "next")] == [1, 2]
 
 
 def test_tokens_are_counted_in_tables_too():
