@@ -1,10 +1,10 @@
 """The folder of a run.
 
     run/
-      run.json         the settings; a run is resumed with the same ones or not at all
-      results.jsonl    one line for each question and system, written when it is finished
+      run.json         the settings; a run can only be resumed with the same ones
+      results.jsonl    one line per question and system, written when it is finished
       replies.sqlite   every reply of a model (`cache.py`)
-      shard-1-of-8/    or the same three of each shard
+      shard-1-of-8/    or the same three files for each shard
 
 Shards are merged when they are read; no merged file is written.
 """
@@ -37,10 +37,10 @@ def dropped(why: str) -> Record:
 
 
 def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    """Write a run's settings, or compare them with those that it began with.
+    """Write a run's settings; if it has begun, compare them with its own.
 
     Raises:
-        UsageError: They differ; the text names the setting.
+        UsageError: A setting differs; the text names it.
     """
     if path.exists():
         began = read_settings(path.parent)
@@ -58,7 +58,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """Return a run's settings.
 
     Raises:
-        UsageError: The folder holds no run.
+        UsageError: The folder does not hold a run.
     """
     try:
         settings: dict[str, Any] = json.loads((folder / "run.json").read_text("utf-8"))
@@ -68,10 +68,10 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def open_results(path: Path) -> int:
-    """Open a file of results for appending, and lock it; an incomplete last line, left by a kill, is cut off.
+    """Open a file of results for appending, and lock it; an incomplete last line of a killed run is cut off.
 
     Raises:
-        UsageError: Another process has it open.
+        UsageError: Another process has the file open.
     """
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     with suppress(ImportError):
@@ -90,8 +90,8 @@ def open_results(path: Path) -> int:
 
 def shards(folder: Path) -> list[Path]:
     """Return the folders that hold a run's results: its own, or those of its shards."""
-    found = sorted(folder.glob("shard-*-of-*"))
-    return found or [folder]
+    paths = sorted(folder.glob("shard-*-of-*"))
+    return paths or [folder]
 
 
 def shard_folder(folder: Path, shard: str) -> Path:
@@ -104,9 +104,9 @@ def read_results(folder: Path) -> Iterator[Record]:
     last: dict[tuple[str, str], Record] = {}
     for shard in shards(folder):
         path = shard / "results.jsonl"
-        # Not splitlines(): an answer may hold U+2028 and other signs that it takes for line ends.
+        # Not splitlines(): an answer may hold U+2028 and other characters that it takes for line ends.
         for line in path.read_text("utf-8").split("\n") if path.exists() else ():
             with suppress(ValueError):
                 record = json.loads(line)
                 last[record["id"], record["system"]] = record
-    yield from sorted(last.values(), key=lambda one: one["at"])
+    yield from sorted(last.values(), key=lambda record: record["at"])

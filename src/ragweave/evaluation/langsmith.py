@@ -1,4 +1,4 @@
-"""A run on a LangSmith data set, written back as experiments: one for each system, with every answer and score."""
+"""Writes a run on a LangSmith data set back as experiments: one per system, with every answer and score."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -15,11 +15,11 @@ SCHEME = "langsmith:"
 def write_experiments(folder: Path) -> list[str]:
     """Write a run's results to LangSmith, and return the experiments' names.
 
-    The client reads `LANGSMITH_API_KEY` and `LANGSMITH_ENDPOINT`. Written are questions, answers, errors, times and
-    scores, but no passages.
+    The client reads `LANGSMITH_API_KEY` and `LANGSMITH_ENDPOINT`. Questions, answers, errors, times and scores are
+    written, but no passages.
 
     Raises:
-        UsageError: The run is not on a data set of LangSmith, or LangSmith refuses.
+        UsageError: The run is not on a LangSmith data set, or LangSmith refuses.
     """
     from langsmith import Client
     from langsmith.utils import LangSmithError
@@ -27,17 +27,19 @@ def write_experiments(folder: Path) -> list[str]:
     settings = read_settings(shards(folder)[0])
     data = str(settings["data"])
     if not data.startswith(SCHEME):
-        raise UsageError(f"{folder}: LangSmith takes the results of its own data sets, langsmith:NAME, not of {data}")
-    records = sorted(read_results(folder), key=lambda one: str(one["system"]))
+        raise UsageError(
+            f"{folder}: LangSmith takes only the results of its own data sets, langsmith:NAME, not of {data}"
+        )
+    records = sorted(read_results(folder), key=lambda record: str(record["system"]))
     client, names = Client(), []
     try:
         dataset = client.read_dataset(dataset_name=data.removeprefix(SCHEME).partition("?")[0])
-        for system, mine in groupby(records, key=lambda one: str(one["system"])):
+        for system, group in groupby(records, key=lambda record: str(record["system"])):
             names.append(f"{system}-{uuid4().hex[:8]}")
             about = {"system": system, "models": settings.get("models", {}), "version": settings["version"]}
             client.create_project(names[-1], reference_dataset_id=dataset.id, metadata=about)
-            for one in mine:
-                _write(client, names[-1], one)
+            for record in group:
+                _write(client, names[-1], record)
         client.flush()
     except LangSmithError as error:
         raise UsageError(f"{data}: {' '.join(str(error).split())}") from error

@@ -1,6 +1,6 @@
-"""A report as text: a table on screen, `report.md`, `report.csv`, and `report.html`.
+"""A report as a table on screen, `report.md`, `report.csv` and `report.html`.
 
-The page needs nothing else and fits any screen, light and dark.
+The page is self-contained and fits any screen, light or dark.
 """
 
 import csv
@@ -20,17 +20,17 @@ from ragweave.evaluation.statistics import Comparison, Interval
 from ragweave.tools.footnotes import html_page
 
 WIDTH = 100
-"""Columns of a terminal that the table fits into."""
-_SURE = 0.05
+"""Maximum width of the table in columns of a terminal."""
+_SIGNIFICANT = 0.05
 
 
 def verdict(report: Report) -> str:
-    """Return in one sentence which system did best, by how much, and at what cost."""
+    """Return one sentence on which system did best, by how much, and at what cost."""
     main, label = report.main, report.metric.label
-    scored = [one for one in report.lines if main in one.scores]
+    scored = [line for line in report.lines if main in line.scores]
     if not scored:
         return "No question has a score."
-    ranked = sorted(scored, key=lambda one: one.scores[main].mean, reverse=report.metric.higher_is_better)
+    ranked = sorted(scored, key=lambda line: line.scores[main].mean, reverse=report.metric.higher_is_better)
     best = ranked[0]
     score = _score(best.scores[main], report.metric, interval=True)
     if len(ranked) == 1:
@@ -39,23 +39,23 @@ def verdict(report: Report) -> str:
     second = _score(other.scores[main], report.metric)
     if best.scores[main].mean == other.scores[main].mean:
         return f"{best.system} and {other.system} are tied at {label} {score}."
-    pair = next((one for one in report.pairs if {one.first, one.second} == {best.system, other.system}), None)
+    pair = next((pair for pair in report.pairs if {pair.first, pair.second} == {best.system, other.system}), None)
     times = f"at {best.tokens / other.tokens:.1f} times the tokens of" if best.tokens and other.tokens else "before"
     text = f"{best.system} leads with {label} {score}, {times} {other.system}, which has {second}"
     if pair is None:
         return f"{text}."
-    sure = "significant" if pair.comparison.p < _SURE else "not significant"
-    return f"{text}; the difference is {sure} (p {_p(pair.comparison.p, '= ')})."
+    level = "significant" if pair.comparison.p < _SIGNIFICANT else "not significant"
+    return f"{text}; the difference is {level} (p {_p(pair.comparison.p, '= ')})."
 
 
 def cells(
     report: Report, metrics: Sequence[Metric] | None = None, *, brief: bool = False
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of a report.
+    """Return the header and rows of a report.
 
     Args:
         report: The report.
-        metrics: The metrics that are shown; None: all.
+        metrics: The metrics to show; None: all.
         brief: Whether intervals are shown as half their width, such as 40.1 ±3.2.
     """
     shown = report.metrics if metrics is None else metrics
@@ -68,7 +68,7 @@ def cells(
     compared = len(report.lines) > 1 and bool(report.pairs)
     head += [f"Δ {report.metric.label}", "p"] * compared
     first = report.lines[0].system
-    against = {one.second: one.comparison for one in report.pairs if one.first == first}
+    against = {pair.second: pair.comparison for pair in report.pairs if pair.first == first}
     rows = []
     for line in report.lines:
         row = [line.system]
@@ -92,23 +92,25 @@ def _costs(line: Line, priced: bool) -> list[str]:
     return [f"{line.calls:.1f}", f"{line.tokens:,.0f}", *dollars, f"{line.seconds:.1f}", f"{line.answered}{failed}"]
 
 
-def _difference(found: Comparison | None, metric: Metric, *, brief: bool = False) -> list[str]:
+def _difference(comparison: Comparison | None, metric: Metric, *, brief: bool = False) -> list[str]:
     return (
-        ["", ""] if found is None else [_score(found.difference, metric, "+", interval=True, brief=brief), _p(found.p)]
+        ["", ""]
+        if comparison is None
+        else [_score(comparison.difference, metric, "+", interval=True, brief=brief), _p(comparison.p)]
     )
 
 
 def _score(
-    found: Interval | None, metric: Metric, sign: str = "", *, interval: bool = False, brief: bool = False
+    score: Interval | None, metric: Metric, sign: str = "", *, interval: bool = False, brief: bool = False
 ) -> str:
-    """Return a mean, with its interval if wanted; "" for none."""
-    if found is None:
+    """Return a mean, with its interval if wanted; "" without a score."""
+    if score is None:
         return ""
     times = 100 if metric.percent else 1
-    mean, low, high = (f"{one * times:{sign}.1f}" for one in (found.mean, found.low, found.high))
+    mean, low, high = (f"{value * times:{sign}.1f}" for value in (score.mean, score.low, score.high))
     if not interval:
         return mean
-    return f"{mean} ±{(found.high - found.low) * times / 2:.1f}" if brief else f"{mean} [{low}, {high}]"
+    return f"{mean} ±{(score.high - score.low) * times / 2:.1f}" if brief else f"{mean} [{low}, {high}]"
 
 
 def _p(value: float, equals: str = "") -> str:
@@ -116,13 +118,13 @@ def _p(value: float, equals: str = "") -> str:
 
 
 def pair_cells(report: Report) -> tuple[list[str], list[list[str]]]:
-    """Return the header and the rows of the table of all pairs."""
-    rows = [[one.second, one.first, *_difference(one.comparison, report.metric)] for one in report.pairs]
+    """Return the header and rows of the table of all pairs."""
+    rows = [[pair.second, pair.first, *_difference(pair.comparison, report.metric)] for pair in report.pairs]
     return ["System", "against", f"Δ {report.metric.label}", "p (Holm)"], rows
 
 
 def show(report: Report, console: Console | None = None) -> None:
-    """Print a report: as many metrics as fit."""
+    """Print a report with as many metrics as fit."""
     console = console or Console()
     width = min(console.width, WIDTH)
     shown = list(report.metrics)
@@ -136,13 +138,13 @@ def show(report: Report, console: Console | None = None) -> None:
     for row in rows:
         table.add_row(*map(Text, row))
     console.print(table, width=width)
-    for text, style in [(verdict(report), "bold"), *((one, "yellow") for one in report.notes)]:
+    for text, style in [(verdict(report), "bold"), *((note, "yellow") for note in report.notes)]:
         console.print(text, style=style, markup=False, width=width)
 
 
 def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    first, *others = (max(map(len, one)) + 2 for one in zip(head, *rows, strict=True))
-    return min(first, 24) + sum(others)  # a long name is folded
+    first, *others = (max(map(len, column)) + 2 for column in zip(head, *rows, strict=True))
+    return min(first, 24) + sum(others)  # long names are folded
 
 
 # ---- files
@@ -160,7 +162,7 @@ def write(report: Report, folder: Path) -> list[Path]:
 def markdown(report: Report) -> str:
     """Return a report as Markdown."""
     lines = [f"# {report.title}", "", verdict(report), "", *_md(*cells(report)), ""]
-    lines += [f"> {' '.join(one.split())}" for one in report.notes]
+    lines += [f"> {' '.join(note.split())}" for note in report.notes]
     if len(report.pairs) > 1:
         lines += ["", "## All pairs", "", *_md(*pair_cells(report))]
     lines += ["", "## Metrics", "", *legend(report), "", "## Settings", ""]
@@ -169,33 +171,33 @@ def markdown(report: Report) -> str:
 
 
 def _md(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a Markdown table; cells hold neither HTML nor line ends."""
+    """Return a Markdown table whose cells hold neither HTML nor line ends."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    clean = ((" ".join(one.split()).replace("<", "&lt;").replace("|", r"\|") for one in row) for row in lines)
+    clean = ((" ".join(cell.split()).replace("<", "&lt;").replace("|", r"\|") for cell in row) for row in lines)
     return [f"| {' | '.join(row)} |" for row in clean]
 
 
 def legend(report: Report) -> list[str]:
-    """Return what each metric is, and over how many questions it is if not over all."""
-    asked = max((line.answered for line in report.lines), default=0)
-    found = []
-    for one in report.metrics:
-        most = max((line.scores[one.name].n for line in report.lines if one.name in line.scores), default=0)
-        over = f" Over {most} of {asked} questions." if most < asked else ""
-        source, lower = f" {one.source}." * bool(one.source), " Lower is better." * (not one.higher_is_better)
-        found.append(f"- **{one.label}**: {one.summary}{source}{lower}{over}")
-    return found
+    """Return a line on each metric, which says how many questions it covers if not all."""
+    answered = max((line.answered for line in report.lines), default=0)
+    lines = []
+    for metric in report.metrics:
+        covered = max((line.scores[metric.name].n for line in report.lines if metric.name in line.scores), default=0)
+        over = f" Over {covered} of {answered} questions." if covered < answered else ""
+        source, lower = f" {metric.source}." * bool(metric.source), " Lower is better." * (not metric.higher_is_better)
+        lines.append(f"- **{metric.label}**: {metric.summary}{source}{lower}{over}")
+    return lines
 
 
 def comma_separated(report: Report) -> str:
-    """Return a report as CSV, one row for each score."""
+    """Return a report as CSV with a row for each score."""
     text = io.StringIO()
     table = csv.writer(text)
     table.writerow(["system", "metric", "mean", "low", "high", "n", "paper"])
     for line in report.lines:
-        for name, one in line.scores.items():
+        for name, score in line.scores.items():
             printed = report.paper.printed(line.system, name)
-            table.writerow([line.system, name, one.mean, one.low, one.high, one.n, printed])
+            table.writerow([line.system, name, score.mean, score.low, score.high, score.n, printed])
         for name in ("calls", "tokens", "seconds", "dollars"):
             table.writerow([line.system, name, getattr(line, name), "", "", line.answered, ""])
     return text.getvalue()
@@ -219,20 +221,20 @@ summary{font-weight:600}li{margin:3px 0}.note{border-left:3px solid var(--warm-l
 
 
 def html(report: Report) -> str:
-    """Return a report as one page."""
+    """Return a report as one HTML page."""
     pairs = f"<h2>All pairs</h2>{_table(*pair_cells(report))}" if len(report.pairs) > 1 else ""
-    notes = "".join(f'<p class="note">{escape(one)}</p>' for one in report.notes)
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in report.notes)
     settings = [f"{name}: {value}" for name, value in report.about.items()]
     body = f"""<h1>{escape(report.title)}</h1>
 <p class="verdict">{escape(verdict(report))}</p>
 {_table(*cells(report, report.metrics[:3]))}
 {notes}
-<h2>{escape(report.metric.label)} against tokens a question</h2>
+<h2>{escape(report.metric.label)} against tokens per question</h2>
 {scatter(report)}
 {pairs}
 <details><summary>All metrics</summary>
 {_table(*cells(report))}
-{_list(one.removeprefix("- ").replace("**", "") for one in legend(report))}</details>
+{_list(line.removeprefix("- ").replace("**", "") for line in legend(report))}</details>
 <details><summary>Settings</summary>{_list(settings)}</details>"""
     return html_page(report.title, _STYLE, body)
 
@@ -244,26 +246,28 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _cells(row: Iterable[str], tag: str) -> str:
-    return "".join(f"<{tag}>{escape(one)}</{tag}>" for one in row)
+    return "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
 
 
 def _list(lines: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{escape(one)}</li>' for one in lines)}</ul>"
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
 
 
 _WIDE, _HIGH, _LEFT, _LOW = 640, 360, 50, 44
-"""Pixels of the plot, and those left of and below its axes."""
+"""Width and height of the plot, and its margins left of and below the axes, in pixels."""
 
 
 def scatter(report: Report) -> str:
-    """Return a plot of the main score, with its interval, against tokens a question, as SVG."""
+    """Return an SVG plot of the main score, with its interval, against tokens per question."""
     times = 100 if report.metric.percent else 1
-    scored = [(one.system, one.tokens, one.scores[report.main]) for one in report.lines if report.main in one.scores]
-    points = [(name, x, times * one.mean, times * one.low, times * one.high) for name, x, one in scored]
+    scored = [
+        (line.system, line.tokens, line.scores[report.main]) for line in report.lines if report.main in line.scores
+    ]
+    points = [(name, x, times * score.mean, times * score.low, times * score.high) for name, x, score in scored]
     if not points:
         return ""
     most = max(x for _, x, *_ in points) * 1.15 or 1.0
-    bottom, top = min(one[3] for one in points), max(one[4] for one in points)
+    bottom, top = min(point[3] for point in points), max(point[4] for point in points)
     margin = max((top - bottom) / 10, 0.5)
     bottom, top = bottom - margin, top + margin
 
@@ -278,9 +282,9 @@ def scatter(report: Report) -> str:
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE}" y1="{down(y):.0f}" y2="{down(y):.0f}"/>')
         parts.append(_text(_LEFT - 6, down(y) + 4, f"{y:g}", "end"))
     parts += [_text(across(x), _HIGH - 24, f"{x:,.0f}", "middle") for x in _ticks(0, most)]
-    parts.append(_text(_WIDE, _HIGH - 4, "tokens a question", "end"))
+    parts.append(_text(_WIDE, _HIGH - 4, "tokens per question", "end"))
     taken = [(across(x) - 6, across(x) + 6, down(y) + 4) for _, x, y, *_ in points]
-    for name, tokens, mean, low, high in sorted(points, key=lambda one: -one[2]):
+    for name, tokens, mean, low, high in sorted(points, key=lambda point: -point[2]):
         x, y = across(tokens), down(mean)
         left = x > _WIDE * 0.6
         parts.append(f'<line class="bar" x1="{x:.1f}" x2="{x:.1f}" y1="{down(low):.1f}" y2="{down(high):.1f}"/>')
@@ -293,14 +297,14 @@ def scatter(report: Report) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return a few round numbers between two."""
+    """Return a few round numbers between `low` and `high`."""
     size = 10.0 ** math.floor(math.log10(high - low))
-    step = next(size * one for one in (0.1, 0.2, 0.5, 1, 2, 5) if (high - low) / (size * one) <= 6)
+    step = next(size * factor for factor in (0.1, 0.2, 0.5, 1, 2, 5) if (high - low) / (size * factor) <= 6)
     return [at * step for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _free(x: float, y: float, length: float, taken: list[tuple[float, float, float]]) -> float:
-    """Return the first height from `y` down at which a label from `x` on, so long, covers no other."""
+    """Return the first height from `y` down at which a label of this length, starting at `x`, covers no other."""
     while any(abs(top - y) < 15 and left < x + length and x < right for left, right, top in taken):
         y += 15
     taken.append((x, x + length, y))

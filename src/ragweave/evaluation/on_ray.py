@@ -1,12 +1,12 @@
-"""A run, or a labelling, on a Ray cluster: one task for each shard, each in the folder that `--shard` gives it.
+"""A run or a labelling on a Ray cluster: one task per shard, each in the folder that `--shard` uses.
 
     run_on_ray(partial(evaluate, settings, folder), folder, address="auto")
 
-What one process can do in a day needs no cluster: questions wait for a server. This is for a cluster that serves
-its models on every node, or for methods that compute (CXMI, rerankers).
+Questions mostly wait for a server, so one process is often enough. A cluster helps if it serves its models on every
+node, or if the methods compute (CXMI, rerankers).
 
-Ray starts a task again that a lost node took with it, and the task resumes from its folder if all nodes see that.
-If they do not, tasks return their files, which are written here.
+If a node is lost, Ray restarts its tasks, which resume from their folders if all nodes share these. If they don't, tasks
+return their files, which are written here.
 """
 
 import os
@@ -19,10 +19,10 @@ from ragweave.evaluation.run import Summary
 from ragweave.tools.models.budget import Limits
 
 LOCAL = "local"
-"""The address of this machine alone."""
+"""The address that means this machine alone."""
 _FILES = ("run.json", "results.jsonl")
 _SECRETS = ("_API_KEY", "_BASE_URL", "_API_BASE")
-"""How the names end of the environment's variables that tasks need."""
+"""Endings of the names of environment variables that tasks need."""
 
 
 def run_on_ray(
@@ -37,12 +37,12 @@ def run_on_ray(
     """Run shards on a cluster, and return how they ended.
 
     Args:
-        work: `evaluate` or `make_labels` with their settings; its files must be at the same place on every node.
-        folder: The run's folder, at best one that all nodes see.
-        address: The cluster's: `auto`, `HOST:PORT`, `ray://HOST:PORT`; `local`: this machine alone.
-        shards: In how many shards; 0: as many as the run has already, else two for each node.
-        gpus: GPUs of a task.
-        limits: What all shards together may spend.
+        work: `evaluate` or `make_labels` with their settings; its files must have the same path on every node.
+        folder: The run's folder, preferably one that all nodes share.
+        address: The cluster's address: `auto`, `HOST:PORT`, `ray://HOST:PORT`; `local`: this machine alone.
+        shards: Number of shards; 0: as many as the run has already, else two per node.
+        gpus: GPUs per task.
+        limits: The budget of all shards together.
 
     Raises:
         UsageError: There is no cluster at the address, or `work` refuses its settings.
@@ -56,14 +56,14 @@ def run_on_ray(
         ray.init(address=None if address == LOCAL else address, ignore_reinit_error=True, log_to_driver=False)
     except (ConnectionError, ValueError) as error:
         raise UsageError(f"no Ray cluster at {address}: {' '.join(str(error).split())}") from error
-    shards = shards or _begun(folder) or 2 * len([one for one in ray.nodes() if one["Alive"]])  # type: ignore[no-untyped-call]
-    given = {"limits": limits.shared_by(shards)} if limits else {}  # `make_labels` takes none
+    shards = shards or _begun(folder) or 2 * len([node for node in ray.nodes() if node["Alive"]])  # type: ignore[no-untyped-call]
+    options = {"limits": limits.shared_by(shards)} if limits else {}  # `make_labels` takes none
     secrets = {name: value for name, value in os.environ.items() if name.endswith(_SECRETS)}
 
     @ray.remote(num_gpus=gpus, max_retries=3)
     def task(shard: str) -> tuple[str, Summary, dict[str, bytes]]:
         os.environ.update(secrets)
-        summary = work(shard=shard, quiet=True, **given)
+        summary = work(shard=shard, quiet=True, **options)
         place = shard_folder(folder, shard)
         return shard, summary, {name: (place / name).read_bytes() for name in _FILES}
 
@@ -74,20 +74,20 @@ def run_on_ray(
         place = shard_folder(folder, shard)
         place.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            if not (place / name).exists():  # on a disk that the nodes do not share
+            if not (place / name).exists():  # on a disk that the nodes don't share
                 (place / name).write_bytes(content)
         total = _added(total, summary)
     return total
 
 
 def _begun(folder: Path) -> int:
-    """Return how many shards a run has been divided into; 0: none yet."""
-    return max((int(one.name.rpartition("-")[2]) for one in folder.glob("shard-*-of-*")), default=0)
+    """Return the number of shards of a run that has begun; 0 if it has none."""
+    return max((int(path.name.rpartition("-")[2]) for path in folder.glob("shard-*-of-*")), default=0)
 
 
-def _added(one: Summary, other: Summary) -> Summary:
-    spent = dict(one.spent)
-    for model, counts in other.spent.items():
+def _added(first: Summary, second: Summary) -> Summary:
+    spent = dict(first.spent)
+    for model, counts in second.spent.items():
         spent[model] = [a + b for a, b in zip(counts, spent.get(model, (0, 0, 0)), strict=True)]
-    numbers = {name: getattr(one, name) + getattr(other, name) for name in ("answered", "failed", "skipped")}
-    return Summary(**numbers, stopped=one.stopped or other.stopped, spent=spent)
+    numbers = {name: getattr(first, name) + getattr(second, name) for name in ("answered", "failed", "skipped")}
+    return Summary(**numbers, stopped=first.stopped or second.stopped, spent=spent)
