@@ -1,4 +1,4 @@
-"""The knowledge base: files in, passages out; in a folder, or behind an address."""
+"""The knowledge base: files in, passages out; in a folder, or at an address."""
 
 from ragweave.state.passages import place_at
 from ragweave.tools.knowledge.base import KnowledgeBase

@@ -1,7 +1,7 @@
 """The analyzer: text to terms, the same for an index and its queries.
 
 Words are lower-cased and stemmed, stop words dropped. Scripts that put no space between words (Han,
-kana, Thai, Khmer …), and Hangul, whose particles cling to words, become pairs of neighbouring
+kana, Thai, Khmer …), and Hangul, whose particles are attached to words, become pairs of neighbouring
 letters, as Lucene's CJKAnalyzer makes them. A word broken at a line's end is a term in one piece, too.
 """
 

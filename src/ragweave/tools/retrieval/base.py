@@ -1,4 +1,4 @@
-"""The base class of ragweave's retrievers: LangChain's, with `k` per call."""
+"""The base class of ragweave's retrievers: LangChain's, with `k` for each call."""
 
 import inspect
 import os
@@ -37,7 +37,7 @@ def check_k(k: int) -> int:
 
 
 class PassageRetriever(BaseRetriever):
-    """A LangChain retriever that takes `k` a call: `retriever.invoke(query, k=8)`.
+    """A LangChain retriever that takes `k` with each call: `retriever.invoke(query, k=8)`.
 
     Documents come best first with `id`, `page_content`, and in `metadata` their `title` and
     `source` where known, `rank` from 0 and `score`. The same index and query give the same
@@ -46,7 +46,7 @@ class PassageRetriever(BaseRetriever):
     """
 
     k: int = Field(default=5, ge=1)
-    """Passages a query, where the call gives no `k`."""
+    """Passages per query, if the call gives no `k`."""
     base: BaseRetriever | None = None
     """The retriever whose passages this retriever returns, if there is one below it."""
     words: BaseRetriever | None = None
@@ -54,7 +54,8 @@ class PassageRetriever(BaseRetriever):
     embeddings: Any = None
     """What embeds the passages."""
     places: Callable[[str, int], list[Document]] | None = None
-    """An id and a number of neighbours to the passage among them, in order; nothing if it is unknown."""
+    """Takes an id and a number of neighbours on each side; returns that passage among its neighbours, in order, or
+    nothing if the id is unknown."""
 
     @abstractmethod
     def _find(self, query: str, k: int) -> list[Document]:
@@ -81,7 +82,7 @@ class PassageRetriever(BaseRetriever):
 
 
 def takes_k(retriever: object, method: str = "_get_relevant_documents") -> bool:
-    """Return whether a retriever's method, bindings around it or not, takes `k` a call."""
+    """Return whether a retriever's method takes `k` with each call, inside bindings or not."""
     own = unbound(retriever)
     search = getattr(own, method, None)
     by_signature = search is not None and "k" in inspect.signature(search).parameters

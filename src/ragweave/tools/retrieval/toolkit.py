@@ -115,7 +115,7 @@ def semantic_search(retriever: Any) -> SnippetRetriever:
 
 
 def around(retriever: object, name: str, sides: int) -> list[Document]:
-    """Return the passage of an id and its neighbours in its document, in order; nothing where none is known."""
+    """Return the passage of an id among its neighbours in its document, in order; nothing if the id is unknown."""
     places = known_of(retriever, "places")
     return places(name, sides) if places else []
 
