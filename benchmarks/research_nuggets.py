@@ -34,7 +34,7 @@ from ragweave.tools.text.words import split_sentences
 HERE = Path(__file__).parent
 NUGGETS = HERE / "research_nuggets.json"
 RESULTS = HERE / "results" / "research_nuggets.jsonl"
-SYSTEMS = ("concat", "research", "research[sections=0]")
+SYSTEMS = ("concat", "research", "research[max_sections=0]")
 SCORES = ("strict_vital", "vital", "strict_all", "all")
 CREDIT = {"support": 1.0, "partial_support": 0.5, "not_support": 0.0}
 

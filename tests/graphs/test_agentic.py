@@ -31,7 +31,7 @@ class TestContract(MethodTests):
 
 
 class TestContractWithoutFallback(TestContract):
-    options = {"fallback_retrieval": False, "rounds": 3}
+    options = {"fallback_retrieval": False, "max_rounds": 3}
 
 
 class TestContractByAnEarlyAnswer(MethodTests):
@@ -118,9 +118,9 @@ def test_a_snippet_is_shown_once() -> None:
 
 def test_the_limit_forces_an_answer_from_what_was_found() -> None:
     searching = [f"semantic_search: {word}" for word in ("granite", "ferry")]
-    out, calls, searches = run(*searching, "Ada Brenner", rounds=2, k=2, fallback_retrieval=False)
+    out, calls, searches = run(*searching, "Ada Brenner", max_rounds=2, k=2, fallback_retrieval=False)
     assert (searches, len(calls), out["truncated"], len(out["passages"])) == (["granite", "ferry"], 3, True, 2)
-    assert run(*searching, "Ada Brenner", rounds=2)[2] == ["granite", "ferry", QUESTION]
+    assert run(*searching, "Ada Brenner", max_rounds=2)[2] == ["granite", "ferry", QUESTION]
 
 
 def test_an_answer_before_anything_was_read_is_looked_up() -> None:

@@ -42,7 +42,7 @@ def test_a_model_that_does_not_know_adds_no_passage() -> None:
 
 
 def test_several_passages_from_memory_are_paragraphs() -> None:
-    _, calls = run({"own_passages": 2, "k": 1}, recall="Passage 1: One.\n\nPassage 2: Two.\n\nThree.")
+    _, calls = run({"max_own_passages": 2, "k": 1}, recall="Passage 1: One.\n\nPassage 2: Two.\n\nThree.")
     shown = calls[-1].last
     assert '<passage 2 source="memory">\nOne.' in shown
     assert '<passage 3 source="memory">\nTwo.' in shown

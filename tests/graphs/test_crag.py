@@ -31,7 +31,7 @@ def test_what_is_retrieved_is_refined_replaced_or_added_to(grade: str, kept: lis
 
 
 def test_the_first_strips_named_stay() -> None:
-    out, _ = run("Correct", {"strips": 1, "strip_sentences": 1}, refine="2, 1")
+    out, _ = run("Correct", {"max_strips": 1, "strip_sentences": 1}, refine="2, 1")
     assert [one.page_content for one in out["passages"]] == ["Its five arches are of grey granite."]
 
 

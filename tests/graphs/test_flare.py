@@ -61,9 +61,9 @@ def test_the_last_round_takes_what_is_written() -> None:
         unsure("It is old. She saw.", saw=0.1),
         unsure("It is. So the answer is Ada."),
     )
-    state, calls, searches = run(*doubts, rounds=2)
+    state, calls, searches = run(*doubts, max_rounds=2)
     assert (state["answer"], state["truncated"], len(calls), len(searches)) == ("Ada", False, 3, 2)
-    state, *_ = run(DOUBT, unsure("It is. So the answer is Bob.", Bob=0.1), rounds=1)
+    state, *_ = run(DOUBT, unsure("It is. So the answer is Bob.", Bob=0.1), max_rounds=1)
     assert (state["answer"], state["truncated"]) == ("Bob", True)
 
 

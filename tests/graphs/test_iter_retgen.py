@@ -50,7 +50,7 @@ def test_what_says_unknown_stays_out_of_the_query_but_in_a_papers_table() -> Non
 
 
 def test_samples_vote_in_every_round_and_the_winner_writes_the_query() -> None:
-    out, model, searches = run("Bob did. So the answer is Bob.", *[SAID] * 2, SAID, rounds=2, samples=3)
+    out, model, searches = run("Bob did. So the answer is Bob.", *[SAID] * 2, SAID, max_rounds=2, samples=3)
     assert searches == [QUESTION, f"{SAID} {QUESTION}"]
     assert (out["answer"], len(out["candidates"])) == ("Ada Brenner", 6)
     assert model.calls[0].settings["temperature"] == 0.7

@@ -56,10 +56,10 @@ def test_a_query_is_searched_for_once() -> None:
 
 def test_after_the_last_query_the_box_is_opened() -> None:
     said = (ASKED, ASKED.replace("Alden", "Norhaven"), "Ada Brenner}.")
-    out, calls, searches = run(*said, rounds=2)
+    out, calls, searches = run(*said, max_rounds=2)
     assert calls[-1].last.endswith("The final answer is \\boxed{")
     assert (len(searches), out["answer"], out["truncated"]) == (2, "Ada Brenner", True)
-    out, calls, _ = run(ASKED, rounds=1)
+    out, calls, _ = run(ASKED, max_rounds=1)
     assert (len(calls), out["answer"]) == (3, "Unknown")
 
 

@@ -99,7 +99,7 @@ def test_each_protocol_has_its_marks(protocol: str, query: str, found: str) -> N
 
 
 def test_the_last_search_is_followed_by_the_answer() -> None:
-    out, calls, searches = run(model=Continuing(script=[NO_ANSWER, NO_ANSWER, " Ada Brenner "]), rounds=2)
+    out, calls, searches = run(model=Continuing(script=[NO_ANSWER, NO_ANSWER, " Ada Brenner "]), max_rounds=2)
     assert calls[-1].last.endswith("<answer>")
     assert (len(searches), out["answer"], out["truncated"]) == (2, "Ada Brenner", True)
     out, calls, searches = run(NO_ANSWER)
@@ -118,7 +118,7 @@ def test_a_reply_without_an_action_is_told_so_or_asked_for_the_answer() -> None:
 def test_a_protocol_brings_its_passages_and_searches() -> None:
     _, calls, searches = run("<|begin_of_query|>bridge", protocol="r1_searcher")
     assert (len(searches), "(5)Title" in calls[1].last) == (9, True)
-    _, calls, searches = run("<|begin_of_query|>bridge", protocol="r1_searcher", k=2, rounds=1)
+    _, calls, searches = run("<|begin_of_query|>bridge", protocol="r1_searcher", k=2, max_rounds=1)
     assert (len(searches), "(3)Title" in calls[1].last) == (1, False)
 
 

@@ -67,7 +67,7 @@ def test_a_follow_up_asked_twice_makes_the_model_conclude() -> None:
 
 @pytest.mark.parametrize("last", ["Unknown", SECOND])
 def test_at_the_limit_concat_answers(last: str) -> None:
-    out, calls, _ = run(f"Follow up: {FIRST}", last, "Norhaven", rounds=1)
+    out, calls, _ = run(f"Follow up: {FIRST}", last, "Norhaven", max_rounds=1)
     assert ([one.node for one in calls], out["answer"]) == (["self_ask", "read", "self_ask", "concat"], "Norhaven")
     assert out["truncated"]
 

@@ -21,8 +21,8 @@ def test_a_misspelt_option_is_named() -> None:
         build_graph("concat", smaples=2)
     with pytest.raises(UsageError, match="did you mean 'retriever'"):
         build_graph("concat", retreiver=None)
-    with pytest.raises(UsageError, match="'strips' is an option of crag"):
-        build_graph("concat", strips=2)
+    with pytest.raises(UsageError, match="'max_strips' is an option of crag"):
+        build_graph("concat", max_strips=2)
     graph = build_graph("concat", retriever=RecordingRetriever())
     with pytest.raises(UsageError, match="greater than or equal to 1"):
         graph.invoke(ASK, context={"k": 0})
@@ -34,9 +34,9 @@ def test_a_run_overrides_one_option_and_leaves_the_builds_others() -> None:
     model = ScriptedModel(script=["Ada"])
     graph = build_graph("concat", model=model, retriever=RecordingRetriever(), samples=2)
     assert graph.invoke(ASK, context={"k": 3})["usage"]["calls"] == 2
-    options: Any = with_defaults(CragOptions, {"strips": 2, "profile": "ours"})
-    assert (options(k=3).k, options(k=3).strips, options().strips) == (3, 2, 2)
-    schema = options.model_json_schema()["properties"]["strips"]
+    options: Any = with_defaults(CragOptions, {"max_strips": 2, "profile": "ours"})
+    assert (options(k=3).k, options(k=3).max_strips, options().max_strips) == (3, 2, 2)
+    schema = options.model_json_schema()["properties"]["max_strips"]
     assert schema["default"] == 2
     assert "appendix B.2" in schema["description"]
 

@@ -44,7 +44,7 @@ from ragweave.tools.text.untrusted import one_line, render_passage
 
 
 class AgenticOptions(ChainOptions):
-    rounds: int = Field(
+    max_rounds: int = Field(
         10, ge=1, description="Maximum rounds of tool calls before the answer is forced (released code)."
     )
     neighbours: int = Field(1, ge=0, description="Neighbours that are read before and after a passage.")
@@ -144,7 +144,7 @@ def must_end(state: AgenticState, options: AgenticOptions) -> bool:
     rounds = steps[-1]["round"] + 1 if steps else 0
     known = [(step["round"], step["tool"] == "read", name) for step in steps for name in found(state, step)]
     idle = {one[1:] for one in known} == {one[1:] for one in known if one[0] < rounds - 2}
-    return (rounds > 1 and idle) or rounds >= options.rounds
+    return (rounds > 1 and idle) or rounds >= options.max_rounds
 
 
 def asked(state: AgenticState) -> dict[str, Document] | None:
@@ -278,7 +278,7 @@ def to_tools(state: AgenticState, runtime: Runtime[AgenticOptions]) -> Route:
     paper="Du et al. 2026, A-RAG",
     when="Multi-hop questions, with a model that calls tools well: a 1.5B loses by it.",
     group="agentic",
-    calls=lambda o: (1 + o.fallback_retrieval, o.rounds + 1),
+    calls=lambda o: (1 + o.fallback_retrieval, o.max_rounds + 1),
     options=AgenticOptions,
     state=AgenticState,
     prompts=PROMPTS,

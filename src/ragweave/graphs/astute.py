@@ -44,7 +44,9 @@ class AstuteOptions(SearchOptions):
     own_paper = "astute"
 
     k: int = Field(10, ge=1, description="Passages (section 5.1: ten).")
-    own_passages: int = Field(1, ge=0, description="Most passages from the model's memory (m; one in the paper).")
+    max_own_passages: int = Field(
+        1, ge=0, description="Maximum number of passages from the model's memory (m; one in the paper)."
+    )
     iterations: int = Field(1, ge=1, description="Rounds of consolidation (t); the answer's prompt is the last one.")
 
 
@@ -157,13 +159,13 @@ def both_sources(state: AstuteState) -> list[Document]:
 @model_node("generator")
 def recall(_state: AstuteState, o: AstuteOptions) -> Asking[Any, AstuteState]:
     """Ask for passages from memory, a paragraph each; none if the model does not know."""
-    several = f"up to {o.own_passages} short passages, a blank line between them,"
-    values = {"count_form": several if o.own_passages > 1 else "a short passage"}
-    reply = yield Prompt("astute_recall", values, max_tokens=PASSAGE_TOKENS * o.own_passages, task="recall")
+    several = f"up to {o.max_own_passages} short passages, a blank line between them,"
+    values = {"count_form": several if o.max_own_passages > 1 else "a short passage"}
+    reply = yield Prompt("astute_recall", values, max_tokens=PASSAGE_TOKENS * o.max_own_passages, task="recall")
     text = cut(reply.text, _LONGEST)
-    paragraphs = [] if is_unknown(text) else re.split(r"\n\s*\n", text) if o.own_passages > 1 else [text]
+    paragraphs = [] if is_unknown(text) else re.split(r"\n\s*\n", text) if o.max_own_passages > 1 else [text]
     said = [_HEADING.sub("", one.strip()).strip() for one in paragraphs]
-    return {"own_passages": [one for one in said if one and not is_unknown(one)][: o.own_passages]}
+    return {"own_passages": [one for one in said if one and not is_unknown(one)][: o.max_own_passages]}
 
 
 _HEADING = re.compile(r"\A\W{0,6}(?:passage|document)[ #*_]{0,3}\d{0,2}[*_ ]{0,3}(?::[*_ ]*|\n|\Z)", re.I)
@@ -196,7 +198,7 @@ def answer_values(branch: Branch, _options: AstuteOptions) -> dict[str, str]:
 def to_knowledge(state: AstuteState, runtime: Runtime[AstuteOptions]) -> Any:
     """Route: the question is searched for while the model writes what it knows."""
     found = [] if state["given"] else search_branches(state["queries"])
-    return [*found, *(["from memory"] if runtime.context.own_passages else [])] or "passages given"
+    return [*found, *(["from memory"] if runtime.context.max_own_passages else [])] or "passages given"
 
 
 def to_answer(state: AstuteState, runtime: Runtime[AstuteOptions]) -> str | list[Send]:
@@ -214,7 +216,7 @@ def to_answer(state: AstuteState, runtime: Runtime[AstuteOptions]) -> str | list
     when="A large model that knows much, over a retriever that may mislead: what both sources say outweighs what one "
     "says alone. Small models remember too little.",
     group="noisy passages",
-    calls=lambda o: (bool(o.own_passages) + o.samples, bool(o.own_passages) + o.iterations - 1 + 2 * o.samples),
+    calls=lambda o: (bool(o.max_own_passages) + o.samples, bool(o.max_own_passages) + o.iterations - 1 + 2 * o.samples),
     options=AstuteOptions,
     state=AstuteState,
     prompts=PROMPTS,

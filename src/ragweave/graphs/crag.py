@@ -42,7 +42,9 @@ class CragOptions(SearchOptions):
     own_paper = "crag"
 
     refine: bool = Field(True, description="Whether passages are cut into strips and recomposed (table 3).")
-    strips: int | None = Field(5, ge=1, description="Most strips that are kept (appendix B.2); none: all that help.")
+    max_strips: int | None = Field(
+        5, ge=1, description="Maximum number of strips that are kept (appendix B.2); none: all that help."
+    )
     strip_sentences: int = Field(3, ge=1, description="Sentences of a strip (released code).")
     rewrite: bool = Field(True, description="Whether the second search asks by keywords (table 3).")
     second_search: bool = Field(True, description="Whether to search again when the retrieval is doubtful.")
@@ -164,7 +166,7 @@ def refine(state: CragState, options: CragOptions) -> Asking[Ids, RAGState]:
     reply = yield Prompt(
         "refine", {"first": 1}, strips, show=numbered("strip"), form=form, max_tokens=tokens, task="filter"
     )
-    return kept(state, reply.form.pick(reply.passages, most=options.strips)) if reply.form else {}
+    return kept(state, reply.form.pick(reply.passages, most=options.max_strips)) if reply.form else {}
 
 
 def to_action(state: CragState, runtime: Runtime[CragOptions]) -> Route:

@@ -38,7 +38,7 @@ class FlareOptions(Options):
     own_paper = "slimplm"
     paper_settings: ClassVar = {"slimplm": {"threshold": 0.5, "mask_below": 0.5}}
 
-    rounds: int = Field(3, ge=1, description="Maximum number of retrievals (SlimPLM, appendix B).")
+    max_rounds: int = Field(3, ge=1, description="Maximum number of retrievals (SlimPLM, appendix B).")
     threshold: float = Field(0.8, ge=0, le=1, description="Token probability θ below which a sentence is looked up.")
     mask_below: float = Field(0.4, ge=0, le=1, description="Token probability β below which a word is left out.")
 
@@ -110,7 +110,7 @@ def addition_of(state: LoopState, reply: Reply[Any], options: FlareOptions) -> A
     tokens = tokens_of(reply.message, text)
     counted = text if options.paper or state["answer_type"] == "long" else text[: _end_of_answer(text)]
     doubt = first_doubtful(counted, tokens, options.threshold, trusted=1 if state["steps"] else 0)
-    if doubt is None or len(state["steps"]) >= options.rounds:
+    if doubt is None or len(state["steps"]) >= options.max_rounds:
         return Addition(text, doubtful=doubt is not None)
     end = doubt.start
     if options.paper == "slimplm":  # the released code keeps the sentence up to its first weak token
@@ -183,7 +183,7 @@ def write(state: LoopState, options: FlareOptions) -> Asking[Any, LoopState | RA
     paper="Jiang et al. 2023, FLARE",
     when="Long answers, with a model that reports log-probabilities: it looks up what it is unsure of while it writes.",
     group="when to retrieve",
-    calls=lambda o: (1, o.rounds + 1 + o.ask_again),
+    calls=lambda o: (1, o.max_rounds + 1 + o.ask_again),
     options=FlareOptions,
     state=LoopState,
     prompts=PROMPTS,

@@ -28,7 +28,7 @@ from ragweave.tools.models.roles import unbound
 
 
 class IterRetgenOptions(ShotOptions):
-    rounds: int = Field(3, ge=1, description="Retrieval rounds (SlimPLM, appendix B).")
+    max_rounds: int = Field(3, ge=1, description="Maximum number of retrieval rounds (SlimPLM, appendix B).")
 
 
 class IterRetgenState(RAGState, total=False):
@@ -61,7 +61,7 @@ def to_answer(components: Components) -> Callable[[IterRetgenState, Runtime[Iter
 
 def to_next_round(state: IterRetgenState, runtime: Runtime[IterRetgenOptions]) -> Route:
     """Route: another round, or the vote; passages that were given stay the same in every round."""
-    last = state["round"] + 1 >= runtime.context.rounds
+    last = state["round"] + 1 >= runtime.context.max_rounds
     return "done" if last or state["given"] else "next round"
 
 
@@ -70,7 +70,7 @@ def to_next_round(state: IterRetgenState, runtime: Runtime[IterRetgenOptions]) -
     paper="Shao et al. 2023, ITER-RETGEN",
     when="Questions whose answer's words find better passages than the question's; a baseline of BlendFilter and SlimPLM.",
     group="more than one hop",
-    calls=lambda o: (o.samples, 2 * o.rounds * o.samples),
+    calls=lambda o: (o.samples, 2 * o.max_rounds * o.samples),
     options=IterRetgenOptions,
     state=IterRetgenState,
     prompts={**PROMPTS, "cot_passages@slimplm": REFERENCE},

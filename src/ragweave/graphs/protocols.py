@@ -25,7 +25,7 @@ class Protocol:
     passage: str
     """How a passage is shown; variables `number`, `title` and `text`."""
     k: int
-    rounds: int
+    max_rounds: int
     invalid: str = ""
     """What follows a reply that neither searches nor answers; "": the answer is asked for at once."""
     chat: bool = False
@@ -98,7 +98,7 @@ _SEARCH, ANSWER = Tags("<search>", "</search>"), Tags("<answer>", "</answer>")
 _DOC = "Doc {number}(Title: {title}) {text}\n"
 PROTOCOLS: Mapping[Name, Protocol] = {
     "search_r1": Protocol(
-        _R1_PROMPT, _SEARCH, "\n\n<information>{found}</information>\n\n", _DOC, k=3, rounds=4, invalid=_R1_INVALID
+        _R1_PROMPT, _SEARCH, "\n\n<information>{found}</information>\n\n", _DOC, k=3, max_rounds=4, invalid=_R1_INVALID
     ),
     "r1_searcher": Protocol(
         _SEARCHER_PROMPT,
@@ -106,7 +106,7 @@ PROTOCOLS: Mapping[Name, Protocol] = {
         "\n\n<|begin_of_documents|>\n{found}\n<|end_of_documents|>\n\n",
         "({number})Title: {title} Text: {text}\n",
         k=5,
-        rounds=9,
+        max_rounds=9,
     ),
     "research": Protocol(
         [("system", _RESEARCH_PROMPT), ("human", "{question}")],
@@ -114,10 +114,10 @@ PROTOCOLS: Mapping[Name, Protocol] = {
         " <result>\n{found}\n</result>",
         '"{title}"\n{text}\n\n',
         k=5,
-        rounds=8,
+        max_rounds=8,
     ),
     "autorefine": Protocol(
-        _REFINE_PROMPT, _SEARCH, "\n\n<documents>{found}</documents>\n\n", _DOC, k=3, rounds=5, invalid=_R1_INVALID
+        _REFINE_PROMPT, _SEARCH, "\n\n<documents>{found}</documents>\n\n", _DOC, k=3, max_rounds=5, invalid=_R1_INVALID
     ),
     "o2_searcher": Protocol(
         [("system", _O2_PROMPT), ("human", "Initial query: {question}")],
@@ -125,7 +125,7 @@ PROTOCOLS: Mapping[Name, Protocol] = {
         "Search learnings: <learnings>{found}</learnings>.\n",
         '"{title}"\n{text}\n',
         k=3,
-        rounds=4,
+        max_rounds=4,
         invalid=_O2_INVALID,
         chat=True,
     ),

@@ -40,7 +40,7 @@ from ragweave.tools.text.words import normalize_answer
 
 
 class ResearchOptions(ChainOptions):
-    sections: int = Field(
+    max_sections: int = Field(
         4, ge=0, description="Maximum number of sections after the first, which answers the question itself."
     )
     search_by: str | None = Field(
@@ -95,13 +95,13 @@ PROMPTS: Prompts = {
 @model_node("generator")
 def plan(state: ResearchState, options: ResearchOptions) -> Asking[Plan, ResearchState]:
     """Ask for the sections' questions, from what the question found. The question itself is first, and none repeats."""
-    if not options.sections:
+    if not options.max_sections:
         return {"plan": [state["question"]]}
-    values = {"sections": options.sections}
+    values = {"sections": options.max_sections}
     reply = yield Prompt("plan", values, state["passages"], form=Plan, max_tokens=PASSAGE_TOKENS, task="restate")
     said = [one_line(one) for one in (reply.form.questions if reply.form else ())]
     asked = {normalize_answer(one): one for one in reversed([state["question"], *said]) if len(one.split()) > 1}
-    questions = [one for one in reversed(asked.values()) if one != state["question"]][: options.sections]
+    questions = [one for one in reversed(asked.values()) if one != state["question"]][: options.max_sections]
     queries = {f"section_{number}": one for number, one in enumerate(questions, start=1)}
     return {"plan": [state["question"], *questions], "queries": {**state["queries"], **queries}}
 
@@ -191,7 +191,7 @@ def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
     paper="after Shao et al. 2024, STORM",
     when="A question that takes a page to answer, from many documents. `max_calls` and `max_total_tokens` limit the cost.",
     group="agentic",
-    calls=lambda o: (1 + bool(o.sections), 2 + o.sections * (1 + _calls_of(o.search_by))),
+    calls=lambda o: (1 + bool(o.max_sections), 2 + o.max_sections * (1 + _calls_of(o.search_by))),
     options=ResearchOptions,
     state=ResearchState,
     prompts=PROMPTS,

@@ -44,7 +44,9 @@ from ragweave.tools.text.untrusted import untrusted
 
 class SearchO1Options(ChainOptions):
     k: int = Field(10, ge=1, description="Passages per query (released code).")
-    rounds: int = Field(10, ge=1, description="Maximum number of queries (released code; five for one-hop questions).")
+    max_rounds: int = Field(
+        10, ge=1, description="Maximum number of queries (released code; five for one-hop questions)."
+    )
     reply_tokens: int = Field(1024, ge=1, description="Maximum tokens of a reply.")
 
 
@@ -100,7 +102,7 @@ def reason(state: LoopState, options: SearchO1Options) -> Asking[Any, LoopState 
     steps, last = state["steps"], is_last(state, options)
     reply = yield Prompt(
         "search_o1",
-        {"rounds": options.rounds},
+        {"rounds": options.max_rounds},
         task="step",
         settings=options.sampling,
         stop=[QUERY.end],
@@ -153,7 +155,7 @@ def read_documents(state: LoopState, options: SearchO1Options) -> Asking[Any, Lo
     paper="Li et al. 2025, Search-o1",
     when="Multi-hop questions, with a model that reasons at length, such as QwQ; long documents. A 1.5B loses by it.",
     group="agentic",
-    calls=lambda o: (1, 2 * o.rounds + 1),
+    calls=lambda o: (1, 2 * o.max_rounds + 1),
     options=SearchO1Options,
     state=LoopState,
     prompts=PROMPTS,

@@ -54,13 +54,13 @@ _MARKS = re.compile(r"<(?=/?(?:search|information|result|documents|learnings|ref
 class SearchR1Options(ChainOptions):
     protocol: Name = Field("search_r1", description="The tags and the prompt that the model was trained on.")
     k: int = Field(3, ge=1, description="Passages per query, unless the protocol sets it.")
-    rounds: int = Field(4, ge=1, description="Maximum number of searches, unless the protocol sets it.")
+    max_rounds: int = Field(4, ge=1, description="Maximum number of searches, unless the protocol sets it.")
     reply_tokens: int = Field(1024, ge=1, description="Maximum tokens of a reply (Search-R1's released code).")
 
     def derived(self) -> dict[str, Any]:
         """Add the protocol's settings, which rank above a paper's."""
         protocol = PROTOCOLS[self.protocol]
-        return {**super().derived(), "k": protocol.k, "rounds": protocol.rounds}
+        return {**super().derived(), "k": protocol.k, "max_rounds": protocol.max_rounds}
 
 
 def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
@@ -118,7 +118,7 @@ def queries_of(text: str, protocol: Name) -> list[str]:
     paper="Jin et al. 2025, Search-R1",
     when="With a checkpoint trained to search: Search-R1, R1-Searcher, ReSearch, AutoRefine or O2-Searcher.",
     group="agentic",
-    calls=lambda o: (1, o.rounds + 1),
+    calls=lambda o: (1, o.max_rounds + 1),
     options=SearchR1Options,
     state=LoopState,
     prompts={name: protocol.prompt for name, protocol in PROTOCOLS.items()},

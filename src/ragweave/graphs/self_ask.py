@@ -45,9 +45,9 @@ from ragweave.tools.text.untrusted import one_line, render_lines
 
 class SelfAskOptions(ChainOptions):
     own_paper = "slimplm"
-    paper_settings: ClassVar = {"slimplm": {"rounds": 2}}
+    paper_settings: ClassVar = {"slimplm": {"max_rounds": 2}}
 
-    rounds: int = Field(
+    max_rounds: int = Field(
         3,
         ge=1,
         description="Maximum number of follow-ups; two in SlimPLM's tables, whose chain takes three calls (appendix B).",
@@ -222,7 +222,7 @@ def read(state: LoopState, options: SelfAskOptions) -> Asking[Any, LoopState]:
     paper="Press et al. 2022, Self-Ask",
     when="Multi-hop questions, with a model that asks good follow-up questions.",
     group="more than one hop",
-    calls=lambda o: (1 + o.fallback_retrieval * (1 + o.reader), 2 * o.rounds + 3),
+    calls=lambda o: (1 + o.fallback_retrieval * (1 + o.reader), 2 * o.max_rounds + 3),
     options=SelfAskOptions,
     state=LoopState,
     prompts=PROMPTS,

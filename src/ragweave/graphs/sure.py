@@ -40,7 +40,9 @@ class SureOptions(SearchOptions):
     own_paper = "sure"
 
     k: int = Field(10, ge=1, description="Passages (released code: ten).")
-    candidates: int = Field(2, ge=1, le=26, description="Candidate answers that are asked for (K; released code: two).")
+    max_candidates: int = Field(
+        2, ge=1, le=26, description="Maximum number of candidate answers (K; released code: two)."
+    )
     validity: bool = Field(True, description="Whether the validity of a summary counts (table 3).")
     ranking: bool = Field(True, description="Whether summaries are compared pairwise (table 3).")
 
@@ -163,14 +165,14 @@ def propose(state: SureState, o: SureOptions) -> Asking[Candidates, SureState]:
     """Ask for candidate answers, and take each once."""
     kind = state["answer_type"]
     values = {
-        "count": o.candidates,
-        "counted": _IN_LETTERS.get(o.candidates, str(o.candidates)),
+        "count": o.max_candidates,
+        "counted": _IN_LETTERS.get(o.max_candidates, str(o.max_candidates)),
         "shown": len(state["passages"]),
         "instruction": _EACH[kind],
         "unknown": unknown_clause(o),
     }
-    tokens = o.candidates * (PASSAGE_TOKENS if kind == "long" else SHORT_TOKENS)
-    form: type[Candidates] = candidates_form(o.candidates)
+    tokens = o.max_candidates * (PASSAGE_TOKENS if kind == "long" else SHORT_TOKENS)
+    form: type[Candidates] = candidates_form(o.max_candidates)
     reply = yield Prompt(
         "sure",
         values,
@@ -184,7 +186,7 @@ def propose(state: SureState, o: SureOptions) -> Asking[Candidates, SureState]:
     for text in reply.form.candidates if reply.form else ():
         if (said := read.answer(text, kind)) != UNKNOWN:
             found.setdefault(normalize_answer(said) or said, said)
-    proposed = [*found.values()][: o.candidates]
+    proposed = [*found.values()][: o.max_candidates]
     made = {
         f"propose:{at}": candidate(one, reply.text, "propose", reply.ids, rank=at)
         for at, one in enumerate(proposed or [UNKNOWN])
@@ -278,7 +280,7 @@ def to_checks(state: SureState, runtime: Runtime[SureOptions]) -> Route:
     when="Short answers where passages speak for several: seven calls, most of them short. The winning summary is a "
     "rationale to show.",
     group="noisy passages",
-    calls=lambda o: (1, 1 + o.candidates * (1 + o.validity + (o.candidates - 1) * o.ranking)),
+    calls=lambda o: (1, 1 + o.max_candidates * (1 + o.validity + (o.max_candidates - 1) * o.ranking)),
     options=SureOptions,
     state=SureState,
     prompts=PROMPTS,

@@ -58,7 +58,7 @@ class LoopState(RAGState, total=False):
 
 def is_last(state: LoopState, options: Any) -> bool:
     """Return whether the next call must answer: no round is left, or the model was asked to."""
-    return state["must_answer"] or len(state["steps"]) >= options.rounds
+    return state["must_answer"] or len(state["steps"]) >= options.max_rounds
 
 
 def add_step(state: LoopState, text: str, *queries: str, shown: str = "") -> LoopState:

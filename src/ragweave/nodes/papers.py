@@ -43,7 +43,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "k": 20,  # all rows read twenty paragraphs (released code), within 3,000 tokens
         "prompt_tokens": 3000,
         "shots": 0,
-        "rounds": 3,
+        "max_rounds": 3,
         "reader": True,
         "sample_temperature": 0.01,
         "top_p": 0.85,
@@ -54,8 +54,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "chain_of_note": {**_PLAIN, "k": 5},
     "sure": {**_PLAIN, "k": 10},
     "dos_rag": _PLAIN,
-    "crag": {**_PLAIN, "k": 10, "strips": 5},
-    "astute": {**_PLAIN, "k": 10, "own_passages": 1, "iterations": 1},
+    "crag": {**_PLAIN, "k": 10, "max_strips": 5},
+    "astute": {**_PLAIN, "k": 10, "max_own_passages": 1, "iterations": 1},
 }
 """Options by the paper whose tables they hold for; a method takes those that it has."""
 
