@@ -166,7 +166,7 @@ def refine(state: CragState, options: CragOptions) -> Asking[Ids, RAGState]:
     reply = yield Prompt(
         "refine", {"first": 1}, strips, show=numbered("strip"), form=form, max_tokens=tokens, task="filter"
     )
-    return kept(state, reply.form.pick(reply.passages, most=options.max_strips)) if reply.form else {}
+    return kept(state, reply.form.pick(reply.passages, max_count=options.max_strips)) if reply.form else {}
 
 
 def to_action(state: CragState, runtime: Runtime[CragOptions]) -> Route:

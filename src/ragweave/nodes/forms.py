@@ -50,8 +50,8 @@ class Form(BaseModel):
         try:
             return cls.model_validate_json(text[text.index("{") : text.rindex("}") + 1])
         except ValueError:
-            found = {name: _field(name, field.annotation, text) for name, field in cls.model_fields.items()}
-        return None if None in found.values() else cls.model_construct(**found)
+            values = {name: _field(name, field.annotation, text) for name, field in cls.model_fields.items()}
+        return None if None in values.values() else cls.model_construct(**values)
 
 
 def _field(name: str, kind: Any, text: str) -> Any:
@@ -72,8 +72,8 @@ class YesNo(Form):
     @classmethod
     def from_text(cls, text: str) -> Self | None:
         """Read the word, or FEVER's SUPPORTS or REFUTES."""
-        said = read.answer(text, "yes_no")
-        return super().from_text(text) or (cls.model_validate({"answer": said}) if said != UNKNOWN else None)
+        verdict = read.answer(text, "yes_no")
+        return super().from_text(text) or (cls.model_validate({"answer": verdict}) if verdict != UNKNOWN else None)
 
 
 class Ids(Form):
@@ -83,9 +83,9 @@ class Ids(Form):
 
     ids: list[int]
 
-    def pick(self, passages: Sequence[Document], first: int = 1, most: int | None = None) -> list[Document]:
-        """Return the passages named, or the first `most` of them, in their order; they are numbered from `first`."""
-        places = sorted(number - first for number in [*dict.fromkeys(self.ids)][:most])
+    def pick(self, passages: Sequence[Document], first: int = 1, max_count: int | None = None) -> list[Document]:
+        """Return the passages named, or the first `max_count` of them, in their order; they are numbered from `first`."""
+        places = sorted(number - first for number in [*dict.fromkeys(self.ids)][:max_count])
         return [passages[at] for at in places if 0 <= at < len(passages)]
 
 
@@ -96,17 +96,17 @@ def ids_form(first: int, last: int) -> type[Ids]:
     return create_model("Ids", __base__=Ids, ids=(list[number], limited_list(last + 1 - first)))
 
 
-def limited(most: int, description: str | None = None, default: Any = ...) -> Any:
-    """Return a text field whose length the schema limits: small models run on. A longer text is no error."""
-    return Field(default, description=description, json_schema_extra={"maxLength": most})
+def limited(max_length: int, description: str | None = None, default: Any = ...) -> Any:
+    """Return a text field whose length the schema limits: small models run on. A longer text is not an error."""
+    return Field(default, description=description, json_schema_extra={"maxLength": max_length})
 
 
-def limited_list(most: int) -> Any:
-    """Return a list field whose length the schema limits. A longer list is no error."""
-    return Field(json_schema_extra={"maxItems": most})
+def limited_list(max_items: int) -> Any:
+    """Return a list field whose length the schema limits. A longer list is not an error."""
+    return Field(json_schema_extra={"maxItems": max_items})
 
 
 def _without(schema: Any, dropped: set[str]) -> Any:
     if isinstance(schema, dict):
         return {name: _without(value, dropped) for name, value in schema.items() if name not in dropped}
-    return [_without(one, dropped) for one in schema] if isinstance(schema, list) else schema
+    return [_without(item, dropped) for item in schema] if isinstance(schema, list) else schema

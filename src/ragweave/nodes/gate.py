@@ -38,7 +38,7 @@ class GateOptions(Options):
         "`entropy`, `mean` or `least`; of several drafts, for a model without log-probabilities, `variance` (TARG) or "
         "`dissimilarity`. A thinking model's thoughts count: turn its thinking off.",
     )
-    gate_tokens: int = Field(20, ge=1, description="Most tokens of a draft (TARG, section 4).")
+    gate_tokens: int = Field(20, ge=1, description="Maximum tokens of a draft (TARG, section 4).")
     gate_samples: int = Field(3, ge=2, description="Drafts that `variance` and `dissimilarity` compare (TARG, 3.4).")
 
     @property
@@ -73,13 +73,11 @@ def gate_node(components: Components, role: RoleName | Callable[[Any], RoleName]
     @model_node(role)
     def gate(branch: Branch, options: GateOptions) -> Asking[Form, GateState]:
         values = {"instruction": INSTRUCTIONS[branch["answer_type"]], "unknown": unknown_clause(options)}
-        warm = {"temperature": 0.7 if options.gate in SAMPLED else 0.0}
-        settings = {**gate_settings(options.gate), **warm}
+        settings = {**gate_settings(options.gate), "temperature": 0.7 if options.gate in SAMPLED else 0.0}
         reply = yield Prompt("direct", values, max_tokens=options.gate_tokens, settings=settings)
-        found = None
-        if reply.message is not None and options.gate not in SAMPLED:
-            found = uncertainty(reply.message, options.gate)
-        return {"gate_drafts": {str(branch["sample"]): {"text": reply.text, "uncertainty": found}}}
+        message = None if options.gate in SAMPLED else reply.message
+        measured = None if message is None else uncertainty(message, options.gate)
+        return {"gate_drafts": {str(branch["sample"]): {"text": reply.text, "uncertainty": measured}}}
 
     return gate(components)
 
@@ -92,11 +90,11 @@ def decide_node(threshold: str) -> StateNode:
 
     def decide(state: GateState, runtime: Runtime[GateOptions]) -> GateState:
         gate, own = runtime.context.gate, getattr(runtime.context, threshold)
-        drafts, most = list(state["gate_drafts"].values()), THRESHOLDS[gate] if own is None else own
-        texts = [one["text"] for one in drafts]
-        found = disagreement(texts, gate) if gate in SAMPLED else drafts[0]["uncertainty"]
+        drafts, limit = list(state["gate_drafts"].values()), THRESHOLDS[gate] if own is None else own
+        texts = [draft["text"] for draft in drafts]
+        measured = disagreement(texts, gate) if gate in SAMPLED else drafts[0]["uncertainty"]
         declined = 2 * sum(map(is_unknown, texts)) > len(texts)
-        known = found is not None and found <= most and not declined
-        return {"known": known, "notes": [note("gated", gate=gate, uncertainty=found, threshold=most)]}
+        known = measured is not None and measured <= limit and not declined
+        return {"known": known, "notes": [note("gated", gate=gate, uncertainty=measured, threshold=limit)]}
 
     return decide

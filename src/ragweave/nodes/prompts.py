@@ -48,7 +48,7 @@ class Reply(Generic[FormT]):
     @property
     def ids(self) -> list[str]:
         """The ids of the passages that stood in the prompt."""
-        return [str(one.id) for one in self.passages]
+        return [str(doc.id) for doc in self.passages]
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class Prompt(Generic[FormT]):
     role: RoleName | None = None
     """The role of the model that is asked; None: the node's."""
 
-    def again(self, reply: Reply[Any], asked: str) -> Self:
-        """Return a prompt that asks for something short behind a reply to this one."""
-        turns = [AIMessage(reply.text), HumanMessage(asked)]
+    def again(self, reply: Reply[Any], request: str) -> Self:
+        """Return a prompt that asks for something short after a reply to this one."""
+        turns = [AIMessage(reply.text), HumanMessage(request)]
         return replace(self, passages=reply.passages, turns=lambda _passages: turns, max_tokens=SHORT_TOKENS)
 
 

@@ -31,7 +31,7 @@ from ragweave.state import add_usage, note
 from ragweave.state.passages import ranked
 from ragweave.tools.retrieval.retrievers import fused
 
-MOST = {"fusion": 4, "step_back": 1, "decompose": 5}
+MAX_QUERIES = {"fusion": 4, "step_back": 1, "decompose": 5}
 """How many queries are written."""
 _REPEATS, _QUESTION = 5, "question"
 
@@ -48,14 +48,14 @@ class SearchOptions(Options):
 
     @property
     def query_calls(self) -> tuple[int, int]:
-        """The fewest and the most calls that write queries."""
+        """The minimum and the maximum of calls that write queries."""
         return (self.query is not None,) * 2
 
 
 class Queries(Form):
     """Search queries."""
 
-    queries: list[str] = limited_list(max(MOST.values()))
+    queries: list[str] = limited_list(max(MAX_QUERIES.values()))
 
 
 _PASSAGE = [
@@ -65,8 +65,8 @@ _PASSAGE = [
 
 
 def _listing(task: str, *queries: str) -> Turns:
-    asked = f"{task} Write each on a line of its own and nothing else.\nQuestion: {{question}}"
-    return few_shot(asked, ("Where was the engineer of the bridge at Verra born?", "\n".join(queries)))
+    ask = f"{task} Write each on a line of its own and nothing else.\nQuestion: {{question}}"
+    return few_shot(ask, ("Where was the engineer of the bridge at Verra born?", "\n".join(queries)))
 
 
 PROMPTS: Prompts = {
@@ -96,7 +96,7 @@ PROMPTS: Prompts = {
 def rewrite(query: Query, options: SearchOptions) -> Asking[Queries, dict[str, Any]]:
     """Ask for the texts to search for; the question alone if the model writes none."""
     question, kind = query["text"], str(options.query)
-    lists = kind in MOST
+    lists = kind in MAX_QUERIES
     reply = yield Prompt(
         f"query_{kind}",
         {"question": question},
@@ -104,10 +104,10 @@ def rewrite(query: Query, options: SearchOptions) -> Asking[Queries, dict[str, A
         max_tokens=QUERY_TOKENS if lists else PASSAGE_TOKENS,
         task="rewrite" if lists else "recall",
     )
-    written = reply.form.queries[: MOST[kind]] if reply.form else [] if lists else [reply.text]
-    texts = [one.strip() for one in written if one.strip() and not read.is_unknown(one)]
+    written = reply.form.queries[: MAX_QUERIES[kind]] if reply.form else [] if lists else [reply.text]
+    texts = [text.strip() for text in written if text.strip() and not read.is_unknown(text)]
     longer = [" ".join([question] * _REPEATS + texts)] if kind == "query2doc" and texts else []
-    searches = [Query(name=_QUESTION, text=one) for one in longer or dict.fromkeys([question, *texts])]
+    searches = [Query(name=_QUESTION, text=text) for text in longer or dict.fromkeys([question, *texts])]
     return {"searches": searches, "notes": [] if texts else [note("no_query_written")]}
 
 
@@ -119,12 +119,12 @@ def search_node(components: Components) -> Node:
         options = get_runtime(SearchOptions).context
         if query["name"] != _QUESTION or options.query is None:
             return await caller.call(search, query, config)
-        made = await caller.call(rewriting, query, config)
-        updates = await caller.call(search.map(), made["searches"], config)
-        found = [one["retrieved"][_QUESTION] for one in updates]
-        best = fused(found, options.k) if len(found) > 1 else found[0]
-        usage = reduce(add_usage, (one["usage"] for one in updates), made["usage"])
-        return {"retrieved": {_QUESTION: ranked(best, _QUESTION)}, "usage": usage, "notes": made["notes"]}
+        rewritten = await caller.call(rewriting, query, config)
+        updates = await caller.call(search.map(), rewritten["searches"], config)
+        rankings = [update["retrieved"][_QUESTION] for update in updates]
+        best = fused(rankings, options.k) if len(rankings) > 1 else rankings[0]
+        usage = reduce(add_usage, (update["usage"] for update in updates), rewritten["usage"])
+        return {"retrieved": {_QUESTION: ranked(best, _QUESTION)}, "usage": usage, "notes": rewritten["notes"]}
 
     return FunctionNode(search_as_asked, name="retrieve")
 

@@ -43,30 +43,30 @@ def retrieve_node(retriever: Retriever | None, depth: Callable[[Any], int] = lam
     async def retrieve(query: Query, config: RunnableConfig, caller: Caller) -> RAGState:
         if retriever is None:
             raise UsageError("nothing to retrieve from: give a retriever, or passages with the question")
-        most = depth(get_runtime(Options).context)
-        settings = {"k": most} if has_k else {}
+        k = depth(get_runtime(Options).context)
+        settings = {"k": k} if has_k else {}
         try:
             async with current_budget().until_deadline(awaits=caller.awaits):
-                with counted_calls() as made:
-                    found = await caller.call(retriever, query["text"], config, is_sync=is_sync, **settings)
+                with counted_calls() as counter:
+                    passages = await caller.call(retriever, query["text"], config, is_sync=is_sync, **settings)
         except BudgetSpent as spent:
             return {
                 "retrieved": {query["name"]: []},
                 "truncated": True,
                 "notes": [note("budget_spent", limit=str(spent))],
             }
-        if not isinstance(found, list) or not all(isinstance(one, Document) for one in found):
+        if not isinstance(passages, list) or not all(isinstance(doc, Document) for doc in passages):
             raise UsageError(f"the retriever ({type(retriever).__name__}) must return a list of Documents")
-        return {"retrieved": {query["name"]: ranked(found[:most], query["name"])}, "usage": search_usage(made)}
+        return {"retrieved": {query["name"]: ranked(passages[:k], query["name"])}, "usage": search_usage(counter)}
 
     return FunctionNode(retrieve, name="retrieve")
 
 
-def search_usage(made: CallCounter, retrievals: int = 1) -> Usage:
+def search_usage(counter: CallCounter, retrievals: int = 1) -> Usage:
     """Return what searches cost; the calls of a retriever's own model have the role `retriever`."""
     usage = no_usage()
-    if made.tokens:
-        sent, received, estimated = zip(*made.tokens, strict=True)
+    if counter.tokens:
+        sent, received, estimated = zip(*counter.tokens, strict=True)
         usage = cost_of("retriever", len(sent), sum(sent), sum(received), estimated=any(estimated))
     return {**usage, "retrievals": retrievals}
 
@@ -103,7 +103,7 @@ def collect_node(merge: Merge = interleave) -> StateNode:
 
     def collect(state: RAGState, runtime: Runtime[Options]) -> RAGState:
         if state["given"]:
-            given = sorted(state["passages"], key=lambda one: one.metadata["rank"])
+            given = sorted(state["passages"], key=lambda doc: doc.metadata["rank"])
             return {"passages": arranged(given, runtime.context.order)}
         options = runtime.context
         passages = style_of(options.paper).pooled(merge(list(found_by_query(state).values())))
@@ -114,7 +114,7 @@ def collect_node(merge: Merge = interleave) -> StateNode:
 
 
 def add_search(graph: StateGraph[Any, Any, Any, Any], search: Node, merge: Merge = interleave) -> None:
-    """Add the nodes `retrieve`, which is `search`, and `collect` behind it."""
+    """Add the nodes `retrieve`, which is `search`, and `collect` after it."""
     graph.add_node("retrieve", search)
     graph.add_node("collect", collect_node(merge))
     graph.add_edge("retrieve", "collect")

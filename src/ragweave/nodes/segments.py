@@ -1,4 +1,4 @@
-"""Fewer tokens: passages are recomposed from the segments that a filter keeps, or cut to a budget."""
+"""Fewer tokens: passages are recomposed from the segments that a filter keeps, or limited to a budget."""
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -14,46 +14,48 @@ def split_passages(passages: Sequence[Document], size: int = 1) -> list[Document
     """Split passages into segments of `size` sentences, ranked in reading order; 0: whole passages."""
     segments: list[Document] = []
     for passage in passages:
-        said = [] if size == 0 else list(split_sentences(passage.page_content))
-        spans = [(said[at].start, said[at : at + size][-1].end) for at in range(0, len(said), size or 1)]
+        sentences = [] if size == 0 else list(split_sentences(passage.page_content))
+        spans = [(sentences[at].start, sentences[at : at + size][-1].end) for at in range(0, len(sentences), size or 1)]
         for start, end in spans or [(0, len(passage.page_content))]:
             metadata = {**passage.metadata, "rank": len(segments), "start": start}
             segments.append(Document(passage.page_content[start:end], id=passage.id, metadata=metadata))
     return segments
 
 
-def recompose(passages: Iterable[Document], kept: Iterable[Document]) -> list[Document]:
-    """Rebuild passages from the segments kept, in reading order; drop those without any."""
+def recompose(passages: Iterable[Document], segments: Iterable[Document]) -> list[Document]:
+    """Rebuild passages from segments of theirs, in reading order; drop those without any."""
     texts: dict[str, list[str]] = {}
-    for segment in sorted(kept, key=lambda one: one.metadata["start"]):
+    for segment in sorted(segments, key=lambda segment: segment.metadata["start"]):
         texts.setdefault(str(segment.id), []).append(segment.page_content)
     return [
-        one.model_copy(update={"page_content": " ".join(texts[str(one.id)])})
-        for one in passages
-        if str(one.id) in texts
+        doc.model_copy(update={"page_content": " ".join(texts[str(doc.id)])})
+        for doc in passages
+        if str(doc.id) in texts
     ]
 
 
 def reranked(passages: Iterable[Document], best: Sequence[Document]) -> list[Document]:
     """Order passages, and their ranks, by their segments, of which the best comes first."""
-    places = list(dict.fromkeys(one.id for one in best))
-    return with_ranks(sorted(passages, key=lambda one: places.index(one.id)))
+    places = list(dict.fromkeys(segment.id for segment in best))
+    return with_ranks(sorted(passages, key=lambda doc: places.index(doc.id)))
 
 
-def within_budget(passages: Sequence[Document], tokens: int | None, most: int | None = None) -> list[Document]:
-    """Return the best-ranked passages that a budget of tokens holds, one to `most` of them, in the order given."""
-    best = sorted(range(len(passages)), key=lambda place: int(passages[place].metadata["rank"]))[:most]
+def within_budget(
+    passages: Sequence[Document], max_tokens: int | None, max_passages: int | None = None
+) -> list[Document]:
+    """Return the best-ranked passages within a budget of tokens, at least one, in the order given."""
+    best = sorted(range(len(passages)), key=lambda place: int(passages[place].metadata["rank"]))[:max_passages]
     sums = accumulate(estimate_tokens(passages[place].page_content) for place in best)
-    places = best[: max(sum(tokens is None or one <= tokens for one in sums), 1)]
+    places = best[: max(sum(max_tokens is None or tokens <= max_tokens for tokens in sums), 1)]
     return [passage for place, passage in enumerate(passages) if place in places]
 
 
 def kept(state: RAGState, segments: Sequence[Document], *, may_be_none: bool = False) -> RAGState:
     """Return the update that rebuilds the passages from the segments kept, and counts the tokens that this saves.
 
-    Without any segment all passages stay, unless there `may_be_none`.
+    Without any segment all passages stay, unless `may_be_none`.
     """
     passages = recompose(state["passages"], segments) if segments or may_be_none else state["passages"]
-    before, after = (sum(estimate_tokens(one.page_content) for one in some) for some in (state["passages"], passages))
+    before, after = (sum(estimate_tokens(doc.page_content) for doc in docs) for docs in (state["passages"], passages))
     notes = [] if segments else [note("filter_kept_nothing")]
     return {"passages": passages, "usage": {**no_usage(), "saved_tokens": max(before - after, 0)}, "notes": notes}

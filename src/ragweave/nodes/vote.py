@@ -29,12 +29,12 @@ def vote_node(
     """
 
     def vote(state: RAGState, runtime: Runtime[Options]) -> RAGState:
-        asked = pool_of(state, *pools)
+        candidates = pool_of(state, *pools)
         if state["truncated"]:  # a call that the budget refused gave no reply
-            asked = [one for one in asked if one["reply"]] or asked
-        if not any(one["reply"] for one in asked if one["pool"] == reader):
-            asked = [one for one in asked if one["pool"] != reader]
-        last = latest(asked)
+            candidates = [candidate for candidate in candidates if candidate["reply"]] or candidates
+        if not any(candidate["reply"] for candidate in candidates if candidate["pool"] == reader):
+            candidates = [candidate for candidate in candidates if candidate["pool"] != reader]
+        last = latest(candidates)
         winners = majority(last, state["passages"])
         update = final_update(state, winners or last)
         if update["status"] == "unknown" and continues(state, runtime.context):
@@ -67,7 +67,7 @@ def add_fallback(
 
 
 def end_by_vote(graph: StateGraph[Any, Any, Any, Any], *answers: str) -> None:
-    """Add the node `vote` over the candidates of some nodes, which lead to it, and the end behind it."""
+    """Add the node `vote` over the candidates of some nodes, which lead to it, and the end after it."""
     graph.add_node("vote", vote_node(*answers))
     for node in answers:
         graph.add_edge(node, "vote")
@@ -76,8 +76,9 @@ def end_by_vote(graph: StateGraph[Any, Any, Any, Any], *answers: str) -> None:
 
 def candidate(answer: str, reply: str, pool: str, passages: Iterable[str], **place: int) -> Candidate:
     """Return a candidate answer of a pool; `place` sets its round, rank and sample, which are 0."""
-    made = {"answer": answer, "reply": reply, "pool": pool, "round": 0, "rank": 0, "sample": 0, **place}
-    return cast("Candidate", {**made, "passages": list(passages)})
+    defaults = {"round": 0, "rank": 0, "sample": 0}
+    fields = {"answer": answer, "reply": reply, "pool": pool, **defaults, **place, "passages": list(passages)}
+    return cast("Candidate", fields)
 
 
 def final_update(
@@ -98,27 +99,27 @@ def final_update(
     answer = winners[0]["answer"] if winners else UNKNOWN
     current_budget().ended(answered=answer != UNKNOWN)
     shown = passages_read([*(state["passages"] if passages is None else passages)], state, winners)
-    wanted = get_runtime(Options).context.citations and answer != UNKNOWN
-    cited = cite(state["question"], answer, shown, state["answer_type"]) if wanted else []
+    is_cited = get_runtime(Options).context.citations and answer != UNKNOWN
+    citations = cite(state["question"], answer, shown, state["answer_type"]) if is_cited else []
     return {
         "answer": answer,
         "status": "unknown" if answer == UNKNOWN else "answered",
         "truncated": truncated or state["truncated"],
         "passages": shown,
-        "citations": cited,
+        "citations": citations,
     }
 
 
 def passages_read(shown: list[Document], state: RAGState, candidates: Iterable[Candidate]) -> list[Document]:
     """Return the passages that candidates read, as shown in the prompt or else as retrieved."""
-    known: dict[str, Document] = {}
-    for one in [shown, *state["retrieved"].values()]:
-        known.update({str(doc.id): doc for doc in one if str(doc.id) not in known})
-    read = dict.fromkeys(name for one in candidates for name in one["passages"])
+    by_id: dict[str, Document] = {}
+    for passages in [shown, *state["retrieved"].values()]:
+        by_id.update({str(doc.id): doc for doc in passages if str(doc.id) not in by_id})
+    ids = dict.fromkeys(doc_id for candidate in candidates for doc_id in candidate["passages"])
     return [
-        known[name].model_copy(update={"metadata": {**known[name].metadata, QUESTION: state["question"]}})
-        for name in read
-        if name in known
+        by_id[doc_id].model_copy(update={"metadata": {**by_id[doc_id].metadata, QUESTION: state["question"]}})
+        for doc_id in ids
+        if doc_id in by_id
     ]
 
 
@@ -132,32 +133,32 @@ def majority(candidates: Iterable[Candidate], passages: Sequence[Document] = ())
     """
     places = {str(doc.id): place for place, doc in enumerate(passages)}
 
-    def place(one: Candidate) -> tuple[int, int, int, str]:
-        first = min((places.get(name, len(places)) for name in one["passages"]), default=len(places))
-        return one["rank"], first, one["sample"], one["answer"]
+    def place(candidate: Candidate) -> tuple[int, int, int, str]:
+        first = min((places.get(doc_id, len(places)) for doc_id in candidate["passages"]), default=len(places))
+        return candidate["rank"], first, candidate["sample"], candidate["answer"]
 
-    votes_: dict[str, list[Candidate]] = {}
-    for one in sorted(candidates, key=place):
-        if one["answer"] != UNKNOWN:
-            votes_.setdefault(normalize_answer(one["answer"]) or one["answer"], []).append(one)
-    return min(votes_.values(), key=lambda pool: (-len(pool), place(pool[0])), default=[])
+    votes: dict[str, list[Candidate]] = {}
+    for candidate in sorted(candidates, key=place):
+        if candidate["answer"] != UNKNOWN:
+            votes.setdefault(normalize_answer(candidate["answer"]) or candidate["answer"], []).append(candidate)
+    return min(votes.values(), key=lambda voters: (-len(voters), place(voters[0])), default=[])
 
 
 def pool_of(state: RAGState, *pools: str) -> list[Candidate]:
     """Return the candidates that some nodes made, in order."""
-    return [one for one in state["candidates"].values() if one["pool"] in pools]
+    return [candidate for candidate in state["candidates"].values() if candidate["pool"] in pools]
 
 
 def latest(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates of the last round."""
-    last = max((one["round"] for one in candidates), default=0)
-    return [one for one in candidates if one["round"] == last]
+    last = max((candidate["round"] for candidate in candidates), default=0)
+    return [candidate for candidate in candidates if candidate["round"] == last]
 
 
 def answers_of(candidates: Iterable[Candidate]) -> list[str]:
     """Return the distinct answers other than Unknown, in order."""
-    said: dict[str, str] = {}
-    for one in candidates:
-        if one["answer"] != UNKNOWN:
-            said.setdefault(normalize_answer(one["answer"]), one["answer"])
-    return list(said.values())
+    answers: dict[str, str] = {}
+    for candidate in candidates:
+        if candidate["answer"] != UNKNOWN:
+            answers.setdefault(normalize_answer(candidate["answer"]), candidate["answer"])
+    return list(answers.values())
