@@ -17,7 +17,7 @@ from tests.openai_server import HttpFault, OpenAIServer, Reply
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation import EvalSettings, Limits, Run, Summary, evaluate, read_report
-from ragweave.evaluation.folder import open_results, read_results
+from ragweave.evaluation.folder import open_results, read_results, write_settings
 from ragweave.evaluation.systems import with_gold
 
 pytestmark = pytest.mark.loopback
@@ -281,6 +281,12 @@ def test_gold_passages_are_marked_added_or_removed() -> None:
     assert sorted(str(doc.id) for doc in with_gold(docs[:2], question, "with", 0, 3)) == ["0", "1", "3"]
     assert [doc.id for doc in with_gold(docs, question, "without", 0, 2)] == ["0", "1"]
     assert [doc.metadata["gold"] for doc in with_gold(docs, question, "as_found", 0, 4)] == [False, False, False, True]
+
+
+def test_a_setting_that_is_left_out_is_another_setting(tmp_path: Path) -> None:
+    write_settings(tmp_path / "run.json", {"seed": 0, "k": 5})
+    with pytest.raises(UsageError, match="began with k = 5, not None"):
+        write_settings(tmp_path / "run.json", {"seed": 0})
 
 
 def test_a_half_written_last_line_of_results_is_cut_off(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ THOUGHT = "Bergen was the capital once, but passage 1 says Oslo."
         ('{"answer": "Ada Brenner"}', "Ada Brenner"),
         (r"Therefore, the final answer is \boxed{412}", "412"),
         ("Franklin D. Roosevelt", "Franklin D. Roosevelt"),
+        ("Harry S.", "Harry S."),
         ("Unknown", "Unknown"),
         ("I don't know.", "Unknown"),
         ("The passages do not mention who built it.", "Unknown"),
@@ -93,6 +94,27 @@ def test_choices(reply: str, choice: str | None) -> None:
 )
 def test_ids(reply: str, ids: list[int] | None) -> None:
     assert read.ids(reply, 1, 4) == ids
+
+
+def test_a_refusal_ends_at_a_but_that_gives_an_answer() -> None:
+    assert not read.is_unknown("The year is not mentioned, but the bridge was built by Ada Brenner.")
+    assert read.is_unknown("The year is not mentioned, but nobody knows the builder.")
+    assert read.is_unknown("The year is not mentioned.")
+
+
+def test_sentences_that_say_unknown_are_not_searched_for() -> None:
+    assert read.without_unknown("The bridge is old.\nIts builder is unknown.") == "The bridge is old."
+
+
+@pytest.mark.parametrize(("most", "text"), [(99, "one two three"), (7, "one two"), (8, "one two"), (2, "on")])
+def test_a_text_is_cut_at_a_words_end(most: int, text: str) -> None:
+    assert read.cut("one two three", most) == text
+
+
+def test_what_an_example_says_is_a_copy_unless_something_read_says_it() -> None:
+    assert read.copied("1891", "So the answer is 1891.", "The bridge was built in 1931.")
+    assert not read.copied("1891", "So the answer is 1891.", "It was lit in 1891.")
+    assert not read.copied("18", "So the answer is 1891.", "")
 
 
 def test_items_and_phrases() -> None:
