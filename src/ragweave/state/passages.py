@@ -1,6 +1,7 @@
 """Passages: LangChain documents with a stable id, and rank and query in their metadata."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -46,9 +47,18 @@ def place_at(document: Document, offset: int) -> dict[str, Any]:
     return place
 
 
+_BREAKS = re.compile("\u00ad(?!\r?\n)|[\u200b\u2060\ufeff]")
+"""Soft hyphens within a line, zero-width spaces and word joiners: they part a word for a search, not for a reader."""
+
+
 def encodable(text: str) -> str:
-    """Return a text with `?` for each lone surrogate, which no encoding can write, and U+FFFD for each NUL."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")  # PostgreSQL has no NUL
+    """Return a text without the invisible characters that say where a line may break within a word.
+
+    It has `?` for each lone surrogate, which no encoding can write, and U+FFFD for each NUL.
+    """
+    if text.isascii():
+        return text.replace("\0", "\ufffd")  # PostgreSQL has no NUL
+    return _BREAKS.sub("", text.encode("utf-8", "replace").decode().replace("\0", "\ufffd"))
 
 
 def with_id(document: Document) -> Document:
@@ -62,7 +72,7 @@ def with_id(document: Document) -> Document:
 def as_document(value: object) -> Document:
     """Return the document of a document, its JSON form (`page_content` or `text`, `metadata`, `id`) or a text.
 
-    Lone surrogates become `?`, and NULs U+FFFD (see `encodable`).
+    Soft hyphens and the like are left out, lone surrogates become `?`, and NULs U+FFFD (see `encodable`).
 
     Raises:
         UsageError: It is none of these.

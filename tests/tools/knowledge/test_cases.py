@@ -72,6 +72,8 @@ TABLE: list[tuple[str, str, list[str], list[str]]] = [
     ("html/section-ids.html", "When do shares vest?", ["Shares vest after four years"], []),
     ("html/section-ids.html", "", ["25 days", "9.3 per cent", "four years", "30 minutes", "ten years"], []),
     ("html/accordion.html", "", ["## How long is a ticket valid.\n\nNinety minutes", "## May I take a bicycle.\n\nOnly"], []),
+    ("html/shy.html", "Geschwindigkeitsbegrenzung", ["Die Geschwindigkeitsbegrenzung auf der Bundesstraße"], []),
+    ("html/shy.html", "Bundesstraße", ["70 km/h"], []),
     ("office/scaled-numbers.xlsx", "North", [r"\(k€\): 1,235\nbudget: 2.5M\nshare: 7.5%\n", r"\(212\) 555-0123", "hours: 31:30"], []),
     ("office/superscript.docx", "", [r"Load 10\^3 kg, CO2"], []),
     ("office/strike.docx", "", ["The fee is ~~50~~ 40 euro"], []),

@@ -295,3 +295,14 @@ def test_pages_are_indexed_once(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPat
     assert kb.delete(source=page) == 1
     with pytest.raises(UsageError):
         kb.index_pages("file:///etc/passwd")
+
+
+@pytest.mark.parametrize("mark", ["\u00ad", "\u200b", "\u2060", "\ufeff"])
+def test_marks_of_line_breaks_within_words_are_left_out(mark: str, kb: KnowledgeBase) -> None:
+    text = f"Ada Bren{mark}ner mapped the Alden{mark}valley.\n\nThe valley lies in the north."
+    kb.add([Document(text), Document("Another text."), Document("می\u200cخواهم")])
+    for query in ("Aldenvalley", f"Alden{mark}valley"):
+        assert "Ada Brenner mapped the Aldenvalley." in found(kb, query, k=1, mode="bm25")[0]
+    assert any(doc.page_content == "می\u200cخواهم" for doc in kb.passages())
+    out = build_graph("concat").invoke({"question": "Who mapped the Aldenvalley?", "passages": [text]})
+    assert "Ada Brenner mapped the Aldenvalley." in out["passages"][0].page_content

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from ragweave.registry import Registry
+from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
 from ragweave.tools.knowledge.loaders.office import load_docx, load_epub, load_pptx
 from ragweave.tools.knowledge.loaders.pdf import load_image, load_pdf
@@ -155,7 +156,7 @@ def load(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded
             if isinstance(loaded, str):
                 yield from filter(None, [loaded])
             elif loaded.text.strip():
-                yield replace(loaded, text=readable(loaded.text))
+                yield replace(loaded, text=readable(loaded.text), title=encodable(loaded.title))
     except (UnreadableError, MemoryError):
         raise
     except Exception as error:  # whatever a library meets in a broken file; the others can be read

@@ -131,7 +131,7 @@ def _guess(data: bytes) -> tuple[str, bool]:
 
 
 def readable(text: str) -> str:
-    """Return a text without `_UNREAD`, lone surrogates and NULs.
+    """Return a text without `_UNREAD`, soft hyphens, lone surrogates and NULs.
 
     A loader that notes offsets in a text calls this before.
     """
