@@ -62,7 +62,7 @@ def test_the_passages_of_a_file_are_searched_in_every_way(tmp_path: Path) -> Non
         recall[way] = next(read_results(tmp_path / way))["scores"]["recall"]
     assert recall == {"bm25": 0.5, "graph": 1.0}
     own = settings("extractive", f"hotpotqa:{data}", corpus="own", retriever="graph")
-    with pytest.raises(UsageError, match="own passages are taken as they are"):
+    with pytest.raises(UsageError, match="own passages are searched by BM25 alone"):
         evaluate(own, tmp_path / "own", quiet=True)
 
 

@@ -1,4 +1,4 @@
-"""An evaluation from its settings: data set, systems, models, passages, metrics; then the loop.
+"""An evaluation: opens data set, models, passages, systems and metrics from its settings, then runs the loop.
 
     evaluate(EvalSettings(data="hotpotqa:dev.json", systems=("concat", "concat_pf"),
                       models={"generator": "openai:gpt-4o-mini"}), Path("run"))
@@ -40,37 +40,37 @@ from ragweave.tools.text.untrusted import redacted
 
 EVALUATOR, SCORER = "evaluator", "scorer"
 EVAL_ROLES = (*(name for name, role in ROLES.items() if not role.in_chat), EVALUATOR, SCORER)
-"""The roles that a model may be given for: those of methods, the judge of judged metrics, the scorer of CXMI."""
+"""The roles of models: those of methods, the judge of judged metrics, and the scorer of CXMI."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalSettings:
-    """All that scores depend on; `run.json` holds it."""
+    """All settings that scores depend on; `run.json` holds them."""
 
     data: str
     """A data set's spec."""
     systems: Sequence[str] = ("concat",)
     """Specs of systems."""
     names: Sequence[str] = ()
-    """What reports call the systems; none: their specs."""
+    """Names of the systems in reports; none: their specs."""
     models: Mapping[str, str] = field(default_factory=lambda: {"generator": "extractive"})
     """Model specs by role."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of every method that has them."""
     prompts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By the name of a system: texts in place of its method's prompts, by the prompts' names (`systems.template`)."""
+    """Texts that replace a method's prompts: by the system's name, then by the prompt's (`systems.own_prompts`)."""
     passages: str = "searched"
-    """`searched`, or `given`: each question's own passages in place of a search."""
+    """`searched`, or `given`: each question's own passages instead of a search."""
     corpus: str = ""
-    """What is searched: a question's `own` passages, all of the `file`, the `kb`; "": the first of these that
-    there is, but for BEIR, which is searched as a whole."""
+    """What is searched: a question's `own` passages, all passages of the `file`, or the `kb`; "": the `kb` or retriever if
+    one is set, else `own` if there are passages, else the `file` of BEIR."""
     kb: str = ""
     retriever: str = "auto"
     rerank: str = ""
     second_retriever: str = ""
     """Where `crag` searches again."""
     gold: str = "as_found"
-    """What becomes of gold passages (`systems.Gold`)."""
+    """The treatment of gold passages (`systems.Gold`)."""
     oracle: Sequence[str] = ()
     """Names of the systems whose filter sees the right answers; `*`: all."""
     metrics: Sequence[str] = ()
@@ -78,15 +78,15 @@ class EvalSettings:
     sample: int | None = None
     seed: int = 0
     drop_answered: str = ""
-    """An earlier run: questions that its first system answered right are left out (Liu et al. 2024, section 4)."""
+    """An earlier run; the questions that its first system answered right are left out (Liu et al. 2024, section 4)."""
     prices: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """US dollars a million tokens read and written, by role; `*`: all others."""
+    """US dollars per million tokens read and written, by role; `*`: all others."""
 
     def plain(self) -> dict[str, Any]:
         """Return the settings that are set; `run.json` has them without keys and passwords."""
-        found = {name: value for name, value in asdict(self).items() if value or value == 0}
-        listed = {name: list(one) if isinstance(one, tuple) else one for name, one in found.items()}
-        return {**listed, "version": __version__}
+        values = {name: value for name, value in asdict(self).items() if value or value == 0}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {**plain, "version": __version__}
 
 
 def evaluate(
@@ -106,13 +106,13 @@ def evaluate(
     Args:
         settings: What is evaluated.
         folder: The run's folder.
-        shard: `2/8`: only every eighth question, in a folder of its own inside the run's.
-        cache: A file of replies that several runs share; None: one of this run.
+        shard: `2/8`: only every eighth question, starting with the second, in a subfolder.
+        cache: A file of replies that several runs share; None: this run's own.
         concurrency: Questions in flight at once.
-        limits: What the whole run may spend; None: no limits.
-        own: Metrics and systems of the caller's own.
-        given: Models by role, and a `retriever`, as objects in place of those that the settings name.
-        quiet: Whether there is no progress bar.
+        limits: The budget of the whole run; None: no limits.
+        own: The caller's own metrics and systems.
+        given: Models by role, and a `retriever`, as objects instead of those that the settings name.
+        quiet: Whether to show no progress bar.
 
     Raises:
         UsageError: A setting is wrong, or the folder holds another run.
@@ -120,42 +120,46 @@ def evaluate(
     """
     settings = with_names(settings, given or {})
     prompts = _checked(settings)
-    metrics = chosen_metrics(settings.metrics, [one for one in own if isinstance(one, Metric)])
-    if EVALUATOR not in settings.models and any(one.judge for one in metrics):
+    metrics = chosen_metrics(settings.metrics, [item for item in own if isinstance(item, Metric)])
+    if EVALUATOR not in settings.models and any(metric.judge for metric in metrics):
         raise UsageError("judged metrics need a judge: --model evaluator=SPEC")
     data = open_dataset(settings.data)
     questions = _questions(settings, data, shard)
-    mine = [one for one in own if not isinstance(one, Metric)]
+    own_systems = [item for item in own if not isinstance(item, Metric)]
     plain = settings.plain()
-    if others := [one for one in metrics if one not in METRICS.ours()]:
-        plain["own_metrics"] = {one.name: one.described() for one in others}
+    if others := [metric for metric in metrics if metric not in METRICS.ours()]:
+        plain["own_metrics"] = {metric.name: metric.described() for metric in others}
     with Run(shard_folder(folder, shard), plain, cache, limits) as run:
-        systems = [*_systems(settings, data, metrics, prompts, given or {}, run), *mine]
+        systems = [*_systems(settings, data, metrics, prompts, given or {}, run), *own_systems]
         return run.conduct(run.ask(questions, systems, concurrency=concurrency, quiet=quiet))
 
 
 def with_names(settings: EvalSettings, given: Mapping[str, Any]) -> EvalSettings:
-    """Return the settings with what models that are given as objects are called: the names of their classes."""
+    """Return the settings with the class names of models that are given as objects."""
     names = {
-        role: one if isinstance(one, str) else type(one).__name__ for role, one in given.items() if role in EVAL_ROLES
+        role: model if isinstance(model, str) else type(model).__name__
+        for role, model in given.items()
+        if role in EVAL_ROLES
     }
     return replace(settings, models={**settings.models, **names})
 
 
 def _checked(settings: EvalSettings) -> list[dict[str, ChatPromptTemplate]]:
-    """Check what can be checked before anything is read or made; return the prompts of each system."""
+    """Check the settings before anything is read or created, and return the prompts of each system."""
     if settings.gold not in get_args(Gold):
         raise UsageError(f"gold must be one of {', '.join(get_args(Gold))}, not {settings.gold!r}")
     names = settings.names or settings.systems
     if len(set(names)) < len(names):
         raise UsageError("two systems have the same name")
-    found = [read_system(spec, settings.options)[0] for spec in settings.systems]
+    methods = [read_system(spec, settings.options)[0] for spec in settings.systems]
     for name in settings.options:
-        if found and not any(name in one.options.model_fields for one in found):
+        if methods and not any(name in method.options.model_fields for method in methods):
             raise UsageError(f"none of the methods has an option {name!r}")
     if settings.passages not in ("searched", "given") or settings.corpus not in ("", "own", "file", "kb"):
         raise UsageError("passages must be searched or given, and corpus own, file or kb")
-    return [own_prompts(name, one, settings.prompts.get(name, {})) for name, one in zip(names, found, strict=True)]
+    return [
+        own_prompts(name, method, settings.prompts.get(name, {})) for name, method in zip(names, methods, strict=True)
+    ]
 
 
 def _questions(settings: EvalSettings, data: Dataset, shard: str) -> list[Question]:
@@ -165,9 +169,9 @@ def _questions(settings: EvalSettings, data: Dataset, shard: str) -> list[Questi
     earlier = list(read_results(Path(settings.drop_answered)))
     if not earlier:
         raise UsageError(f"{settings.drop_answered}: holds no results")
-    first = (one for one in earlier if one["system"] == earlier[0]["system"])
-    right = {one["id"] for one in first if one["scores"].get("em", one["scores"].get("accuracy")) == 1.0}
-    return [one for one in chosen if one.id not in right]
+    first = (record for record in earlier if record["system"] == earlier[0]["system"])
+    right = {record["id"] for record in first if record["scores"].get("em", record["scores"].get("accuracy")) == 1.0}
+    return [question for question in chosen if question.id not in right]
 
 
 def _systems(
@@ -178,7 +182,7 @@ def _systems(
     given: Mapping[str, Any],
     run: Run,
 ) -> list[GraphSystem]:
-    """Open models and what is searched, and build the systems; `prompts` are those of each."""
+    """Open models and retriever, and build the systems; `prompts` are those of each system."""
     if not settings.systems:
         return []
     specs = {"generator": "extractive", **settings.models, **given}
@@ -210,29 +214,29 @@ def _systems(
 
 
 def _retriever(settings: EvalSettings, data: Dataset, run: Run) -> Any:
-    """Return what is searched; None: nothing."""
-    own = bool(next((one.passages for one in data), ()))
-    named = settings.kb or settings.retriever != "auto"
-    where = settings.corpus or ("kb" if named else "own" if own else "file" if data.name == "beir" else "")
+    """Return the retriever, or `own_passages`; None if nothing is searched."""
+    own = bool(next((question.passages for question in data), ()))
+    chosen = settings.kb or settings.retriever != "auto"
+    where = settings.corpus or ("kb" if chosen else "own" if own else "file" if data.name == "beir" else "")
     if settings.passages == "given" or not where:
         return None
     if where == "own":
         if settings.retriever != "auto" or settings.rerank:
-            raise UsageError("each question's own passages are taken as they are: no retriever, no reranker")
+            raise UsageError("each question's own passages are searched by BM25 alone: omit retriever and reranker")
         return own_passages
     if where == "file" and settings.retriever in ("auto", "bm25"):
-        found: Any = Bm25Retriever.from_documents(list(data.corpus()))
+        retriever: Any = Bm25Retriever.from_documents(list(data.corpus()))
     elif where == "file":
         KnowledgeBase.open_or_create(run.folder / "kb").add(data.corpus(), source=settings.data, split=False)
-        found = retriever_of(settings.retriever, run.folder / "kb")
+        retriever = retriever_of(settings.retriever, run.folder / "kb")
     else:
-        found = retriever_of(settings.retriever, settings.kb)
+        retriever = retriever_of(settings.retriever, settings.kb)
     if not settings.rerank:
-        return found
+        return retriever
     reranker: Any = settings.rerank
     if reranker.startswith(LISTWISE):
         reranker = ListwiseReranker(model=open_priced(settings, "reranker", reranker.removeprefix(LISTWISE), run))
-    return RerankRetriever.over(found, reranker, k=found.k)
+    return RerankRetriever.over(retriever, reranker, k=retriever.k)
 
 
 def open_priced(settings: EvalSettings, role: str, spec: Any, run: Run) -> Any:
@@ -242,11 +246,11 @@ def open_priced(settings: EvalSettings, role: str, spec: Any, run: Run) -> Any:
         UsageError: `max_cost_usd` is set, and the model has no price.
     """
     name = redacted(settings.models.get(role, spec))
-    made = open_model(spec, run.cache, run.closing, name)
-    listed = settings.prices.get(role, settings.prices.get("*"))
-    price = Price(*listed) if listed else price_of(made) or (Price(0, 0) if name == "extractive" else None)
+    model = open_model(spec, run.cache, run.closing, name)
+    prices = settings.prices.get(role, settings.prices.get("*"))
+    price = Price(*prices) if prices else price_of(model) or (Price(0, 0) if name == "extractive" else None)
     if price:
         run.prices[name] = price
     elif run.limits.max_cost_usd is not None:
         raise UsageError(f"max_cost_usd needs the price of {name}: --price INPUT,OUTPUT")
-    return made
+    return model

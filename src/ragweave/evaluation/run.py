@@ -1,15 +1,14 @@
 """The loop: ask every system every question, and write each answer as a line of `results.jsonl`.
 
-A system is anything with a name that takes a question and returns what is to be written down:
+A system is anything with a name that takes a question and returns a record:
 
     class Echo:
         name = "echo"
         async def __call__(self, question):
             return {"answer": question.question, "scores": {}}
 
-Resuming needs no protocol. Questions with an answer in `results.jsonl` are skipped, those that failed are asked
-again, and unfinished ones start over: their finished calls come from the cache. A run retries no question, only
-calls (`systems.open_model`).
+A resumed run skips the questions with an answer in `results.jsonl` and asks failed ones again. Unfinished questions start
+over, with their finished calls from the cache. A run retries calls (`systems.open_model`) but not questions.
 """
 
 from __future__ import annotations
@@ -42,31 +41,31 @@ from ragweave.tools.text.untrusted import redacted
 _REFUSED = {401: "the key was refused", 402: "the account has no credit"}
 INTERRUPTED = "interrupted: the same command resumes"
 _FIRST = 4
-"""Questions asked before any has been answered; if all of them are refused in the same words, the run ends."""
-_IN_A_ROW = 20
-"""Failures in a row, of any kind, after which a run ends."""
+"""Questions asked before the first answer; if all of them are refused with the same message, the run ends."""
+_MAX_FAILURES = 20
+"""Maximum failures in a row, of any kind, before a run ends."""
 
 
 def _redacted(value: Any) -> Any:
     """Return settings without keys and passwords."""
     if isinstance(value, dict):
-        return {name: _redacted(one) for name, one in value.items()}
+        return {name: _redacted(item) for name, item in value.items()}
     if isinstance(value, list):
         return [*map(_redacted, value)]
     return redacted(value) if isinstance(value, str) else value
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
-    """The run ends early, and the text says why."""
+    """The run ends early; the text says why."""
 
 
 class System(Protocol):
-    """What answers questions."""
+    """Something that answers questions."""
 
     name: str
 
     async def __call__(self, question: Question) -> Record:
-        """Answer, and return what is to be written down."""
+        """Answer a question, and return the record."""
         ...
 
 
@@ -89,16 +88,16 @@ class Summary:
     answered: int = 0
     failed: int = 0
     skipped: int = 0
-    """Answered before, by an earlier call."""
+    """Questions answered by an earlier call."""
     stopped: str = ""
-    """Why the run ended early; "": it did not."""
+    """Why the run ended early; "" if it did not."""
     spent: Mapping[str, Sequence[int]] = field(default_factory=dict)
     dollars: float | None = None
 
     @property
     def calls(self) -> int:
         """Model calls that the run has paid for."""
-        return sum(one[0] for one in self.spent.values())
+        return sum(counts[0] for counts in self.spent.values())
 
     @property
     def tokens(self) -> int:
@@ -117,10 +116,10 @@ class Run:
     def __init__(
         self, folder: Path, settings: Mapping[str, Any], cache: Path | None = None, limits: Limits | None = None
     ) -> None:
-        """Open or make the folder.
+        """Open or create the folder.
 
         Raises:
-            UsageError: It holds a run with other settings, or another process writes to it.
+            UsageError: The folder holds a run with other settings, or another process writes to it.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.settings = folder, _redacted(json.loads(json.dumps(settings)))
@@ -131,18 +130,18 @@ class Run:
             os.close(self._file)
             raise
         self.limits = limits or Limits()
-        """What the run may spend, also when it is resumed, except that each call of it has its own time. Calls that are
-        under way when a limit is reached are finished, and paid for."""
+        """The budget of the run, over all resumptions, except that `timeout` starts again with each. Calls in flight when a
+        limit is reached are finished and paid for."""
         self.prices: dict[str, Price] = {}
         """Prices by model."""
         self._began = time.monotonic()
         self.closing = AsyncExitStack()
-        """Closes what is opened for the run, in its event loop."""
+        """Closes the run's clients, in its event loop."""
         self.done: set[tuple[str, str]] = set()
         self.failed: set[tuple[str, str]] = set()
-        for one in read_results(folder):
-            (self.failed if one["error"] else self.done).add((one["id"], one["system"]))
-        # A file of its own needs no name for the run, and so the folder can be moved.
+        for record in read_results(folder):
+            (self.failed if record["error"] else self.done).add((record["id"], record["system"]))
+        # The run's own file needs no name for the run, so the folder can be moved.
         name = str(folder.resolve()) if cache else ""
         self.cache = ReplyCache(cache or folder / "replies.sqlite", run=name)
 
@@ -156,25 +155,25 @@ class Run:
         self.cache.close()
 
     def cost(self) -> float | None:
-        """Return what the calls have cost, in US dollars; None if a model has no price."""
+        """Return the cost of the calls in US dollars; None if a model has no price."""
         spent = self.cache.spent
         if not spent.keys() <= self.prices.keys():
             return None
         return sum(self.prices[model].of(sent, received) for model, (_, sent, received) in spent.items())
 
     def check_limits(self) -> None:
-        """Raise `Stopped` if another call would be too much."""
+        """Raise `Stopped` if the budget is spent."""
         counts = self.cache.spent.values()
         calls, tokens = sum(count[0] for count in counts), sum(count[1] + count[2] for count in counts)
         if limit := self.limits.reached(calls, tokens, self.cost() or 0.0, time.monotonic() - self._began):
             raise Stopped(f"the budget is spent: {limit}={getattr(self.limits, limit):g}")
 
     def write(self, record: Record) -> None:
-        """Append a record by one system call: a killed process leaves whole lines."""
+        """Append a record with one system call, so that a killed process leaves complete lines."""
         os.write(self._file, (json.dumps(record, ensure_ascii=False) + "\n").encode(errors="replace"))
 
     def conduct(self, work: Coroutine[Any, Any, Summary]) -> Summary:
-        """Run a coroutine to its end, and close what was opened; where a loop runs, as in a notebook, in a thread."""
+        """Run a coroutine to its end, and close the clients; if a loop is running, as in a notebook, in a thread."""
 
         async def closed() -> Summary:
             async with self.closing:
@@ -184,7 +183,7 @@ class Run:
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(closed())
-        with start_blocking_portal() as portal:  # cancels the work after Ctrl-C
+        with start_blocking_portal() as portal:  # cancels the work on Ctrl-C
             return portal.call(closed)
 
     async def ask(
@@ -195,7 +194,7 @@ class Run:
         concurrency: int = 16,
         quiet: bool = False,
     ) -> Summary:
-        """Ask every system what it has not answered yet, `concurrency` questions at a time; what failed before comes last.
+        """Ask every system its unanswered questions, `concurrency` at a time; those that failed before come last.
 
         Raises:
             UsageError: `concurrency` is below 1.
@@ -203,8 +202,8 @@ class Run:
         if concurrency < 1:
             raise UsageError(f"concurrency must be at least 1, not {concurrency}")
         pairs = [(question, system) for question in questions for system in systems]
-        todo = [one for one in pairs if (one[0].id, one[1].name) not in self.done]
-        todo.sort(key=lambda one: (one[0].id, one[1].name) in self.failed)
+        todo = [pair for pair in pairs if (pair[0].id, pair[1].name) not in self.done]
+        todo.sort(key=lambda pair: (pair[0].id, pair[1].name) in self.failed)
         loop = _Loop(self, todo, quiet)
         summary = loop.summary
         summary.skipped = len(pairs) - len(todo)
@@ -225,24 +224,24 @@ class _Loop:
         self.total, self.todo = len(todo), iter(todo)
         self.summary, self.answered = Summary(), asyncio.Event()
         self.failures: list[Record] = []
-        """The errors since the last answer."""
+        """Errors since the last answer."""
 
     def check(self) -> None:
-        """Raise `Stopped` if the run has ended: the calls under way are the last."""
+        """Raise `Stopped` if the run has ended: only calls in flight are finished."""
         if self.summary.stopped:
             raise Stopped(self.summary.stopped)
 
     async def work(self, concurrency: int) -> None:
-        """Ask, `concurrency` questions at a time; all but the first few wait for a first answer."""
+        """Ask `concurrency` questions at a time; all except the first few wait for a first answer."""
         with _progress(self.total, self.summary, self.quiet) as advance, _interruptible(self.summary):
-            workers = [asyncio.create_task(self._worker(one, advance)) for one in range(concurrency)]
+            workers = [asyncio.create_task(self._worker(number, advance)) for number in range(concurrency)]
             for first in workers[:_FIRST]:
                 first.add_done_callback(lambda _: self.answered.set())
             try:
                 await asyncio.gather(*workers)
             finally:
-                for one in workers:
-                    one.cancel()
+                for worker in workers:
+                    worker.cancel()
                 await asyncio.gather(*workers, return_exceptions=True)
 
     async def _worker(self, number: int, advance: Callable[[], None]) -> None:
@@ -271,15 +270,15 @@ class _Loop:
         summary.stopped = summary.stopped or _why_hopeless(self.failures, self.total if none_yet else 0)
 
     async def _record(self, question: Question, system: System) -> Record | None:
-        """Return the record of a question; None if the run has ended meanwhile."""
+        """Return a question's record; None if the run has ended."""
         began = time.perf_counter()
-        with asking() as asked:
+        with asking() as calls:
             try:
                 fields = await system(question)
             except Stopped as error:
                 self.summary.stopped = self.summary.stopped or str(error)
                 return None
-            except Exception as error:  # noqa: BLE001 - one question's fault is not the run's
+            except Exception as error:  # noqa: BLE001 - one question's failure does not end the run
                 if reason := why_no_more(error):
                     self.summary.stopped = f"{reason}: {server_text(error)}"
                     return None
@@ -291,14 +290,14 @@ class _Loop:
             "error": None,
             **fields,
             "scores": finite(fields.get("scores") or {}),
-            "calls": asked.paid,
+            "calls": calls.paid,
             "seconds": round(time.perf_counter() - began, 3),
         }
 
 
 @contextmanager
 def _interruptible(summary: Summary) -> Iterator[None]:
-    """Let Ctrl-C end the run after the calls under way, which are paid for; a second one ends it at once."""
+    """Let the first Ctrl-C end the run after the calls in flight, which are paid for, and the second end it at once."""
     loop = asyncio.get_running_loop()
 
     def interrupt() -> None:
@@ -315,7 +314,7 @@ def _interruptible(summary: Summary) -> Iterator[None]:
 
 
 def why_no_more(error: BaseException) -> str:
-    """Say why no further call can succeed; "": one may."""
+    """Return why no further call can succeed; "" if one may."""
     status = status_of(error) or 0
     text = f"{getattr(error, 'code', '')} {getattr(error, 'body', '')} {error}"
     if status == 429 and "insufficient_quota" in text:
@@ -324,21 +323,21 @@ def why_no_more(error: BaseException) -> str:
 
 
 def _why_hopeless(failures: Sequence[Record], first: int) -> str:
-    """Say why a run should end after failures in a row; "": it may go on.
+    """Return why a run should end after failures in a row; "" if it may go on.
 
-    `first` is how many questions there are, if none has been answered yet; else 0.
+    `first` is the number of questions if none has been answered yet, else 0.
     """
-    said = [one["text"] for one in failures]
-    alike = len(set(said)) == 1 and all(one["refused"] for one in failures)
-    if first and alike and len(said) >= min(_FIRST, first):
-        return f"none of the first {len(said)} questions was answered: {said[0]}"
-    if len(said) >= _IN_A_ROW:
-        return f"{len(said)} questions in a row failed: {max(set(said), key=said.count)}"
+    messages = [failure["text"] for failure in failures]
+    same = len(set(messages)) == 1 and all(failure["refused"] for failure in failures)
+    if first and same and len(messages) >= min(_FIRST, first):
+        return f"none of the first {len(messages)} questions was answered: {messages[0]}"
+    if len(messages) >= _MAX_FAILURES:
+        return f"{len(messages)} questions in a row failed: {max(set(messages), key=messages.count)}"
     return ""
 
 
 def describe(error: Exception) -> Record:
-    """Return an error as a record holds it, in the server's own words if it said any."""
+    """Return an error as part of a record, in the server's own words if there are any."""
     status = status_of(error)
     unreached = status is None and is_transient(error)
     refused = isinstance(error, RagweaveError) or unreached or (400 <= (status or 0) < 500 and status != 429)

@@ -33,7 +33,7 @@ from ragweave.tools.retrieval.retrievers import SearchRetriever
 from ragweave.tools.text.untrusted import redacted
 
 Gold = Literal["as_found", "with", "without"]
-"""What becomes of gold passages: nothing, one is put in if none was found, or all are taken out."""
+"""The treatment of gold passages: unchanged, one inserted if none was found, or all removed."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class GraphSystem:
     judge: Any = None
     """The chat model of judged metrics."""
     given: bool = False
-    """Whether a question's own passages are given to the graph in place of a search."""
+    """Whether the graph gets a question's own passages instead of a search."""
     gold: Gold = "as_found"
     oracle: bool = False
     """Whether the graph's filter may see the right answers."""
@@ -59,30 +59,30 @@ class GraphSystem:
 
     async def __call__(self, question: Question) -> Record:
         """Answer a question, and score the answer."""
-        asked: dict[str, Any] = {"question": question.question, "answer_type": question.answer_type}
+        values: dict[str, Any] = {"question": question.question, "answer_type": question.answer_type}
         if self.given:
-            asked["passages"] = with_gold(list(question.passages), question, self.gold, self.seed, self.k)
+            values["passages"] = with_gold(list(question.passages), question, self.gold, self.seed, self.k)
         if self.oracle:
-            asked["gold_answers"] = question.about.get("label") or list(question.answers)
+            values["gold_answers"] = question.about.get("label") or list(question.answers)
         base = own_passages(question) if self.retriever is own_passages else self.retriever
         retriever = GoldRetriever(base=base, question=question, gold=self.gold, seed=self.seed)
-        state = await self.graph.ainvoke(asked, {"configurable": {_RETRIEVER: retriever}}, output_keys=_STATE)
+        state = await self.graph.ainvoke(values, {"configurable": {_RETRIEVER: retriever}}, output_keys=_STATE)
         state |= {"depth": self.k, "large": self.large}
         return record_of(question, state) | {"scores": await scores(question, state, self.metrics, self.judge)}
 
 
 _STATE = ["answer", "status", "truncated", "usage", "passages", "retrieved", "candidates", "citations", "notes"]
-"""What is read of a graph's state; its output alone leaves out what was searched."""
+"""The keys read from a graph's state: its output lacks what was retrieved."""
 
 
 def record_of(question: Question, state: Mapping[str, Any]) -> Record:
-    """Return what is written down of an answer."""
+    """Return the record of an answer."""
     return {
         "question": question.question,
-        "gold": list(question.answers) or [list(one) for one in question.parts],
+        "gold": list(question.answers) or [list(names) for names in question.parts],
         **{name: state[name] for name in ("answer", "status", "truncated", "usage")},
         "passages": [task_passage(doc) for doc in state["passages"]],
-        "retrieved": {query: [doc.id for doc in found] for query, found in (state.get("retrieved") or {}).items()},
+        "retrieved": {query: [doc.id for doc in docs] for query, docs in (state.get("retrieved") or {}).items()},
         "candidates": state["candidates"],
         "citations": state.get("citations") or [],
         "notes": state.get("notes", []),
@@ -90,11 +90,11 @@ def record_of(question: Question, state: Mapping[str, Any]) -> Record:
 
 
 def open_model(spec: Any, cache: ReplyCache, stack: AsyncExitStack, name: str = "") -> Any:
-    """Open a chat model whose replies are stored, until the stack is left. The cache calls it `name`, else its spec.
+    """Open a chat model whose replies are stored until the stack is left, under `name`, else its spec.
 
-    The client retries transient errors (429, 5xx), below the cache: if LangGraph did, a node would repeat its
-    finished calls, and if the run did, the calls beside the one that failed would be cancelled after they were paid
-    for. LangGraph retries only for clients that don't. aiohttp's client, if installed, takes less processor time.
+    The client retries transient errors (429, 5xx), below the cache: if LangGraph did, a node would repeat its finished
+    calls; if the run did, it would cancel calls in flight beside the failed one that are already paid for. LangGraph
+    retries only for clients that don't. aiohttp's client, if installed, takes less processor time.
     """
     model: Any = chat_model(spec)
     if hasattr(model, "root_async_client") and getattr(model, "http_async_client", None) is None:
@@ -102,19 +102,19 @@ def open_model(spec: Any, cache: ReplyCache, stack: AsyncExitStack, name: str = 
 
         fast = importlib.util.find_spec("aiohttp") is not None
         kind: Any = openai.DefaultAioHttpClient if fast else openai.DefaultAsyncHttpxClient
-        client = kind(event_hooks={"response": [_not_again]})
+        client = kind(event_hooks={"response": [_stop_retries]})
         stack.push_async_callback(client.aclose)
-        tries = max(_TRIES, model.max_retries or 0)
+        tries = max(_RETRIES, model.max_retries or 0)
         model.root_async_client = model.root_async_client.with_options(http_client=client, max_retries=tries)
         model.async_client = model.root_async_client.chat.completions
     return cache.attach(model, redacted(name or str(spec)))
 
 
-_TRIES = 8
+_RETRIES = 8
 
 
-async def _not_again(response: Any) -> None:
-    """Tell OpenAI's client, which tries again after any 429, that spent credit does not come back."""
+async def _stop_retries(response: Any) -> None:
+    """Stop OpenAI's client, which retries after any 429, from retrying if the credit is spent."""
     if response.status_code == 429 and b"insufficient_quota" in await response.aread():
         response.headers["x-should-retry"] = "false"
 
@@ -131,16 +131,16 @@ def graph_system(
 ) -> GraphSystem:
     """Build a system from its spec.
 
-    Models are by role. `retriever` is what is searched: a retriever, `own_passages` for those of each question, or None.
-    `options` are text, for every method that has them; `more` are more arguments of `build_graph`, such as a scorer;
-    `fields` are fields of the system.
+    `models` are by role. `retriever` is a retriever, `own_passages` to search each question's own, or None. `options` are
+    texts for every method that has them; `more` are further arguments of `build_graph`, such as a scorer; `fields` are
+    fields of the system.
 
     Raises:
         UsageError: There is no such method or option.
     """
     method, values, by_proxy = read_system(spec, options)
     played = {**models, "generator": models["proxy"]} if by_proxy and "proxy" in models else dict(models)
-    clients_retry = all(hasattr(unbound(one), "max_retries") for one in played.values())
+    clients_retry = all(hasattr(unbound(model), "max_retries") for model in played.values())
     graph = build_graph(
         method,
         retriever=None if retriever is None else RunRetriever(base=None if retriever is own_passages else retriever),
@@ -149,35 +149,35 @@ def graph_system(
         **(more or {}),
         **values,
     )
-    k: int = values.get("k") or method.options(**{name: one for name, one in values.items() if name != "filter"}).k
+    k: int = values.get("k") or method.options(**{name: value for name, value in values.items() if name != "filter"}).k
     return GraphSystem(
         graph=graph, k=k, metrics=metrics, retriever=retriever, large=large_roles(played), **{"name": spec, **fields}
     )
 
 
 def large_roles(models: Mapping[str, Any]) -> frozenset[str]:
-    """Return the roles that the generator plays: those that no other model was given for."""
+    """Return the roles that the generator plays: those without a model of their own."""
     return frozenset(role.name for role in ROLES.values() if player_of(role.name, models) == "generator")
 
 
 def own_passages(question: Question) -> PassageRetriever:
-    """Return a search of a question's own passages by BM25.
+    """Return a BM25 retriever over a question's own passages.
 
-    Those that share no word with the query come last, in the file's order.
+    Passages that share no word with the query come last, in the file's order.
     """
     passages = list(question.passages)
     index = cache(partial(Bm25Retriever.from_documents, passages))
 
     def search(query: str, k: int) -> list[Document]:
-        found = index().find(query, k)
-        ids = {doc.id for doc in found}
-        return [*found, *(doc for doc in passages if doc.id not in ids)][:k]
+        docs = index().find(query, k)
+        ids = {doc.id for doc in docs}
+        return [*docs, *(doc for doc in passages if doc.id not in ids)][:k]
 
     return SearchRetriever(search=search)
 
 
 class GoldRetriever(PassageRetriever):
-    """Marks the gold passages of a question that another retriever finds; puts one in, or takes all out."""
+    """Marks a question's gold passages among those of another retriever; inserts one, or removes all."""
 
     base: Any
     question: Question
@@ -190,7 +190,7 @@ class GoldRetriever(PassageRetriever):
 
 
 class RunRetriever(PassageRetriever):
-    """What a graph is built with whose runs each bring a retriever of their own, in the run's config."""
+    """The retriever of a graph whose runs each bring their own retriever in their config."""
 
     base: Any = None
 
@@ -205,7 +205,7 @@ class RunRetriever(PassageRetriever):
         return await _of_run(config).ainvoke(input, config, **settings)
 
     def _find(self, query: str, k: int) -> list[Document]:
-        raise NotImplementedError("only the config of a run says what is searched")
+        raise NotImplementedError("a run's config names its retriever")
 
 
 _RETRIEVER = "ragweave_retriever"
@@ -217,13 +217,13 @@ def _of_run(config: RunnableConfig | None) -> PassageRetriever:
     return retriever
 
 
-def with_gold(found: Sequence[Document], question: Question, gold: Gold, seed: int, k: int) -> list[Document]:
-    """Mark gold passages (`metadata["gold"]`), put one in if none is there, or take all out.
+def with_gold(passages: Sequence[Document], question: Question, gold: Gold, seed: int, k: int) -> list[Document]:
+    """Mark gold passages (`metadata["gold"]`); insert one if there is none, or remove all.
 
-    The one that is put in replaces a passage drawn at random, or is added if there are fewer than `k` (Liu et al.
-    2024, section 4.1). The place is the same for the same question and seed.
+    The inserted passage replaces one drawn at random, or is added if there are fewer than `k` (Liu et al. 2024, section
+    4.1). Its position depends only on question and seed.
     """
-    marked = [_marked(doc, doc.id in question.gold) for doc in found]
+    marked = [_marked(doc, doc.id in question.gold) for doc in passages]
     if gold == "without":
         return [doc for doc in marked if not doc.metadata["gold"]][:k]
     best = marked[:k]
@@ -240,22 +240,22 @@ def _marked(doc: Document, gold: bool) -> Document:
 
 
 def own_prompts(system: str, method: Method, texts: Mapping[str, Any]) -> dict[str, ChatPromptTemplate]:
-    """Return templates in place of a method's prompts: of a text, or of messages, such as `[["system", "…"], …]`.
+    """Return templates that replace a method's prompts, from a text or from messages, such as `[["system", "…"], …]`.
 
     Raises:
-        UsageError: There is no such prompt, or its text has an unknown variable; the text names what there is.
+        UsageError: There is no such prompt, or its text has an unknown variable; the error names the known ones.
     """
-    made = {}
-    for name, one in texts.items():
+    templates = {}
+    for name, text in texts.items():
         if name not in method.prompts:
             raise UsageError(
                 f"{system}: {method.name} has no prompt {name!r}: {did_you_mean(str(name), method.prompts)}"
             )
         try:
-            made[name] = template_of(one)
+            templates[name] = template_of(text)
         except (ValueError, TypeError) as error:
             raise UsageError(f"{system}: prompt {name} is neither a text nor [role, text] pairs: {error}") from error
         known = method.prompts[name].input_variables
-        if unknown := ", ".join(sorted({*made[name].input_variables} - {*known})):
+        if unknown := ", ".join(sorted({*templates[name].input_variables} - {*known})):
             raise UsageError(f"{system}: prompt {name} has no variable {unknown}; it has {', '.join(known)}")
-    return made
+    return templates
