@@ -62,7 +62,7 @@ def model_node(
     The function gets the state and the options. If there is nothing to ask, it returns an update at once.
 
     Raises:
-        UsageError: The function yields nothing; in a run, it yields what is no `Prompt`, or returns no update.
+        UsageError: The function yields nothing; in a run, it yields something other than a `Prompt`, or does not return an update.
     """
 
     def decorate(asking: Callable[[StateT, OptionsT], Asking[FormT, UpdateT]]) -> Callable[[Components], Node]:
@@ -74,14 +74,14 @@ def model_node(
             async def ask(state: Any, config: RunnableConfig, caller: Caller) -> dict[str, Any]:
                 options: Any = get_runtime(Options).context
                 chosen = role(options) if callable(role) else role
-                steps, done = asking(state, options), list[_Answered]()
+                steps, answered = asking(state, options), list[_Answered]()
                 try:
-                    asked = next(steps)
+                    prompt = next(steps)
                     while True:
-                        done.append(await _asked(asked, chosen, components, state, config, caller))
-                        asked = steps.send(done[-1].reply)
+                        answered.append(await _ask(prompt, chosen, components, state, config, caller))
+                        prompt = steps.send(answered[-1].reply)
                 except StopIteration as end:
-                    return _updated(end.value, done)
+                    return _with_costs(end.value, answered)
 
             return FunctionNode(ask, name)
 
@@ -99,42 +99,42 @@ class _Answered(NamedTuple):
     refused: bool = False
 
 
-def _updated(made: Any, done: Sequence[_Answered]) -> dict[str, Any]:
+def _with_costs(update: Any, answered: Sequence[_Answered]) -> dict[str, Any]:
     """Return an update, with what all calls cost and what is to be noted."""
-    if not isinstance(made, Mapping):
-        said = f"returned a {type(made).__name__}, not an update of the state (a dict)"
-        raise UsageError(f"the node {running()[1]} {said}") from None
-    usage = reduce(add_usage, (answered.usage for answered in done), made.get("usage", no_usage()))
-    notes = [*chain.from_iterable(answered.notes for answered in done), *made.get("notes", ())]
-    spent = {"truncated": True} if any(answered.refused for answered in done) else {}
-    return {**made, **spent, "usage": usage, "notes": notes}
+    if not isinstance(update, Mapping):
+        fault = f"returned a {type(update).__name__}, not an update of the state (a dict)"
+        raise UsageError(f"the node {running()[1]} {fault}") from None
+    usage = reduce(add_usage, (call.usage for call in answered), update.get("usage", no_usage()))
+    notes = [*chain.from_iterable(call.notes for call in answered), *update.get("notes", ())]
+    spent = {"truncated": True} if any(call.refused for call in answered) else {}
+    return {**update, **spent, "usage": usage, "notes": notes}
 
 
-async def _asked(
-    asked: Any, role: RoleName, components: Components, state: Any, config: RunnableConfig, caller: Caller
+async def _ask(
+    prompt: Any, role: RoleName, components: Components, state: Any, config: RunnableConfig, caller: Caller
 ) -> _Answered:
     """Ask a model, unless the run's budget is spent: the reply is then empty."""
     try:
-        return await _called(asked, role, components, state, config, caller)
+        return await _ask_model(prompt, role, components, state, config, caller)
     except BudgetSpent as spent:
         return _Answered(Reply(), no_usage(), [note("budget_spent", limit=str(spent))], refused=True)
 
 
-async def _called(
-    asked: Any, role: RoleName, components: Components, state: Any, config: RunnableConfig, caller: Caller
+async def _ask_model(
+    prompt: Any, role: RoleName, components: Components, state: Any, config: RunnableConfig, caller: Caller
 ) -> _Answered:
     """Ask the model of the prompt's role, else of the node's: a chat model, again without what its server refuses."""
-    if not isinstance(asked, Prompt):
-        raise UsageError(f"the node {running()[1]} yielded a {type(asked).__name__}, not a Prompt")
-    role = asked.role or role
+    if not isinstance(prompt, Prompt):
+        raise UsageError(f"the node {running()[1]} yielded a {type(prompt).__name__}, not a Prompt")
+    role = prompt.role or role
     known = {name: state[name] for name in ("question", "answer_type") if name in state}
-    asked = replace(asked, values={**known, **asked.values})
+    prompt = replace(prompt, values={**known, **prompt.values})
     endpoint, options = Endpoint(components.models.for_role(role)), get_runtime(Options).context
     if options.max_cost_usd is not None:
         check_priced(endpoint.client)
     if isinstance(endpoint.client, BaseDecisionModel):
-        return await _decided(asked, role, endpoint, config, caller)
-    call = _prepared(asked, role, endpoint, components.prompts, state, options)
+        return await _ask_decision_model(prompt, role, endpoint, config, caller)
+    call = _prepared(prompt, role, endpoint, components.prompts, state, options)
     labelled = _labelled(config, role, call.sample)
     while call.prompt.passages or not call.dropped:  # once all passages are dropped, there is nothing to ask
         async with current_budget().call(awaits=caller.awaits):
@@ -176,7 +176,7 @@ class _Call:
         """The messages, of which those after the template are one if the model goes on with it."""
         if not self.continues:
             return self.messages
-        own = "".join(str(one.text) for one in self.messages[-self.turns :])
+        own = "".join(str(message.text) for message in self.messages[-self.turns :])
         last = AIMessage(own, additional_kwargs=self.messages[-1].additional_kwargs)
         return [*self.messages[: -self.turns], last]
 
@@ -206,7 +206,7 @@ class _Call:
         raise error
 
     def dropped_notes(self) -> list[Note]:
-        return [note("passages_dropped", dropped=[one.id for one in self.dropped])] if self.dropped else []
+        return [note("passages_dropped", dropped=[doc.id for doc in self.dropped])] if self.dropped else []
 
     def read(self, output: Any) -> _Answered:
         """Return the reply, what it cost, and what is to be noted."""
@@ -226,8 +226,8 @@ class _Call:
         finish, expected = finish_of(message), estimate_message_tokens(self.messages)
         cut = expected > _LONG and not estimated and sent < expected / 2
         if cut:
-            said = "the server read %d of about %d tokens: raise its context, or set prompt_tokens"
-            _LOGGER.warning(said, sent, expected)
+            warning = "the server read %d of about %d tokens: raise its context, or set prompt_tokens"
+            _LOGGER.warning(warning, sent, expected)
         events = {
             "input_cut": cut,
             "reply_limit_reached": finish == "length" and not self.prompt.probability,
@@ -257,53 +257,53 @@ def cost_of(role: str, count: int, sent: int, received: int, *, estimated: bool,
     return cast("Usage", {**tokens, **cost, "estimated": estimated, **tables})
 
 
-async def _decided(
-    asked: Prompt[Any], role: RoleName, endpoint: Endpoint, config: RunnableConfig, caller: Caller
+async def _ask_decision_model(
+    prompt: Prompt[Any], role: RoleName, endpoint: Endpoint, config: RunnableConfig, caller: Caller
 ) -> _Answered:
     """Ask a decision model: once, or once for each passage where passages are chosen."""
-    form, requests = asked.form, _requests(asked, role)
+    form, requests = prompt.form, _requests(prompt, role)
     if not requests or form is None:
         return _Answered(Reply(), no_usage(), [])
     labelled = _labelled(config, role, 0)
     async with current_budget().call(len(requests), awaits=caller.awaits):
         responses = await caller.call(endpoint.model.map(), requests, labelled, is_sync=endpoint.is_sync)
-    answers = [one.answers["answer"] for one in responses]
-    chances = [one.noul if isinstance(one, NoulAnswer) else one.probabilities for one in answers]
+    answers = [response.answers["answer"] for response in responses]
+    chances = [answer.noul if isinstance(answer, NoulAnswer) else answer.probabilities for answer in answers]
     threshold = 0.5 if (stated := getattr(endpoint.client, "threshold", None)) is None else stated
     if issubclass(form, Ids):
-        best = sorted(enumerate(chances, asked.values.get("first", 1)), key=lambda one: -one[1])
+        best = sorted(enumerate(chances, prompt.values.get("first", 1)), key=lambda numbered: -numbered[1])
         filled: Any = form.model_construct(ids=[number for number, chance in best if chance > threshold])
         chance = None
     else:
         filled, chance = form.from_answer(answers[0], threshold), getattr(answers[0], "noul", None)
-    reported = [one.usage for one in responses if one.usage]
+    reported = [response.usage for response in responses if response.usage]
     estimated = len(reported) < len(responses)
-    sent = [one["input_tokens"] for one in reported]
+    sent = [counts["input_tokens"] for counts in reported]
     if estimated:
-        sent = [estimate_tokens(str(one["state"])) for one in requests]
-    written = sum(one["output_tokens"] for one in reported)
+        sent = [estimate_tokens(str(request["state"])) for request in requests]
+    written = sum(counts["output_tokens"] for counts in reported)
     usage = cost_of(role, len(responses), sum(sent), written, estimated=estimated, model=endpoint.client)
-    reply = Reply(form=filled, passages=asked.passages, probability=chance)
+    reply = Reply(form=filled, passages=prompt.passages, probability=chance)
     return _Answered(reply, usage, [note("decided", probabilities=chances)])
 
 
-def _requests(asked: Prompt[Any], role: RoleName) -> list[dict[str, Any]]:
+def _requests(prompt: Prompt[Any], role: RoleName) -> list[dict[str, Any]]:
     """Return what a decision model is asked: a state of question, draft and passages, and the form's own question.
 
     Raises:
         UsageError: The step has no form that a decision can fill in.
     """
-    if asked.form is None or asked.form.decides is None:
+    if prompt.form is None or prompt.form.decides is None:
         raise UsageError(
-            f"the step {asked.name!r} needs a chat model, and the {role} is a decision model: name another"
+            f"the step {prompt.name!r} needs a chat model, and the {role} is a decision model: name another"
         )
-    given = {name: one for name, one in asked.values.items() if name in _STATE_VALUES and isinstance(one, str) and one}
-    titles = [str(one.metadata.get("title") or "") for one in asked.passages]
-    texts = [f"{title}\n{one.page_content}".lstrip("\n") for title, one in zip(titles, asked.passages, strict=True)]
-    each: list[dict[str, Any]] = [{"passage": text} for text in texts]
-    if not issubclass(asked.form, Ids):
-        each = each if len(texts) == 1 else [{"passages": texts} if texts else {}]
-    return [{"state": {**given, **one}, "questions": {"answer": asked.form.decides}} for one in each]
+    values = {name: value for name, value in prompt.values.items() if name in _STATE_VALUES and isinstance(value, str)}
+    given = {name: value for name, value in values.items() if value}
+    texts = [f"{doc.metadata.get('title') or ''}\n{doc.page_content}".lstrip("\n") for doc in prompt.passages]
+    contexts: list[dict[str, Any]] = [{"passage": text} for text in texts]
+    if not issubclass(prompt.form, Ids) and len(texts) != 1:
+        contexts = [{"passages": texts} if texts else {}]
+    return [{"state": {**given, **context}, "questions": {"answer": prompt.form.decides}} for context in contexts]
 
 
 _STATE_VALUES = ("question", "draft", "summary", "first", "second")
@@ -313,7 +313,7 @@ _LONG = 1_000
 
 
 def _prepared(
-    asked: Prompt[Any],
+    prompt: Prompt[Any],
     role: RoleName,
     endpoint: Endpoint,
     templates: Templates,
@@ -322,60 +322,60 @@ def _prepared(
 ) -> _Call:
     """Choose the template and the settings, and drop the lowest-ranked passages until it fits."""
     sample = state.get("sample", 0)
-    template = templates.get(f"{asked.name}@{options.paper}") or templates[asked.name]
+    template = templates.get(f"{prompt.name}@{options.paper}") or templates[prompt.name]
     limit = options.prompt_tokens
     if limit is None and (context := endpoint.profile.get("max_input_tokens")):
         limit = max(context - options.reply_tokens, 1)
     dropped = list[Document]()
     while True:
-        kept = list(asked.passages)
-        turns = list(asked.turns(kept))
-        messages = _rendered(template, asked, turns, sample)
-        if limit is None or (size := estimate_message_tokens(messages)) <= limit or (dropped and not kept):
+        passages = list(prompt.passages)
+        turns = list(prompt.turns(passages))
+        messages = _rendered(template, prompt, turns, sample)
+        if limit is None or (size := estimate_message_tokens(messages)) <= limit or (dropped and not passages):
             break
-        if not kept:
+        if not passages:
             raise PromptTooLongError(
                 f"the prompt takes about {size} tokens without any passage, and {limit} fit: shorten the "
                 "question or raise prompt_tokens"
             )
-        dropped.append(kept.pop(lowest_ranked(kept)))
-        asked = replace(asked, passages=kept)
-    settings = _settings(asked, endpoint, role, sample, options)
-    prompt = replace(asked, settings={**settings, **LOGPROBS} if asked.probability else settings)
-    constrained = options.constrain and asked.constrain and not asked.probability
+        dropped.append(passages.pop(lowest_ranked(passages)))
+        prompt = replace(prompt, passages=passages)
+    settings = _settings(prompt, endpoint, role, sample, options)
+    prompt = replace(prompt, settings={**settings, **LOGPROBS} if prompt.probability else settings)
+    constrained = options.constrain and prompt.constrain and not prompt.probability
     constraint = endpoint.constraint if constrained else "none"
-    form = asked.form if constraint != "none" else None
+    form = prompt.form if constraint != "none" else None
     if form and constraint == "unbounded":
         form = form.unbounded() or form
     return _Call(endpoint, role, prompt, messages, len(turns), sample, dropped, form)
 
 
 def _rendered(
-    template: ChatPromptTemplate, asked: Prompt[Any], turns: Sequence[BaseMessage], sample: int
+    template: ChatPromptTemplate, prompt: Prompt[Any], turns: Sequence[BaseMessage], sample: int
 ) -> list[BaseMessage]:
     """Render the messages, the last of which carries the task that the `extractive` model reads."""
-    passages = asked.passages
-    *before, last = [*template.format_messages(**asked.values, passages=asked.show(passages)), *turns]
-    known = {name: asked.values[name] for name in _TASK_VALUES & asked.values.keys()}
+    passages = prompt.passages
+    *before, last = [*template.format_messages(**prompt.values, passages=prompt.show(passages)), *turns]
+    known = {name: prompt.values[name] for name in _TASK_VALUES & prompt.values.keys()}
     numbered = {"sample": sample} if sample else {}
-    task = {"task": asked.task, **known, "passages": [*map(task_passage, passages)], **numbered}
+    task = {"task": prompt.task, **known, "passages": [*map(task_passage, passages)], **numbered}
     return [*before, attach(last, cast("Task", task))]
 
 
 _TASK_VALUES = {"question", "answer_type", "earlier", "draft", "first"}
 
 
-def _settings(asked: Prompt[Any], endpoint: Endpoint, role: RoleName, sample: int, options: Options) -> dict[str, Any]:
+def _settings(prompt: Prompt[Any], endpoint: Endpoint, role: RoleName, sample: int, options: Options) -> dict[str, Any]:
     """Return a call's settings: its own, the paper's sampling, a seed for each sample, its reply limit."""
     sampling = options.sampling if options.paper or (role == "generator" and options.top_p is not None) else {}
-    settings = {**sampling, **asked.settings}
+    settings = {**sampling, **prompt.settings}
     seed = getattr(endpoint.client, "seed", None)
     if sample and isinstance(seed, int):
         settings["seed"] = seed + sample  # with one seed for all, every sample would be the same draw
     if endpoint.profile.get("reasoning_output"):
         return settings  # thoughts count towards the limit, so that a short one leaves no answer
-    limits = [asked.max_tokens, endpoint.reply_limit]
-    if asked.max_tokens is None or options.is_set("reply_tokens"):
+    limits = [prompt.max_tokens, endpoint.reply_limit]
+    if prompt.max_tokens is None or options.is_set("reply_tokens"):
         limits.append(options.reply_tokens)
     return {**settings, "max_tokens": min(filter(None, limits))}
 
