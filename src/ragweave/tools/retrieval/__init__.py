@@ -1,4 +1,4 @@
-"""Retrievers: BM25, dense, hybrid and reranked, all LangChain retrievers with `k` per call."""
+"""Retrievers: BM25, dense, fused by rank, and reranked: LangChain retrievers with `k` for each call."""
 
 from ragweave.tools.retrieval.base import PassageRetriever
 from ragweave.tools.retrieval.reranking import ListwiseReranker, PairScorer, RerankRetriever
