@@ -100,18 +100,21 @@ def recall() -> str:
     return table(" | ".join(["", *shown]), rows)
 
 
+def file_types() -> str:
+    """Return the table of the file types."""
+    rows = [
+        [f"`{kind.name}`", " ".join(kind.suffixes), kind.summary + (f" (extra `{kind.extra}`)" if kind.extra else "")]
+        for kind in FILE_TYPES.ours()
+    ]
+    return table("type | files | passages are made of", rows)
+
+
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"recall": recall},
     "docs/choose.md": {"methods": methods},
     "docs/models.md": {"models": models, "roles": roles},
     "docs/documents.md": {
-        "file types": lambda: table(
-            "type | files | passages are made of | extra",
-            [
-                [f"`{kind.name}`", ", ".join(kind.suffixes), kind.summary, f"`{kind.extra}`" if kind.extra else ""]
-                for kind in FILE_TYPES.ours()
-            ],
-        ),
+        "file types": file_types,
         "chunkers": lambda: table("chunker | passages", [[f"`{one.name}`", one.summary] for one in CHUNKERS.ours()]),
     },
     "docs/extend.md": {

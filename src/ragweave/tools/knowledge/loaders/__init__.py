@@ -136,7 +136,7 @@ _TYPES = (
     FileType(
         "picture",
         (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"),
-        "the recognised text (Latin script and Chinese)",
+        "the recognised text, in Latin script or Chinese",
         of_bytes(load_image),
         extra="ocr",
     ),
