@@ -11,8 +11,8 @@ from tests.openai_server import OpenAIServer, Reply
 @pytest.fixture
 def server() -> Iterator[OpenAIServer]:
     """A server that answers 1931; its `script` may be replaced, `requests` holds what came."""
-    with OpenAIServer(lambda _: Reply("1931", (100, 10))) as found:
-        yield found
+    with OpenAIServer(lambda _: Reply("1931", (100, 10))) as server:
+        yield server
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def ask(model: Any, *texts: str, at_once: bool = False) -> tuple[list[str], int]
                 replies = await asyncio.gather(*(model.ainvoke(text) for text in texts))
             else:
                 replies = [await model.ainvoke(text) for text in texts]
-        return [one.text for one in replies], asked.paid
+        return [reply.text for reply in replies], asked.paid
 
     return asyncio.run(work())
 
@@ -84,10 +84,10 @@ def test_usage_and_log_probabilities_are_stored(server: OpenAIServer, open_again
 
 def test_streams_go_through_the_cache(server: OpenAIServer, open_again: Callable[..., Any]) -> None:
     open_again().invoke("hi")
-    assert "".join(one.text for one in open_again().stream("hi")) == "1931"
+    assert "".join(chunk.text for chunk in open_again().stream("hi")) == "1931"
 
     async def work() -> list[Any]:
-        return [one async for one in open_again().astream("hi")]
+        return [chunk async for chunk in open_again().astream("hi")]
 
     assert asyncio.run(work())
     assert server.count == 1
@@ -117,8 +117,8 @@ def test_models_and_settings_have_keys_of_their_own(
     open_again("&temperature=0.7").invoke("hi")
     assert server.count == 2
     cache = ReplyCache(tmp_path / "local.sqlite")
-    one, other = (cache.attach(FakeListChatModel(responses=[name]), name) for name in "ab")
-    assert (one.invoke("hi").text, other.invoke("hi").text) == ("a", "b")
+    first, second = (cache.attach(FakeListChatModel(responses=[name]), name) for name in "ab")
+    assert (first.invoke("hi").text, second.invoke("hi").text) == ("a", "b")
     used: Any = chat_model(spec)
     used.invoke("hi")  # LangChain now remembers the model's description
     for temperature in (0.0, 0.9):
@@ -141,9 +141,9 @@ def test_what_was_spent_is_counted_by_run(spec: str, tmp_path: Path, open_again:
 
 def test_servers_of_the_environment_have_keys_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replies = set()
-    with OpenAIServer(["one"]) as one, OpenAIServer(["other"]) as other:
-        for each in (one, other):
-            monkeypatch.setenv("OPENAI_BASE_URL", each.base_url)
+    with OpenAIServer(["one"]) as first, OpenAIServer(["other"]) as second:
+        for server in (first, second):
+            monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
             model = ReplyCache(tmp_path / "r.sqlite").attach(chat_model("openai:m"), "openai:m")
             replies.add(ask(model, "hi")[0][0])
     assert replies == {"one", "other"}
@@ -156,9 +156,9 @@ def test_a_model_that_reads_tasks_is_asked_again_for_another_task(tmp_path: Path
         {"task": "answer", "question": "Who built the bridge at Alden?", "passages": [passage]},  # type: ignore[list-item]
         {"task": "topic", "question": "Who built the bridge at Alden?"},
     ]
-    said = []
-    for one in tasks:
+    replies = []
+    for task in tasks:
         with asking() as asked:
-            said.append(model.invoke([attach(HumanMessage("?"), one)]).text)
+            replies.append(model.invoke([attach(HumanMessage("?"), task)]).text)
         assert asked.paid == 1
-    assert said[0] != said[1]
+    assert replies[0] != replies[1]

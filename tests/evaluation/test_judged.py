@@ -19,7 +19,7 @@ JUDGED = ("faithfulness", "answer_relevance", "context_relevance", "correctness"
 
 def judge(forms: bool) -> Callable[[dict[str, Any]], Any]:
     """Return a script that answers every judge's prompt, as JSON or in words."""
-    said = (
+    replies = (
         (
             "Write what the answer states",
             '{"statements": ["It opened in 1931.", "It is red."]}',
@@ -33,11 +33,11 @@ def judge(forms: bool) -> Callable[[dict[str, Any]], Any]:
 
     def script(body: dict[str, Any]) -> Any:
         prompt = json.dumps(body["messages"])
-        if not any(lead in prompt for lead, *_ in said):
+        if not any(lead in prompt for lead, *_ in replies):
             return "1931"
         if body.get("response_format") and not forms:
             return HttpFault(400, message="response_format is not supported")
-        return next(form if forms else text for lead, form, text in said if lead in prompt)
+        return next(form if forms else text for lead, form, text in replies if lead in prompt)
 
     return script
 
@@ -70,8 +70,8 @@ def test_a_verdict_that_cannot_be_read_is_no_score(
         data=questions(1), models={"generator": spec, "evaluator": f"{spec}&n=1"}, metrics=("correctness",)
     )
     evaluate(run, tmp_path / "run", quiet=True)
-    [found] = read_results(tmp_path / "run")
-    assert found["scores"] == {}
+    [record] = read_results(tmp_path / "run")
+    assert record["scores"] == {}
 
 
 def test_one_reply_cut_off_leaves_the_judge_its_forms(questions: Callable[[int], str], tmp_path: Path) -> None:
@@ -80,11 +80,11 @@ def test_one_reply_cut_off_leaves_the_judge_its_forms(questions: Callable[[int],
     run = EvalSettings(data=questions(2), metrics=("correctness",))
     evaluate(run, tmp_path / "run", concurrency=1, given={"evaluator": judge}, quiet=True)
     assert [call.form for call in judge.calls] == ["Grade", "", "Grade"]
-    assert [one["scores"] for one in read_results(tmp_path / "run")] == [{"correctness": 1.0}] * 2
+    assert [record["scores"] for record in read_results(tmp_path / "run")] == [{"correctness": 1.0}] * 2
 
 
-async def entails(premise: str, said: str) -> bool:
-    return said in premise
+async def entails(premise: str, statement: str) -> bool:
+    return statement in premise
 
 
 async def test_citations_by_alces_rules() -> None:
@@ -108,12 +108,12 @@ def test_citations_of_a_run(questions: Callable[[int], str], tmp_path: Path) -> 
         data=questions(2), systems=("concat[citations=true]", "concat"), metrics=("citation_recall", "attribution")
     )
 
-    async def yes(premise: str, said: str) -> bool:
+    async def yes(premise: str, statement: str) -> bool:
         assert "1931" in premise
         return True
 
     evaluate(run, tmp_path / "run", own=citation_metrics(yes), given={"evaluator": "extractive"}, quiet=True)
-    scores = {one["system"]: one["scores"] for one in read_results(tmp_path / "run")}
+    scores = {record["system"]: record["scores"] for record in read_results(tmp_path / "run")}
     assert scores["concat[citations=true]"] == {"citation_recall": 1.0, "attribution": 1.0}
     assert scores["concat"] == {}
 

@@ -74,11 +74,14 @@ class Killed:
 
     def twice(self) -> int:
         """Return how many calls were made more than once."""
-        said = (hashlib.sha256(json.dumps(one.body, sort_keys=True).encode()).digest() for one in self.server.requests)
-        return sum(times - 1 for times in Counter(said).values())
+        bodies = (
+            hashlib.sha256(json.dumps(request.body, sort_keys=True).encode()).digest()
+            for request in self.server.requests
+        )
+        return sum(times - 1 for times in Counter(bodies).values())
 
 
-def said(body: dict[str, object]) -> Reply:
+def reply_to(body: dict[str, object]) -> Reply:
     """Answer each prompt by its digest, so that no two have the same reply."""
     return Reply(hashlib.sha256(json.dumps(body["messages"]).encode()).hexdigest()[:6], (100, 10), delay=0.1)
 
@@ -91,7 +94,7 @@ def check(killed: Killed, count: int) -> None:
     assert killed.twice() == sum(map(sum, killed.lost.values()))
     assert max(killed.lost["SIGKILL"]) <= _UNDER_WAY
     lines = (killed.folder / "results.jsonl").read_text().splitlines()
-    assert len(lines) == len({*map(str, (one["id"] for one in read_results(killed.folder)))}) == count
+    assert len(lines) == len({*map(str, (record["id"] for record in read_results(killed.folder)))}) == count
 
 
 @pytest.fixture
@@ -112,7 +115,7 @@ def many(tmp_path: Path) -> Callable[[int], str]:
 
 
 def test_a_killed_run_pays_no_call_twice(tmp_path: Path, many: Callable[[int], str]) -> None:
-    with OpenAIServer(said) as server:
+    with OpenAIServer(reply_to) as server:
         killed = Killed(server, many(40), tmp_path / "run")
         for how, after in ((signal.SIGKILL, 0.15), (signal.SIGINT, 0.25), (signal.SIGKILL, 0.4)):
             killed.kill(how, after)
@@ -123,7 +126,7 @@ def test_a_killed_run_pays_no_call_twice(tmp_path: Path, many: Callable[[int], s
 @pytest.mark.nightly
 def test_sixty_kills(tmp_path: Path, many: Callable[[int], str]) -> None:
     drawn = random.Random(1)
-    with OpenAIServer(said) as server:
+    with OpenAIServer(reply_to) as server:
         killed = Killed(server, many(900), tmp_path / "run")
         for number in range(60):
             killed.kill(signal.SIGKILL if number % 3 else signal.SIGINT, drawn.uniform(0, 2))

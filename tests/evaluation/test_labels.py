@@ -18,13 +18,13 @@ Label = Callable[..., tuple[list[dict[str, Any]], dict[str, int]]]
 @pytest.fixture
 def label(tmp_path: Path) -> Label:
     """Labels rows, and returns the training rows and why questions gave none."""
-    made: list[str] = []
+    kinds: list[str] = []
 
     def make(
         kind: str, *rows: dict[str, Any], given: dict[str, Any] | None = None, **more: Any
     ) -> tuple[list[dict[str, Any]], dict[str, int]]:
-        made.append(kind)
-        data, folder = tmp_path / f"{len(made)}.jsonl", tmp_path / f"labels{len(made)}"
+        kinds.append(kind)
+        data, folder = tmp_path / f"{len(kinds)}.jsonl", tmp_path / f"labels{len(kinds)}"
         data.write_text("\n".join(map(json.dumps, rows)))
         settings = LabelSettings(kind=kind, data=str(data), **more)
         assert make_labels(settings, folder, given=given, quiet=True).exit_code == 0
@@ -49,7 +49,7 @@ def test_a_draft_with_the_answers_is_known(label: Label) -> None:
         {"id": "y", "question": "Who?", "answers": ["Ida Holm"]},
         draft="draft",
     )
-    assert [(one["known"], one["match_ratio"]) for one in rows] == [(True, 1.0), (False, 0.0)]
+    assert [(row["known"], row["match_ratio"]) for row in rows] == [(True, 1.0), (False, 0.0)]
     assert rows[0]["answers"] == [["Ida Holm", "I. Holm"]]
     assert set(rows[0]) == {"id", "question", "draft", "known", "answers", "match_ratio"}
     why = "a yes or no answer, for which a match ratio says nothing"
@@ -64,8 +64,8 @@ def test_names_may_count_apart_as_in_the_released_labels(label: Label) -> None:
 
 def test_the_larger_class_is_sampled_down(label: Label) -> None:
     rows = [known(f"{at} Ida", ["Ida"]) for at in range(6)] + [known(f"{at} nobody", ["Ida"]) for at in range(6, 8)]
-    found, dropped = label("judge", *rows, draft="draft", balance=True)
-    assert sorted(one["known"] for one in found) == [False, False, True, True]
+    rows, dropped = label("judge", *rows, draft="draft", balance=True)
+    assert sorted(row["known"] for row in rows) == [False, False, True, True]
     assert dropped == {"to balance known and unknown": 4}
 
 
@@ -91,7 +91,7 @@ PASSAGES = {
 def test_sentences_that_hold_the_answer_are_silver(label: Label) -> None:
     rows, _ = label("filter", PASSAGES, measure="strinc")
     [row] = rows
-    assert [one["id"] for one in row["passages"]] == ["b", "a"]  # the gold one first
+    assert [passage["id"] for passage in row["passages"]] == ["b", "a"]  # the gold one first
     [span] = row["spans"]
     text = row["passages"][1]["text"]
     assert (span["passage_id"], span["text"]) == ("a", "It opened in 1931.")
@@ -101,7 +101,7 @@ def test_sentences_that_hold_the_answer_are_silver(label: Label) -> None:
 
 def test_passages_may_be_kept_or_dropped_whole(label: Label) -> None:
     rows, _ = label("filter", PASSAGES, unit="passage", top=None)
-    assert [one["text"] for one in rows[0]["spans"]] == [PASSAGES["passages"][0]["text"]]  # type: ignore[index]
+    assert [span["text"] for span in rows[0]["spans"]] == [PASSAGES["passages"][0]["text"]]  # type: ignore[index]
 
 
 def test_what_annotators_selected_is_gold(label: Label) -> None:
@@ -113,7 +113,7 @@ def test_what_annotators_selected_is_gold(label: Label) -> None:
         "supporting_facts": [["Bridge", 1]],
     }
     rows, _ = label("filter", row, measure="gold")
-    assert [one["text"] for one in rows[0]["spans"]] == ["It opened in 1931."]
+    assert [span["text"] for span in rows[0]["spans"]] == ["It opened in 1931."]
 
 
 class Scorer:
@@ -125,7 +125,7 @@ class Scorer:
 
 def test_cxmi_needs_a_scorer(label: Label) -> None:
     rows, _ = label("filter", PASSAGES, measure="cxmi", given={"scorer": Scorer()})
-    assert [(one["text"], one["score"]) for one in rows[0]["spans"]] == [("It opened in 1931.", 4.0)]
+    assert [(span["text"], span["score"]) for span in rows[0]["spans"]] == [("It opened in 1931.", 4.0)]
     with pytest.raises(UsageError, match="--model scorer="):
         label("filter", PASSAGES, measure="cxmi")
 
@@ -134,7 +134,7 @@ def test_cxmi_needs_a_scorer(label: Label) -> None:
 def test_a_question_needs_retrieval_if_only_that_answers_it(label: Label, server: OpenAIServer, spec: str) -> None:
     server.script = lambda body: "1931" if "opened in 1931" in json.dumps(body) else "1800"
     rows, dropped = label("needed", PASSAGES, {**PASSAGES, "answers": ["1750"]}, models={"generator": spec})
-    assert [one["needed"] for one in rows] == [True]
+    assert [row["needed"] for row in rows] == [True]
     assert set(rows[0]) == {"id", "question", "needed"}
     assert dropped == {"right or wrong either way": 1}
 
@@ -158,7 +158,7 @@ def test_a_teacher_annotates(label: Label, server: OpenAIServer, spec: str) -> N
     }
     read = Rewrite.from_text(rows[0]["target"])
     assert read is not None
-    assert [(one.text, one.query) for one in read.claims] == [("Ida Holm built the Aster Bridge", "Aster Bridge")]
+    assert [(claim.text, claim.query) for claim in read.claims] == [("Ida Holm built the Aster Bridge", "Aster Bridge")]
 
 
 def test_released_annotations_are_taken_as_they_are(label: Label) -> None:
@@ -177,12 +177,12 @@ def test_released_annotations_are_taken_as_they_are(label: Label) -> None:
     rows, _ = label("rewriter", row, **fields)
     read = Rewrite.from_text(rows[0]["target"])
     assert read is not None
-    assert [one.text for one in read.claims] == [
+    assert [claim.text for claim in read.claims] == [
         "Ida Holm built the Aster Bridge",
         "It is red",
         "Ida Holm was Norwegian",
     ]
-    assert [one.needs_search for one in read.claims] == [True, True, False]
+    assert [claim.needs_search for claim in read.claims] == [True, True, False]
     _, dropped = label("rewriter", {"question": "Who?"}, **fields)
     assert dropped == {"no draft": 1}
 

@@ -28,25 +28,25 @@ EXAMPLES = [
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A client that checks the arguments of its calls, and knows one data set, `bridges`."""
-    made = create_autospec(langsmith.Client, instance=True)
-    made.list_examples.side_effect = lambda dataset_name: iter(EXAMPLES)
-    made.read_dataset.return_value = SimpleNamespace(id=UUID(int=7))
-    monkeypatch.setattr(langsmith, "Client", lambda: made)
-    return made
+    client = create_autospec(langsmith.Client, instance=True)
+    client.list_examples.side_effect = lambda dataset_name: iter(EXAMPLES)
+    client.read_dataset.return_value = SimpleNamespace(id=UUID(int=7))
+    monkeypatch.setattr(langsmith, "Client", lambda: client)
+    return client
 
 
 def test_a_data_set_is_read_and_experiments_are_written(client: Any, tmp_path: Path) -> None:
     settings = EvalSettings(data="langsmith:bridges", systems=("concat", "post_fusion[k=1]"), metrics=("em", "f1"))
     assert evaluate(settings, tmp_path, quiet=True).answered == 4
     names = write_experiments(tmp_path)
-    assert [one.partition("-")[0] for one in names] == ["concat", "post_fusion[k=1]"]
+    assert [name.partition("-")[0] for name in names] == ["concat", "post_fusion[k=1]"]
     assert client.create_project.call_args.kwargs["reference_dataset_id"] == UUID(int=7)
-    runs = [one.kwargs for one in client.create_run.call_args_list]
-    assert [one["reference_example_id"] for one in runs] == [str(one.id) for one in EXAMPLES] * 2
-    assert all("1931" in one["outputs"]["answer"] and one["error"] is None for one in runs)
-    feedback = [one.kwargs for one in client.create_feedback.call_args_list]
-    assert {(one["run_id"], one["key"]) for one in feedback} == {
-        (one["id"], key) for one in runs for key in ("em", "f1")
+    runs = [call.kwargs for call in client.create_run.call_args_list]
+    assert [run["reference_example_id"] for run in runs] == [str(run.id) for run in EXAMPLES] * 2
+    assert all("1931" in run["outputs"]["answer"] and run["error"] is None for run in runs)
+    feedback = [call.kwargs for call in client.create_feedback.call_args_list]
+    assert {(score["run_id"], score["key"]) for score in feedback} == {
+        (run["id"], key) for run in runs for key in ("em", "f1")
     }
     client.flush.assert_called_once()
 

@@ -18,23 +18,25 @@ SAYS = ("The answer is 1931.", "Yes", "No", "Unknown", "So the answer is: 1931."
 def script(body: dict[str, Any]) -> Reply:
     """Fill the form that is asked for, else say one of a few things."""
     form = (body.get("response_format") or {}).get("json_schema")
-    said = json.dumps(filled(form["schema"], form["schema"])) if form else "Yes" if body.get("max_tokens") == 1 else ""
-    return Reply(said or SAYS[len(json.dumps(body["messages"])) % len(SAYS)], (100, 10))
+    content = (
+        json.dumps(filled(form["schema"], form["schema"])) if form else "Yes" if body.get("max_tokens") == 1 else ""
+    )
+    return Reply(content or SAYS[len(json.dumps(body["messages"])) % len(SAYS)], (100, 10))
 
 
-def filled(schema: dict[str, Any], whole: dict[str, Any]) -> Any:
+def filled(schema: dict[str, Any], root: dict[str, Any]) -> Any:
     """Return a value that a JSON schema allows."""
     if "$ref" in schema:
-        schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     for value in (schema.get("const"), *schema.get("enum", [])[:1]):
         if value is not None:
             return value
     if "anyOf" in schema:
-        return filled(schema["anyOf"][0], whole)
+        return filled(schema["anyOf"][0], root)
     kinds = {"array": [], "boolean": True, "integer": 1, "number": 1.0, "string": "1931"}
     if schema["type"] != "object":
         return kinds[schema["type"]]
-    return {name: filled(one, whole) for name, one in schema["properties"].items()}
+    return {name: filled(field, root) for name, field in schema["properties"].items()}
 
 
 @pytest.mark.loopback
@@ -48,17 +50,19 @@ def test_a_second_run_is_free(
         (tmp_path / "needed.jsonl").write_text("\n".join(map(json.dumps, rows)))
         options = {"training": str(tmp_path / "needed.jsonl")}
     run = EvalSettings(data=questions(2), systems=(method,), models={"generator": spec}, options=options)
-    found: list[list[dict[str, Any]]] = []
+    runs: list[list[dict[str, Any]]] = []
     for name in ("first", "second"):
         summary = evaluate(run, tmp_path / name, cache=tmp_path / "r.sqlite", quiet=True)
         assert summary.exit_code == 0
         records = read_results(tmp_path / name)
-        found.append([{key: value for key, value in one.items() if key not in ("seconds", "calls")} for one in records])
+        runs.append(
+            [{key: value for key, value in record.items() if key not in ("seconds", "calls")} for record in records]
+        )
         if name == "first":
             paid, stored = server.count, summary.calls
     assert server.count == paid
     assert stored == paid
-    assert found[0] == found[1]
+    assert runs[0] == runs[1]
 
 
 @pytest.mark.loopback
@@ -69,8 +73,8 @@ def test_samples_are_samples_again(
     run = EvalSettings(data=questions(2), systems=("concat[samples=3]",), models={"generator": spec})
     for name in ("first", "second"):
         evaluate(run, tmp_path / name, cache=tmp_path / "r.sqlite", quiet=True)
-    first, second = ([one["candidates"] for one in read_results(tmp_path / name)] for name in ("first", "second"))
-    said = [[sorted(one["answer"] for one in row.values()) for row in rows] for rows in (first, second)]
-    assert said[0] == said[1], "each sample is one of the replies, whichever asked first"
-    assert len(set(said[0][0])) == 3
+    first, second = ([record["candidates"] for record in read_results(tmp_path / name)] for name in ("first", "second"))
+    answers = [[sorted(candidate["answer"] for candidate in row.values()) for row in rows] for rows in (first, second)]
+    assert answers[0] == answers[1], "each sample is one of the replies, whichever asked first"
+    assert len(set(answers[0][0])) == 3
     assert server.count == 6

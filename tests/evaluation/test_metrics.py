@@ -28,8 +28,8 @@ def state(answer: str, status: str = "answered", **more: Any) -> dict[str, Any]:
     return {"answer": answer, "status": status, "passages": [], "candidates": {}, **more}
 
 
-def score(name: str, question: Question, found: dict[str, Any]) -> float | None:
-    return METRICS[name].compute(question, found)
+def score(name: str, question: Question, state: dict[str, Any]) -> float | None:
+    return METRICS[name].compute(question, state)
 
 
 def nfd(text: str) -> str:
@@ -100,10 +100,10 @@ def test_contains_compares_words(text: str, name: str, right: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "right"), [("Yes, it is.", 1), ("SUPPORTS", 1), ("true", 1), ("REFUTES", 0), ("No", 0), ("", 0)]
+    ("answer", "right"), [("Yes, it is.", 1), ("SUPPORTS", 1), ("true", 1), ("REFUTES", 0), ("No", 0), ("", 0)]
 )
-def test_a_label_means_its_verdict(said: str, right: int) -> None:
-    assert accuracy(said, ["Yes"]) == right
+def test_a_label_means_its_verdict(answer: str, right: int) -> None:
+    assert accuracy(answer, ["Yes"]) == right
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,16 @@ def test_answer_recall_follows_dpr(gold: str, text: str, right: int) -> None:
 
 def test_asqa_counts_answers_and_slimplm_names() -> None:
     question = Question(id="1", question="?", kind="parts", parts=(("Ida Holm", "I. Holm"), ("1931",)))
-    found = state("Ida Holm built it.")
-    assert score("coverage_em", question, found) == 0.5
-    assert score("answer_share", question, found) == pytest.approx(1 / 3)
-    assert score("hit_at_1", question, found) == 1.0
+    output = state("Ida Holm built it.")
+    assert score("coverage_em", question, output) == 0.5
+    assert score("answer_share", question, output) == pytest.approx(1 / 3)
+    assert score("hit_at_1", question, output) == 1.0
 
 
 def test_rouge_takes_one_reference_for_all_three() -> None:
-    found = rouge("a b c d", ("a b c x", "d c b a"))  # the second has the better ROUGE-1, not the better ROUGE-L
-    assert found["rougeL"] == found["rouge1"] == 0.75
-    assert found["rouge2"] == pytest.approx(2 / 3)
+    scores = rouge("a b c d", ("a b c x", "d c b a"))  # the second has the better ROUGE-1, not the better ROUGE-L
+    assert scores["rougeL"] == scores["rouge1"] == 0.75
+    assert scores["rouge2"] == pytest.approx(2 / 3)
 
 
 def test_a_right_candidate_that_lost_the_vote() -> None:
@@ -155,39 +155,39 @@ def test_gains_are_graded() -> None:
 
 def test_the_query_is_no_hit_of_its_own() -> None:
     question = Question(id="arg-1", question="?", kind="retrieval", gold={"arg-2": 1.0})
-    found = [Document("a", id="arg-1"), Document("b", id="arg-2")]
-    assert score("ndcg@10", question, state("", retrieved={"question": found})) == 1.0
+    docs = [Document("a", id="arg-1"), Document("b", id="arg-2")]
+    assert score("ndcg@10", question, state("", retrieved={"question": docs})) == 1.0
 
 
 def test_what_was_not_searched_is_not_scored() -> None:
     question = Question(id="1", question="?", gold={"a": 1.0})
-    found = state("", passages=[Document("a", id="a")], depth=5)
-    assert score("recall@5", question, found) == 1.0
-    assert score("recall@20", question, found) is None
+    output = state("", passages=[Document("a", id="a")], depth=5)
+    assert score("recall@5", question, output) == 1.0
+    assert score("recall@20", question, output) is None
 
 
 def test_passages_cut_from_a_gold_one_are_gold() -> None:
     gold = Document("The Aster Bridge opened in 1931. It is red.", id="g")
     question = Question(id="1", question="?", passages=(gold,), gold={"g": 1.0})
-    found = state("", passages=[Document("The Aster Bridge opened in 1931.", id="kb-7")])
-    assert score("s_precision", question, found) == 1.0
+    output = state("", passages=[Document("The Aster Bridge opened in 1931.", id="kb-7")])
+    assert score("s_precision", question, output) == 1.0
 
 
 def test_a_filter_is_measured_by_what_was_found() -> None:
     question = Question(id="1", question="?", gold={"a": 1.0, "b": 1.0, "c": 1.0})
     docs = {name: Document(name, id=name) for name in "abx"}
-    found = state("", passages=[docs["a"]], retrieved={"question": [docs["a"], docs["x"]], "claim": [docs["b"]]})
-    assert score("filter_recall", question, found) == 0.5
-    assert score("recall", question, found) == pytest.approx(1 / 3)
-    assert score("precision", question, found) == score("found", question, found) == 1.0
+    output = state("", passages=[docs["a"]], retrieved={"question": [docs["a"], docs["x"]], "claim": [docs["b"]]})
+    assert score("filter_recall", question, output) == 0.5
+    assert score("recall", question, output) == pytest.approx(1 / 3)
+    assert score("precision", question, output) == score("found", question, output) == 1.0
     both = state("", passages=[docs["a"], docs["x"]])
     assert (score("precision", question, both), score("found", question, both)) == (0.5, 1.0)
 
 
 def test_the_output_of_a_claim_is_its_label() -> None:
     claim = Question(id="1", question="Is it?", answers=("Yes",), kind="yes_no", about={"label": ["SUPPORTS"]})
-    found = state("", passages=[Document("This supports yes", id="a")])
-    assert score("output_precision", claim, found) == pytest.approx(1 / 3)
+    output = state("", passages=[Document("This supports yes", id="a")])
+    assert score("output_precision", claim, output) == pytest.approx(1 / 3)
     assert output_precision("aab", ["ab"]) == pytest.approx(2 / 3)
 
 
@@ -195,9 +195,9 @@ def test_the_output_of_a_claim_is_its_label() -> None:
 
 
 def test_metrics_are_chosen_by_name() -> None:
-    mine = Metric("words", "Words", "", lambda _question, found: len(found["answer"].split()))
-    assert [one.name for one in chosen_metrics(["words", "em"], [mine])] == ["words", "em"]
-    usual = {one.name for one in chosen_metrics([])}
+    metric = Metric("words", "Words", "", lambda _question, state: len(state["answer"].split()))
+    assert [metric.name for metric in chosen_metrics(["words", "em"], [metric])] == ["words", "em"]
+    usual = {metric.name for metric in chosen_metrics([])}
     assert "em" in usual
     assert not usual & {"faithfulness", "citation_recall", "filco_em", "tokens"}
     with pytest.raises(UsageError, match="contans"):
@@ -205,9 +205,9 @@ def test_metrics_are_chosen_by_name() -> None:
 
 
 def test_statistics() -> None:
-    found = bootstrap([0.0, 1.0] * 50)
-    assert found.mean == 0.5
-    assert (found.low, found.high) == pytest.approx((0.402, 0.598), abs=0.01)  # 1.96 standard errors of 0.05
+    interval = bootstrap([0.0, 1.0] * 50)
+    assert interval.mean == 0.5
+    assert (interval.low, interval.high) == pytest.approx((0.402, 0.598), abs=0.01)  # 1.96 standard errors of 0.05
     same = compare([0.0, 1.0] * 20, [0.0, 1.0] * 20)
     assert (same.difference.mean, same.p) == (0.0, 1.0)
     assert compare([1.0] * 8 + [0.0], [0.0] * 8 + [1.0]).p == pytest.approx(20 / 512)  # McNemar's, exactly
@@ -223,4 +223,4 @@ def test_intervals_cover_what_they_should() -> None:
 
     random = np.random.default_rng(1)
     samples = (bootstrap((random.random(60) < 0.3).astype(float).tolist()) for _ in range(200))
-    assert sum(one.low <= 0.3 <= one.high for one in samples) >= 180
+    assert sum(interval.low <= 0.3 <= interval.high for interval in samples) >= 180

@@ -38,10 +38,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     root = Path(__file__).parents[2]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (root / "src", root))))
     head = {**_SMALL, "include_dashboard": False, "_system_config": {"health_check_period_ms": 500}}
-    found = Cluster(initialize_head=True, head_node_args=head)
-    yield found
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    yield cluster
     ray.shutdown()
-    found.shutdown()
+    cluster.shutdown()
 
 
 def test_a_node_may_be_lost(cluster: Any, questions: Callable[[int], str], tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_node_may_be_lost(cluster: Any, questions: Callable[[int], str], tmp_p
 
     def lose() -> None:
         begun = [folder / f"shard-{part}-of-4" / "results.jsonl" for part in (1, 2)]
-        while not all(one.exists() and one.read_text().count("\n") > 3 for one in begun):
+        while not all(path.exists() and path.read_text().count("\n") > 3 for path in begun):
             time.sleep(0.05)
         cluster.remove_node(second, allow_graceful=False)
 

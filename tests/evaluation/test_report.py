@@ -51,7 +51,7 @@ def shown(report: Report, width: int = 200) -> str:
 def test_a_report_in_three_files(run: Path) -> None:
     report = read_report(run)
     assert (report.main, [line.system for line in report.lines]) == ("em", ["concat", "crag", "cot"])
-    assert [one.name for one in write(report, run)] == ["report.md", "report.csv", "report.html"]
+    assert [path.name for path in write(report, run)] == ["report.md", "report.csv", "report.html"]
     assert "| crag |" in markdown(report)
     assert "crag,em,0.75," in comma_separated(report)
     assert report.lines[0].dollars == 0.002
@@ -86,7 +86,11 @@ def test_the_verdict_is_one_sentence(run: Path, scripted: Callable[..., Path]) -
 
 def test_all_pairs_are_compared(run: Path) -> None:
     report = read_report(run)
-    assert [(one.first, one.second) for one in report.pairs] == [("concat", "crag"), ("concat", "cot"), ("crag", "cot")]
+    assert [(pair.first, pair.second) for pair in report.pairs] == [
+        ("concat", "crag"),
+        ("concat", "cot"),
+        ("crag", "cot"),
+    ]
     text = markdown(report)
     assert "| crag | concat | +50.0 [" in text
     assert "| cot | crag | -45.0 [" in text
@@ -112,8 +116,8 @@ def test_a_paper_stands_beside(run: Path) -> None:
 
 
 def test_several_runs_are_compared(scripted: Callable[..., Path]) -> None:
-    one, other = scripted(Scripted("concat", 10), name="small"), scripted(Scripted("concat", 30), name="large")
-    report = read_report([one, other])
+    small, large = scripted(Scripted("concat", 10), name="small"), scripted(Scripted("concat", 30), name="large")
+    report = read_report([small, large])
     assert [line.system for line in report.lines] == ["small: concat", "large: concat"]
     assert report.pairs[0].comparison.p < 0.001
     assert {"small: version", "large: version"} <= report.about.keys()
@@ -131,7 +135,7 @@ def test_what_has_no_score_is_noted(questions: Callable[[int], str], tmp_path: P
     evaluate(settings, tmp_path / "run", own=[words], quiet=True)
     report = read_report(tmp_path / "run")
     assert report.notes == ["No question has a rouge_l score: the metric does not apply, or no verdict could be read."]
-    assert [one.label for one in report.metrics] == ["Words"]  # as the run described it
+    assert [metric.label for metric in report.metrics] == ["Words"]  # as the run described it
     assert report.main == "words"
     assert "| 2.0 [2.0, 2.0] |" in markdown(report)
 

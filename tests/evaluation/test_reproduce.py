@@ -25,20 +25,20 @@ def test_every_row_can_be_run(paper: str) -> None:
     for table in tables(paper):
         for dataset in table.datasets:
             for model in table.models or [""]:
-                found = plan(paper, table.name, dataset, model=model, filters={"": "part/"})
-                assert len(found.settings.systems) == len({*found.settings.names})
-                assert {*found.settings.metrics} <= {*METRICS}
-                for spec in found.settings.systems:
+                table_plan = plan(paper, table.name, dataset, model=model, filters={"": "part/"})
+                assert len(table_plan.settings.systems) == len({*table_plan.settings.names})
+                assert {*table_plan.settings.metrics} <= {*METRICS}
+                for spec in table_plan.settings.systems:
                     name = spec.removeprefix("proxy:").partition("[")[0]
                     if name in METHODS:
                         read_system(spec)
 
 
 def test_a_table_as_a_plan() -> None:
-    found = plan("blendfilter", "1", "hotpotqa")
-    assert found.paper.printed("BlendFilter", "squad_em") == 50.8
-    assert "blendfilter[k=5,shots=3,profile=blendfilter]" in found.settings.systems
-    assert any("subset=blendfilter" in note for note in found.paper.notes)
+    table_plan = plan("blendfilter", "1", "hotpotqa")
+    assert table_plan.paper.printed("BlendFilter", "squad_em") == 50.8
+    assert "blendfilter[k=5,shots=3,profile=blendfilter]" in table_plan.settings.systems
+    assert any("subset=blendfilter" in note for note in table_plan.paper.notes)
 
 
 def test_the_large_model_is_called_as_often_as_printed(tmp_path: Path) -> None:
@@ -65,10 +65,10 @@ def test_the_large_model_is_called_as_often_as_printed(tmp_path: Path) -> None:
 
 
 def test_a_row_whose_filter_is_trained_is_empty_without_one() -> None:
-    found = plan("filco", "figure 4", "nq")
-    assert found.settings.names == ("FULL", "SILVER")
-    assert found.settings.oracle == ("SILVER",)
-    assert found.paper.empty["PSG"] == "it needs a trained filter: --filter 'PSG=FOLDER'"
+    table_plan = plan("filco", "figure 4", "nq")
+    assert table_plan.settings.names == ("FULL", "SILVER")
+    assert table_plan.settings.oracle == ("SILVER",)
+    assert table_plan.paper.empty["PSG"] == "it needs a trained filter: --filter 'PSG=FOLDER'"
     assert plan("filco", "table4", "nq").paper.printed("FULL, top 5", "filco_em") == 47.6
     trained = plan("filco", "table5", "nq", filters={"STRINC": "parts/strinc"})
     assert trained.settings.systems == ("filco[k=1,profile=filco,filter=parts/strinc]",)
@@ -80,18 +80,18 @@ def test_a_row_with_a_proxy_of_its_own_is_chosen() -> None:
 
 
 def test_rows_of_one_retriever_run_together() -> None:
-    found = plan("blendfilter", "table5", "hotpotqa")
-    assert len(found.settings.names) == len(found.paper.empty) == 4
+    table_plan = plan("blendfilter", "table5", "hotpotqa")
+    assert len(table_plan.settings.names) == len(table_plan.paper.empty) == 4
 
 
 def test_what_is_not_there_is_named() -> None:
-    for call, said in (
+    for call, message in (
         (lambda: plan("blendfilter", "1", "nq"), "has no data set 'nq'; there are hotpotqa"),
         (lambda: plan("filco", "table5", "nq"), "no row can be run: it needs a trained filter"),
         (lambda: table_of("filco", "99"), "choose one of: table2"),
         (lambda: tables("nobody"), "no paper 'nobody'"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             call()
     assert len(list(listing())) > 20
     assert table_of("post-fusion", "1").name == "table1 with gold"

@@ -171,7 +171,7 @@ def test_a_failed_question_is_asked_again(
     assert "1 failed: filtered" in read_report(tmp_path / "run").notes[0]
     server.script = good
     assert evaluate(run, tmp_path / "run", quiet=True).answered == 1
-    assert not [one for one in read_results(tmp_path / "run") if one["error"]]
+    assert not [record for record in read_results(tmp_path / "run") if record["error"]]
 
 
 def test_a_budget_is_one_for_all_sittings(
@@ -212,7 +212,7 @@ def test_shards_are_one_run(spec: str, questions: Callable[[int], str], tmp_path
     assert read_report(tmp_path / "run").notes == ["Only 1 of 3 shards are here."]
     for part in (2, 3):
         evaluate(run, tmp_path / "run", shard=f"{part}/3", quiet=True)
-    assert [one["at"] for one in read_results(tmp_path / "run")] == list(range(10))
+    assert [record["at"] for record in read_results(tmp_path / "run")] == list(range(10))
     assert read_report(tmp_path / "run").lines[0].answered == 10
 
 
@@ -221,7 +221,7 @@ def test_keys_are_not_written_down(spec: str, questions: Callable[[int], str], t
     run = settings(f"{spec}&api_key=sekret", questions(2), corpus="own", kb=address)
     assert evaluate(run, tmp_path / "run", quiet=True).answered == 2
     assert evaluate(run, tmp_path / "run", quiet=True).skipped == 2
-    assert not any(b"sekret" in one.read_bytes() for one in (tmp_path / "run").iterdir())
+    assert not any(b"sekret" in path.read_bytes() for path in (tmp_path / "run").iterdir())
 
 
 def test_a_run_may_be_moved(server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_large_calls_are_those_of_the_answering_model(
         metrics=("api_calls", "tokens_small"),
     )
     evaluate(run, tmp_path / "run", quiet=True)
-    scores = {one["system"]: one["scores"] for one in read_results(tmp_path / "run")}
+    scores = {record["system"]: record["scores"] for record in read_results(tmp_path / "run")}
     assert scores[name] == {"api_calls": 1.0, "tokens_small": 0.0}
     assert scores["slimplm"]["api_calls"] == 1.0
     assert scores["slimplm"]["tokens_small"] > 0
@@ -265,16 +265,16 @@ def test_replies_that_lack_their_form_are_counted_on_request(
     server.script = lambda _body: "1931"
     run = EvalSettings(data=questions(1), systems=("crag", "concat"), models={"generator": spec}, metrics=("unread",))
     evaluate(run, tmp_path / "run", quiet=True)
-    unread = {one["system"]: one["scores"]["unread"] for one in read_results(tmp_path / "run")}
+    unread = {record["system"]: record["scores"]["unread"] for record in read_results(tmp_path / "run")}
     assert unread["concat"] == 0 < unread["crag"]
 
 
 def test_gold_passages_are_marked_added_or_removed() -> None:
     docs = [Document(str(at), id=str(at)) for at in range(4)]
     question = Question(id="q", question="?", passages=tuple(docs), gold={"3": 1.0})
-    found = with_gold(docs[:3], question, "with", 0, 3)
-    assert [doc.id for doc in found if doc.metadata["gold"]] == ["3"]
-    assert found == with_gold(docs[:3], question, "with", 0, 3)
+    docs_with_gold = with_gold(docs[:3], question, "with", 0, 3)
+    assert [doc.id for doc in docs_with_gold if doc.metadata["gold"]] == ["3"]
+    assert docs_with_gold == with_gold(docs[:3], question, "with", 0, 3)
     drawn = [[doc.id for doc in with_gold(docs[:3], question, "with", seed, 3)] for seed in range(20)]
     assert {ids.index("3") for ids in drawn} == {0, 1, 2}
     assert all(ids[at] in (str(at), "3") for ids in drawn for at in range(3))
@@ -300,11 +300,11 @@ def test_a_half_written_last_line_of_results_is_cut_off(tmp_path: Path) -> None:
         open_results(path)
     os.write(file, line("b", 2, "new").encode())
     os.close(file)
-    assert [one["answer"] for one in read_results(tmp_path)] == ["one\u2028two", "new"]
+    assert [record["answer"] for record in read_results(tmp_path)] == ["one\u2028two", "new"]
     assert len(path.read_text("utf-8").split("\n")) == 4
 
 
-# ---- systems of one's own
+# ---- your own systems
 
 
 class Echo:
@@ -427,7 +427,7 @@ def test_calls_without_a_price_have_no_cost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"systems": ("concat", "concat")}, "same name"),
         ({"options": {"rounds": "2"}}, "none of the methods has an option 'rounds'"),
@@ -439,9 +439,9 @@ def test_calls_without_a_price_have_no_cost(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_settings_are_named(
-    questions: Callable[[int], str], tmp_path: Path, more: dict[str, Any], said: str
+    questions: Callable[[int], str], tmp_path: Path, more: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         evaluate(EvalSettings(data=questions(1), **more), tmp_path / "run", quiet=True)
 
 

@@ -49,8 +49,8 @@ def test_a_run_over_questions_of_ones_own_documents(kb: str, tmp_path: Path) -> 
         summary, refused = write_questions(settings, 8, run, quiet=True)
         assert (summary.exit_code, refused) == (0, {})
         questions = list(open_dataset(settings.data))
-        assert sorted(len(one.gold) for one in questions) == [1] * 4 + [2] * 4
-        assert all(one.answers[0] in one.passages[-1].page_content for one in questions)
+        assert sorted(len(question.gold) for question in questions) == [1] * 4 + [2] * 4
+        assert all(question.answers[0] in question.passages[-1].page_content for question in questions)
         assert summary.calls == server.count == 8
         assert evaluate(settings, run, quiet=True).exit_code == 0
         assert read_report(run).lines[0].scores["recall"].n == 8
@@ -91,8 +91,8 @@ TWO = Document("In Paris, Ada Brenner taught for nine years.")
     ],
 )
 def test_what_is_refused(question: str, answer: str, why: str) -> None:
-    found = refusal(Written(question=question, answer=answer), [ONE])
-    assert why in found if why else not found
+    reason = refusal(Written(question=question, answer=answer), [ONE])
+    assert why in reason if why else not reason
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_what_is_refused(question: str, answer: str, why: str) -> None:
     ],
 )
 def test_what_is_refused_of_two_passages(question: str, answer: str, why: str) -> None:
-    found = refusal(Written(question=question, answer=answer), [ONE, TWO], "Ada Brenner")
-    assert why in found if why else not found
+    reason = refusal(Written(question=question, answer=answer), [ONE, TWO], "Ada Brenner")
+    assert why in reason if why else not reason
 
 
 def test_a_reply_without_json_is_read() -> None:
-    found = Written.from_text("**Question:** Who drew it?\n**Answer:** Ada Brenner\n")
-    assert found == Written(question="Who drew it?", answer="Ada Brenner")
+    written = Written.from_text("**Question:** Who drew it?\n**Answer:** Ada Brenner\n")
+    assert written == Written(question="Who drew it?", answer="Ada Brenner")
