@@ -138,7 +138,7 @@ def test_a_model_that_is_held_to_a_form_fills_it() -> None:
     said = [json.dumps({"thought": "I look.", **one}) for one in replies]
     model = ScriptedModel(script=said, profile={"structured_output": True})
     out = build_graph("agentic", model=model, retriever=RecordingRetriever()).invoke({"question": QUESTION})
-    assert (out["answer"], [one.form for one in model.calls]) == ("Ada", ["FirstStep", "Step", "Step"])
+    assert (out["answer"], [one.form for one in model.calls]) == ("Ada", ["FirstToolCall", "ToolCall", "ToolCall"])
     assert steps(model.calls[1]).startswith("Thought: I look.\nkeyword_search: Alden\n- 1: Card ")
 
 

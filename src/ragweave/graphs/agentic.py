@@ -23,14 +23,13 @@ from langgraph.graph import END
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import OR_UNKNOWN, answer_branches, answer_node, together
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited
-from ragweave.nodes.loop import LAST_ROUND, ChainOptions, copies_example, end_loop
+from ragweave.nodes.loop import LAST_ROUND, ChainOptions, LoopState, Step, copies_example, end_loop
 from ragweave.nodes.papers import INSTRUCTIONS
 from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.retrieve import Query, Route, retrieve_node
@@ -53,23 +52,12 @@ class AgenticOptions(ChainOptions):
     )
 
 
-class Call(TypedDict):
-    """A call of a tool, or a reply without one."""
-
-    name: str
-    """The name of its query; `question` if the method itself looks the question up."""
-    round: int
-    tool: str
-    text: str
-    """Keywords, a query, or the numbers of passages."""
-    thought: str
+class AgenticState(LoopState, total=False):
+    tools: dict[str, str]
+    """The tool of each query, by the query's name; a query of `read` are the numbers of passages."""
 
 
-class AgenticState(RAGState, total=False):
-    steps: list[Call]
-
-
-class Step(Form):
+class ToolCall(Form):
     """A thought, and a tool with its input, or the answer."""
 
     thought: str = limited(300, default="")
@@ -79,14 +67,13 @@ class Step(Form):
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Read the first tool and its input (JSON's fields, `tool: input`, `tool[input]`), or a conclusion."""
-        found = _ACTION.search(text)
-        concluded = text if re.search(r"\banswer is\b", text, re.I) else ""
-        tool, said = (found[1].lower(), found[2].strip()) if found else ("answer", concluded)
-        said = said if "(" in said else said.rstrip(")")
-        return cls.model_construct(thought="", tool=tool, input=said)
+        match = _ACTION.search(text)
+        conclusion = text if re.search(r"\banswer is\b", text, re.I) else ""
+        tool, given = (match[1].lower(), match[2].strip()) if match else ("answer", conclusion)
+        return cls.model_construct(thought="", tool=tool, input=given if "(" in given else given.rstrip(")"))
 
 
-class FirstStep(Step):
+class FirstToolCall(ToolCall):
     """The same, while there is nothing to read."""
 
     tool: Literal["keyword_search", "semantic_search", "answer"]
@@ -123,43 +110,48 @@ _NO_TOOL = "No tool was called. Call one, or give the answer."
 _LEFT_OUT, _AGAIN = "(left out here)", "- found before: {numbers}"
 
 
-def found(state: AgenticState, step: Call) -> dict[str, Document]:
+def found(state: AgenticState, name: str, text: str) -> dict[str, Document]:
     """Return what a call found, by id; a search of given passages finds them."""
-    passages = state["retrieved"].get(step["name"], [])
-    if step["tool"] in SEARCHES and state["given"]:
-        by: Any = "words" if step["tool"] == "keyword_search" else "meaning"
+    tool, passages = state["tools"][name], state["retrieved"].get(name, [])
+    if tool in SEARCHES and state["given"]:
+        by: Any = "words" if tool == "keyword_search" else "meaning"
         given = state["passages"]
-        passages = toolkit.SnippetRetriever(base=None, by=by).ordered(step["text"], given, len(given))
+        passages = toolkit.SnippetRetriever(base=None, by=by).ordered(text, given, len(given))
     return {str(doc.id): doc for doc in passages}
 
 
 def every(state: AgenticState, *tools: str) -> dict[str, Document]:
     """Return what all calls of some tools found, by id, in that order; a passage's number is its place."""
-    return {name: doc for step in state["steps"] if step["tool"] in tools for name, doc in found(state, step).items()}
+    return {
+        doc_id: doc
+        for step in state["steps"]
+        for name, text in step["queries"].items()
+        if state["tools"][name] in tools
+        for doc_id, doc in found(state, name, text).items()
+    }
 
 
 def must_end(state: AgenticState, options: AgenticOptions) -> bool:
     """Return whether no round is left, or the last two brought nothing new."""
-    steps = state["steps"]
-    rounds = steps[-1]["round"] + 1 if steps else 0
-    known = [(step["round"], step["tool"] == "read", name) for step in steps for name in found(state, step)]
-    idle = {one[1:] for one in known} == {one[1:] for one in known if one[0] < rounds - 2}
+    steps, rounds = state["steps"], len(state["steps"])
+    earlier: AgenticState = {**state, "steps": steps[: max(rounds - 2, 0)]}
+    idle = all(every(state, *tools).keys() == every(earlier, *tools).keys() for tools in (SEARCHES, ("read",)))
     return (rounds > 1 and idle) or rounds >= options.max_rounds
 
 
 def asked(state: AgenticState) -> dict[str, Document] | None:
     """Return what the method's own search for the question found, by id; None if there was none."""
-    return next((found(state, step) for step in state["steps"] if step["name"] == "question"), None)
+    return found(state, "question", state["question"]) if "question" in state["tools"] else None
 
 
 def look_up(state: AgenticState, options: AgenticOptions, *, at_end: bool = False) -> list[tuple[str, str]]:
     """Return the call that comes before an answer from nothing: a search, then reading what it found."""
-    searched = asked(state)
-    if not options.fallback_retrieval or (every(state, "read") and not (at_end and searched is None)):
+    results = asked(state)
+    if not options.fallback_retrieval or (every(state, "read") and not (at_end and results is None)):
         return []
-    if searched is None:
+    if results is None:
         return [("semantic_search", state["question"])]
-    places = [place for place, name in enumerate(every(state, *SEARCHES), start=1) if name in searched]
+    places = [place for place, doc_id in enumerate(every(state, *SEARCHES), start=1) if doc_id in results]
     return [("read", ", ".join(map(str, places[: options.k])))] if places else []
 
 
@@ -167,30 +159,32 @@ def forced(state: AgenticState, options: AgenticOptions) -> list[tuple[str, str]
     """Return the next calls if they are known: reading what a look-up found, or at the end, none; else None."""
     ends = must_end(state, options)
     calls = look_up(state, options, at_end=ends)
-    looks = bool(state["steps"]) and state["steps"][-1]["name"] == "question"
-    return calls if ends or (looks and (calls or every(state, "read"))) else None
+    looks_up = bool(state["steps"]) and "question" in state["steps"][-1]["queries"]
+    return calls if ends or (looks_up and (calls or every(state, "read"))) else None
 
 
 def transcript(state: AgenticState, shown: Sequence[Document]) -> str:
     """Write the steps so far; of what they found, only what is among `shown`."""
-    numbers = {name: str(place) for place, name in enumerate(every(state, *SEARCHES, "read"), start=1)}
-    kept, known, seen, lines = {str(doc.id) for doc in shown}, set[str](), set[str](), list[str]()
+    numbers = {doc_id: str(place) for place, doc_id in enumerate(every(state, *SEARCHES, "read"), start=1)}
+    fitting, listed, known, lines = {str(doc.id) for doc in shown}, set[str](), set[str](), list[str]()
     for step in state["steps"]:
-        lines += [f"Thought: {one_line(step['thought'])}"] if step["thought"] else []
-        lines.append(f"{step['tool']}: {one_line(step['text'])}" if step["tool"] else _NO_TOOL)
-        passages = found(state, step)
-        if step["tool"] in SEARCHES:
-            snippets = [toolkit.snippet_line(doc, numbers[name]) for name, doc in passages.items() if name not in seen]
-            again = ", ".join(numbers[name] for name in passages if name in seen)
-            snippets += [_AGAIN.format(numbers=again)] if again else []
-            lines += (snippets or [toolkit.NOTHING]) if step["name"] in kept else [_LEFT_OUT]
-            seen.update(passages)
-        elif step["tool"]:
-            new = {name: doc for name, doc in passages.items() if name not in known}
-            texts = [render_passage(numbers[name], doc) for name, doc in new.items() if name in kept]
-            before = (toolkit.READ_BEFORE if passages else toolkit.NO_PASSAGE).format(name=one_line(step["text"]))
-            lines += texts or [_LEFT_OUT if new else before]
-            known.update(passages)
+        lines += [f"Thought: {one_line(step['text'])}"] if step["text"] else []
+        lines += [step["shown"]] if step["shown"] else []
+        for name, text in step["queries"].items():
+            tool, docs = state["tools"][name], found(state, name, text)
+            lines.append(f"{tool}: {one_line(text)}")
+            if tool in SEARCHES:
+                new = [toolkit.snippet_line(doc, numbers[key]) for key, doc in docs.items() if key not in listed]
+                again = ", ".join(numbers[key] for key in docs if key in listed)
+                results = [*new, *([_AGAIN.format(numbers=again)] if again else [])] or [toolkit.NOTHING]
+                lines += results if name in fitting else [_LEFT_OUT]
+                listed.update(docs)
+            else:
+                unread = {key: doc for key, doc in docs.items() if key not in known}
+                texts = [render_passage(numbers[key], doc) for key, doc in unread.items() if key in fitting]
+                nothing = (toolkit.READ_BEFORE if docs else toolkit.NO_PASSAGE).format(name=one_line(text))
+                lines += texts or [_LEFT_OUT if unread else nothing]
+                known.update(docs)
     return "\n".join([*lines, "What is the next step?"])
 
 
@@ -200,59 +194,68 @@ def agent_node(components: Components) -> Node:
     native = bool(Endpoint(components.models.for_role("generator")).profile.get("tool_calling"))
 
     @model_node("generator")
-    def agent(state: AgenticState, options: AgenticOptions) -> Asking[Step, AgenticState | RAGState]:
-        if (known := forced(state, options)) is not None:
-            return next_calls(state, options, known, Reply())
-        kind, said = state["answer_type"], INSTRUCTIONS[state["answer_type"]].removesuffix(".")
-        conclusion = said[:1].lower() + said[1:] + (OR_UNKNOWN if options.unknown else "")
+    def agent(state: AgenticState, options: AgenticOptions) -> Asking[ToolCall, AgenticState | RAGState]:
+        if (calls := forced(state, options)) is not None:
+            return start(state, calls, looks_up=True) if calls else at_the_limit(state, options)
+        kind, instruction = state["answer_type"], INSTRUCTIONS[state["answer_type"]].removesuffix(".")
+        conclusion = instruction[:1].lower() + instruction[1:] + (OR_UNKNOWN if options.unknown else "")
         how = (_HOW_TO_CALL if native else _HOW_TO_FILL).format(conclusion=conclusion) + ("" if native else _EXAMPLE)
-        searches = [Document("", id=step["name"]) for step in state["steps"] if step["tool"] in SEARCHES]
+        names = [name for step in state["steps"] for name in step["queries"] if state["tools"][name] in SEARCHES]
+        searches = [Document("", id=name) for name in reversed(names)]
         reply = yield Prompt(
             "agentic",
             {"how": how},
-            ranked([*reversed(every(state, "read").values()), *reversed(searches)], ""),
+            ranked([*reversed(every(state, "read").values()), *searches], ""),
             show=lambda shown: transcript(state, shown),
-            form=None if native else Step if every(state, *SEARCHES) else FirstStep,
+            form=None if native else ToolCall if every(state, *SEARCHES) else FirstToolCall,
             max_tokens=None if kind == "long" else PASSAGE_TOKENS,
             task="step",
             tools=tools if native else (),
         )
-        return next_calls(state, options, None, reply)
+        return next_step(state, options, reply)
 
     return agent(components)
 
 
-def next_calls(
-    state: AgenticState, options: AgenticOptions, known: list[tuple[str, str]] | None, reply: Reply[Step]
-) -> AgenticState | RAGState:
-    """Call the tools that are known or that a reply names, or end with its answer."""
-    passages, number = [*every(state, "read").values()], state["steps"][-1]["round"] + 1 if state["steps"] else 0
-    wanted, said, thought = called(reply)
-    if known == []:
-        more = asked(state) or ({} if passages else dict(islice(every(state, *SEARCHES).items(), options.k)))
-        read_or_found = [*{**every(state, "read"), **more}.values()]
-        return {"truncated": True, "passages": state["passages"] if state["given"] else read_or_found}
-    answer = read.answer(said, state["answer_type"], reasoning=not reply.form) if said else UNKNOWN
-    says_nothing = answer == UNKNOWN and not read.is_unknown(said)
+def start(state: AgenticState, calls: list[tuple[str, str]], thought: str = "", *, looks_up: bool) -> AgenticState:
+    """Add a step that calls tools; a search for the question itself has its name."""
+    tools, queries = {**state["tools"]}, dict[str, str]()
+    for place, (tool, text) in enumerate(calls):
+        name = "question" if looks_up and tool in SEARCHES else f"round_{len(state['steps'])}_{place}"
+        tools[name], queries[name] = tool, text
+    step = Step(text=thought, queries=queries, shown="" if calls else _NO_TOOL)
+    return {"steps": [*state["steps"], step], "tools": tools}
+
+
+def at_the_limit(state: AgenticState, options: AgenticOptions) -> RAGState:
+    """Leave what was read, or else found, to Concat."""
+    read_docs = every(state, "read")
+    more = asked(state) or ({} if read_docs else dict(islice(every(state, *SEARCHES).items(), options.k)))
+    passages = state["passages"] if state["given"] else [*{**read_docs, **more}.values()]
+    return {"truncated": True, "passages": passages}
+
+
+def next_step(state: AgenticState, options: AgenticOptions, reply: Reply[ToolCall]) -> AgenticState | RAGState:
+    """Call the tools that a reply names, or end with its answer; before an answer from nothing, look the question up."""
+    calls, conclusion, thought = called(reply)
+    answer = read.answer(conclusion, state["answer_type"], reasoning=not reply.form) if conclusion else UNKNOWN
+    passages = [*every(state, "read").values()]
+    says_nothing = not conclusion or (answer == UNKNOWN and not read.is_unknown(conclusion))
     if says_nothing or copies_example(answer, _EXAMPLE, state, [doc.page_content for doc in passages]):
-        said = ""
-    if said and not (wanted := look_up(state, options)):
-        ids = [str(one.id) for one in passages if str(one.id) in reply.ids]
-        return end_loop(state, answer, reply.text, ids, passages=passages, truncated=False)
-    looks, steps = bool(said) or known is not None, [*state["steps"]]
-    for at, (tool, text) in enumerate(known or wanted or [("", "")]):
-        name = "question" if looks and tool in SEARCHES else f"round_{number:02}_{at}"
-        steps.append(Call(name=name, round=number, tool=tool, text=text, thought="" if at else thought))
-    return {"steps": steps}
+        return start(state, calls, thought, looks_up=False)
+    if calls := look_up(state, options):
+        return start(state, calls, looks_up=True)
+    ids = [str(doc.id) for doc in passages if str(doc.id) in reply.ids]
+    return end_loop(state, answer, reply.text, ids, passages=passages, truncated=False)
 
 
-def called(reply: Reply[Step]) -> tuple[list[tuple[str, str]], str, str]:
+def called(reply: Reply[ToolCall]) -> tuple[list[tuple[str, str]], str, str]:
     """Return the tools that a reply calls with their inputs, its answer if it calls none, and its thought."""
     if form := reply.form:
         return ([], form.input, "") if form.tool == "answer" else ([(form.tool, form.input)], "", form.thought)
     if reply.message and (native := getattr(reply.message, "tool_calls", [])):
-        wanted = [(one["name"], ", ".join(map(str, one["args"].values()))) for one in native]
-        return wanted, "", str(reply.message.text)
+        calls = [(call["name"], ", ".join(map(str, call["args"].values()))) for call in native]
+        return calls, "", str(reply.message.text)
     return [], reply.text, ""
 
 
@@ -264,12 +267,12 @@ def to_tools(state: AgenticState, runtime: Runtime[AgenticOptions]) -> Route:
         return answer_branches(state, "answer", runtime.context, together(state["passages"])) or "no passage"
     numbers = {str(place): doc for place, doc in enumerate(every(state, *SEARCHES, "read").values(), start=1)}
     sides, branches = 0 if state["given"] else runtime.context.neighbours, []
-    for step in (one for one in state["steps"] if one["round"] == state["steps"][-1]["round"]):
-        some = [numbers[one] for one in re.findall(r"\d+", step["text"]) if one in numbers]
-        if step["tool"] == "read" and some:
-            branches.append(Send("read", {"name": step["name"], "passages": some, "sides": sides}))
-        elif step["tool"] in SEARCHES and not state["given"]:
-            branches.append(Send(step["tool"], Query(name=step["name"], text=step["text"])))
+    for name, text in state["steps"][-1]["queries"].items():
+        docs = [numbers[number] for number in re.findall(r"\d+", text) if number in numbers]
+        if state["tools"][name] == "read" and docs:
+            branches.append(Send("read", {"name": name, "passages": docs, "sides": sides}))
+        elif state["tools"][name] in SEARCHES and not state["given"]:
+            branches.append(Send(state["tools"][name], Query(name=name, text=text)))
     return branches or "go on"
 
 
@@ -289,7 +292,7 @@ def agentic(graph: Graph, components: Components) -> None:
 
     def read_passages(state: Any) -> RAGState:
         sides = state["sides"]
-        near = [one for doc in state["passages"] for one in toolkit.around(retriever, str(doc.id), sides) or [doc]]
+        near = [near for doc in state["passages"] for near in toolkit.around(retriever, str(doc.id), sides) or [doc]]
         return {"retrieved": {state["name"]: ranked(near, state["name"])}}
 
     graph.add_node("agent", agent_node(components))
