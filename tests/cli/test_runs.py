@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from ragweave.cli.main import app
 from ragweave.cli.options import models_of
-from ragweave.cli.runs import prices_of
+from ragweave.cli.runs import limits_of, prices_of
 from ragweave.errors import UsageError
+from ragweave.evaluation import Limits
 
 Run = Callable[..., Any]
 
@@ -148,6 +149,11 @@ def test_a_refused_key_ends_a_run_with_the_servers_words(run: Run) -> None:
     assert "stopped: the key was refused: Incorrect API key provided" in done.output
 
 
+def test_a_budget_is_named_by_its_limits() -> None:
+    assert limits_of(["max_calls=10", "max_cost_usd=0.5"]) == Limits(max_calls=10, max_cost_usd=0.5)
+    assert limits_of(None) == Limits()
+
+
 def test_models_have_roles() -> None:
     roles = ("generator", "proxy")
     assert models_of(["openai:m?x=1", "proxy=openai:n?a=b"], roles) == {
@@ -161,6 +167,8 @@ def test_models_have_roles() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: limits_of(["max_call=1"]), "--budget max_call: did you mean 'max_calls'"),
+        (lambda: limits_of(["max_calls=0"]), "max_calls: "),
         (lambda: models_of(["prxy=x"], ("generator", "proxy")), "no role 'prxy': did you mean 'proxy'"),
         (lambda: models_of(["a:b", "c:d"], ("generator",)), "--model generator: given twice"),
         (lambda: models_of(["proxy="], ("proxy",)), "--model proxy: names no model"),

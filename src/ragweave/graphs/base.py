@@ -89,14 +89,14 @@ def method(
 ) -> Callable[[Callable[[Graph, Components], None]], Method]:
     """Declare the method that the decorated function wires; the first line of its docstring is the summary."""
 
-    def counted(given: Any) -> tuple[int, int]:
-        (fewest, most), (least, greatest) = calls(given), getattr(given, "query_calls", (0, 0))
+    def counted(chosen: Any) -> tuple[int, int]:
+        (fewest, most), (least, greatest) = calls(chosen), getattr(chosen, "query_calls", (0, 0))
         return fewest + least, most + greatest
 
     def declare(wire: Callable[[Graph, Components], None]) -> Method:
         searches = issubclass(options, queries.SearchOptions)
         own = {**answer.PROMPTS, **sufficiency.PROMPTS, **(queries.PROMPTS if searches else {}), **(prompts or {})}
-        templates = {name: template_of(one) for name, one in own.items()}
+        templates = {name: template_of(prompt) for name, prompt in own.items()}
         summary = (inspect.getdoc(wire) or "").partition("\n")[0]
         return Method(name, summary, paper, when, counted, options, state, templates, wire, files, second_search, group)
 
@@ -121,7 +121,7 @@ def begin_node(state_type: type[Any]) -> Any:
             **empty,
             "question": question.strip(),
             "answer_type": answer_type,
-            "gold_answers": [one for one in state.get("gold_answers") or () if one.strip()],
+            "gold_answers": [answer for answer in state.get("gold_answers") or () if answer.strip()],
             "passages": given,
             "given": bool(given),
             "queries": {"question": question.strip()},
@@ -243,7 +243,7 @@ def _complete(given: Any) -> Any:
         return {**absent, **given}
     # The state of a parent graph: what answered an earlier question there is no input.
     asked = (None, given.get("question"))
-    passages = [one for one in given.get("passages") or () if getattr(one, "metadata", {}).get(QUESTION) in asked]
+    passages = [doc for doc in given.get("passages") or () if getattr(doc, "metadata", {}).get(QUESTION) in asked]
     return {**absent, **given, "passages": passages}
 
 
@@ -271,6 +271,6 @@ async def _abudgeted(chunks: AsyncIterator[Any], budget: Budget) -> AsyncIterato
 
 
 def _without_handlers(drawn: DrawableGraph) -> DrawableGraph:
-    for name in [one for one in drawn.nodes if one.startswith("__error_handler__")]:
+    for name in [name for name in drawn.nodes if name.startswith("__error_handler__")]:
         drawn.remove_node(drawn.nodes[name])
     return drawn

@@ -108,8 +108,8 @@ def build_graph(
         raise UsageError(f"{chosen.name} has no second search: leave out second_retriever")
     models = models_of(generator=model, proxy=proxy, judge=judge, rewriter=rewriter, selector=selector, router=router)
     if options.get("max_cost_usd") is not None:
-        for given in models.given():
-            check_priced(given)
+        for priced in models.given():
+            check_priced(priced)
     components = Components(
         models=models,
         prompts=_with_own(chosen, prompts or {}),
@@ -129,8 +129,8 @@ def build_graph(
     chosen.wire(graph, components)
     for node in graph.nodes.values():
         node.trace_policy = trace_policy
-    made = MethodGraph(**vars(graph.compile(checkpointer=checkpointer, name=chosen.name)))
-    return made.with_config({"max_concurrency": MAX_CONCURRENCY})
+    compiled = MethodGraph(**vars(graph.compile(checkpointer=checkpointer, name=chosen.name)))
+    return compiled.with_config({"max_concurrency": MAX_CONCURRENCY})
 
 
 def models_of(**given: str | ChatModel | BaseDecisionModel | None) -> Models:
@@ -170,7 +170,7 @@ def _check_options(method: Method, options: Mapping[str, Any]) -> None:
     fields = method.options.model_fields
     for option in options.keys() - fields.keys():
         hint = did_you_mean(option, [*inspect.signature(build_graph).parameters, *fields])
-        having = [one.name for one in METHODS.ours() if option in one.options.model_fields]
+        having = [other.name for other in METHODS.ours() if option in other.options.model_fields]
         elsewhere = f" ({option!r} is an option of {', '.join(having)})" if having else ""
         raise UsageError(f"{method.name} has no option {option!r}: {hint}{elsewhere}")
 
@@ -178,8 +178,8 @@ def _check_options(method: Method, options: Mapping[str, Any]) -> None:
 def _with_own(method: Method, own: Prompts) -> Templates:
     for prompt in own.keys() - method.prompts.keys():
         raise UsageError(f"{method.name} has no prompt {prompt!r}: {did_you_mean(prompt, method.prompts)}")
-    rest = {name: one for name, one in method.prompts.items() if name.partition("@")[0] not in own}
-    return rest | {name: template_of(one) for name, one in own.items()}
+    rest = {name: template for name, template in method.prompts.items() if name.partition("@")[0] not in own}
+    return rest | {name: template_of(prompt) for name, prompt in own.items()}
 
 
 def _checked_retriever(retriever: Any) -> Retriever | None:

@@ -12,7 +12,7 @@ from ragweave.registry import Registry
 def _ours() -> Iterable[Method]:
     for name in get_args(MethodName):
         module = import_module(f"ragweave.graphs.{name}")
-        yield next(one for one in vars(module).values() if isinstance(one, Method) and one.name == name)
+        yield next(value for value in vars(module).values() if isinstance(value, Method) and value.name == name)
 
 
 METHODS: Registry[Method] = Registry("ragweave.methods", Method, "method", _ours)
