@@ -65,10 +65,10 @@ def _content_and_artifact(output: Mapping[str, Any]) -> tuple[str, dict[str, Any
         lines += [
             "",
             "Quotes:",
-            *(f"[{one.number}] “{one_line(one.quote['text'])}” ({one_line(one.label)})" for one in notes),
+            *(f"[{note.number}] “{one_line(note.quote['text'])}” ({one_line(note.label)})" for note in notes),
         ]
     elif output["status"] == "answered" and passages:
-        lines += ["", "Sources:", *dict.fromkeys(f"- {one_line(label_of(one))}" for one in passages)]
+        lines += ["", "Sources:", *dict.fromkeys(f"- {one_line(label_of(doc))}" for doc in passages)]
     return "\n".join(lines), dict(output)
 
 

@@ -25,7 +25,7 @@ class AdaptiveOptions(blendfilter.BlendFilterOptions, slimplm.ProxyOptions, filc
     own_paper = ""
 
     union: Literal["interleave", "by_query"] = Field("interleave", description="How the queries' passages join.")
-    top: filco.Top = Field(None, description="Most segments kept; none: no limit.")
+    top: filco.Top = Field(None, description="Maximum segments kept; none: no limit.")
     answer: Literal["concat", "reason", "reference", "generate"] = Field(
         "concat",
         description="How the answer is asked for: Concat, BlendFilter's two turns, SlimPLM's or FILCO's prompt.",
@@ -67,10 +67,10 @@ def to_short_answer(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route
 def calls(o: AdaptiveOptions) -> tuple[int, int]:
     """Return the calls per question: the proxy's, the texts, two turns per set, and the answers."""
     least, most = slimplm.small_calls(o)
-    texts = sum(one != "question" for one in o.queries) + o.hops - 1 + o.knowledge_filter
+    texts = sum(kind != "question" for kind in o.queries) + o.hops - 1 + o.knowledge_filter
     sets = len(o.queries) + (o.max_rewrites + o.max_claims) * o.rewrite
-    asked = (1 + (o.answer == "reason") + o.question_judge + o.fallback * o.k * sets) * o.samples
-    return least + o.samples, most + texts + 2 * sets * o.knowledge_filter + filco.scores_by_model(o) + asked
+    answers = (1 + (o.answer == "reason") + o.question_judge + o.fallback * o.k * sets) * o.samples
+    return least + o.samples, most + texts + 2 * sets * o.knowledge_filter + filco.scores_by_model(o) + answers
 
 
 @method(

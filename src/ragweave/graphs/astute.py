@@ -9,7 +9,7 @@ last prompt consolidates, too.
 
 Where we differ: passages from memory are no sources, so the output's `passages` are retrieved ones. The paper
 searches the web; without passages of either source the question is asked by itself. Wording and the example are
-ours; `NAME@astute` is printed in the paper's appendix, but for how passages are set off.
+ours; `NAME@astute` is printed in the paper's appendix, except for how passages are set off.
 """
 
 import re
@@ -139,11 +139,11 @@ PROMPTS: Prompts = {
 def sourced(documents: Sequence[Document]) -> str:
     """Write passages as numbered blocks that say whether they were retrieved or remembered."""
     blocks = []
-    for number, one in enumerate(documents, 1):
-        remembered = one.metadata.get("query") == MEMORY
-        named = "" if remembered or not title_of(one) else f' title="{title_of(one)}"'
+    for number, doc in enumerate(documents, 1):
+        remembered = doc.metadata.get("query") == MEMORY
+        named = "" if remembered or not title_of(doc) else f' title="{title_of(doc)}"'
         head = f'<passage {number} source="{MEMORY if remembered else "retrieval"}"{named}>'
-        blocks.append(f"{head}\n{untrusted(one.page_content).strip()}\n</passage>")
+        blocks.append(f"{head}\n{untrusted(doc.page_content).strip()}\n</passage>")
     return "\n".join(blocks)
 
 
@@ -164,8 +164,8 @@ def recall(_state: AstuteState, o: AstuteOptions) -> Asking[Any, AstuteState]:
     reply = yield Prompt("astute_recall", values, max_tokens=PASSAGE_TOKENS * o.max_own_passages, task="recall")
     text = cut(reply.text, _LONGEST)
     paragraphs = [] if is_unknown(text) else re.split(r"\n\s*\n", text) if o.max_own_passages > 1 else [text]
-    said = [_HEADING.sub("", one.strip()).strip() for one in paragraphs]
-    return {"own_passages": [one for one in said if one and not is_unknown(one)][: o.max_own_passages]}
+    bodies = [_HEADING.sub("", paragraph.strip()).strip() for paragraph in paragraphs]
+    return {"own_passages": [body for body in bodies if body and not is_unknown(body)][: o.max_own_passages]}
 
 
 _HEADING = re.compile(r"\A\W{0,6}(?:passage|document)[ #*_]{0,3}\d{0,2}[*_ ]{0,3}(?::[*_ ]*|\n|\Z)", re.I)
@@ -191,14 +191,15 @@ def _so_far(consolidated: str) -> str:
 
 def answer_values(branch: Branch, _options: AstuteOptions) -> dict[str, str]:
     """Return the last grouping as the answer's prompts show it."""
-    said = untrusted(branch.get("draft", ""))
-    return {"consolidated": _so_far(said), "context": f"Consolidated Context: {said}\n" if said else ""}
+    grouping = untrusted(branch.get("draft", ""))
+    context = f"Consolidated Context: {grouping}\n" if grouping else ""
+    return {"consolidated": _so_far(grouping), "context": context}
 
 
 def to_knowledge(state: AstuteState, runtime: Runtime[AstuteOptions]) -> Any:
     """Route: the question is searched for while the model writes what it knows."""
-    found = [] if state["given"] else search_branches(state["queries"])
-    return [*found, *(["from memory"] if runtime.context.max_own_passages else [])] or "passages given"
+    searches = [] if state["given"] else search_branches(state["queries"])
+    return [*searches, *(["from memory"] if runtime.context.max_own_passages else [])] or "passages given"
 
 
 def to_answer(state: AstuteState, runtime: Runtime[AstuteOptions]) -> str | list[Send]:
@@ -207,7 +208,7 @@ def to_answer(state: AstuteState, runtime: Runtime[AstuteOptions]) -> str | list
     if passages and state["consolidations"] < runtime.context.iterations - 1:
         return "another round"
     branches = answer_branches(state, "answer", runtime.context, [passages])
-    return [Send("answer", {**one.arg, "draft": state["consolidated"]}) for one in branches]
+    return [Send("answer", {**branch.arg, "draft": state["consolidated"]}) for branch in branches]
 
 
 @method(

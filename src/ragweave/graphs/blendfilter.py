@@ -245,10 +245,10 @@ def check(state: PassageSet, options: Options) -> Asking[Ids, BlendFilterState]:
 @model_node("selector")
 def choose(state: PassageSet, options: Options) -> Asking[Ids, BlendFilterState]:
     """Ask for only the ids, after what was said, and keep those passages; all if the reply can't be read."""
-    asked, count = checking(state, options, "ids"), len(state["passages"])
-    form = ids_form(asked.values["first"], asked.values["last"])
-    reply = yield replace(asked, form=form, max_tokens=VERDICT_TOKENS + 4 * count)
-    picked = reply.form.pick(reply.passages, asked.values["first"]) if reply.form else state["passages"]
+    prompt, count = checking(state, options, "ids"), len(state["passages"])
+    form = ids_form(prompt.values["first"], prompt.values["last"])
+    reply = yield replace(prompt, form=form, max_tokens=VERDICT_TOKENS + 4 * count)
+    picked = reply.form.pick(reply.passages, prompt.values["first"]) if reply.form else state["passages"]
     return {"kept": {state["name"]: picked}}
 
 

@@ -33,8 +33,8 @@ from ragweave.tools.providers import chat_model
 from ragweave.tools.text.words import estimate_message_tokens
 
 HISTORY_TOKENS = 1_000
-LONGEST = 400
-"""The most characters of a restated question; anything longer is not taken for one."""
+MAX_QUESTION_CHARACTERS = 400
+"""Maximum characters of a restated question; a longer text is not taken for one."""
 
 
 class ChatInput(TypedDict):
@@ -92,8 +92,9 @@ def turn(state: ChatState) -> dict[str, Any]:
 
 def history_of(state: ChatState) -> list[BaseMessage]:
     """Return the turns before the question, the latest ones that fit."""
-    said = [one for one in state["messages"][:-1] if one.type in ("human", "ai") and str(one.text).strip()]
-    return trim_messages(said, max_tokens=HISTORY_TOKENS, token_counter=estimate_message_tokens, strategy="last")
+    earlier = state["messages"][:-1]
+    turns = [message for message in earlier if message.type in ("human", "ai") and str(message.text).strip()]
+    return trim_messages(turns, max_tokens=HISTORY_TOKENS, token_counter=estimate_message_tokens, strategy="last")
 
 
 @model_node("restater")
@@ -103,16 +104,16 @@ def restate(state: ChatState, _options: Options) -> Asking[Form, dict[str, Any]]
     if not history:
         return {}
     shown = get_buffer_string(history, human_prefix="User", ai_prefix="Assistant")
-    earlier = [str(one.text) for one in reversed(history) if one.type == "human"]
+    earlier = [str(message.text) for message in reversed(history) if message.type == "human"]
     values = {"history": shown, "earlier": earlier}
     reply = yield Prompt("restate", values, max_tokens=QUERY_TOKENS, task="restate")
-    said = phrase(reply.text, "rewritten", "question")
-    return {"question": said if 0 < len(said) <= LONGEST else state["question"]}
+    question = phrase(reply.text, "rewritten", "question")
+    return {"question": question if 0 < len(question) <= MAX_QUESTION_CHARACTERS else state["question"]}
 
 
 def reply(state: ChatState) -> dict[str, Any]:
     """Say the answer, with its citations as annotations of the text."""
-    titles = [heading_of(one.metadata) or str(one.id) for one in state["passages"]]
+    titles = [heading_of(doc.metadata) or str(doc.id) for doc in state["passages"]]
     record = Answered(
         question=state["question"],
         answer=state["answer"],

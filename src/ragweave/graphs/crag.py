@@ -136,8 +136,8 @@ def grade(state: Branch, options: CragOptions) -> Asking[Grade, CragState]:
 
 def assess(state: CragState) -> CragState:
     """Grade the retrieval as a whole (section 4.3)."""
-    said = set(state["grades"].values())
-    return {"grade": "Correct" if "Correct" in said else "Ambiguous" if "Ambiguous" in said else "Incorrect"}
+    grades = set(state["grades"].values())
+    return {"grade": "Correct" if "Correct" in grades else "Ambiguous" if "Ambiguous" in grades else "Incorrect"}
 
 
 @model_node("rewriter")
@@ -151,7 +151,7 @@ def gather(state: CragState, runtime: Runtime[CragOptions]) -> CragState:
     """Add what the second search found, or replace the first; passages graded Incorrect stay out."""
     first = state["retrieved"]["question"] if state["grade"] == "Ambiguous" else []
     wrong = {name for name, word in state["grades"].items() if word == "Incorrect"}
-    second = [one for one in state["retrieved"]["second"] if one.id not in wrong]
+    second = [doc for doc in state["retrieved"]["second"] if doc.id not in wrong]
     passages = arranged(by_query([first, second]), runtime.context.order)
     return {"passages": passages, "notes": [] if passages else [note("nothing_left")]}
 

@@ -38,7 +38,7 @@ class DosRagOptions(SearchOptions):
         description="Passages to choose from; unless it is set, one for every 50 tokens of the budget (released code).",
     )
     token_budget: int | None = Field(
-        5000, ge=1, description="Most tokens of the passages in the prompt, as estimated; none: all that are found."
+        5000, ge=1, description="Maximum tokens of the passages in the prompt, as estimated; none: all that are found."
     )
     document_order: bool = Field(
         True,
@@ -53,18 +53,18 @@ class DosRagOptions(SearchOptions):
 
 def restore(state: RAGState, *, runtime: Runtime[DosRagOptions]) -> RAGState:
     """Cut the passages to the budget and restore their documents' order."""
-    found, options = state["passages"], runtime.context
-    kept = within_budget(found, options.token_budget)
-    notes = [note("passages_trimmed", passages=len(found), kept=len(kept))] if len(kept) < len(found) else []
-    return {"passages": in_document_order(kept) if options.document_order else kept, "notes": notes}
+    passages, options = state["passages"], runtime.context
+    best = within_budget(passages, options.token_budget)
+    notes = [note("passages_trimmed", passages=len(passages), kept=len(best))] if len(best) < len(passages) else []
+    return {"passages": in_document_order(best) if options.document_order else best, "notes": notes}
 
 
 def in_document_order(passages: Sequence[Document]) -> list[Document]:
     """Return passages document by document, in each as they stand there; those of unknown place come last."""
     documents: dict[Any, list[Document]] = {}
-    for passage in sorted(passages, key=lambda one: int(one.metadata["rank"])):
+    for passage in sorted(passages, key=lambda doc: int(doc.metadata["rank"])):
         documents.setdefault(_document_of(passage), []).append(passage)
-    return [passage for one in documents.values() for passage in sorted(one, key=_place)]
+    return [passage for parts in documents.values() for passage in sorted(parts, key=_place)]
 
 
 def _document_of(passage: Document) -> Any:
@@ -78,8 +78,8 @@ _PLACES = ("position", "line", "page", "start", "start_index")
 
 
 def _place(passage: Document) -> tuple[float, ...]:
-    known = (passage.metadata.get(name) for name in _PLACES)
-    return tuple(one if isinstance(one, int | float) else float("inf") for one in known)
+    places = (passage.metadata.get(name) for name in _PLACES)
+    return tuple(place if isinstance(place, int | float) else float("inf") for place in places)
 
 
 @method(

@@ -64,27 +64,27 @@ def examples(kind: AnswerType, options: ShotOptions, *, knowledge: bool = True, 
     paper = options.paper if options.paper in _LAYOUTS else ""
     shown = knowledge or not paper
     return "".join(
-        f"{_written(one, _LAYOUTS[paper], knowledge=shown, reasoning=reasoning)}\n\n"
-        for one in _pool(kind, paper, options.examples)[: options.shots]
+        f"{_written(example, _LAYOUTS[paper], knowledge=shown, reasoning=reasoning)}\n\n"
+        for example in _pool(kind, paper, options.examples)[: options.shots]
     )
 
 
 def _pool(kind: AnswerType, paper: str, data_set: str) -> list[dict[str, Any]]:
     yes_no = kind == "yes_no"
     sources = {"slimplm": "musique", "blendfilter": "strategyqa" if yes_no else data_set}
-    found: list[dict[str, Any]] = _DATA[sources.get(paper, "ours_yes_no" if yes_no else "ours")]
-    return found
+    pool: list[dict[str, Any]] = _DATA[sources.get(paper, "ours_yes_no" if yes_no else "ours")]
+    return pool
 
 
-def _written(one: Mapping[str, Any], layout: Layout, *, knowledge: bool, reasoning: bool) -> str:
-    shown = "\n".join(one["knowledge"]) if knowledge else ""
+def _written(example: Mapping[str, Any], layout: Layout, *, knowledge: bool, reasoning: bool) -> str:
+    shown = "\n".join(example["knowledge"]) if knowledge else ""
     lines = [f"Knowledge:{layout.knowledge}{shown}"] if shown else []
-    lines.append(f"Question:{layout.question}{one['question']}")
+    lines.append(f"Question:{layout.question}{example['question']}")
     if reasoning:
-        conclusion = f"{layout.conclusion}So the answer is {one['answer']}{layout.stop}"
-        lines += ["Let's think step by step.", one["reasoning"] + conclusion]
+        conclusion = f"{layout.conclusion}So the answer is {example['answer']}{layout.stop}"
+        lines += ["Let's think step by step.", example["reasoning"] + conclusion]
     else:
-        lines.append(f"Answer:{layout.question}{one['answer']}")
+        lines.append(f"Answer:{layout.question}{example['answer']}")
     return "\n".join(lines)
 
 
@@ -172,7 +172,7 @@ def action_turns(cue: str) -> list[tuple[str, str]]:
         shown, *steps = re.split(r"\n(?=Thought \d)", transcript)
         question = shown.removeprefix("Question: ")
         for number, step in enumerate(steps, start=1):
-            said, _, seen = step.partition("\nObservation")
-            turns += [("human", f"{shown}\n{cue.format(number=number, question=question)}"), ("ai", said)]
-            shown = f"Observation{seen}"
+            action, _, observed = step.partition("\nObservation")
+            turns += [("human", f"{shown}\n{cue.format(number=number, question=question)}"), ("ai", action)]
+            shown = f"Observation{observed}"
     return turns

@@ -53,7 +53,7 @@ class FilterOptions(Options):
     granularity: filters.Granularity = Field("sentence", description="What is kept or dropped; passage: PSG (4.2).")
     top: Top = Field(
         "auto",
-        description="Most segments kept; none: all above the threshold; auto: one (the paper), half of the text for an "
+        description="Maximum segments kept; none: all above the threshold; auto: one (the paper), half of the text for an "
         "untrained filter without an answer, or all that a filter object wants.",
     )
     threshold: float | None = Field(
@@ -110,11 +110,11 @@ def choose_filter(components: Components, scorer: LogprobScorer | None, state: R
     kind = components.context_filter if wanted == "own" else filters.FILTERS[wanted]
     if kind is None:
         raise UsageError("filter='own' needs a filter: build_graph(…, filter=my_filter)")
-    asked, by_words = filters.filco_task(state["question"]), wanted == "lexical"
-    by_claim = o.paper != "filco" or (by_words and asked.kind == "claim")
+    task, by_words = filters.filco_task(state["question"]), wanted == "lexical"
+    by_claim = o.paper != "filco" or (by_words and task.kind == "claim")
     if wanted in ("strinc", "lexical") and filters.only_verdicts(answers) and by_claim:
         threshold = o.threshold if by_words else None
-        return Chosen(filters.LEXICAL, [asked.asked], threshold, [note("filter_by_claim", wanted=wanted)])
+        return Chosen(filters.LEXICAL, [task.asked], threshold, [note("filter_by_claim", wanted=wanted)])
     oracle = [note("oracle_filter", filter=kind.name)] if gold and kind.reads_answers else []
     return Chosen(kind, answers, o.threshold, oracle)
 
@@ -162,9 +162,9 @@ def filter_node(components: Components) -> StateNode:
 
 def segments_of(state: RAGState, granularity: filters.Granularity) -> list[Document]:
     """Return the segments of the passages, the best passage's first, whatever their order in the prompt."""
-    passages = sorted(state["passages"], key=lambda one: int(one.metadata["rank"]))
+    passages = sorted(state["passages"], key=lambda doc: int(doc.metadata["rank"]))
     segments = split_passages(passages, 1 if granularity == "sentence" else 0)
-    return [one for one in segments if one.page_content.strip()]
+    return [segment for segment in segments if segment.page_content.strip()]
 
 
 def best_of(
@@ -175,7 +175,7 @@ def best_of(
     half = o.top == "auto" and kind.untrained and not compared and not o.paper and o.encoder in ("", "minilm")
     top = None if half else kind.top if o.top == "auto" else o.top
     best = kind.best(scores, top=top, threshold=chosen.threshold, answers=compared)
-    text = sum(len(one.page_content) for one in state["passages"])
+    text = sum(len(doc.page_content) for doc in state["passages"])
     return filters.best_share(segments, best, HALF * text) if half else best
 
 
@@ -188,19 +188,19 @@ def choose_sentences(state: RAGState, o: FilterOptions) -> Asking[Ids, RAGState]
     printed = {"task": filters.filter_task(question), "asked": filters.question_line(question)}
     values = {"question": question, "first": 1, **printed}
     if o.paper == "filco":
-        asked = Prompt[Ids]("sentences", values, segments, show=bare_texts, task="filter")
+        prompt = Prompt[Ids]("sentences", values, segments, show=bare_texts, task="filter")
     else:
         form, tokens = ids_form(1, len(segments)), VERDICT_TOKENS + 4 * len(segments)
-        asked = Prompt(
+        prompt = Prompt(
             "sentences", values, segments, show=numbered("sentence"), form=form, max_tokens=tokens, task="filter"
         )
-    reply = yield asked
+    reply = yield prompt
     if reply.form is not None:
         return kept(state, reply.form.pick(reply.passages))
     if o.paper != "filco" or not reply.text:
         return {}
-    scores = filters.quoted(reply.text, [one.page_content for one in reply.passages])
-    return kept(state, [one for one, score in zip(reply.passages, scores, strict=True) if score])
+    scores = filters.quoted(reply.text, [segment.page_content for segment in reply.passages])
+    return kept(state, [segment for segment, score in zip(reply.passages, scores, strict=True) if score])
 
 
 def to_filter(_state: RAGState, runtime: Runtime[FilterOptions]) -> str:

@@ -76,10 +76,12 @@ PROMPTS: Prompts = {
 
 def to_judges(state: MainRagState) -> list[Send]:
     """Route: a branch for each passage with the answer that was read from it."""
-    read = {name: one["answer"] for one in pool_of(state, "predict") for name in one["passages"]}
+    drafts = {
+        doc_id: candidate["answer"] for candidate in pool_of(state, "predict") for doc_id in candidate["passages"]
+    }
     return [
-        Send("judge", Branch(question=state["question"], passages=[one], draft=read.get(str(one.id), "")))
-        for one in state["passages"]
+        Send("judge", Branch(question=state["question"], passages=[doc], draft=drafts.get(str(doc.id), "")))
+        for doc in state["passages"]
     ]
 
 
@@ -117,10 +119,10 @@ def score_of(reply: Reply[Any]) -> float:
 
 def above_bar(passages: Sequence[Document], scores: Mapping[str, float], n: float) -> list[Document]:
     """Return the passages at the judge bar or above it, ranked by their scores, the best first."""
-    found = [scores.get(str(one.id), 0.0) for one in passages]
-    bar = statistics.fmean(found) - n * statistics.pstdev(found)
-    best = sorted(zip(found, passages, strict=True), key=lambda pair: -pair[0])
-    return with_ranks(one for score, one in best if score >= bar - 1e-9)
+    values = [scores.get(str(doc.id), 0.0) for doc in passages]
+    bar = statistics.fmean(values) - n * statistics.pstdev(values)
+    best = sorted(zip(values, passages, strict=True), key=lambda pair: -pair[0])
+    return with_ranks(doc for score, doc in best if score >= bar - 1e-9)
 
 
 def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RAGState:
@@ -128,7 +130,7 @@ def filter_passages(state: MainRagState, runtime: Runtime[MainRagOptions]) -> RA
     best = above_bar(state["passages"], state["scores"], runtime.context.n)
     return {
         "passages": arranged(best, runtime.context.order),
-        "notes": [note("judge_bar", scores=dict(state["scores"]), kept=[one.id for one in best])],
+        "notes": [note("judge_bar", scores=dict(state["scores"]), kept=[doc.id for doc in best])],
     }
 
 

@@ -19,9 +19,9 @@ from ragweave.state import UNKNOWN, RAGState
 
 def sift(state: RAGState) -> RAGState:
     """Keep the passages that gave an answer; all of them if none did."""
-    answered = [one for one in pool_of(state, "post_fusion") if one["answer"] != UNKNOWN]
-    useful = {name for one in answered for name in one["passages"]}
-    return {"passages": [one for one in state["passages"] if one.id in useful]} if useful else {}
+    answers = [candidate for candidate in pool_of(state, "post_fusion") if candidate["answer"] != UNKNOWN]
+    useful = {doc_id for candidate in answers for doc_id in candidate["passages"]}
+    return {"passages": [doc for doc in state["passages"] if doc.id in useful]} if useful else {}
 
 
 def to_distiller(state: RAGState, runtime: Runtime[FusionOptions]) -> Route:

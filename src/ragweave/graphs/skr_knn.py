@@ -84,11 +84,11 @@ def neighbours_node(embeddings: Embeddings | None) -> StateNode:
             )
         with lock:
             training = loaded(o.training, o.embedding)
-        found = training.questions.search(state["question"], o.neighbours)
-        share = sum(one.metadata["needed"] for one in found) / len(found)
+        nearest = training.questions.search(state["question"], o.neighbours)
+        share = sum(question.metadata["needed"] for question in nearest) / len(nearest)
         prior = training.share_needed if o.prior is None else o.prior
-        seen = note("neighbours", share=share, prior=prior, questions=[one.page_content for one in found])
-        return {"known": share < prior, "notes": [seen]}
+        questions = [question.page_content for question in nearest]
+        return {"known": share < prior, "notes": [note("neighbours", share=share, prior=prior, questions=questions)]}
 
     return neighbours
 

@@ -27,7 +27,7 @@ def split_systems(text: str) -> list[str]:
             parts.append("")
         else:
             parts[-1] += sign
-    return [one.strip() for one in parts if one.strip()]
+    return [part.strip() for part in parts if part.strip()]
 
 
 def read_system(spec: str, shared: Mapping[str, str] | None = None) -> tuple[Method, dict[str, Any], bool]:
@@ -40,18 +40,18 @@ def read_system(spec: str, shared: Mapping[str, str] | None = None) -> tuple[Met
     Raises:
         UsageError: There is no such method or option, or a value is out of its range.
     """
-    found = _SPEC.fullmatch(spec.strip())
-    if not found:
+    match = _SPEC.fullmatch(spec.strip())
+    if not match:
         raise UsageError(f"a system is METHOD or METHOD[option=value,…], not {spec!r}")
-    method = METHODS.named(found[2])
+    method = METHODS.named(match[2])
     fields = method.options.model_fields
-    given = read_pairs(one for one in (found[3] or "").split(",") if one.strip())
+    given = read_pairs(pair for pair in (match[3] or "").split(",") if pair.strip())
     texts = {name: text for name, text in (shared or {}).items() if name in fields} | given
     text = texts.get("filter", "")
     own = "filter" in fields and text not in get_args(FilterName) and (text in FILTERS or trained_folder(text))
     # A trained filter's folder, or a package's: `build_graph` opens it.
     opened = {"filter": texts.pop("filter")} if own else {}
-    return method, {**read_options(method.options, texts), **opened}, bool(found[1])
+    return method, {**read_options(method.options, texts), **opened}, bool(match[1])
 
 
 def read_pairs(texts: Iterable[str]) -> dict[str, str]:
@@ -76,14 +76,14 @@ def read_options(options: type[Options], texts: Mapping[str, str]) -> dict[str, 
         UsageError: There is no such option, or a value is out of its range; the text names it.
     """
     given = {name: _value(options, name, text) for name, text in texts.items()}
-    made = make_options(options, given)
-    return {name: getattr(made, name) for name in given}
+    checked = make_options(options, given)
+    return {name: getattr(checked, name) for name in given}
 
 
 def _value(options: type[Options], name: str, text: str) -> Any:
-    kind = options.model_fields[name].annotation if name in options.model_fields else None
-    kinds = (kind, *get_args(kind))
-    if text == "none" and type(None) in kinds and not any("none" in get_args(one) for one in kinds):
+    annotation = options.model_fields[name].annotation if name in options.model_fields else None
+    kinds = (annotation, *get_args(annotation))
+    if text == "none" and type(None) in kinds and not any("none" in get_args(kind) for kind in kinds):
         return None
-    many = any((get_origin(one) or one) in (tuple, list, set, frozenset) for one in kinds)
+    many = any((get_origin(kind) or kind) in (tuple, list, set, frozenset) for kind in kinds)
     return re.split(r"[+,]", text) if many else text

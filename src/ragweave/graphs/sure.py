@@ -182,41 +182,41 @@ def propose(state: SureState, o: SureOptions) -> Asking[Candidates, SureState]:
         max_tokens=tokens,
         settings=o.sampling,
     )
-    found: dict[str, str] = {}
+    answers: dict[str, str] = {}
     for text in reply.form.candidates if reply.form else ():
-        if (said := read.answer(text, kind)) != UNKNOWN:
-            found.setdefault(normalize_answer(said) or said, said)
-    proposed = [*found.values()][: o.max_candidates]
-    made = {
-        f"propose:{at}": candidate(one, reply.text, "propose", reply.ids, rank=at)
-        for at, one in enumerate(proposed or [UNKNOWN])
+        if (answer := read.answer(text, kind)) != UNKNOWN:
+            answers.setdefault(normalize_answer(answer) or answer, answer)
+    proposed = [*answers.values()][: o.max_candidates]
+    candidates = {
+        f"propose:{at}": candidate(answer, reply.text, "propose", reply.ids, rank=at)
+        for at, answer in enumerate(proposed or [UNKNOWN])
     }
-    return {"proposed": proposed, "candidates": made}
+    return {"proposed": proposed, "candidates": candidates}
 
 
 @model_node("generator")
 def summarise(state: SureBranch, o: SureOptions) -> Asking[Any, SureState]:
     """Ask for a summary that supports a candidate."""
-    choices = [one_line(one) for one in state["proposed"]]
+    choices = [one_line(answer) for answer in state["proposed"]]
     number = state["numbers"][0]
     values = {
-        "choices": " ".join(f"({chr(ord('a') + at)}) {one}" for at, one in enumerate(choices)),
+        "choices": " ".join(f"({chr(ord('a') + at)}) {choice}" for at, choice in enumerate(choices)),
         "letter": chr(ord("a") + number),
         "prediction": choices[number],
     }
     passages, show = state["passages"], style_of(o.paper).show
     reply = yield Prompt("sure_summary", values, passages, show=show, max_tokens=PASSAGE_TOKENS, task="reason")
-    made = candidate(state["proposed"][number], reply.text, "summarise", reply.ids, rank=number, round=1)
+    summarised = candidate(state["proposed"][number], reply.text, "summarise", reply.ids, rank=number, round=1)
     summary = reply.text.removesuffix("[DONE]").strip()
-    return {"summaries": {str(number): summary}, "candidates": {f"summarise:{number}": made}}
+    return {"summaries": {str(number): summary}, "candidates": {f"summarise:{number}": summarised}}
 
 
 @model_node("judge")
 def verify(state: SureBranch, _options: SureOptions) -> Asking[Validity, SureState]:
     """Ask whether a summary supports its candidate; a verdict that can't be read means no."""
     number = state["numbers"][0]
-    said, summary = state["proposed"][number], one_line(untrusted(state["summaries"][str(number)]))
-    values = {"draft": said, "prediction": one_line(said), "summary": summary}
+    answer, summary = state["proposed"][number], one_line(untrusted(state["summaries"][str(number)]))
+    values = {"draft": answer, "prediction": one_line(answer), "summary": summary}
     reply = yield Prompt("sure_valid", values, form=Validity, max_tokens=VERDICT_TOKENS, task="judge")
     return {"valid": {str(number): bool(reply.form and reply.form.supported == "True")}}
 
@@ -224,36 +224,36 @@ def verify(state: SureBranch, _options: SureOptions) -> Asking[Validity, SureSta
 @model_node("judge")
 def rank(state: SureBranch, _options: SureOptions) -> Asking[Preference, SureState]:
     """Ask which of two summaries answers better; a preference that can't be read means neither."""
-    one, other = state["numbers"]
-    first, second = (one_line(untrusted(state["summaries"][str(number)])) for number in state["numbers"])
-    values = {"draft": first, "first": first, "second": second}
+    first, second = state["numbers"]
+    shown = [one_line(untrusted(state["summaries"][str(number)])) for number in state["numbers"]]
+    values = {"draft": shown[0], "first": shown[0], "second": shown[1]}
     reply = yield Prompt("sure_rank", values, form=Preference, max_tokens=VERDICT_TOKENS, task="judge")
-    won = None if reply.form is None else one if reply.form.better == "Passage 1" else other
-    return {"preferred": {f"{one}:{other}": won}}
+    better = None if reply.form is None else first if reply.form.better == "Passage 1" else second
+    return {"preferred": {f"{first}:{second}": better}}
 
 
 def choose(state: SureState) -> RAGState:
     """Answer by the candidate with the highest score."""
-    made, points = state["candidates"], scores(state)
+    candidates, points = state["candidates"], scores(state)
     if not points:
-        return final_update(state, list(made.values()))
+        return final_update(state, list(candidates.values()))
     best = points.index(max(points))
-    return final_update(state, [made.get(f"summarise:{best}") or made[f"propose:{best}"]])
+    return final_update(state, [candidates.get(f"summarise:{best}") or candidates[f"propose:{best}"]])
 
 
 def scores(state: SureState) -> list[float]:
     """Return `v + r` of each candidate (section 3.3)."""
     total = [float(state["valid"].get(str(at), False)) for at in range(len(state["proposed"]))]
-    for pair, won in state["preferred"].items():
+    for pair, better in state["preferred"].items():
         for at in map(int, pair.split(":")):
-            total[at] += 0.25 if won is None else 0.5 * (won == at)
+            total[at] += 0.25 if better is None else 0.5 * (better == at)
     return total
 
 
 def branches(state: SureState, node: str, *numbers: tuple[int, ...]) -> list[Send]:
     """Return a branch to a node for each candidate, or ordered pair of them."""
     shared = {name: state[name] for name in ("question", "proposed", "summaries", "passages")}
-    return [Send(node, {**shared, "numbers": one}) for one in numbers]
+    return [Send(node, {**shared, "numbers": pair}) for pair in numbers]
 
 
 def to_proposal(state: SureState) -> Route:
