@@ -65,11 +65,11 @@ def test_a_judge_is_a_decision_model(judge: Path) -> None:
 
 def test_a_judge_judges_and_nothing_else(judge: Path) -> None:
     model = chat_model(f"{judge}/")
-    with pytest.raises(UsageError, match="reads a question and a draft answer alone"):
+    with pytest.raises(UsageError, match="reads only a question and a draft answer"):
         asked(model, KNOWN)
     with pytest.raises(UsageError, match="name another model for this step"):
         asked(model, KNOWN, "It is Rome.", passage="Rome is in Italy.")
-    with pytest.raises(UsageError, match="answers nothing but a Noul"):
+    with pytest.raises(UsageError, match="answers only a Noul"):
         asked(model, ROUTE, "It is Rome.")
     with pytest.raises(UsageError, match="there is no 'max_tokens'"):
         chat_model(f"{judge}/?max_tokens=5")

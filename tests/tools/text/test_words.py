@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragweave.tools.text.words import LETTERS, UNSPACED_LETTER, WORD, apart, folded
+from ragweave.tools.text.words import LETTERS, UNSPACED_LETTER, WORD, folded, word_spans
 
 MARKS = "\u0301\u093f\u093e\u094d\u064e\u0bc1\u3099\U00011081"
 
@@ -113,5 +113,5 @@ def test_letters_of_scripts_without_spaces_are_known() -> None:
         ("", [""]),
     ],
 )
-def test_words_without_spaces_between_them_are_taken_apart(text: str, parts: list[str]) -> None:
-    assert [text[start:end] for start, end in apart(text, 0, len(text))] == parts
+def test_words_without_spaces_between_them_are_split(text: str, parts: list[str]) -> None:
+    assert [text[start:end] for start, end in word_spans(text, 0, len(text))] == parts

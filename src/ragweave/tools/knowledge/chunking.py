@@ -28,7 +28,7 @@ from ragweave.registry import Registry
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.text.untrusted import LONGEST_TITLE
-from ragweave.tools.text.words import WORD, apart, split_sentences
+from ragweave.tools.text.words import WORD, split_sentences, word_spans
 
 Span = tuple[int, int]
 """Start and end in characters: `text[start:end]`."""
@@ -127,7 +127,7 @@ def _each(pattern: str | re.Pattern[str], text: str) -> list[Span]:
     """Return the spans that a pattern finds; each letter of a script without spaces is a span."""
     spans = [match.span() for match in re.finditer(pattern, text)]
     if not text.isascii():
-        spans = [letter for span in spans for letter in apart(text, *span)]
+        spans = [letter for span in spans for letter in word_spans(text, *span)]
     return [(at, min(at + _LONGEST_WORD, end)) for start, end in spans for at in range(start, end, _LONGEST_WORD)]
 
 

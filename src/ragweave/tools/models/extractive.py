@@ -66,16 +66,16 @@ def best_evidence(question: str, passages: Sequence[TaskPassage], *, encoder: bo
 
     Args:
         question: The question.
-        passages: Those without a sentence to quote give no evidence; with `encoder`, only the nearest two do.
+        passages: Passages without a sentence to quote give no evidence; with `encoder`, only the nearest two do.
         encoder: Whether MiniLM reads too. It was trained on English: a question mostly in another script is
             compared by words alone.
     """
-    encoder = encoder and 2 * len(re.findall("[A-Za-z]", question)) > sum(one.isalpha() for one in question)
-    weights, found = SUPPORT["minilm" if encoder else "lexical"], []
+    encoder = encoder and 2 * len(re.findall("[A-Za-z]", question)) > sum(letter.isalpha() for letter in question)
+    weights, evidence = SUPPORT["minilm" if encoder else "lexical"], []
     for place, rows in features_of(asked_of(question), passages, encoder=encoder):
         text, best = max(rows, key=lambda row: weighted(RANK, row[1]))
-        found.append(Evidence(text, place, 1 / (1 + math.exp(-weighted(weights, best)))))
-    return sorted(found, key=lambda one: -one.support)
+        evidence.append(Evidence(text, place, 1 / (1 + math.exp(-weighted(weights, best)))))
+    return sorted(evidence, key=lambda sentence: -sentence.support)
 
 
 def weighted(weights: Mapping[str, float], features: Features) -> float:
@@ -84,9 +84,9 @@ def weighted(weights: Mapping[str, float], features: Features) -> float:
 
 
 _NEAREST = 2
-"""Passages that MiniLM reads."""
+"""Number of passages that MiniLM reads."""
 _LONGEST_READ = 48
-"""Sentences of a passage that it reads: those that rank best by words."""
+"""Maximum number of sentences of a passage that it reads: those that rank best by words."""
 _SKIMMED = 64
 """Tokens of a passage that tell how near it is."""
 
@@ -140,18 +140,18 @@ def features_of(
 
     With `encoder`, only the passages that MiniLM reads.
     """
-    found = {at: texts for at, one in enumerate(passages) if (texts := sentences_of(asked, one))}
+    texts = {at: sentences for at, passage in enumerate(passages) if (sentences := sentences_of(asked, passage))}
     near: dict[int, float] = {}
-    if encoder and found:
-        near = dict(zip(found, _cosines(asked.text, [passages[at] for at in found]), strict=True))
-    for at in nlargest(_NEAREST, near, key=near.__getitem__) if encoder else found:
-        rows = list(zip(found[at], _lexical(asked, passages[at]["title"], found[at]), strict=True))
+    if encoder and texts:
+        near = dict(zip(texts, _cosines(asked.text, [passages[at] for at in texts]), strict=True))
+    for at in nlargest(_NEAREST, near, key=near.__getitem__) if encoder else texts:
+        rows = list(zip(texts[at], _lexical(asked, passages[at]["title"], texts[at]), strict=True))
         if encoder:
-            best = nlargest(_LONGEST_READ, range(len(rows)), key=lambda one: weighted(RANK, rows[one][1]))
-            rows = [rows[one] for one in sorted(best)]
+            best = nlargest(_LONGEST_READ, range(len(rows)), key=lambda place: weighted(RANK, rows[place][1]))
+            rows = [rows[place] for place in sorted(best)]
             odds = answer_odds(asked.text, passages[at]["title"], [text for text, _ in rows])
-            for (_, row), one in zip(rows, odds, strict=True):
-                row |= {"read": one, "cosine": near[at]}
+            for (_, features), read in zip(rows, odds, strict=True):
+                features |= {"read": read, "cosine": near[at]}
         yield at, rows
 
 
@@ -159,33 +159,33 @@ def _cosines(question: str, passages: Sequence[TaskPassage]) -> list[float]:
     """Return the cosine of each passage's first tokens with the question."""
     from ragweave.tools.embeddings.named import unit
 
-    texts = [question, *(f"{one['title']} {one['text']}" for one in passages)]
+    texts = [question, *(f"{passage['title']} {passage['text']}" for passage in passages)]
     skimmed = [([CLS, *tokens(text, _SKIMMED), SEP], None) for text in texts]
     rows = unit([states.mean(axis=0) for states in token_states(skimmed)])
-    found: list[float] = (rows[1:] @ rows[0]).tolist()
-    return found
+    cosines: list[float] = (rows[1:] @ rows[0]).tolist()
+    return cosines
 
 
 def sentences_of(asked: Asked, passage: TaskPassage) -> list[str]:
     """Return the sentences that may be quoted: no questions, headings or numbers alone."""
     known = asked.terms.union(terms(passage["title"]))
-    found = (one.text for one in split_sentences(passage["text"]) if not _is_heading(one.text, known))
-    return [" ".join(one.split()) for one in found if not one.endswith("?") and re.search(r"[^\W\d_]", one)]
+    texts = (part.text for part in split_sentences(passage["text"]) if not _is_heading(part.text, known))
+    return [" ".join(text.split()) for text in texts if not text.endswith("?") and re.search(r"[^\W\d_]", text)]
 
 
 def _is_heading(text: str, known: frozenset[str]) -> bool:
     """Return whether a text is a heading: one line without an end that is marked, in title case, or of known terms."""
     if "\n" in text or _END.search(text):
         return False
-    content = [one for one in _WORD.findall(text) if one.lower() not in STOP_WORDS]
-    return text.startswith("#") or known.issuperset(terms(text)) or all(one[0].isupper() for one in content)
+    content = [word for word in _WORD.findall(text) if word.lower() not in STOP_WORDS]
+    return text.startswith("#") or known.issuperset(terms(text)) or all(word[0].isupper() for word in content)
 
 
 def _lexical(asked: Asked, title: str, texts: Sequence[str]) -> Iterator[Features]:
     bags = [frozenset(terms(text)) for text in texts]
     titled, everywhere = frozenset(terms(title)), frozenset[str]().union(*bags)
     within = Counter(term for bag in bags for term in bag & asked.terms)
-    rarity = {one: math.log(1 + (len(bags) + 1) / (within[one] + 0.5)) for one in sorted(asked.terms)}
+    rarity = {term: math.log(1 + (len(bags) + 1) / (within[term] + 0.5)) for term in sorted(asked.terms)}
     total = math.fsum(rarity.values()) or 1.0
 
     def share(level: Mapping[str, float]) -> float:
@@ -197,7 +197,7 @@ def _lexical(asked: Asked, title: str, texts: Sequence[str]) -> Iterator[Feature
     known = everywhere | titled
     missing = len(asked.exact - known) / (len(asked.exact) or 1)
     for place, (text, bag) in enumerate(zip(texts, bags, strict=True)):
-        weight = {one: 1.0 if one in bag else 0.8 if one in titled else 0.35 for one in asked.terms & known}
+        weight = {term: 1.0 if term in bag else 0.8 if term in titled else 0.35 for term in asked.terms & known}
         yield {
             "one": 1.0,
             "missing": missing,
@@ -212,24 +212,24 @@ def _lexical(asked: Asked, title: str, texts: Sequence[str]) -> Iterator[Feature
 
 
 def _typed(asked: Asked, titled: frozenset[str], text: str) -> Features:
-    """Return whether a sentence has what the kind of question asks for, and how near its words."""
-    wanted = [one.start() for one in _DATE.finditer(text)] if asked.kind == "date" else []
+    """Return whether a sentence has what the kind of question asks for, and how near to the question's words."""
+    wanted = [date.start() for date in _DATE.finditer(text)] if asked.kind == "date" else []
     if asked.kind == "number":
-        wanted = [one.start() for one in _NUMBER.finditer(text)]
+        wanted = [number.start() for number in _NUMBER.finditer(text)]
     by = 0
     if asked.kind not in ("date", "number"):
         for name in _NAME.finditer(text):
-            found = frozenset(terms(name.group()))
-            if found <= asked.terms | titled or (name.start() == 0 and " " not in name.group()):
+            is_known = (asked.terms | titled).issuperset(terms(name.group()))
+            if is_known or (name.start() == 0 and " " not in name.group()):
                 continue
             wanted.append(name.start())
             by += text[: name.start()].endswith(" by ")
     near = 0.0
     if wanted and asked.kind:
         new = asked.terms - titled
-        said = [(one.start(), frozenset(terms(one.group()))) for one in _WORD.finditer(text)]
-        hits = [at for at, found in said if found & new] or [at for at, found in said if found & asked.terms]
-        near = max((1 / (1 + abs(at - one) / 20) for at in hits for one in wanted), default=0.0)
+        places = [(word.start(), frozenset(terms(word.group()))) for word in _WORD.finditer(text)]
+        hits = [at for at, own in places if own & new] or [at for at, own in places if own & asked.terms]
+        near = max((1 / (1 + abs(hit - at) / 20) for hit in hits for at in wanted), default=0.0)
     return {
         f"has:{asked.kind}": min(len(wanted), 2) / 2,
         f"near:{asked.kind}": near,
@@ -278,9 +278,9 @@ def answer_odds(question: str, title: str, sentences: Sequence[str]) -> list[flo
 
     with np.load(ADAPTER) as stored:
         head = stored["head"].astype(np.float32)
-    found = list(windows(question, title, sentences))
+    inputs = list(windows(question, title, sentences))
     odds = []
-    for window, states in zip(found, token_states([one[:2] for one in found], ADAPTER), strict=True):
+    for window, states in zip(inputs, token_states([window[:2] for window in inputs], ADAPTER), strict=True):
         scores = states @ head
         for start, end in window.sentences:
             odds.append(float((np.logaddexp.reduce(scores[start:end]) - scores[0]).sum()))
@@ -341,44 +341,44 @@ class ExtractiveChat(BaseChatModel):
         task = task_of(messages)
         text = self._reply(task if task and task["task"] in _REPLIES else _parsed(messages, task))
         text = text[: min((at for word in stop or () if word and (at := text.find(word)) >= 0), default=None)]
-        heard, written = sum(len(str(one.text).split()) for one in messages), len(text.split())
+        read, written = sum(len(str(message.text).split()) for message in messages), len(text.split())
         message = AIMessage(
             content=text,
-            usage_metadata=UsageMetadata(input_tokens=heard, output_tokens=written, total_tokens=heard + written),
+            usage_metadata=UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written),
             response_metadata={"model_name": "extractive", "finish_reason": "stop", "notice": NOTICE},
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _reply(self, task: Task) -> str:
-        found = best_evidence(task["question"], task.get("passages", []), encoder=self._reads())
-        return _REPLIES[task["task"]](task, [one for one in found if one.support >= self.threshold])
+        evidence = best_evidence(task["question"], task.get("passages", []), encoder=self._reads())
+        return _REPLIES[task["task"]](task, [sentence for sentence in evidence if sentence.support >= self.threshold])
 
 
-def _answer(task: Task, found: Sequence[Evidence]) -> str:
-    return found[0].text if found and task.get("answer_type") != "yes_no" else UNKNOWN
+def _answer(task: Task, evidence: Sequence[Evidence]) -> str:
+    return evidence[0].text if evidence and task.get("answer_type") != "yes_no" else UNKNOWN
 
 
-def _claims(task: Task, _found: Sequence[Evidence]) -> str:
-    claims = [" ".join(one.text.split()) for one in split_sentences(task.get("draft", ""))]
-    return "\n".join(f"<Claim> {one} <Query> {one}" for one in claims) or "<Claims> </Claims>"
+def _claims(task: Task, _evidence: Sequence[Evidence]) -> str:
+    claims = [" ".join(sentence.text.split()) for sentence in split_sentences(task.get("draft", ""))]
+    return "\n".join(f"<Claim> {claim} <Query> {claim}" for claim in claims) or "<Claims> </Claims>"
 
 
 _REPLIES: Mapping[TaskName, Callable[[Task, Sequence[Evidence]], str]] = {
     "answer": _answer,
     "recall": _answer,
-    "reason": lambda task, found: f"So the answer is: {_answer(task, found)}",
-    "step": lambda task, found: f"So the final answer is: {_answer(task, found)}",
+    "reason": lambda task, evidence: f"So the answer is: {_answer(task, evidence)}",
+    "step": lambda task, evidence: f"So the final answer is: {_answer(task, evidence)}",
     "extract": lambda task, _: task.get("draft", "").strip() or UNKNOWN,
     "rewrite": _claims,
     "topic": lambda task, _: (
-        " ".join(one for one in _WORD.findall(task["question"]) if one.lower() not in STOP_WORDS) or task["question"]
+        " ".join(word for word in _WORD.findall(task["question"]) if word.lower() not in STOP_WORDS) or task["question"]
     ),
     "restate": lambda task, _: restated(task["question"], task.get("earlier", [])),
-    "filter": lambda task, found: (
-        ", ".join(str(at) for at in sorted(one.passage + task.get("first", 0) for one in found)) or "none"
+    "filter": lambda task, evidence: (
+        ", ".join(map(str, sorted(sentence.passage + task.get("first", 0) for sentence in evidence))) or "none"
     ),
-    "grade": lambda _, found: "Correct" if found else "Incorrect",
-    "sufficient": lambda _, found: "Yes" if found else "No",
+    "grade": lambda _, evidence: "Correct" if evidence else "Incorrect",
+    "sufficient": lambda _, evidence: "Yes" if evidence else "No",
     "judge": lambda *_: "<Known(False)>",
     "need": lambda *_: "Yes",
     "route": lambda *_: "one",
@@ -391,19 +391,19 @@ _TITLE = re.compile(r'<passage\b[^<>]*\btitle="([^"<>]*)"')
 
 
 def _parsed(messages: Sequence[BaseMessage], task: Task | None) -> Task:
-    """Return the question and the passages of a plain prompt; what a task has of them comes first."""
-    asked = next((str(one.text) for one in reversed(messages) if one.type == "human"), "")
-    whole = "\n\n".join([*(str(one.text) for one in messages if one.type == "system"), asked])
-    lines = [one for one in asked.splitlines() if re.search(r"\w", one)] or [""]
-    line = next((one for one in reversed(lines) if "?" in one), lines[-1])
-    blocks = [(_TITLE.match(one.group()), one[1]) for one in _BLOCK.finditer(whole)]
+    """Return the question and the passages of a plain prompt; those of a task take precedence."""
+    asked = next((str(message.text) for message in reversed(messages) if message.type == "human"), "")
+    text = "\n\n".join([*(str(message.text) for message in messages if message.type == "system"), asked])
+    lines = [line for line in asked.splitlines() if re.search(r"\w", line)] or [""]
+    line = next((line for line in reversed(lines) if "?" in line), lines[-1])
+    blocks = [(_TITLE.match(block.group()), block[1]) for block in _BLOCK.finditer(text)]
     passages = [TaskPassage(id="", title=title[1] if title else "", text=text) for title, text in blocks]
     if not passages:
-        texts = (one for one in re.split(r"\n\s*\n", whole) if line not in one)
-        passages = [TaskPassage(id="", title="", text=text) for text in texts]
-    given = task or Task(task="answer", question="")
-    question = given.get("question") or re.sub(r"\A\s*\w+:\s*", "", line)
-    return {**given, "task": "answer", "question": question, "passages": given.get("passages") or passages}
+        paragraphs = (part for part in re.split(r"\n\s*\n", text) if line not in part)
+        passages = [TaskPassage(id="", title="", text=part) for part in paragraphs]
+    task = task or Task(task="answer", question="")
+    question = task.get("question") or re.sub(r"\A\s*\w+:\s*", "", line)
+    return {**task, "task": "answer", "question": question, "passages": task.get("passages") or passages}
 
 
 _PRONOUN = re.compile(r"\b(?:(its|their|his)|it|they|them|he|she|him|her)\b(?!['’])", re.I)
@@ -413,11 +413,11 @@ def restated(question: str, earlier: Sequence[str]) -> str:
     """Return a follow-up with the name of an earlier question in the place of its pronoun.
 
     Args:
-        question: The follow-up; without a pronoun, or where no name was said, it stays as it is.
+        question: The follow-up; without a pronoun, or if no earlier question has a name, it stays as it is.
         earlier: The earlier questions, the last one first.
     """
     pronoun = _PRONOUN.search(question)
-    names = (one.group() for text in earlier for one in _NAME.finditer(text) if one.start())
+    names = (name.group() for text in earlier for name in _NAME.finditer(text) if name.start())
     name = next(names, "")
     if pronoun is None or not name:
         return question

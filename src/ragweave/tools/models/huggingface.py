@@ -73,14 +73,13 @@ def model_of(folder: Path, auto: str, **settings: Any) -> Any:
     """
     import transformers
 
-    made, loaded = getattr(transformers, auto).from_pretrained(
+    model, loaded = getattr(transformers, auto).from_pretrained(
         str(folder), use_safetensors=True, output_loading_info=True, **SAFELY, **settings
     )
-    if missing := [one for one in loaded["missing_keys"] if not one.startswith("pooler")]:
-        raise ModelError(
-            f"{folder}: is no {auto.removeprefix('AutoModel')} model, or lacks weights ({sorted(missing)[0]})"
-        )
-    return made
+    if missing := [key for key in loaded["missing_keys"] if not key.startswith("pooler")]:
+        kind = auto.removeprefix("AutoModel")
+        raise ModelError(f"{folder}: not a {kind} model, or its weights are incomplete ({sorted(missing)[0]})")
+    return model
 
 
 def huggingface_chat(
@@ -90,9 +89,9 @@ def huggingface_chat(
 
     Args:
         name: The folder or hub name.
-        device: A torch device; None: what transformers chooses.
+        device: A torch device; None: transformers chooses one.
         dtype: Number type of the weights; "auto": the checkpoint's.
-        max_tokens: Longest reply.
+        max_tokens: Maximum length of a reply, in tokens.
         sampling: `temperature`, `top_p`, `top_k`, `repetition_penalty`.
     """
     need("Hugging Face models", "hf", "langchain_huggingface")
@@ -103,7 +102,7 @@ def huggingface_chat(
 
     folder = model_folder(name)
     model, tokenizer = model_of(folder, "AutoModelForCausalLM", dtype=dtype), tokenizer_of(folder)
-    made = pipeline(
+    generate = pipeline(
         "text-generation",
         model=model,
         tokenizer=tokenizer,
@@ -111,11 +110,13 @@ def huggingface_chat(
         max_new_tokens=max_tokens,
         do_sample=bool(sampling.get("temperature")),
         return_full_text=False,
-        **{one: value for one, value in sampling.items() if value},
+        **{name: value for name, value in sampling.items() if value},
     )
     context = getattr(model.config, "max_position_embeddings", None)
     profile = {"structured_output": False, "tool_calling": False, **({"max_input_tokens": context} if context else {})}
-    return ChatHuggingFace(llm=HuggingFacePipeline(pipeline=made), tokenizer=tokenizer, model_id=name, profile=profile)
+    return ChatHuggingFace(
+        llm=HuggingFacePipeline(pipeline=generate), tokenizer=tokenizer, model_id=name, profile=profile
+    )
 
 
 class HuggingFaceScorer:
@@ -192,5 +193,5 @@ def _batch_scores(model: Any, tokenizer: Any, examples: Sequence[dict[str, list[
         logits, labels = model(**batch).logits, batch["labels"]
     if not model.config.is_encoder_decoder:
         logits, labels = logits[:, :-1], labels[:, 1:]
-    lost = cross_entropy(logits.float().transpose(1, 2), labels, reduction="none", ignore_index=_UNSCORED)
-    return [-max(0.0, one) for one in lost.double().sum(dim=1).tolist()]
+    losses = cross_entropy(logits.float().transpose(1, 2), labels, reduction="none", ignore_index=_UNSCORED)
+    return [-max(0.0, loss) for loss in losses.double().sum(dim=1).tolist()]

@@ -273,7 +273,7 @@ class LlamaCppChat(BaseChatModel):
                 "or give a template (chat_template=…, or chat_template=plain, with which the model "
                 "continues the prompt's text)"
             )
-        ends = (engine.special(llama, one).decode() for one in (llama.token_bos(), llama.token_eos()))
+        ends = (engine.special(llama, token).decode() for token in (llama.token_bos(), llama.token_eos()))
         render = partial(_template, _PLAIN if source == "plain" else source, *ends)
         values = {"enable_thinking": False, **self.chat_template_kwargs}
         try:
@@ -326,8 +326,8 @@ class LlamaCppChat(BaseChatModel):
 def _parsed(message: BaseMessage, *, kind: type[Any] | None, include_raw: bool) -> Any:
     value, failed = None, None
     try:
-        found = json.loads(message.text, strict=False)  # the grammar allows control characters
-        value = kind(**found) if kind else found
+        fields = json.loads(message.text, strict=False)  # the grammar allows control characters
+        value = kind(**fields) if kind else fields
     except (ValueError, TypeError, RecursionError) as error:
         cut = message.response_metadata.get("finish_reason") == "length"
         why = "was cut at its limit: raise max_tokens" if cut else f"does not fit: {error}"

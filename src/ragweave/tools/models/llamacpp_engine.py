@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ragweave.errors import ModelError, UnusableModelError, UsageError, need
 
-_ANEW = 8
+_RECOMPUTED = 8
 """Tokens: llama.cpp computes fewer at once by other kernels, whose numbers differ."""
 _LOGGED_ERROR = 4
 _SAMPLING = ("top_p", "top_k", "min_p", "repeat_penalty")
@@ -106,9 +106,9 @@ def facts(path: str) -> Mapping[str, str]:
         UnusableModelError: llama.cpp can't read the file, or it is not the first of a split model's.
     """
     llama = _opened(llama_cpp().Llama, path, n_ctx=16, vocab_only=True)
-    found = dict(llama.metadata)
+    metadata = dict(llama.metadata)
     llama.close()
-    return found
+    return metadata
 
 
 def _load(loading: Loading) -> Any:
@@ -124,38 +124,38 @@ def _load(loading: Loading) -> Any:
 
 
 def _opened(kind: Any, path: str, **settings: Any) -> Any:
-    """Open a file; where that fails, the error says what llama.cpp logs first, which names the cause."""
-    lib, said = llama_cpp(), list[str]()
+    """Open a file; if that fails, the error has the first message that llama.cpp logs, which names the cause."""
+    lib, errors = llama_cpp(), list[str]()
 
     @lib.llama_log_callback  # type: ignore[untyped-decorator]
     def listen(level: int, text: bytes, _: Any) -> None:
         if level == _LOGGED_ERROR:
-            said.append(text.decode())
+            errors.append(text.decode())
 
     lib.llama_log_set(listen, None)
     try:
         return kind(path, verbose=False, **settings)
     except (ValueError, RuntimeError, AssertionError) as error:
-        reason = " ".join(next(iter(said), str(error)).split())
+        reason = " ".join(next(iter(errors), str(error)).split())
         raise UnusableModelError(f"llama.cpp can't load {path}: {reason}") from error
     finally:
         lib.llama_log_set(lib._logger.llama_log_callback, None)
 
 
 def reuse_prefix(llama: Any, tokens: Sequence[int]) -> int:
-    """Leave in the context what it shares with a prompt's beginning; return that length in tokens.
+    """Cut the context to the tokens that it shares with a prompt's beginning; return their number.
 
-    The last tokens are always computed anew, so that the logits do not depend on earlier calls.
+    The last tokens are always computed again, so that the logits do not depend on earlier calls.
     """
-    before = llama.input_ids[: max(0, min(llama.n_tokens, len(tokens) - _ANEW))]
+    before = llama.input_ids[: max(0, min(llama.n_tokens, len(tokens) - _RECOMPUTED))]
     differs = np.flatnonzero(before != np.asarray(tokens[: len(before)]))
-    kept = int(differs[0]) if differs.size else len(before)
+    shared = int(differs[0]) if differs.size else len(before)
     lib = llama_cpp()
-    if not lib.llama_memory_seq_rm(lib.llama_get_memory(llama.ctx), 0, kept, -1):
+    if not lib.llama_memory_seq_rm(lib.llama_get_memory(llama.ctx), 0, shared, -1):
         llama.reset()  # the state of a recurrent model can't be cut
         return 0
-    llama.n_tokens = kept
-    return kept
+    llama.n_tokens = shared
+    return shared
 
 
 def log_softmax(llama: Any) -> NDArray[np.float64]:
@@ -173,10 +173,10 @@ def written(
     """Write a reply in full characters and without stop sequences, at most `limit` tokens.
 
     Yields:
-        Of each token the text that it adds, its log-probability in OpenAI's form, and why the reply ends with it:
-        `stop` or `length`; "" if it goes on.
+        For each token: the text that it adds, its log-probability in OpenAI's form, and why the reply ends with it
+        (`stop` or `length`; "" if it goes on).
     """
-    lib, decoder, held = llama_cpp(), codecs.getincrementaldecoder("utf-8")("replace"), ""
+    lib, decoder, pending = llama_cpp(), codecs.getincrementaldecoder("utf-8")("replace"), ""
     llama.set_seed(lib.LLAMA_DEFAULT_SEED if call["seed"] is None else call["seed"])
     sampling = {name: call[name] for name in _SAMPLING}
     drawn = llama.generate(prompt, temp=call["temperature"], grammar=_grammar(llama, call), **sampling)
@@ -185,33 +185,33 @@ def written(
         listed = call["logprobs"] and (not ends or count == 1)  # a decision reads the first token, whatever it is
         info = {"logprobs": {"content": [_entry(llama, token, call["top_logprobs"])]}} if listed else {}
         if ends:
-            yield held, info, "stop"
+            yield pending, info, "stop"
             return
-        text, held, stops = _shown(held + decoder.decode(special(llama, token)), call["stop"])
+        text, pending, stops = _shown(pending + decoder.decode(special(llama, token)), call["stop"])
         reason = "stop" if stops else "length" if count == limit else ""
-        yield text + held if reason == "length" else text, info, reason
+        yield text + pending if reason == "length" else text, info, reason
         if reason:
             return
 
 
 def _shown(text: str, stops: Sequence[str]) -> tuple[str, str, bool]:
-    """Return the text that can't become part of a stop sequence any more, the rest, and whether there is one."""
-    if found := [at for at in map(text.find, stops) if at >= 0]:
-        return text[: min(found)], "", True
-    starts = (one[:n] for one in stops for n in range(1, len(one)))
-    cut = len(text) - max((len(one) for one in starts if text.endswith(one)), default=0)
+    """Return the text before a stop sequence, its end that may begin one, and whether there is a whole one."""
+    if places := [at for at in map(text.find, stops) if at >= 0]:
+        return text[: min(places)], "", True
+    starts = (stop[:length] for stop in stops for length in range(1, len(stop)))
+    cut = len(text) - max((len(start) for start in starts if text.endswith(start)), default=0)
     return text[:cut], text[cut:], False
 
 
-def _entry(llama: Any, token: int, most: int) -> dict[str, Any]:
+def _entry(llama: Any, token: int, count: int) -> dict[str, Any]:
     row = log_softmax(llama)
     entry, *others = (
         {
-            "token": (data := special(llama, int(one))).decode("utf-8", "replace"),
+            "token": (data := special(llama, int(candidate))).decode("utf-8", "replace"),
             "bytes": list(data),
-            "logprob": float(row[one]),
+            "logprob": float(row[candidate]),
         }
-        for one in (token, *(np.argsort(-row)[:most] if most else ()))
+        for candidate in (token, *(np.argsort(-row)[:count] if count else ()))
     )
     return {**entry, "top_logprobs": others}
 
@@ -249,7 +249,7 @@ def special(llama: Any, token: int) -> bytes:
 
 
 def harmless(llama: Any, text: str) -> str:
-    """Return a text with a space in each name of a control token, so that it is none."""
+    """Return a text with a space inserted in each name of a control token, so that it is read as plain text."""
     lib, vocabulary = llama_cpp(), _vocabulary(llama)
     for token in set(encoded(llama, text, begins=False, marks=True)):
         if lib.llama_vocab_get_attr(vocabulary, token) & lib.LLAMA_TOKEN_ATTR_CONTROL:
@@ -263,14 +263,14 @@ def _vocabulary(llama: Any) -> Any:
 
 
 def scores(llama: Any, pairs: Sequence[tuple[str, str]]) -> list[float]:
-    """Return the natural-log probability of each continuation and the end token behind its prompt, in nats.
+    """Return the natural-log probability of each continuation, end token included, after its prompt, in nats.
 
-    What prompts share at their beginning is computed once. A prompt that is too long for the context loses its beginning.
+    Common beginnings of prompts are computed once. A prompt that is too long for the context loses its beginning.
 
     Raises:
-        UsageError: A continuation alone is longer than the context.
+        UsageError: A continuation is longer than the context.
     """
-    found: dict[tuple[str, str], float] = {}
+    by_pair: dict[tuple[str, str], float] = {}
     for pair in sorted(set(pairs)):  # neighbours share as much of their beginnings as they can
         head, tail = _pair(llama, *pair)
         llama.eval(head[reuse_prefix(llama, head) :])
@@ -279,8 +279,8 @@ def scores(llama: Any, pairs: Sequence[tuple[str, str]]) -> list[float]:
             if at:
                 llama.eval([tail[at - 1]])
             total += log_softmax(llama)[token]
-        found[pair] = min(0.0, float(total))  # rounding may put it above
-    return [found[pair] for pair in pairs]
+        by_pair[pair] = min(0.0, float(total))  # rounding may put it above
+    return [by_pair[pair] for pair in pairs]
 
 
 def _pair(llama: Any, prompt: str, continuation: str) -> tuple[list[int], list[int]]:

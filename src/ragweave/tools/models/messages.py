@@ -134,17 +134,17 @@ _WRAPPED = re.compile(
 
 def without_thoughts(text: str) -> str:
     """Return a reply without its thoughts and the marks of its chat template."""
-    said = _OPENED_BEFORE.sub("", _THOUGHTS.sub("", text), count=1)
-    said = _WRAPPED.sub("", said).strip()
-    while header := _HEADER.match(said):
-        said = said[header.end() :].strip()
-    return _END.sub("", said).strip()
+    text = _OPENED_BEFORE.sub("", _THOUGHTS.sub("", text), count=1)
+    text = _WRAPPED.sub("", text).strip()
+    while header := _HEADER.match(text):
+        text = text[header.end() :].strip()
+    return _END.sub("", text).strip()
 
 
 def text_of(message: BaseMessage) -> str:
-    """Return what a message says: its text blocks, else the arguments of its tool call, as JSON.
+    """Return a message's text blocks, or else the arguments of its tool call as JSON.
 
-    Thoughts that a client returns beside the text (`reasoning_content`, blocks) are left out.
+    Thoughts that a client returns separately (`reasoning_content`, blocks) are left out.
     """
     if text := str(message.text).strip():
         return text
@@ -161,12 +161,12 @@ def tokens_of(message: BaseMessage, prompt: Sequence[BaseMessage]) -> tuple[int,
 
 
 def finish_of(message: BaseMessage) -> str:
-    """Return why a reply ended: `length`, `content_filter`, or what else the provider says."""
-    said = message.response_metadata
+    """Return why a reply ended: `length`, `content_filter`, or the provider's own word."""
+    metadata = message.response_metadata
     if message.additional_kwargs.get("refusal"):
         return "content_filter"
-    named = (said.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
-    reason = str(next(filter(None, named), "")).lower()
+    reasons = (metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
+    reason = str(next(filter(None, reasons), "")).lower()
     if reason in ("length", "max_tokens", "max_output_tokens"):
         return "length"
     return "content_filter" if reason in _FILTERED else reason
@@ -181,21 +181,21 @@ class CallCounter(BaseCallbackHandler):
     run_inline = True
 
     def __init__(self) -> None:
-        """Start at none."""
+        """Start without calls."""
         self.tokens: list[tuple[int, int, bool]] = []
-        """Of each call: input, output, and whether they are estimated."""
+        """For each call: input tokens, output tokens, and whether they are estimated."""
         self._prompts: dict[Any, list[BaseMessage]] = {}
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: Any, **_: Any) -> None:
-        """Remember what is sent."""
+        """Remember the prompt."""
         del serialized
         self._prompts[run_id] = messages[0]
 
     def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
         """Count the call."""
-        prompt, made = self._prompts.pop(run_id, []), response.generations[0][0]
-        if isinstance(made, ChatGeneration):
-            self.tokens.append(tokens_of(made.message, prompt))
+        prompt, generation = self._prompts.pop(run_id, []), response.generations[0][0]
+        if isinstance(generation, ChatGeneration):
+            self.tokens.append(tokens_of(generation.message, prompt))
 
 
 _counter: ContextVar[CallCounter | None] = ContextVar("ragweave_call_counter", default=None)
@@ -204,10 +204,10 @@ register_configure_hook(_counter, inheritable=True)
 
 @contextmanager
 def counted_calls() -> Iterator[CallCounter]:
-    """Yield a counter of the calls that are made meanwhile, in this context and those copied from it."""
-    made = CallCounter()
-    token = _counter.set(made)
+    """Yield a counter of the calls inside the `with` block, in this context and its copies."""
+    counter = CallCounter()
+    token = _counter.set(counter)
     try:
-        yield made
+        yield counter
     finally:
         _counter.reset(token)

@@ -46,7 +46,7 @@ def openai_chat(name: str, settings: Mapping[str, Any]) -> ChatModel:
     """
     settings = _with_body(dict(settings))
     fields = ChatOpenAI.model_fields
-    if unknown := settings.keys() - fields.keys() - {one.alias for one in fields.values()}:
+    if unknown := settings.keys() - fields.keys() - {field.alias for field in fields.values()}:
         raise UsageError(f"'openai' has no setting {min(unknown)!r}")
     url = str(settings.get("base_url") or os.environ.get("OPENAI_API_BASE") or os.environ.get("OPENAI_BASE_URL") or "")
     if url and not url.startswith(("http://", "https://")):

@@ -96,10 +96,10 @@ def render_passage(name: str, doc: Document) -> str:
 
 
 def render_lines(passages: Sequence[Document]) -> str:
-    """Write passages a line each, `title | text`, as BlendFilter shows knowledge (figure 6)."""
+    """Write each passage on a line, `title | text`, as BlendFilter shows knowledge (figure 6)."""
     return "\n".join(
-        (f"{title} | " if (title := title_of(one)) else "") + " ".join(untrusted(one.page_content).split())
-        for one in passages
+        (f"{title} | " if (title := title_of(doc)) else "") + " ".join(untrusted(doc.page_content).split())
+        for doc in passages
     )
 
 
@@ -108,7 +108,7 @@ def numbered(label: str, first: int = 1) -> Callable[[Sequence[Document]], str]:
     forged = re.compile(rf"\b({label}s?)\s*(\d+)\s*[:：]", re.I)
 
     def show(passages: Sequence[Document]) -> str:
-        lines = (forged.sub(r"\1 \2 -", render_lines([one])) for one in passages)
+        lines = (forged.sub(r"\1 \2 -", render_lines([doc])) for doc in passages)
         return "\n".join(f"{label} {number} : {line}" for number, line in enumerate(lines, start=first))
 
     return show
@@ -117,7 +117,7 @@ def numbered(label: str, first: int = 1) -> Callable[[Sequence[Document]], str]:
 # ---- secrets
 
 _NAME = "(?:keys?|token|secrets?|passwords?|passwd|credentials?|authorization)"
-"""How the names of secrets end; `max_tokens` is none."""
+"""How the names of secrets end; `max_tokens` does not."""
 _SECRET = re.compile(f"{_NAME}$", re.IGNORECASE)
 _IN_TEXT = re.compile(
     r"(?P<before>://)[^\s/]{1,300}@"
@@ -127,25 +127,25 @@ _IN_TEXT = re.compile(
     re.IGNORECASE,
 )
 _SHORTEST = 8
-"""Characters that the value of a variable must have to be looked for in texts."""
+"""Minimum length of an environment variable's value that is searched for in texts."""
 
 
 def redacted(text: str) -> str:
-    """Return a spec or another text without what must not be written down.
+    """Return a spec or another text without secrets.
 
-    That are the values of settings that name a secret, users and passwords of addresses, `Authorization` headers, and
-    OpenAI's form of keys.
+    Secrets are the values of settings that name one, users and passwords in addresses, `Authorization` headers, and
+    keys in OpenAI's form.
     """
     return _IN_TEXT.sub(_hidden, text)
 
 
 def without_secrets(text: str) -> str:
-    """Return a text as `redacted`, and without the values of the environment's keys."""
+    """Return a text as `redacted`, and without the values of secrets in environment variables."""
     for name, value in os.environ.items():
         if _SECRET.search(name) and len(value) >= _SHORTEST:
             text = text.replace(value, "***")
     return redacted(text)
 
 
-def _hidden(found: re.Match[str]) -> str:
-    return "://***@" if found["before"] else f"{found['name'] or found['kind'] or ''}***"
+def _hidden(secret: re.Match[str]) -> str:
+    return "://***@" if secret["before"] else f"{secret['name'] or secret['kind'] or ''}***"

@@ -40,8 +40,8 @@ _SELECTORS = range(0xFE00, 0xFE10)
 
 def _marks(codes: Iterable[int], belongs: Callable[[str], object]) -> str:
     """Return the marks among some codes as ranges of a regular expression's class."""
-    found = [code for code in codes if unicodedata.category(chr(code)) in ("Mn", "Mc") and belongs(chr(code))]
-    runs = [[code for _, code in run] for _, run in groupby(enumerate(found), lambda pair: pair[1] - pair[0])]
+    marks = [code for code in codes if unicodedata.category(chr(code)) in ("Mn", "Mc") and belongs(chr(code))]
+    runs = [[code for _, code in run] for _, run in groupby(enumerate(marks), lambda pair: pair[1] - pair[0])]
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
 
 
@@ -50,12 +50,12 @@ def _is_spaced(mark: str) -> bool:
 
 
 _MARKS = rf"(?![\0-\u02ff])[{_marks(range(0x300, 0x1F000), _is_spaced)}]+"
-"""Behind most words stands a blank, which the look ahead rules out before the long class."""
+"""A blank follows most words; the lookahead rules it out before the long class is tried."""
 
 WORD = rf"\w+(?:{_MARKS}\w*)*"
 """Pattern of a word: letters, digits and underscores, each with its marks."""
 LETTERS = rf"[^\W_]+(?:{_MARKS}[^\W_]*)*"
-"""Pattern of the same without underscores."""
+"""Pattern of a word without underscores."""
 
 _UNSPACED_MARKS = _marks(
     (*range(0xE00, 0x3100), *range(0xA900, 0xAB00), *range(0x11700, 0x11750)), re.compile(f"[{_BLOCKS}]").match
@@ -70,12 +70,12 @@ UNSPACED_MARK = rf"[{_UNSPACED_MARKS}\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 _PARTS = rf"{UNSPACED_LETTER}{UNSPACED_MARK}*[^\w\s]*|(?:(?!{UNSPACED_LETTER})\S)+"
 
 
-def apart(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the span of a word, `text[start:end]`; of each of its letters where a script has no spaces between words.
+def word_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the span of a word, `text[start:end]`, or of each letter of a script without spaces between words.
 
-    Such a letter keeps its marks and the punctuation behind it. A word without them is yielded as it is.
+    Such a letter keeps its marks and the punctuation after it. A word without such letters is yielded as it is.
     """
-    # Compiled at the first use, as the long classes take a while; `re` keeps what it has compiled.
+    # Compiled at the first use, as the long classes take a while; `re` caches compiled patterns.
     if re.compile(UNSPACED_LETTER).search(text, start, end) is None:
         yield start, end
     else:
@@ -150,13 +150,13 @@ _STEMMER, _LOCK = Stemmer.Stemmer("english"), threading.Lock()
 
 def terms(text: str) -> list[str]:
     """Return the stems of the content words of `text`; scripts without spaces give bigrams."""
-    found: list[str] = []
+    stems: list[str] = []
     for word in map(folded, _TERM.findall(text)):
         if _IN_BIGRAMS.search(word):
-            found += [word[at : at + 2] for at in range(max(1, len(word) - 1))]
+            stems += [word[at : at + 2] for at in range(max(1, len(word) - 1))]
         elif word[0].isalnum() and word not in STOP_WORDS:
-            found.append(_stem(word.replace("’", "'")))
-    return found
+            stems.append(_stem(word.replace("’", "'")))
+    return stems
 
 
 @lru_cache(maxsize=50_000)
@@ -168,12 +168,14 @@ def _stem(word: str) -> str:
 # ---- sentences
 
 _PARAGRAPH = re.compile(r"(?s).{1,16384}?(?:\n\n|\Z)|.{1,16384}(?:[.!?]\s|[。！？])|.{1,16384}\s|.{1,16384}")
-"""What sentencex sees at once: a paragraph, or as many sentences of it as fit. Its time grows with the square of the
-quotes in a text."""
+"""What sentencex reads at once: a paragraph, or as many of its sentences as fit. Its time grows with the square of
+the number of quotes in a text."""
 _BLANKS = {
-    ord(one): "\n" if one in "\x85\u2028\u2029" else " " for one in map(chr, range(0x80, 0x3001)) if one.isspace()
+    ord(blank): "\n" if blank in "\x85\u2028\u2029" else " "
+    for blank in map(chr, range(0x80, 0x3001))
+    if blank.isspace()
 }
-"""White space beyond ASCII to ASCII's: sentencex 1.0.32 panics over a capital between two such."""
+"""Non-ASCII white space to ASCII's: sentencex 1.0.32 panics at a capital letter between two such characters."""
 
 
 class Sentence(NamedTuple):
@@ -203,10 +205,10 @@ def split_sentences(text: str, language: str = "en") -> list[Sentence]:
 
 def _boundaries(text: str, language: str) -> list[tuple[int, int]]:
     try:
-        found = sentencex.get_sentence_boundaries(language, text.translate(_BLANKS))
+        sentences = sentencex.get_sentence_boundaries(language, text.translate(_BLANKS))
     except BaseException as error:
         # Rust's panics get past `except Exception`, and the extension does not export their class.
         if type(error).__name__ != "PanicException":
             raise
         return [(0, len(text))]
-    return [(one["start_index"], one["end_index"]) for one in found]
+    return [(sentence["start_index"], sentence["end_index"]) for sentence in sentences]

@@ -83,11 +83,11 @@ def read_card(folder: str | Path, role: TrainedRole | None = None) -> Card:
     path = Path(folder).expanduser()
     if not path.is_dir():
         hint = f" (for a GGUF file write llamacpp:{path})" if path.is_file() else ""
-        raise UsageError(f"{path}: is no folder, and a trained component is one, from `ragweave train`{hint}")
+        raise UsageError(f"{path}: not a folder; a trained component is a folder from `ragweave train`{hint}")
     try:
         card = Card.model_validate_json((path / CARD).read_bytes())
     except FileNotFoundError:
-        raise UsageError(f"{path}: is no trained component, or its training did not finish (no {CARD})") from None
+        raise UsageError(f"{path}: not a trained component, or its training did not finish (no {CARD})") from None
     except (OSError, ValidationError) as error:
         reason = "; ".join(str(error).splitlines()[1:3]) if isinstance(error, ValidationError) else str(error)
         raise UsageError(f"{path / CARD}: can't be read ({reason})") from error

@@ -45,7 +45,7 @@ class Input(NamedTuple):
 
 def by_passage(segments: Sequence[Document]) -> list[list[Document]]:
     """Group consecutive segments by the passage that they were cut from."""
-    return [list(group) for _, group in groupby(segments, key=lambda one: one.id)]
+    return [list(group) for _, group in groupby(segments, key=lambda segment: segment.id)]
 
 
 def judge_input(question: str, draft: str) -> Input:
@@ -72,7 +72,7 @@ def generator_input(question: str, texts: Sequence[str]) -> Input:
 def task_input(task: Task) -> Input:
     """Return what a component reads of the task that a node attached."""
     if task["task"] == "answer":
-        return generator_input(task["question"], [one["text"] for one in task.get("passages", [])])
+        return generator_input(task["question"], [passage["text"] for passage in task.get("passages", [])])
     return judge_input(task["question"], task.get("draft", ""))
 
 
@@ -90,9 +90,9 @@ def one_line(text: str) -> str:
 def sentence_pairs(question: str, passages: Sequence[Passage]) -> list[tuple[str, str]]:
     """Return a pair for each sentence: the question, and `title | [ sentence ] before after`, which is cut at its end."""
     return [
-        (question, f"{title} | [ {one.translate(_ROUND)} ] {around.translate(_ROUND)}".strip())
+        (question, f"{title} | [ {sentence.translate(_ROUND)} ] {around.translate(_ROUND)}".strip())
         for title, sentences in passages
-        for one, around in zip(sentences, _around(sentences), strict=True)
+        for sentence, around in zip(sentences, _around(sentences), strict=True)
     ]
 
 
@@ -101,9 +101,9 @@ def _around(sentences: Sequence[str]) -> list[str]:
 
 
 def fitted(tokenizer: Any, given: Input, limit: int) -> tuple[str, bool]:
-    """Cut the body of an input so that the whole takes at most `limit` tokens, and say whether it was cut.
+    """Cut the body of an input so that the input takes at most `limit` tokens; also return whether it was cut.
 
-    FILCO's code cuts the end of the whole text, which for the generator is the question; here the question stays.
+    FILCO's code cuts the end of the text, which for the generator is the question; here the question stays.
 
     Raises:
         UsageError: Head and tail alone are longer.

@@ -41,26 +41,27 @@ def draft_features(question: str, draft: str) -> list[float]:
     """Return the features of a question and a model's answer without retrieval, of length `FEATURES`.
 
     The draft's answer is what follows "So the answer is", and its reasoning what comes before; without these words, the
-    answer is its first sentence and the reasoning all of it.
+    answer is its first sentence, and the reasoning is the full text.
     """
     text = draft.strip().replace("’", "'")
-    found = list(_CONCLUSION.finditer(text))
-    answer, reasoning = (text[found[-1].end() :], text[: found[-1].start()]) if found else (first_sentence(text), text)
+    answer, reasoning = first_sentence(text), text
+    for conclusion in _CONCLUSION.finditer(text):  # the last one counts
+        answer, reasoning = text[conclusion.end() :], text[: conclusion.start()]
     answer = answer.strip(" \t\n.,;:!?\"'")
-    asked, answered, reasoned = (_WORD.findall(one) for one in (question.replace("’", "'"), answer, reasoning))
-    lower = [one.lower() for one in reasoned]
-    known, length = {one.lower() for one in asked} | STOP_WORDS, max(len(reasoned), 1)
+    asked, answered, reasoned = (_WORD.findall(part) for part in (question.replace("’", "'"), answer, reasoning))
+    lower = [word.lower() for word in reasoned]
+    known, length = {word.lower() for word in asked} | STOP_WORDS, max(len(reasoned), 1)
     return [
         math.log1p(len(asked)),
-        math.log1p(sum(one[0].isupper() for one in asked[1:])),
+        math.log1p(sum(word[0].isupper() for word in asked[1:])),
         float(_COMPARES.search(question) is not None),
         math.log1p(len(answered)),
-        float(any(one.isdigit() for one in answer)),
+        float(any(character.isdigit() for character in answer)),
         math.log1p(len(reasoned)),
-        sum(one not in known for one in lower) / length,
+        sum(word not in known for word in lower) / length,
         len(set(lower)) / length,
-        sum(one[0].isupper() for one in reasoned) / length,
-        math.log1p(sum(one.isdigit() for one in reasoning)),
+        sum(word[0].isupper() for word in reasoned) / length,
+        math.log1p(sum(character.isdigit() for character in reasoning)),
         float(_HEDGE.search(draft) is not None),
         float(bool(answer) and answer.lower() in reasoning.lower()),
     ]
@@ -72,14 +73,16 @@ def first_sentence(draft: str) -> str:
 
 
 def read_rows(pairs: Sequence[tuple[str, str]], encoder: str) -> Array:
-    """Read n pairs of question and draft, which may be empty, as numbers of shape (n, `FEATURES` + 2d).
+    """Return the features of n pairs of question and draft, which may be empty; shape (n, `FEATURES` + 2d).
 
     Args:
         pairs: The pairs.
         encoder: An embedding model of d dimensions: `minilm`, a folder or a hub name.
     """
     texts = [
-        text for asked, said in pairs for text in (asked.strip(), f"{asked.strip()} {first_sentence(said)}".strip())
+        text
+        for question, draft in pairs
+        for text in (question.strip(), f"{question.strip()} {first_sentence(draft)}".strip())
     ]
     vectors = np.asarray(named_embeddings(encoder).embed_documents(texts), np.float64)
     return np.hstack([[draft_features(*pair) for pair in pairs], vectors.reshape(len(pairs), -1)])

@@ -29,7 +29,7 @@ _LOGGER = logging.getLogger("ragweave")
 def dearest(probabilities: Sequence[float], threshold: float) -> int:
     """Return the number of the dearest route that adds more than `threshold` to the one that it replaces.
 
-    That rule is ours: one number trades accuracy for retrieval.
+    That rule is ours: a single number trades accuracy for retrieval.
     """
     route = 0
     for dearer in range(1, len(probabilities)):
@@ -89,17 +89,17 @@ class TrainedDecisions(_Component, BaseDecisionModel, extra="forbid"):
     def _classify(self, state: Any, questions: dict[str, Any]) -> ClassifierResponse:
         role = self.trained_role
         kind = Noul if role == "judge" else Choice
-        given = state if isinstance(state, Mapping) else {}
-        question, draft = str(given.get("question") or ""), str(given.get("draft") or "")
-        if not question or "passage" in given or "passages" in given or (self._card.drafts and not draft):
+        fields = state if isinstance(state, Mapping) else {}
+        question, draft = str(fields.get("question") or ""), str(fields.get("draft") or "")
+        if not question or "passage" in fields or "passages" in fields or (self._card.drafts and not draft):
             reads = "a question and a draft answer" if self._card.drafts else "a question"
-            raise UsageError(f"{self.folder}: is a {role} that reads {reads} alone: name another model for this step")
-        if any(type(one) is not kind for one in questions.values()):
-            raise UsageError(f"{self.folder}: is a trained {role} and answers nothing but a {kind.__name__}")
+            raise UsageError(f"{self.folder}: this {role} reads only {reads}: name another model for this step")
+        if any(type(asked) is not kind for asked in questions.values()):
+            raise UsageError(f"{self.folder}: this trained {role} answers only a {kind.__name__}")
         with loaded(self.folder) as component:
-            (found,) = component.predict([(question, draft if self._card.drafts else "")])
-        chances: list[float] = np.atleast_1d(found).tolist()
-        answers = {name: self._answer(one, chances) for name, one in questions.items()}
+            (prediction,) = component.predict([(question, draft if self._card.drafts else "")])
+        chances: list[float] = np.atleast_1d(prediction).tolist()
+        answers = {name: self._answer(asked, chances) for name, asked in questions.items()}
         return ClassifierResponse.model_validate({"model": self.model, "answers": answers})
 
     def _answer(self, question: Any, chances: Sequence[float]) -> dict[str, Any]:
@@ -108,8 +108,8 @@ class TrainedDecisions(_Component, BaseDecisionModel, extra="forbid"):
         labels = list(question.criteria)
         if len(labels) != len(ROUTES):
             raise UsageError(f"{self.folder}: chooses among {len(ROUTES)} routes, not {len(labels)}")
-        chosen, found = dearest(chances, self.threshold or 0.0), dict(zip(labels, chances, strict=True))
-        return {"type": "choice", "choice": labels[chosen], "probabilities": found, "confidence": chances[chosen]}
+        chosen, by_label = dearest(chances, self.threshold or 0.0), dict(zip(labels, chances, strict=True))
+        return {"type": "choice", "choice": labels[chosen], "probabilities": by_label, "confidence": chances[chosen]}
 
 
 class TrainedChat(_Component, BaseChatModel, extra="forbid"):
@@ -133,18 +133,18 @@ class TrainedChat(_Component, BaseChatModel, extra="forbid"):
         task, wanted = task_of(messages), TASKS[self.trained_role]
         if task is None or task["task"] != wanted:
             raise UsageError(
-                f"{self.folder}: is a trained {self.trained_role} and can only do the task {wanted!r} of a graph: use "
+                f"{self.folder}: this trained {self.trained_role} can only do the task {wanted!r} of a graph: use "
                 "another model here"
             )
         with loaded(self.folder) as writer:
-            (one,) = writer.write(task["question"], [task_input(task)])
-        read, written = one.input_tokens, one.output_tokens
+            (reply,) = writer.write(task["question"], [task_input(task)])
+        read, written = reply.input_tokens, reply.output_tokens
         message = AIMessage(
-            content=one.text,
+            content=reply.text,
             usage_metadata=UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written),
             response_metadata={
                 "model_name": f"trained:{self.folder}",
-                "finish_reason": "stop" if one.finished else "length",
+                "finish_reason": "stop" if reply.finished else "length",
             },
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
@@ -154,11 +154,11 @@ def trained_model(folder: str, settings: Mapping[str, Any]) -> TrainedDecisions 
     """Return a trained component as a model, with the settings of its kind.
 
     Raises:
-        UsageError: It is a filter, which is no model.
+        UsageError: It is a filter, which is not a model.
     """
     card = read_card(folder)
     if card.role == "filter":
-        raise UsageError(f"{folder}: was trained as a filter, which is no chat model: use filter={folder}")
+        raise UsageError(f"{folder}: was trained as a filter, which is not a chat model: use filter={folder}")
     kind = TrainedDecisions if card.threshold is not None else TrainedChat
     return kind(folder=folder, **settings)
 
@@ -167,12 +167,12 @@ def trained_model(folder: str, settings: Mapping[str, Any]) -> TrainedDecisions 
 
 
 def trained_filter(folder: str | Path) -> FilterKind:
-    """Return the filter in a folder; its weights load when they are first needed.
+    """Return the filter in a folder; its weights load at the first use.
 
-    A cross-encoder gives each sentence a probability. A span encoder spreads a probability of 1 over the sentences of
-    all passages; a score is its share of the best one's, which always stays. One that writes (FILCO, section 2.3) keeps
-    the sentences that it quotes: what goes into a prompt is the passages' own text. A filter trained on whole passages
-    (PSG) may leave none. Safe under threads.
+    A cross-encoder gives each sentence a probability. A span encoder distributes a probability of 1 over the sentences
+    of all passages; a sentence's score is its probability divided by the best one's, and the best one always stays. A
+    generating filter (FILCO, section 2.3) keeps the sentences that it quotes: a prompt gets the passages' own text. A
+    filter trained on full passages (PSG) may drop them all. Safe under threads.
 
     Raises:
         UsageError: The folder does not hold a trained filter.
@@ -193,27 +193,27 @@ def _scores(folder: str | Path, card: Card, question: str, segments: Sequence[Do
     if card.threshold is None:
         return _by_quotes(folder, card, question, segments)
     passages = [
-        Passage(str(group[0].metadata.get("title") or ""), [one.page_content for one in group])
+        Passage(str(group[0].metadata.get("title") or ""), [segment.page_content for segment in group])
         for group in by_passage(segments)
     ]
     with loaded(folder) as scorer:
         if card.kind == "cross-encoder":
-            return [float(one) for one in scorer.predict(sentence_pairs(question, passages))]
+            return list(map(float, scorer.predict(sentence_pairs(question, passages))))
         (shares,) = scorer.shares([scorer.reader.read(question, passages)])
     return list(shares)
 
 
 def _by_quotes(folder: str | Path, card: Card, question: str, segments: Sequence[Document]) -> list[float]:
-    """Score what the filter quotes; it reads the passages as in training, all in one input or each alone."""
-    texts = [" ".join(one.page_content for one in group) for group in by_passage(segments)]
+    """Score what the filter quotes; as in training, it reads all passages in one input, or each alone."""
+    texts = [" ".join(segment.page_content for segment in group) for group in by_passage(segments)]
     groups = by_passage(segments) if card.alone else [list(segments)]
     inputs = [filter_input(question, [text]) for text in texts] if card.alone else [filter_input(question, texts)]
     with loaded(folder) as writer:
         written = writer.write(question, inputs)
-    if any(one.cut for one in written):
+    if any(reply.cut for reply in written):
         _LOGGER.warning("%s: the passages did not fit the filter's input, and were cut", folder)
     return [
         score
-        for group, one in zip(groups, written, strict=True)
-        for score in quoted(one.text, [segment.page_content for segment in group])
+        for group, reply in zip(groups, written, strict=True)
+        for score in quoted(reply.text, [segment.page_content for segment in group])
     ]

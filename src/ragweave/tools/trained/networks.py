@@ -52,13 +52,13 @@ class Sheet(NamedTuple):
     @property
     def length(self) -> int:
         """Tokens of the longest window."""
-        return max(len(one.ids) for one in self.windows)
+        return max(len(window.ids) for window in self.windows)
 
 
 def overlap(question: str, sentence: str, index: int) -> list[float]:
-    """Return word F1 with the question, the share of its words that are found, and 1 / (1 + index)."""
-    asked, said = (Counter(_WORDS.findall(one.lower())) for one in (question, sentence))
-    common, total = (asked & said).total(), asked.total() + said.total()
+    """Return word F1 with the question, the share of its words in the sentence, and 1 / (1 + index)."""
+    asked, own = (Counter(_WORDS.findall(text.lower())) for text in (question, sentence))
+    common, total = (asked & own).total(), asked.total() + own.total()
     return [2 * common / max(1, total), common / max(1, asked.total()), 1 / (1 + index)]
 
 
@@ -68,25 +68,25 @@ class Reader(NamedTuple):
     tokenizer: Any
     """A fast tokenizer, which has tokens for the start and end of a text."""
     limit: int
-    """Most tokens of a window."""
+    """Maximum number of tokens of a window."""
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without special tokens."""
-        found = self.tokenizer(list(texts), add_special_tokens=False, verbose=False) if texts else {"input_ids": []}
-        return [list(ids) for ids in found["input_ids"]]
+        encoded = self.tokenizer(list(texts), add_special_tokens=False, verbose=False) if texts else {"input_ids": []}
+        return [list(ids) for ids in encoded["input_ids"]]
 
     def read(self, question: str, passages: Sequence[Passage]) -> Sheet:
-        """Read a question with its passages; at least one of them has a sentence."""
+        """Read a question with its passages, at least one of which has a sentence."""
         windows: list[Window] = []
         features: list[list[float]] = []
         asked = self.tokens([question])[0][: min(_QUESTION, self.limit // 4)]
         for title, sentences in passages:
             windows += self._windows(asked, title, sentences, len(features))
-            features += (overlap(question, one, at) for at, one in enumerate(sentences))
+            features += (overlap(question, sentence, at) for at, sentence in enumerate(sentences))
         return Sheet(windows, features)
 
     def _windows(self, asked: list[int], title: str, sentences: Sequence[str], first: int) -> Iterator[Window]:
-        """Yield windows of as many sentences as fit, led by the one before them if that is short."""
+        """Yield windows of as many sentences as fit, preceded by the previous sentence if that is short."""
         begin, end = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
         unknown = end if self.tokenizer.unk_token_id is None else self.tokenizer.unk_token_id
         named = self.tokens([f"{title} :"])[0][-min(_TITLE, self.limit // 10) :] if title.strip() else []
@@ -109,22 +109,27 @@ class Reader(NamedTuple):
 
 def padded(rows: Sequence[Sequence[int]], width: int, filler: int) -> Tensor:
     """Return rows of numbers as a tensor, (rows, width)."""
-    return torch.tensor([[*one, *[filler] * (width - len(one))] for one in rows])
+    return torch.tensor([[*row, *[filler] * (width - len(row))] for row in rows])
 
 
 def batch_of(sheets: Sequence[Sheet], filler: int) -> dict[str, Tensor]:
     """Pad sheets to the inputs of `SpanEncoder.forward`; `filler` is the tokenizer's padding."""
-    windows = [window for one in sheets for window in one.windows]
-    width = max(len(one.ids) for one in windows)
-    scored = [(at, own) for at, one in enumerate(windows) for own in sorted({own for own in one.owners if own >= 0})]
+    windows = [window for sheet in sheets for window in sheet.windows]
+    width = max(len(window.ids) for window in windows)
+    types = [[0] * window.second + [1] * (len(window.ids) - window.second) for window in windows]
+    scored = [
+        (at, number)
+        for at, window in enumerate(windows)
+        for number in sorted({owner for owner in window.owners if owner >= 0})
+    ]
     return {
-        "input_ids": padded([one.ids for one in windows], width, filler),
-        "token_type_ids": padded([[0] * one.second + [1] * (len(one.ids) - one.second) for one in windows], width, 0),
-        "attention_mask": padded([[1] * len(one.ids) for one in windows], width, 0),
-        "owners": padded([one.owners for one in windows], width, NOBODY),
+        "input_ids": padded([window.ids for window in windows], width, filler),
+        "token_type_ids": padded(types, width, 0),
+        "attention_mask": padded([[1] * len(window.ids) for window in windows], width, 0),
+        "owners": padded([window.owners for window in windows], width, NOBODY),
         "rows": torch.tensor([at for at, _ in scored]),
-        "numbers": torch.tensor([own for _, own in scored]),
-        "features": torch.tensor([one for each in sheets for one in each.features]),
+        "numbers": torch.tensor([number for _, number in scored]),
+        "features": torch.tensor([features for sheet in sheets for features in sheet.features]),
     }
 
 
@@ -158,8 +163,8 @@ class SpanEncoder(nn.Module):
         nn.init.zeros_(self.known.weight)
 
     def forward(self, **batch: Tensor) -> Scores:
-        """Score a batch of `batch_of` on the model's device; the head computes in float32 whatever the encoder does."""
-        batch = {name: one.to(self.cosine.device) for name, one in batch.items()}
+        """Score a batch of `batch_of` on the model's device; the head always computes in float32."""
+        batch = {name: tensor.to(self.cosine.device) for name, tensor in batch.items()}
         typed = getattr(self.encoder.config, "type_vocab_size", 0) > 1
         types = {"token_type_ids": batch["token_type_ids"]} if typed else {}
         states = self.encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], **types)
@@ -201,12 +206,12 @@ class SpanScorer(NamedTuple):
     model: SpanEncoder
 
     def shares(self, sheets: Sequence[Sheet]) -> list[list[float]]:
-        """Return the probability of each sentence of a sheet over that of the best one, in (0, 1]."""
+        """Return each sentence's probability divided by that of the sheet's best sentence, in (0, 1]."""
         filler = self.reader.tokenizer.pad_token_id or 0
         with torch.inference_mode():
             self.model.eval()
-            logits = [self.model(**batch_of([one], filler)).sentences.double() for one in sheets]
-            return [(one - one.max()).exp().tolist() for one in logits]
+            logits = [self.model(**batch_of([sheet], filler)).sentences.double() for sheet in sheets]
+            return [(row - row.max()).exp().tolist() for row in logits]
 
 
 def write_span_encoder(folder: Path, model: SpanEncoder, tokenizer: Any) -> None:
@@ -254,13 +259,13 @@ class Writer:
     tokenizer: Any
     role: TrainedRole
     max_input: int
-    """Most tokens read."""
+    """Maximum number of tokens read."""
     max_output: int
-    """Most tokens written."""
+    """Maximum number of tokens written."""
 
     def write(self, question: str, inputs: Sequence[Input]) -> list[Written]:
         """Return what the model writes for each input of a question."""
-        return [self._written(question, one) for one in inputs]
+        return [self._written(question, given) for given in inputs]
 
     def _written(self, question: str, given: Input) -> Written:
         causal = not self.model.config.is_encoder_decoder
@@ -269,7 +274,7 @@ class Writer:
         text, cut = fitted(self.tokenizer, given, self.max_input)
         inputs = self.tokenizer(text, return_tensors="pt", return_token_type_ids=False).to(self.model.device)
         with torch.inference_mode():
-            (made,) = self.model.eval().generate(
+            (output,) = self.model.eval().generate(
                 **inputs,
                 max_new_tokens=self.max_output,
                 do_sample=False,
@@ -278,7 +283,7 @@ class Writer:
                 pad_token_id=self.tokenizer.pad_token_id,
             )
         read = inputs["input_ids"].shape[1]
-        new = made[read:] if causal else made[1:]
+        new = output[read:] if causal else output[1:]
         finished = bool((new == self.tokenizer.eos_token_id).any())
         return Written(self.tokenizer.decode(new, skip_special_tokens=True).strip(), read, len(new), finished, cut)
 
