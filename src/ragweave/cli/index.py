@@ -133,7 +133,7 @@ def _stages(bar: Any) -> Progress:
 def _show(base: KnowledgeBase | ServedKnowledgeBase, report: IndexReport) -> None:
     screen = progress_console()
     for notice in report.notices[:_SHOWN]:
-        verb = "read in part" if notice.partly else "skipped"
+        verb = "read in part" if notice.status == "in part" else notice.status
         screen.print(f"{verb}: {marked_up(str(notice))}", style="yellow", soft_wrap=True)
     more = len(report.notices) - _SHOWN
     if more > 0:

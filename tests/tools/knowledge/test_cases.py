@@ -79,6 +79,11 @@ TABLE: list[tuple[str, str, list[str], list[str]]] = [
     ("office/strike.docx", "", ["The fee is ~~50~~ 40 euro"], []),
     ("office/hidden-text.docx", "", ["Public price 90 euro", "in part: hidden text is left out"], ["61"]),
     ("office/equation.docx", "", [r"A=a/\(b\+c\)\+r\^2"], []),
+    ("text/meeting.vtt", "Who says that the burner was replaced?", ["Tom Aker: I disagree, it was the burner"], []),
+    ("text/html-only.eml", "When is invoice 88120 due?", ["412.50 euro[*]* is due on 17 April 2026"], []),
+    ("text/ansi.log", "ERROR", ["ERROR pump P-18 failed with code 4077"], ["31m"]),
+    ("text/page.mhtml", "", ["The lock opens ten minutes later. Café closed."], ["iVBOR", "=C3"]),
+    ("text/cp1252.csv", "", ["read: not UTF-8: read as cp1252"], ["in part"]),
 ]  # fmt: skip
 
 
@@ -98,7 +103,7 @@ def test_cases(file: str, question: str, must: list[str], must_not: list[str], t
     with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None)) as kb:
         report = kb.index_paths(CASES / file)
         found = kb.as_retriever(5).invoke(question) if question else kb.passages()
-    lines = [f"{'in part' if one.partly else 'skipped'}: {one.reason}" for one in report.notices]
+    lines = [f"{notice.status}: {notice.reason}" for notice in report.notices]
     text = "\n".join([*map(shown, found), *lines])
     assert [one for one in must if not re.search(one, text, re.DOTALL)] == [], text
     assert [one for one in must_not if re.search(one, text, re.DOTALL)] == [], text

@@ -237,7 +237,7 @@ def test_rows_are_read_again_by_other_fields(tmp_path: Path) -> None:
         kb = KnowledgeBase.open_or_create(tmp_path / "kb", settings=IndexSettings(embedding=None, text_field=field))
         report = kb.index_paths(tmp_path / "rows.jsonl")
         assert [one.page_content for one in kb.passages()] == text
-        assert [one.partly for one in report.notices] == [False] * (not text)
+        assert [notice.status for notice in report.notices] == ["skipped"] * (not text)
         assert kb.index_paths(tmp_path / "rows.jsonl").changed == 0
 
 

@@ -52,6 +52,10 @@ class UnreadableError(Exception):
     """A file cannot be read; the message is the reason, on one line."""
 
 
+class Remark(str):
+    """A line about a file that was read completely; any other line says what was not read."""
+
+
 class Heading(NamedTuple):
     """A heading within a text."""
 

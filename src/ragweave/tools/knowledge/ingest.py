@@ -18,7 +18,7 @@ import httpx
 from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, UsageError
-from ragweave.tools.knowledge.chunking import Loaded, Passage, UnreadableError, passages_of
+from ragweave.tools.knowledge.chunking import Loaded, Passage, Remark, UnreadableError, passages_of
 from ragweave.tools.knowledge.loaders import load
 from ragweave.tools.knowledge.loaders.pdf import NEED_OCR, available
 from ragweave.tools.knowledge.settings import IndexSettings, Notice, Progress
@@ -71,7 +71,7 @@ class Ingest:
             self.counts["removed"] += 1
 
     def _walk(self, root: str) -> Iterator[str]:
-        """Yield the files of a folder, sorted, or `root` if it is a file; no hidden files, no knowledge bases."""
+        """Yield the files of a folder, sorted, or `root` if it is a file; no hidden or lock files, no knowledge bases."""
         if not Path(root).is_dir():
             yield from [root] * os.path.lexists(root)
             return
@@ -81,7 +81,9 @@ class Ingest:
 
         for folder, names, files in os.walk(root, onerror=deny):
             names[:] = sorted(name for name in names if name[0] != "." and not Path(folder, name, FILE).exists())
-            yield from (f"{folder.rstrip(os.sep)}{os.sep}{name}" for name in sorted(files) if name[0] != ".")
+            yield from (
+                f"{folder.rstrip(os.sep)}{os.sep}{name}" for name in sorted(files) if not name.startswith((".", "~$"))
+            )
 
     def _file(self, key: str, before: Source | None, lost: dict[str, Source]) -> None:
         """Take a file, unless its size and time, or its bytes, are as `before`.
@@ -141,7 +143,7 @@ class Ingest:
         def passages() -> Iterator[Passage]:
             for loaded in texts:
                 if isinstance(loaded, str):
-                    source.notices.append((loaded, True))
+                    source.notices.append((loaded, "read" if isinstance(loaded, Remark) else "in part"))
                 else:
                     yield from passages_of(loaded, self.settings, self.embeddings)
 
@@ -149,9 +151,9 @@ class Ingest:
             count = self.writer.put(source, passages())
         except UnreadableError as error:
             count = self.writer.put(source, ())
-            source.notices[:] = [(str(error), False)]
+            source.notices[:] = [(str(error), "skipped")]
         if not count:
-            source.notices[:] = [(reason, False) for reason, _ in source.notices] or [("empty", False)]
+            source.notices[:] = [(reason, "skipped") for reason, _ in source.notices] or [("empty", "skipped")]
         self._repeat(source)
         if count:
             self.counts["changed" if before else "added"] += 1
@@ -163,7 +165,7 @@ class Ingest:
         return known | {key: replace(known[key], hash="") for key in lacked if available()}
 
     def _unchanged(self, source: Source) -> None:
-        skipped = any(not partly for _, partly in source.notices)
+        skipped = any(status == "skipped" for _, status in source.notices)
         self.counts["unchanged"] += not skipped
         self._repeat(source)
 

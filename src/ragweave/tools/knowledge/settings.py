@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from ragweave.errors import UsageError
 from ragweave.tools.retrieval.analyzer import analyzer_for
@@ -48,14 +49,18 @@ class IndexSettings:
         analyzer_for(self.language)
 
 
+Status = Literal["skipped", "in part", "read"]
+"""How much of a file was read."""
+
+
 @dataclass(frozen=True)
 class Notice:
-    """One line about a file that was not read, or not completely."""
+    """One line about how a file was read."""
 
     path: str
     reason: str
-    partly: bool = False
-    """Whether the rest of the file was indexed."""
+    status: Status = "skipped"
+    """`skipped`; `in part`, where the rest of the file was indexed; `read`, where all of it was."""
 
     def __str__(self) -> str:
         """Render as `path: reason`."""
@@ -72,7 +77,7 @@ class IndexReport:
     moved: int = 0
     unchanged: int = 0
     notices: tuple[Notice, ...] = ()
-    """One line for each file that was left out, or read in part; those of unchanged files too."""
+    """Lines about files that were left out or read in part, or in a guessed encoding; those of unchanged files too."""
     passages: int = 0
     """Passages in the knowledge base now."""
     embedded: int = 0
@@ -80,10 +85,10 @@ class IndexReport:
 
     def __str__(self) -> str:
         """Render as one line."""
-        skipped = sum(not notice.partly for notice in self.notices)
+        skipped, partly = (sum(notice.status == status for notice in self.notices) for status in ("skipped", "in part"))
         noun = "passage" if self.passages == 1 else "passages"
         return (
             f"{self.passages} {noun}; files: {self.added} added, {self.changed} changed, "
             f"{self.removed} removed, {self.moved} moved, {self.unchanged} unchanged; "
-            f"{skipped} skipped, {len(self.notices) - skipped} read in part"
+            f"{skipped} skipped, {partly} read in part"
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ragweave.tools.knowledge.chunking import Passage
-from ragweave.tools.knowledge.settings import Progress
+from ragweave.tools.knowledge.settings import Progress, Status
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Source:
     """Bytes."""
     modified: int = 0
     """The file's time of modification, nanoseconds; 0 if a change just after it was read might leave the same."""
-    notices: list[tuple[str, bool]] = field(default_factory=list)
-    """What was not read of it: reason, and whether the rest was read."""
+    notices: list[tuple[str, Status]] = field(default_factory=list)
+    """Lines about how it was read, each with its status."""
 
 
 class SourceReader(Protocol):

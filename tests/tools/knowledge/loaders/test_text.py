@@ -1,8 +1,9 @@
 import gzip
 import json
+from email.message import EmailMessage
 
 import pytest
-from tests.tools.knowledge.loaders.made import passages, read
+from tests.tools.knowledge.loaders.made import passages, read, zipped
 
 from ragweave.tools.knowledge.chunking import UnreadableError
 
@@ -81,20 +82,109 @@ def test_mail_with_broken_heads_and_charsets_and_two_texts():
         for kind, said in [
             ("text/plain; charset=iso-8859-8-i", "Booked."),
             ("text/plain", "Pay in May."),
+            ("text/csv; name=fees.csv", "Berth,Fee\nEast,40"),
             ("image/png; name=map.png", "x"),
         ]
     )
     mail = f"From: <broken@\nSubject: Boat\nContent-Type: multipart/mixed; boundary=X\n\n{parts}--X--\n"
-    (one,), notices = read("m.eml", mail)
+    (one, fee), notices = read("m.eml", mail)
     assert one.title == "Boat" and one.text.endswith("Subject: Boat\n\nBooked.\nPay in May.")
-    assert notices == "attachments are not read: map.png"
+    assert (fee.text, fee.metadata["member"]) == ("Berth: East\nFee: 40", "fees.csv")
+    assert notices.startswith("map.png: ")
+
+
+@pytest.mark.parametrize(
+    ("plain", "page", "text"),
+    [
+        (
+            "Your program shows no HTML.",
+            "<p>Invoice 7 is due in May.</p>",
+            "Your program shows no HTML.\nInvoice 7 is due in May.",
+        ),
+        ("Invoice 7 is due in May.", "<p>Invoice <b>7</b> is due in May.</p>", "Invoice 7 is due in May."),
+        (
+            "Invoice 7 is due …",
+            "<p>Invoice 7 is due in May: 40 euro for berth 3.</p>",
+            "Invoice 7 is due in May: 40 euro for berth 3.",
+        ),
+    ],
+)
+def test_the_part_of_a_mail_that_says_more(plain, page, text):
+    mail = EmailMessage()
+    mail.set_content(plain)
+    mail.add_alternative(page, subtype="html")
+    assert "\n".join(read("m.eml", bytes(mail))[0][0].text.split("\n\n")).strip() == text
+
+
+def test_mailboxes_and_forwarded_mails():
+    inner, outer = EmailMessage(), EmailMessage()
+    inner["Subject"], outer["Subject"] = "Rent", "Fwd: Rent"
+    inner.set_content("Due in May.\n\nFrom May on, 40 euro.")
+    outer.set_content("See below.")
+    outer.add_attachment(inner)
+    box = b"".join(
+        b"From a@b.c Tue Mar 03 23:30:00 2026\n" + bytes(mail).replace(b"\nFrom ", b"\n>From ") + b"\n"
+        for mail in (inner, outer)
+    )
+    found, notices = read("all.mbox", box)
+    assert [(doc.title, doc.metadata.get("member")) for doc in found] == [
+        ("Rent", None),
+        ("Fwd: Rent", None),
+        ("Rent", "attachment 1.eml"),
+    ]
+    assert found[0].text.endswith("From May on, 40 euro.\n\n") and notices == ""
+
+
+def test_archives_within_bounds():
+    parts = {"a/fees.csv": "Berth,Fee\nEast,40\n", "b.md": "# Rules\n\nNo dogs.", ".hidden": "x", "a/~$b.docx": "x"}
+    found, notices = read("all.zip", zipped(**parts, **{"c.docx": "no zip", "in.zip": zipped(**parts)}))
+    assert [(doc.title, doc.metadata["member"]) for doc in found] == [
+        ("", "a/fees.csv"),
+        ("Rules", "b.md"),
+        ("", "in.zip › a/fees.csv"),
+        ("Rules", "in.zip › b.md"),
+    ]
+    assert notices.startswith("c.docx: cannot be read")
+    deep = "Deep."
+    for _ in range(4):
+        deep = zipped(**{"a.txt": "Text.", "in.zip": deep})
+    found, notices = read("deep.zip", deep)
+    assert len(found) == 3 and "too deep" in notices
+    found, notices = read("many.zip", zipped(**{f"{number}.txt": "Text." for number in range(10_003)}))
+    assert len(found) == 10_000 and notices.startswith("3 files in it are not read")
+    found, notices = read("large.zip", zipped(**{"a.txt": "Text.", "b.txt": "a " * 50_000_000}))
+    assert len(found) == 1 and notices.startswith("1 files in it are not read")
+
+
+def test_saved_pages():
+    page = (
+        "<html><head><title>Tides</title></head><body><main><h1>Tides</h1><p>H=C3=B6he: 3 m.</p></main></body></html>"
+    )
+    head = "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=X\n\n--X\nContent-Type: text/html\nContent-Transfer-Encoding: quoted-printable"
+    (doc,), _ = read("a.mht", f"{head}\n\n{page}\n--X\nContent-Type: image/png\n\niVBOR\n--X--\n")
+    assert (doc.title, doc.text) == ("Tides", "# Tides\n\nHöhe: 3 m.")
 
 
 def test_subtitles_are_what_is_said():
     srt = "1\r\n00:00:01,000 --> 00:00:04,000\r\nThe tour takes\r\n40 minutes,\r\n\r\n2\r\n00:00:04,500 --> 00:00:09,000\r\nand ends.\r\n"
     vtt = "WEBVTT\n\nNOTE by hand\n\nintro\n00:01.000 --> 00:04.000 align:start\n<v Ada>Bread &amp; <i>milk</i>.\n"
     assert read("a.srt", srt)[0][0].text == "The tour takes\n40 minutes,\nand ends."
-    assert read("a.vtt", vtt)[0][0].text == "Bread & milk."
+    assert read("a.vtt", vtt)[0][0].text == "Ada: Bread & milk."
+
+
+def test_rolling_captions_are_read_once_and_repeated_words_as_often_as_said():
+    def captions(*cues):
+        return "WEBVTT\n\n" + "".join(f"00:0{at}.000 --> 00:0{at + 1}.000\n{cue}\n\n" for at, cue in enumerate(cues))
+
+    rolling = captions("the tide", "the tide\nturns<00:01.5><c> at</c>", "turns at", "turns at\nfour", "four\nand five")
+    assert read("a.vtt", rolling)[0][0].text == "the tide\nturns at\nfour\nand five"
+    said = captions("No.", "No.", "<v.loud Ada Holm>Why?", "It rains.", "It rains.\nStill.", "Go.")
+    assert read("a.vtt", said)[0][0].text == "No.\nNo.\nAda Holm: Why?\nIt rains.\nIt rains.\nStill.\nGo."
+
+
+def test_colours_of_a_terminal_are_left_out():
+    log = "\x1b[32mINFO\x1b[0m started\n\x1b[1;31mERROR\x1b[0m \x1b]8;;http://x\x1b\\P-18\x1b]8;;\x1b\\ failed\n"
+    assert read("a.log", log)[0][0].text == "INFO started\nERROR P-18 failed\n"
 
 
 def test_what_is_no_text():

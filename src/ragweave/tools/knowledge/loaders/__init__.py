@@ -5,32 +5,37 @@ A package declares a type as an entry point of the group `ragweave.file_types`:
     CALENDAR = FileType(name="calendar", suffixes=(".ics",), summary="one text per event", load=load_calendar)
 """
 
-import email
-import email.policy
 import gzip
 import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from html import unescape
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import BinaryIO, TextIO
 
 from ragweave.registry import Registry
 from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
+from ragweave.tools.knowledge.loaders.containers import Member, load_mail, load_mailbox, load_saved_page, load_zip
 from ragweave.tools.knowledge.loaders.office import load_docx, load_epub, load_pptx
 from ragweave.tools.knowledge.loaders.pdf import load_image, load_pdf
 from ragweave.tools.knowledge.loaders.tables import load_csv, load_json, load_json_lines, load_workbook
-from ragweave.tools.knowledge.loaders.text import html_markdown, load_html, mail_text, markdown, readable, text_file
+from ragweave.tools.knowledge.loaders.text import load_html, markdown, readable, text_file
 from ragweave.tools.knowledge.settings import IndexSettings
 
-Loader = Callable[[str, BinaryIO, IndexSettings], Iterable[Loaded | str]]
-"""Takes a file's name without suffix, the open file, and the settings; yields its texts, and a line for each thing
-that it leaves out."""
+Loader = Callable[[str, BinaryIO, IndexSettings], Iterable[Loaded | Member | str]]
+"""Takes a file's name without suffix, the open file, and the settings; yields its texts, the files within it, and a
+line for each thing that it leaves out."""
+MAX_MEMBERS = 10_000
+"""Files that are read of a file that holds others; they may have 100 times its bytes, or 64 MiB."""
+MAX_DEPTH = 3
+"""Levels of files within files."""
+_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
+"""Where WebVTT names a speaker."""
 
 
 def load_notebook(name: str, file: TextIO, _settings: IndexSettings) -> Iterator[Loaded]:
@@ -45,30 +50,23 @@ def load_notebook(name: str, file: TextIO, _settings: IndexSettings) -> Iterator
 
 
 def load_subtitles(name: str, file: TextIO, _settings: IndexSettings) -> Iterator[Loaded]:
-    """Load the spoken text of subtitles (SubRip, WebVTT), without numbers, times and tags."""
-    cues = "\n".join(map(str.strip, file.read().splitlines())).split("\n\n")
-    speech = "\n".join(filter(None, (cue.partition("-->")[2].partition("\n")[2] for cue in cues)))
-    yield Loaded(unescape(re.sub("<[^<>]*>", "", speech)), name)
+    """Load the spoken text of subtitles (SubRip, WebVTT) with its speakers, without numbers, times and tags.
+
+    Where cues roll, each beginning with the end of the one before it, a line is read once.
+    """
+    texts = "\n".join(map(str.strip, file.read().splitlines())).split("\n\n")
+    spoken = (_VOICE.sub(r"\1: ", text.partition("-->")[2].partition("\n")[2]) for text in texts)
+    lines = ([line.strip() for line in re.sub("<[^<>]*>", "", text).splitlines()] for text in spoken)
+    cues = [shown for cue in lines if (shown := [line for line in cue if line])]
+    repeated = [_repeated(earlier, cue) for earlier, cue in pairwise([[], *cues])]
+    rolls = 2 * sum(map(bool, repeated)) > len(cues)
+    new = (line for cue, count in zip(cues, repeated, strict=True) for line in cue[count * rolls :])
+    yield Loaded(unescape("\n".join(new)), name)
 
 
-def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
-    """Load subject, sender, date and body of an e-mail; attachments are named, not read."""
-    mail = email.message_from_bytes(data, policy=email.policy.default)
-    heads: dict[str, str] = {}
-    for head in ("From", "To", "Date", "Subject"):
-        with suppress(Exception):  # a header that the library cannot parse
-            heads |= {head: str(mail[head])} if mail[head] else {}
-    body, others = mail.get_body(("plain", "html")), [*mail.iter_attachments()]
-    inline = [part for part in others if part.get_content_maintype() == "text" and not part.get_filename()]
-    if files := [part.get_filename() or "unnamed" for part in others if part not in inline]:
-        yield f"attachments are not read: {', '.join(files)[:200]}"
-    texts = [_text_of(part) for part in (body, *inline) if part is not None]
-    yield Loaded("\n".join([*map(": ".join, heads.items()), "", *texts]), heads.get("Subject", name))
-
-
-def _text_of(part: Any) -> str:
-    text = mail_text(part)
-    return html_markdown(text)[1] if part.get_content_type() == "text/html" else text
+def _repeated(earlier: list[str], cue: list[str]) -> int:
+    """Return how many lines at the end of a cue begin the next one."""
+    return next((count for count in range(len(cue), 0, -1) if cue[:count] == earlier[-count:]), 0)
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class FileType:
     """The extra of `ragweave` that it needs."""
 
 
-def of_bytes(load: Callable[[str, bytes, IndexSettings], Iterable[Loaded | str]]) -> Loader:
+def of_bytes(load: Callable[[str, bytes, IndexSettings], Iterable[Loaded | Member | str]]) -> Loader:
     """Return the loader that passes on the bytes of a file."""
     return lambda name, file, settings: load(name, file.read(), settings)
 
@@ -94,7 +92,7 @@ def of_bytes(load: Callable[[str, bytes, IndexSettings], Iterable[Loaded | str]]
 def of_text(load: Callable[[str, TextIO, IndexSettings], Iterable[Loaded | str]]) -> Loader:
     """Return the loader that passes on a file's text, decoded as `text_file` says."""
 
-    def loader(name: str, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | str]:
+    def loader(name: str, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | Member | str]:
         text, notice = text_file(file)
         yield notice
         yield from load(name, text, settings)
@@ -116,23 +114,41 @@ _TYPES = (
         of_text(lambda name, file, _settings: [markdown(file.read(), name)]),
     ),
     FileType("html", (".html", ".htm", ".xhtml"), "the text without menus, banners and footers", of_bytes(load_html)),
+    FileType("mhtml", (".mhtml", ".mht"), "a page that a browser saved, as HTML", of_bytes(load_saved_page)),
     FileType(
         "pdf",
         (".pdf",),
         "the text, form fields and notes, and with the extra `ocr` the text of scans; sources give the page",
         of_bytes(load_pdf),
     ),
-    FileType("word", (".docx",), "the text; headings become metadata", of_bytes(load_docx)),
-    FileType("powerpoint", (".pptx",), "the text; sources give the slide", of_bytes(load_pptx)),
+    FileType("word", (".docx", ".docm", ".dotx", ".dotm"), "the text; headings become metadata", of_bytes(load_docx)),
+    FileType(
+        "powerpoint",
+        (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx", ".potm"),
+        "the text; sources give the slide",
+        of_bytes(load_pptx),
+    ),
     FileType("epub", (".epub",), "the text; headings become metadata", of_bytes(load_epub)),
-    FileType("excel", (".xlsx", ".xlsm"), "rows; the sheet is the heading", of_bytes(load_workbook)),
+    FileType("excel", (".xlsx", ".xlsm", ".xltx", ".xltm"), "rows; the sheet is the heading", of_bytes(load_workbook)),
     FileType("csv", (".csv",), "rows", of_text(load_csv)),
     FileType("tsv", (".tsv",), "rows", of_text(partial(load_csv, separator="\t"))),
     FileType("json", (".json",), "the objects of a list as rows; else the text", of_text(load_json)),
     FileType("jsonl", (".jsonl", ".ndjson"), "the object of each line as a row", of_text(load_json_lines)),
     FileType("notebook", (".ipynb",), "text, code and printed output of a Jupyter notebook", of_text(load_notebook)),
-    FileType("mail", (".eml",), "sender, recipient, date, subject and text of an e-mail", of_bytes(load_mail)),
-    FileType("subtitles", (".srt", ".vtt"), "the spoken text, without numbers and times", of_text(load_subtitles)),
+    FileType(
+        "mail",
+        (".eml",),
+        "sender, recipient, date, subject and text of an e-mail, and its attachments",
+        of_bytes(load_mail),
+    ),
+    FileType("mailbox", (".mbox",), "the mails, as above", load_mailbox),
+    FileType("zip", (".zip",), "the files in it, each as its type", load_zip),
+    FileType(
+        "subtitles",
+        (".srt", ".vtt"),
+        "the spoken text with its speakers, without numbers and times",
+        of_text(load_subtitles),
+    ),
     FileType(
         "picture",
         (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"),
@@ -145,15 +161,48 @@ FILE_TYPES: Registry[FileType] = Registry("ragweave.file_types", FileType, "file
 """Every file type by name: ours, then those of other packages (entry points `ragweave.file_types`)."""
 
 
+@dataclass
+class _Room:
+    """What may still be read of the files within a file."""
+
+    files: int
+    size: int
+    """Bytes."""
+    refused: int = 0
+    """Files that were not read, as there was no room."""
+
+    def take(self, member: Member) -> bool:
+        """Return whether there is room for a file, and take it."""
+        fits = self.files > 0 and member.size <= self.size
+        self.files -= fits
+        self.size -= member.size * fits
+        self.refused += not fits
+        return fits
+
+
 def load(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | str]:
-    """Yield the texts of a file, and a line for each thing that was not read.
+    """Yield the texts of a file and of the files within it, and a line for each thing that was not read.
 
     Raises:
         UnreadableError: Nothing of it can be read.
     """
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    room = _Room(MAX_MEMBERS, _max_bytes(size))
+    yield from _texts(path, lambda: file, settings, room)
+    if room.refused:
+        yield f"{room.refused} files in it are not read: there are too many, or they are too large"
+
+
+def _texts(
+    path: Path, opened: Callable[[], BinaryIO], settings: IndexSettings, room: _Room, depth: int = 0
+) -> Iterator[Loaded | str]:
     try:
-        for loaded in _loaded(path, file, settings):
-            if isinstance(loaded, str):
+        for loaded in _loaded(path, opened(), settings):
+            if isinstance(loaded, Member):
+                if room.take(loaded):
+                    yield from _member(loaded, settings, room, depth + 1)
+            elif isinstance(loaded, str):
                 yield from filter(None, [loaded])
             elif loaded.text.strip():
                 yield replace(loaded, text=readable(loaded.text), title=encodable(loaded.title))
@@ -164,7 +213,24 @@ def load(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded
         raise UnreadableError(f"cannot be read ({type(error).__name__}: {reason})") from error
 
 
-def _loaded(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | str]:
+def _member(member: Member, settings: IndexSettings, room: _Room, depth: int) -> Iterator[Loaded | str]:
+    """Yield the texts of a file within a file; each has its name as metadata."""
+    name = encodable(member.name)[-200:]
+    if depth > MAX_DEPTH:
+        yield f"{name}: not read, as it stands too deep in other files"
+        return
+    try:
+        for loaded in _texts(Path(name), lambda: io.BytesIO(member.read()), settings, room, depth):
+            if isinstance(loaded, str):
+                yield type(loaded)(f"{name}: {loaded}")
+            else:
+                inner = loaded.metadata.get("member")
+                yield replace(loaded, metadata=loaded.metadata | {"member": f"{name} › {inner}" if inner else name})
+    except UnreadableError as error:
+        yield f"{name}: {error}"
+
+
+def _loaded(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | Member | str]:
     if path.suffix.lower() == ".gz":
         file, path = _unpacked(file.read()), path.with_suffix("")
     types = {suffix: kind for kind in FILE_TYPES.values() for suffix in kind.suffixes}
@@ -172,9 +238,14 @@ def _loaded(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loa
     yield from types.get(path.suffix.lower(), FILE_TYPES["text"]).load(name, file, settings)
 
 
+def _max_bytes(size: int) -> int:
+    """Return how many bytes may be made of a compressed file."""
+    return max(2**26, 100 * size)
+
+
 def _unpacked(data: bytes) -> BinaryIO:
-    """Unpack gzip of up to 100 times its size, or 64 MiB."""
-    max_bytes = max(2**26, 100 * len(data))
+    """Unpack gzip."""
+    max_bytes = _max_bytes(len(data))
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         text = file.read(max_bytes + 1)
     if len(text) > max_bytes:

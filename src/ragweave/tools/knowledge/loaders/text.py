@@ -19,11 +19,13 @@ from itertools import accumulate, chain
 from typing import Any, BinaryIO, TextIO
 
 from ragweave.state.passages import encodable
-from ragweave.tools.knowledge.chunking import Heading, Loaded, Table, UnreadableError
+from ragweave.tools.knowledge.chunking import Heading, Loaded, Remark, Table, UnreadableError
 from ragweave.tools.knowledge.settings import IndexSettings
 
 RESERVED = frozenset(
-    re.findall(r"\w+", "source title position start end page line heading_path breaks rank score via snippet query")
+    re.findall(
+        r"\w+", "source title position start end page line member heading_path breaks rank score via snippet query"
+    )
 )
 """Metadata that ragweave itself sets."""
 _SAMPLE = 1_000_000
@@ -31,6 +33,8 @@ _SAMPLE = 1_000_000
 _BINARY = "not plain text: save it as .docx, .xlsx, .pdf or text"
 _MISREAD = re.compile(r"\ufffd|(?<=[^\W\d_])[^\w\s\x00-\x7f’‘–—…](?=[^\W\d_])")
 """A non-ASCII symbol between two letters: the mark of a wrong code page."""
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\-_])")
+"""Colours, links and moves of the cursor in the output of commands (ECMA-48)."""
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
 _UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
 """Text that nobody reads: data URIs, and long runs without a space, such as keys."""
@@ -77,12 +81,12 @@ def decode(data: bytes) -> tuple[str, str]:
         foreign = sum(not one.isascii() for one in text) if wrong else 0
         if wrong > 0.02 * foreign and wrong >= min(4, len(data) / 10_000):
             encoding, named = _guess(data[:_SAMPLE])
-            note = "" if named else f"not UTF-8: read as {encoding}"
+            note = "" if named else Remark(f"not UTF-8: read as {encoding}")
         elif wrong:
             first = text.index("\ufffd")
             note = f"{wrong} bytes are no UTF-8 (the first after {first} characters)"
     text = data.decode(encoding, "replace")
-    sample = text[:10_000]
+    sample = _ESCAPES.sub("", text[:10_000])
     if len(_UNPRINTABLE.findall(sample)) > 0.1 * len(sample):
         raise UnreadableError(_BINARY)
     return text, note
@@ -131,11 +135,11 @@ def _guess(data: bytes) -> tuple[str, bool]:
 
 
 def readable(text: str) -> str:
-    """Return a text without `_UNREAD`, soft hyphens, lone surrogates and NULs.
+    """Return a text without `_UNREAD`, `_ESCAPES`, soft hyphens, lone surrogates and NULs.
 
     A loader that notes offsets in a text calls this before.
     """
-    return _UNREAD.sub(lambda run: f"[{len(run.group())} characters left out]", encodable(text))
+    return _UNREAD.sub(lambda run: f"[{len(run.group())} characters left out]", _ESCAPES.sub("", encodable(text)))
 
 
 def paged(pages: Iterable[str], title: str) -> Loaded:

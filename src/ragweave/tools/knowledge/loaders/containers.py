@@ -1,0 +1,95 @@
+"""Files that hold others: e-mails and mailboxes with attachments, ZIP archives, pages saved by a browser."""
+
+import email
+import email.policy
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, NamedTuple
+
+from ragweave.tools.knowledge.chunking import Loaded
+from ragweave.tools.knowledge.loaders.text import archived_page, html_markdown, mail_text, markdown
+from ragweave.tools.knowledge.settings import IndexSettings
+
+_FROM = re.compile(rb"From .*\d:\d\d")
+"""The line before each mail of a mailbox, after a blank line."""
+_NEW_WORDS = 0.25
+"""The HTML of a mail is read if a larger share of its words is not in the plain text."""
+
+
+class Member(NamedTuple):
+    """A file within a file, read as a document of it."""
+
+    name: str
+    """Its path in the other file."""
+    size: int
+    """Bytes."""
+    read: Callable[[], bytes]
+
+
+def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | Member | str]:
+    """Load the subject, sender, date and body of an e-mail, then its attachments."""
+    mail = email.message_from_bytes(data, policy=email.policy.default)
+    heads: dict[str, str] = {}
+    for head in ("From", "To", "Cc", "Date", "Subject"):
+        with suppress(Exception):  # a header that the library cannot parse
+            heads |= {head: str(mail[head])} if mail[head] else {}
+    others = [*mail.iter_attachments()]
+    inline = [part for part in others if part.get_content_maintype() == "text" and not part.get_filename()]
+    texts = [*_bodies(mail), *map(_text_of, inline)]
+    yield Loaded("\n".join([*map(": ".join, heads.items()), "", *texts]), heads.get("Subject", name))
+    for number, part in enumerate((part for part in others if part not in inline), 1):
+        forwarded = part.get_content_type() == "message/rfc822"
+        content = part.get_payload(0).as_bytes() if forwarded else part.get_payload(decode=True) or b""
+        filename = part.get_filename() or f"attachment {number}{'.eml' * forwarded}"
+        yield Member(filename, len(content), partial(bytes, content))
+
+
+def _bodies(mail: Any) -> list[str]:
+    """Return the plain text of a mail; its HTML instead, or as well, if that says something else."""
+    bodies = [_text_of(body) for kind in ("plain", "html") if (body := mail.get_body((kind,)))]
+    if not bodies[1:]:
+        return bodies
+    plain, page = ({*re.findall(r"\w+", body.lower())} for body in bodies)
+    if len(page - plain) <= _NEW_WORDS * len(page):
+        return bodies[:1]
+    return bodies[1:] if len(plain - page) <= _NEW_WORDS * len(plain) else bodies
+
+
+def _text_of(part: Any) -> str:
+    text = mail_text(part)
+    return html_markdown(text)[1] if part.get_content_type() == "text/html" else text
+
+
+def load_mailbox(name: str, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | Member | str]:
+    """Load the mails of a mailbox (mbox), one text each."""
+    lines: list[bytes] = []
+    blank = True
+    for line in file:
+        if blank and _FROM.match(line):
+            if lines:
+                yield from load_mail(name, b"".join(lines), settings)
+            lines = []
+        else:
+            lines.append(re.sub(rb"^>(>*From )", rb"\1", line))
+        blank = not line.strip()
+    if lines:
+        yield from load_mail(name, b"".join(lines), settings)
+
+
+def load_saved_page(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded]:
+    """Load a page that a browser saved with its pictures (MHTML)."""
+    title, text = html_markdown(archived_page(data))
+    yield markdown(text, name, title)
+
+
+def load_zip(_name: str, file: BinaryIO, _settings: IndexSettings) -> Iterator[Member]:
+    """Load the files of a ZIP archive, without hidden files and lock files."""
+    with zipfile.ZipFile(file) as package:
+        for entry in package.infolist():
+            parts = PurePosixPath(entry.filename).parts
+            if not entry.is_dir() and not any(part.startswith((".", "~$", "__MACOSX")) for part in parts):
+                yield Member(entry.filename, entry.file_size, partial(package.read, entry))
