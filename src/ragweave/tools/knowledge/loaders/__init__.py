@@ -141,7 +141,7 @@ _TYPES = (
         "sender, recipient, date, subject and text of an e-mail, and its attachments",
         of_bytes(load_mail),
     ),
-    FileType("mailbox", (".mbox",), "the mails, as above", load_mailbox),
+    FileType("mailbox", (".mbox",), "each mail as above, with its attachments", load_mailbox),
     FileType("zip", (".zip",), "the files in it, each as its type", load_zip),
     FileType(
         "subtitles",
