@@ -34,12 +34,12 @@ class Complexity(Form):
     def from_text(cls, text: str) -> Self | None:
         """Read the word, or the letter of the paper's classes (section 3.2)."""
         letter = re.match(r"\W*(?:(?:class|answer|level)\W+)*([ABC])\b(?! [a-z])", plain(text), re.I)
-        word = [*ROUTES]["ABC".index(letter[1].upper())] if letter else choice(text, *ROUTES)
+        word = [*ROUTE_BY_WORD]["ABC".index(letter[1].upper())] if letter else choice(text, *ROUTE_BY_WORD)
         return cls.model_validate({"searches": word}) if word else None
 
 
-ROUTES: dict[str, RouteName] = {"none": "none", "one": "one", "several": "many"}
-"""The routes by the word that the prompt asks for: small instruct models say A to nearly any question."""
+ROUTE_BY_WORD: dict[str, RouteName] = {"none": "none", "one": "one", "several": "many"}
+"""Routes by the word that the prompt asks for; small instruct models answer A to nearly every question."""
 
 PROMPTS: Prompts = {
     "complexity": few_shot(
@@ -62,4 +62,4 @@ def classify(state: Any, _options: Options) -> Asking[Complexity, dict[str, Any]
     """Ask how many searches the question takes; a reply that can't be read means one."""
     values = {"draft": state.get("draft") or ""}
     reply = yield Prompt("complexity", values, form=Complexity, max_tokens=VERDICT_TOKENS, task="route")
-    return {"route": ROUTES[reply.form.searches] if reply.form else "one"}
+    return {"route": ROUTE_BY_WORD[reply.form.searches] if reply.form else "one"}
