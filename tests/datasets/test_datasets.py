@@ -171,15 +171,15 @@ def test_long_answers(tmp_path: Path) -> None:
 def test_clapnq_and_qed(tmp_path: Path) -> None:
     passage = {"title": "Bridge", "text": "It is red. It opened.", "sentences": ["It is red.", "It opened."]}
     output = [{"answer": "It opened.", "selected_sentences": ["It opened."]}]
-    some, none = read(
+    answered, unanswered = read(
         tmp_path,
         "clapnq",
         {"id": "c", "input": "When?", "passages": [passage], "output": output},
         {"id": "d", "input": "Who?", "passages": [passage], "output": [{"answer": ""}]},
     )
-    assert (some.kind, some.answers, len(some.gold)) == ("long", ("It opened.",), 1)
-    assert some.about["selected"] == ["It opened."]
-    assert (none.answers, none.gold) == ((), {})
+    assert (answered.kind, answered.answers, len(answered.gold)) == ("long", ("It opened.",), 1)
+    assert answered.about["selected"] == ["It opened."]
+    assert (unanswered.answers, unanswered.gold) == ((), {})
     text = "It is red. It opened in 1931."
     row = {
         "example_id": 5,

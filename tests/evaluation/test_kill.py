@@ -132,6 +132,7 @@ def test_sixty_kills(tmp_path: Path, many: Callable[[int], str]) -> None:
             killed.kill(signal.SIGKILL if number % 3 else signal.SIGINT, drawn.uniform(0, 2))
         check(killed, 900)
         lost = {
-            name: f"{sum(some) / len(some):.1f} on average, {max(some)} at most" for name, some in killed.lost.items()
+            name: f"{sum(calls) / len(calls):.1f} on average, {max(calls)} at most"
+            for name, calls in killed.lost.items()
         }
         print(f"{server.count} calls, {killed.replies()} replies and calls; lost a kill: {lost}")  # noqa: T201 - the count is the result

@@ -100,15 +100,15 @@ def test_what_is_not_there_is_named() -> None:
 
 def test_derived_columns() -> None:
     first = {"em": {"a": 1.0, "b": 0.0, "c": 0.0}, "answer_recall": {"a": 1.0, "b": 1.0, "c": 0.0}}
-    mine = {"em": {"a": 1.0, "b": 1.0, "c": 0.5}, "answer_recall": {"a": 0.0, "b": 1.0, "c": 1.0}}
-    assert measured("em", mine, first) == mine["em"]
-    assert measured("em>0.5", mine, first) == {"a": 1.0, "b": 1.0, "c": 0.0}
-    assert measured("em/positive", mine, first, "answer_recall") == {"b": 1.0, "c": 0.5}
-    assert measured("gain(em)/positive", mine, first, "answer_recall") == {"a": 0.0, "b": 1.0}
-    assert measured("gain(em)/negative", mine, first, "answer_recall") == {"c": 0.5}
-    assert measured("gain(em)>0", mine, first) == {"a": 0.0, "b": 1.0, "c": 1.0}
-    assert measured("f1", mine, first) == {}
-    assert best_of([first, mine])["em"] == {"a": 1.0, "b": 1.0, "c": 0.5}
+    second = {"em": {"a": 1.0, "b": 1.0, "c": 0.5}, "answer_recall": {"a": 0.0, "b": 1.0, "c": 1.0}}
+    assert measured("em", second, first) == second["em"]
+    assert measured("em>0.5", second, first) == {"a": 1.0, "b": 1.0, "c": 0.0}
+    assert measured("em/positive", second, first, "answer_recall") == {"b": 1.0, "c": 0.5}
+    assert measured("gain(em)/positive", second, first, "answer_recall") == {"a": 0.0, "b": 1.0}
+    assert measured("gain(em)/negative", second, first, "answer_recall") == {"c": 0.5}
+    assert measured("gain(em)>0", second, first) == {"a": 0.0, "b": 1.0, "c": 1.0}
+    assert measured("f1", second, first) == {}
+    assert best_of([first, second])["em"] == {"a": 1.0, "b": 1.0, "c": 0.5}
 
 
 # ---- systems as text

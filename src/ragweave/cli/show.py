@@ -13,7 +13,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from ragweave.cli.screen import console, one_line
-from ragweave.graphs.watch import Step, Watch, cost_line, counted
+from ragweave.graphs.watch import Watch, WatchedStep, cost_line, counted
 from ragweave.state import Citation
 from ragweave.tools.footnotes import described, footnotes, path_of, with_marks
 from ragweave.tools.text.untrusted import plain
@@ -38,7 +38,7 @@ _MESSAGES = {
 """What a reader of an answer should know, by the note's event."""
 
 
-def tree(steps: Iterable[Step]) -> Tree:
+def tree(steps: Iterable[WatchedStep]) -> Tree:
     """Return the steps of a run: seconds, calls, tokens, result and notes."""
     root = Tree("run")
     for step in steps:
@@ -48,7 +48,7 @@ def tree(steps: Iterable[Step]) -> Tree:
     return root
 
 
-def step_line(step: Step) -> str:
+def step_line(step: WatchedStep) -> str:
     """Return a step on one line."""
     text = f"{step.name}  {step.seconds * 1000:.0f} ms"
     if step.calls:

@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from ragweave.graphs.base import MethodGraph
-from ragweave.graphs.watch import Asked, Searched, Step, Watch, cost_line, counted
+from ragweave.graphs.watch import Watch, WatchedCall, WatchedSearch, WatchedStep, cost_line, counted
 from ragweave.state import Citation
 from ragweave.tools.drawing import draw_svg, edges_of
 from ragweave.tools.footnotes import Footnote, cited_html, footnotes, html_page, label_of, path_of
@@ -76,7 +76,7 @@ def trace_page(graph: MethodGraph, question: str, watch: Watch) -> str:
     return html_page(f"{method}: {question}", _STYLE, "\n".join(body))
 
 
-def answering_step(watch: Watch) -> Step | None:
+def answering_step(watch: Watch) -> WatchedStep | None:
     """Return the step that a reader wants to see first: the one that failed, or whose model gave the answer."""
     if not watch.output.get("answer"):
         return next((step for step in watch.steps if step.error), None)
@@ -124,7 +124,7 @@ def _block(doc: Document, body: str, score: Any = None) -> str:
     return f'<div class="role">{head}</div><pre class="passage">{body}</pre>'
 
 
-def _step(step: Step, anchor: str, opened: bool) -> str:
+def _step(step: WatchedStep, anchor: str, opened: bool) -> str:
     parts = [
         *map(_asked, step.asked),
         *map(_searched, step.searched),
@@ -148,7 +148,7 @@ def _anchor(node: str) -> str:
     return "node-" + "".join(char if char.isalnum() else "-" for char in node)
 
 
-def _asked(asked: Asked) -> str:
+def _asked(asked: WatchedCall) -> str:
     prompt = "".join(
         f'<div class="role">{escape(message["role"])}</div><pre>{escape(message["text"])}</pre>'
         for message in asked.prompt
@@ -161,7 +161,7 @@ def _asked(asked: Asked) -> str:
     )
 
 
-def _searched(searched: Searched) -> str:
+def _searched(searched: WatchedSearch) -> str:
     end = searched.error or counted(searched.passages, "passage")
     return f'<div class="role">searched: {escape(searched.query)} → {escape(end)}</div>'
 

@@ -29,7 +29,7 @@ from ragweave.tools.text.untrusted import without_secrets
 
 
 @dataclass
-class Asked:
+class WatchedCall:
     """A model call."""
 
     role: str
@@ -42,7 +42,7 @@ class Asked:
 
 
 @dataclass
-class Searched:
+class WatchedSearch:
     """A search."""
 
     query: str
@@ -52,7 +52,7 @@ class Searched:
 
 
 @dataclass
-class Step:
+class WatchedStep:
     """One run of one node."""
 
     node: str = ""
@@ -66,8 +66,8 @@ class Step:
     output_tokens: int = 0
     result: str = ""
     """Its result in a few words."""
-    asked: list[Asked] = field(default_factory=list)
-    searched: list[Searched] = field(default_factory=list)
+    asked: list[WatchedCall] = field(default_factory=list)
+    searched: list[WatchedSearch] = field(default_factory=list)
     passages: dict[str, list[Document]] = field(default_factory=dict)
     """The passages that it wrote, by query or state key."""
     notes: list[Note] = field(default_factory=list)
@@ -114,17 +114,17 @@ class Watch(BaseCallbackHandler):
         self.streamed = ""
         """The last reply that was written."""
         self._write = write
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, WatchedStep] = {}
         self._running: dict[str, tuple[Sequence[str], float]] = {}
         """The graph that each running task belongs to, and when it began."""
         self._superstep: dict[Sequence[str], int] = {}
         """The last superstep of each graph."""
-        self._calls: dict[UUID, Asked | Searched] = {}
+        self._calls: dict[UUID, WatchedCall | WatchedSearch] = {}
         self._shown: tuple[str, str | None] | None = None
         """The task and the message that are being written."""
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[WatchedStep]:
         """The steps, in the order in which they began."""
         return [step for step in self._steps.values() if step.node]
 
@@ -199,34 +199,34 @@ class Watch(BaseCallbackHandler):
             self.streamed += str(chunk.text)
             write(str(chunk.text))
 
-    def _step(self, task: str) -> Step:
-        return self._steps.setdefault(task, Step())
+    def _step(self, task: str) -> WatchedStep:
+        return self._steps.setdefault(task, WatchedStep())
 
     def on_chat_model_start(self, serialized: Any, messages: Any, **event: Any) -> None:  # noqa: ARG002
         """Take a prompt."""
         metadata = event.get("metadata") or {}
         prompt = [{"role": message.type, "text": str(message.text)} for message in messages[0]]
-        asked = Asked(str(metadata.get("ragweave_role", "")), str(metadata.get("ls_model_name") or ""), prompt)
+        asked = WatchedCall(str(metadata.get("ragweave_role", "")), str(metadata.get("ls_model_name") or ""), prompt)
         self._step(_task_of(metadata)).asked.append(asked)
         self._calls[event["run_id"]] = asked
 
     def on_llm_end(self, response: LLMResult, **event: Any) -> None:
         """Take the reply; a form that was filled in by a tool call, as JSON."""
         asked = self._calls.get(event["run_id"])
-        if isinstance(asked, Asked):
+        if isinstance(asked, WatchedCall):
             reply = response.generations[0][0]
             tools = getattr(getattr(reply, "message", None), "tool_calls", None)
             asked.reply = reply.text or (json.dumps(tools[0]["args"], ensure_ascii=False) if tools else "")
 
     def on_retriever_start(self, serialized: Any, query: str, **event: Any) -> None:  # noqa: ARG002
         """Take a query."""
-        searched = self._calls[event["run_id"]] = Searched(query)
+        searched = self._calls[event["run_id"]] = WatchedSearch(query)
         self._step(_task_of(event.get("metadata") or {})).searched.append(searched)
 
     def on_retriever_end(self, documents: Any, **event: Any) -> None:
         """Take what a query found."""
         searched = self._calls.get(event["run_id"])
-        if isinstance(searched, Searched):
+        if isinstance(searched, WatchedSearch):
             searched.passages = len(documents)
 
     def on_llm_error(self, error: BaseException, **event: Any) -> None:
