@@ -110,7 +110,7 @@ _NO_TOOL = "No tool was called. Call one, or give the answer."
 _LEFT_OUT, _AGAIN = "(left out here)", "- found before: {numbers}"
 
 
-def found(state: AgenticState, name: str, text: str) -> dict[str, Document]:
+def docs_of(state: AgenticState, name: str, text: str) -> dict[str, Document]:
     """Return what a call found, by id; a search of given passages finds them."""
     tool, passages = state["tools"][name], state["retrieved"].get(name, [])
     if tool in SEARCHES and state["given"]:
@@ -127,7 +127,7 @@ def every(state: AgenticState, *tools: str) -> dict[str, Document]:
         for step in state["steps"]
         for name, text in step["queries"].items()
         if state["tools"][name] in tools
-        for doc_id, doc in found(state, name, text).items()
+        for doc_id, doc in docs_of(state, name, text).items()
     }
 
 
@@ -141,7 +141,7 @@ def must_end(state: AgenticState, options: AgenticOptions) -> bool:
 
 def asked(state: AgenticState) -> dict[str, Document] | None:
     """Return what the method's own search for the question found, by id; None if there was none."""
-    return found(state, "question", state["question"]) if "question" in state["tools"] else None
+    return docs_of(state, "question", state["question"]) if "question" in state["tools"] else None
 
 
 def look_up(state: AgenticState, options: AgenticOptions, *, at_end: bool = False) -> list[tuple[str, str]]:
@@ -171,7 +171,7 @@ def transcript(state: AgenticState, shown: Sequence[Document]) -> str:
         lines += [f"Thought: {one_line(step['text'])}"] if step["text"] else []
         lines += [step["shown"]] if step["shown"] else []
         for name, text in step["queries"].items():
-            tool, docs = state["tools"][name], found(state, name, text)
+            tool, docs = state["tools"][name], docs_of(state, name, text)
             lines.append(f"{tool}: {one_line(text)}")
             if tool in SEARCHES:
                 new = [toolkit.snippet_line(doc, numbers[key]) for key, doc in docs.items() if key not in listed]

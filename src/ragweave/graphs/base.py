@@ -241,7 +241,7 @@ def _complete(given: Any) -> Any:
     absent: dict[str, Any] = {"passages": [], "answer_type": None, "gold_answers": None}
     if "answer" not in given:
         return {**absent, **given}
-    # The state of a parent graph: what answered an earlier question there is no input.
+    # The state of a parent graph: what answered an earlier question there is not input.
     asked = (None, given.get("question"))
     passages = [doc for doc in given.get("passages") or () if getattr(doc, "metadata", {}).get(QUESTION) in asked]
     return {**absent, **given, "passages": passages}

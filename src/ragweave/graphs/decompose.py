@@ -42,7 +42,7 @@ from ragweave.tools.retrieval.retrievers import fused
 from ragweave.tools.text.untrusted import one_line
 from ragweave.tools.text.words import normalize_answer
 
-MOST = 5
+MAX_QUESTIONS = 5
 """Sub-questions (Ammann et al. 2025, section 5.3)."""
 
 
@@ -63,7 +63,7 @@ class DecomposeState(RAGState, total=False):
 
 
 _SPLIT = (
-    f"Write the simpler questions, at most {MOST}, that have to be answered first. Each must be clear by itself and be "
+    f"Write the simpler questions, at most {MAX_QUESTIONS}, that have to be answered first. Each must be clear by itself and be "
     "answered by one search. Write each on a line of its own, with its number, and nothing else."
 )
 _REFER = " Where a question needs the answer to an earlier one, write # and that one's number in its place."
@@ -99,15 +99,15 @@ def split(state: DecomposeState, options: DecomposeOptions) -> Asking[Any, Decom
     name = "decompose" if options.solve == "together" else "decompose_in_turn"
     reply = yield Prompt(name, max_tokens=QUERY_TOKENS, task="topic")
     first: dict[str, tuple[str, str]] = {}
-    for number, one in enumerate(read.listed(reply.text)[:MOST], start=1):
-        if normalize_answer(one):
-            first.setdefault(normalize_answer(one), (str(number), " ".join(one.split())))
+    for number, text in enumerate(read.listed(reply.text)[:MAX_QUESTIONS], start=1):
+        if normalize_answer(text):
+            first.setdefault(normalize_answer(text), (str(number), " ".join(text.split())))
     return {"asked": dict(first.values()) if first.keys() - {normalize_answer(state["question"])} else {}}
 
 
 def facts(state: DecomposeState) -> dict[str, str]:
     """Return the answers to sub-questions, by number."""
-    return {str(one["round"]): one["answer"] for one in pool_of(state, "solve")}
+    return {str(answer["round"]): answer["answer"] for answer in pool_of(state, "solve")}
 
 
 def ready(state: DecomposeState) -> list[str]:
@@ -120,15 +120,15 @@ def ready(state: DecomposeState) -> list[str]:
 
 def resolved(state: DecomposeState, number: str) -> str:
     """Return a sub-question with the answers that it needs; for an unknown answer, its question."""
-    known = {one: answer for one, answer in facts(state).items() if answer != UNKNOWN}
-    asked = {one: text.rstrip("?") for one, text in state["asked"].items() if one != number}
-    return re.sub(r"#(\d)", lambda found: {**asked, **known}.get(found[1], ""), state["asked"][number])
+    known = {place: answer for place, answer in facts(state).items() if answer != UNKNOWN}
+    asked = {place: text.rstrip("?") for place, text in state["asked"].items() if place != number}
+    return re.sub(r"#(\d)", lambda match: {**asked, **known}.get(match[1], ""), state["asked"][number])
 
 
 def plan(state: DecomposeState, runtime: Runtime[DecomposeOptions]) -> DecomposeState:
     """Add the queries of the sub-questions whose turn it is; all at once if they are not answered."""
     numbers = ready(state) if runtime.context.solve == "in_turn" else [*state["asked"]]
-    return {"queries": {**state["queries"], **{f"sub_{one}": resolved(state, one) for one in numbers}}}
+    return {"queries": {**state["queries"], **{f"sub_{number}": resolved(state, number) for number in numbers}}}
 
 
 def solve_branches(state: DecomposeState) -> list[Send]:
@@ -164,15 +164,15 @@ def pool_node(retriever: Retriever | None) -> StateNode:
         if state["given"]:
             return {"passages": arranged(state["passages"], runtime.context.order)}
         lists = list(found_by_query(state).values())
-        with counted_calls() as made:
+        with counted_calls() as counter:
             ranks = isinstance(reranker, RerankRetriever)
             best = (
                 reranker.reranked(state["question"], by_query(lists)) if ranks else fused(lists, runtime.context.pool)
             )
-        found = with_ranks(best[: runtime.context.pool])
-        notes = [] if found else [note("no_passages_found")]
-        usage = search_usage(made, retrievals=0)
-        return {"passages": arranged(found, runtime.context.order), "usage": usage, "notes": notes}
+        passages = with_ranks(best[: runtime.context.pool])
+        notes = [] if passages else [note("no_passages_found")]
+        usage = search_usage(counter, retrievals=0)
+        return {"passages": arranged(passages, runtime.context.order), "usage": usage, "notes": notes}
 
     return pool
 
@@ -189,7 +189,7 @@ def to_answer(state: DecomposeState, runtime: Runtime[DecomposeOptions]) -> Rout
     paper="Ammann et al. 2025, Question Decomposition",
     when="Multi-hop questions whose facts are in different documents; with a reranker.",
     group="more than one hop",
-    calls=lambda o: (1 + o.samples, 1 + MOST * (o.solve == "in_turn") + o.samples),
+    calls=lambda o: (1 + o.samples, 1 + MAX_QUESTIONS * (o.solve == "in_turn") + o.samples),
     options=DecomposeOptions,
     state=DecomposeState,
     prompts=PROMPTS,
@@ -206,7 +206,7 @@ def decompose(graph: Graph, components: Components) -> None:
         components,
         "answer",
         "concat",
-        round=MOST + 1,
+        round=MAX_QUESTIONS + 1,
         values=lambda branch, _options: {"facts": "\n".join(map(one_line, branch.get("hints", []))) or "(none)"},
         named=lambda name, options: "decompose_answer" if options.solve == "in_turn" else name,
     )

@@ -39,8 +39,8 @@ class IterRetgenState(RAGState, total=False):
 def requery(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> IterRetgenState:
     """Start the next round: its query is the reply whose answer wins this one, then the question."""
     number, last = state["round"] + 1, latest(pool_of(state, "answer"))
-    said = (majority(last, state["passages"]) or last)[0]["reply"]
-    text = " ".join(said.split()) if runtime.context.paper else cut(without_unknown(said), MAX_QUERY_CHARACTERS)
+    reply = (majority(last, state["passages"]) or last)[0]["reply"]
+    text = " ".join(reply.split()) if runtime.context.paper else cut(without_unknown(reply), MAX_QUERY_CHARACTERS)
     return {"round": number, "queries": {f"round_{number}": f"{text} {state['question']}".strip()}}
 
 
@@ -49,10 +49,10 @@ def to_answer(components: Components) -> Callable[[IterRetgenState, Runtime[Iter
     own = getattr(unbound(components.models.for_role("generator")), "temperature", None)
 
     def to_answer(state: IterRetgenState, runtime: Runtime[IterRetgenOptions]) -> Route:
-        options, found = runtime.context, [str(one.id) for one in state["passages"]]
-        before = [one for one in pool_of(state, "answer") if one["round"] == state["round"] - 1]
+        options, ids = runtime.context, [str(doc.id) for doc in state["passages"]]
+        before = [earlier for earlier in pool_of(state, "answer") if earlier["round"] == state["round"] - 1]
         greedy = options.samples == 1 and options.sampling.get("temperature", own) == 0
-        if greedy and not options.paper and before and all(one["passages"] == found for one in before):
+        if greedy and not options.paper and before and all(earlier["passages"] == ids for earlier in before):
             return "same passages"
         return answer_branches(state, "answer", options, [state["passages"]], round=state["round"])
 

@@ -31,8 +31,8 @@ from ragweave.nodes.loop import (
     asked_before,
     copies_example,
     end_loop,
-    found,
     found_by,
+    passages_found,
 )
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.runner import Components
@@ -114,7 +114,7 @@ def is_plain(options: ReactOptions) -> bool:
 
 def observed(state: LoopState, options: ReactOptions) -> list[Document]:
     """Return what the searches found, step by step; each text once, except in BlendFilter's tables."""
-    return found(state, options) if is_plain(options) else unique(found(state, options))
+    return passages_found(state, options) if is_plain(options) else unique(passages_found(state, options))
 
 
 def acting(state: LoopState, options: ReactOptions, *, last: bool) -> Prompt[Action]:

@@ -99,10 +99,10 @@ def plan(state: ResearchState, options: ResearchOptions) -> Asking[Plan, Researc
         return {"plan": [state["question"]]}
     values = {"sections": options.max_sections}
     reply = yield Prompt("plan", values, state["passages"], form=Plan, max_tokens=PASSAGE_TOKENS, task="restate")
-    said = [one_line(one) for one in (reply.form.questions if reply.form else ())]
-    asked = {normalize_answer(one): one for one in reversed([state["question"], *said]) if len(one.split()) > 1}
-    questions = [one for one in reversed(asked.values()) if one != state["question"]][: options.max_sections]
-    queries = {f"section_{number}": one for number, one in enumerate(questions, start=1)}
+    listed = [state["question"], *map(one_line, reply.form.questions if reply.form else ())]
+    distinct = {normalize_answer(text): text for text in reversed(listed) if len(text.split()) > 1}
+    questions = [text for text in reversed(distinct.values()) if text != state["question"]][: options.max_sections]
+    queries = {f"section_{number}": text for number, text in enumerate(questions, start=1)}
     return {"plan": [state["question"], *questions], "queries": {**state["queries"], **queries}}
 
 
@@ -150,38 +150,44 @@ def method_node(components: Components) -> Node:
     async def search(query: Query, config: RunnableConfig, caller: Caller) -> RAGState:
         graph = built(str(get_runtime(ResearchOptions).context.search_by))
         output = await caller.call(graph, {"question": query["text"]}, config)
-        found = ranked(output["passages"], query["name"])
+        passages = ranked(output["passages"], query["name"])
         spent = output["truncated"] and bool(current_budget().reached())
-        return {"retrieved": {query["name"]: found}, "usage": output["usage"], "truncated": spent}
+        return {"retrieved": {query["name"]: passages}, "usage": output["usage"], "truncated": spent}
 
     return FunctionNode(search, name="method")
 
 
 def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
     """Join the sections, and cite each sentence from all passages that were read."""
-    written = [one for one in state["sections"] if one["text"] != UNKNOWN]
-    left = [one for one in state["plan"] if one not in {section["question"] for section in written}]
+    written = [section for section in state["sections"] if section["text"] != UNKNOWN]
+    left = [text for text in state["plan"] if text not in {section["question"] for section in written}]
     skipped = state["plan"][len(state["sections"]) :]
-    names = [name for one in written or state["sections"] for name in one["passages"]]
-    made = candidate(UNKNOWN, "\n\n".join(one["text"] for one in state["sections"]), "report", dict.fromkeys(names))
-    passages, citations = passages_read(state["passages"], state, [made]), list[Citation]()
+    ids = [doc_id for section in written or state["sections"] for doc_id in section["passages"]]
+    texts = "\n\n".join(section["text"] for section in state["sections"])
+    report_candidate = candidate(UNKNOWN, texts, "report", dict.fromkeys(ids))
+    passages, citations = passages_read(state["passages"], state, [report_candidate]), list[Citation]()
     if written:
         answer = f"# {state['question']}"
-        for one in written:
-            answer += "\n\n" if one["question"] == state["question"] else f"\n\n## {one['question']}\n\n"
-            found = cite(one["question"], one["text"], passages, "long") if runtime.context.citations else []
+        for section in written:
+            question, text = section["question"], section["text"]
+            answer += "\n\n" if question == state["question"] else f"\n\n## {question}\n\n"
+            cited_parts = cite(question, text, passages, "long") if runtime.context.citations else []
             offset = len(answer)
-            citations += [{**cited, "start": cited["start"] + offset, "end": cited["end"] + offset} for cited in found]
-            answer += one["text"]
-        made["answer"] = answer + ("\n\n## Not answered\n\n" + "\n".join(f"- {one}" for one in left) if left else "")
+            citations += [
+                {**cited, "start": cited["start"] + offset, "end": cited["end"] + offset} for cited in cited_parts
+            ]
+            answer += text
+        report_candidate["answer"] = answer + (
+            "\n\n## Not answered\n\n" + "\n".join(f"- {text}" for text in left) if left else ""
+        )
     current_budget().ended(answered=bool(written))
     return {
-        "answer": made["answer"],
+        "answer": report_candidate["answer"],
         "status": "answered" if written else "unknown",
         "truncated": bool(skipped),
         "passages": passages,
         "citations": citations,
-        "candidates": {"report:0": made},
+        "candidates": {"report:0": report_candidate},
         "notes": [note("budget_spent", limit=current_budget().reached(), sections=skipped)] if skipped else [],
     }
 

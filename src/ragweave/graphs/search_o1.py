@@ -31,9 +31,9 @@ from ragweave.nodes.loop import (
     asked_before,
     copies_example,
     end_loop,
-    found,
     found_by,
     is_last,
+    passages_found,
 )
 from ragweave.nodes.prompts import Asking, Prompt, Prompts
 from ragweave.nodes.runner import Components
@@ -124,7 +124,7 @@ def reason(state: LoopState, options: SearchO1Options) -> Asking[Any, LoopState 
     if answer == UNKNOWN and not last and not (conclusion and read.is_unknown(conclusion)):
         return {**add_step(state, turn.text), "must_answer": True}
     written, truncated = "".join(step["text"] for step in steps) + turn.text, last and not state["must_answer"]
-    return end_loop(state, answer, written, state["read"], passages=found(state, options), truncated=truncated)
+    return end_loop(state, answer, written, state["read"], passages=passages_found(state, options), truncated=truncated)
 
 
 def digest(steps: list[Step]) -> str:
@@ -139,7 +139,7 @@ def digest(steps: list[Step]) -> str:
 def read_documents(state: LoopState, options: SearchO1Options) -> Asking[Any, LoopState]:
     """Ask what helps in the passages that the last query found, and add it to the step."""
     *earlier, step = state["steps"]
-    passages = found_by(step, found(state, options))
+    passages = found_by(step, passages_found(state, options))
     if not passages:
         return {"steps": [*earlier, {**step, "shown": _NOTHING}]}
     values = {"query": untrusted(" ".join(step["queries"].values())), "reasoning": digest(state["steps"])}

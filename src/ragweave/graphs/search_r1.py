@@ -37,7 +37,17 @@ from ragweave.graphs.base import Graph, method
 from ragweave.graphs.protocols import ANSWER, PROTOCOLS, Name, Protocol
 from ragweave.nodes import read
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.loop import ChainOptions, LoopState, Step, add_loop, add_step, end_loop, found, found_by, is_last
+from ragweave.nodes.loop import (
+    ChainOptions,
+    LoopState,
+    Step,
+    add_loop,
+    add_step,
+    end_loop,
+    found_by,
+    is_last,
+    passages_found,
+)
 from ragweave.nodes.prompts import Asking, Prompt
 from ragweave.nodes.runner import Components
 from ragweave.nodes.tags import boxed, first_action, transcript
@@ -78,7 +88,7 @@ def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
 def search_r1(state: LoopState, options: SearchR1Options) -> Asking[Any, LoopState | RAGState]:
     """Ask the model to continue after everything it wrote and found; start the search that it asks for, or end."""
     protocol, last = PROTOCOLS[options.protocol], is_last(state, options)
-    passages = found(state, options)
+    passages = passages_found(state, options)
 
     def messages(kept: Sequence[Document]) -> list[BaseMessage]:
         def result_of(step: Step) -> str:

@@ -33,8 +33,8 @@ from ragweave.nodes.loop import (
     asked_before,
     copies_example,
     end_loop,
-    found,
     is_last,
+    passages_found,
 )
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt
 from ragweave.nodes.runner import Components
@@ -153,7 +153,7 @@ def chaining(state: LoopState, options: SelfAskOptions) -> Prompt[Line]:
     return Prompt(
         "self_ask",
         {"unknown": unknown, "dialogue": dialogue(steps)},
-        unique(found(state, options)) if before else steps,
+        unique(passages_found(state, options)) if before else steps,
         show=(lambda shown: f"Knowledge:{render_lines(shown)}\n" if shown else "") if before else dialogue,
         form=None if last or before else Line,
         max_tokens=None if kind == "long" else QUERY_TOKENS,
@@ -189,7 +189,7 @@ def chain(state: LoopState, options: SelfAskOptions) -> Asking[Line, LoopState |
         follow_up = state["question"]  # nothing was looked up yet
     if follow_up:
         return add_step({**state, "steps": steps}, follow_up, follow_up)
-    passages, truncated = unique(found(state, options)), last and answer == UNKNOWN
+    passages, truncated = unique(passages_found(state, options)), last and answer == UNKNOWN
     return end_loop(state, answer, reply.text, state["read"], passages=passages, truncated=truncated)
 
 

@@ -75,7 +75,7 @@ def asked_before(query: str, state: LoopState) -> bool:
     return bool(query) and normalize_answer(query) in map(normalize_answer, earlier)
 
 
-def found(state: LoopState, options: Options) -> list[Document]:
+def passages_found(state: LoopState, options: Options) -> list[Document]:
     """Return what the steps found, in order, repeats included."""
     docs = []
     for name in (name for step in state["steps"] for name in step["queries"]):
