@@ -44,16 +44,16 @@ def svg(width: int, height: int, label: str, parts: Iterable[str]) -> str:
     return "\n".join([head, STYLE, page, *parts, "</svg>"]) + "\n"
 
 
-def text(x: float, y: float, said: str, kind: str = "", anchor: str = "start") -> str:
+def text(x: float, y: float, label: str, kind: str = "", anchor: str = "start") -> str:
     """Return a line of text."""
-    return f'<text x="{x}" y="{y}" class="{kind}" text-anchor="{anchor}">{escape(said)}</text>'
+    return f'<text x="{x}" y="{y}" class="{kind}" text-anchor="{anchor}">{escape(label)}</text>'
 
 
 def question() -> str:
     """Return the picture of a search: what words find, and where names lead."""
     settings = IndexSettings(embedding=None)
     with tempfile.TemporaryDirectory() as folder, KnowledgeBase.create(Path(folder) / "kb", settings=settings) as kb:
-        kb.add([Document(said, id=title, metadata={"title": title}) for title, said in PASSAGES.items()])
+        kb.add([Document(passage, id=title, metadata={"title": title}) for title, passage in PASSAGES.items()])
         words, graph = (kb.as_retriever(len(PASSAGES), mode).invoke(QUESTION) for mode in ("bm25", "graph"))
     ranks = {str(doc.id): doc.metadata["rank"] + 1 for doc in words}
     first, second = graph[:2]

@@ -34,12 +34,12 @@ def executed(path: Path, folder: Path) -> Any:
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":
-            cell.outputs = [cleaned(one, folder) for one in cell.outputs if one.get("name") != "stderr"]
+            cell.outputs = [cleaned(output, folder) for output in cell.outputs if output.get("name") != "stderr"]
     return notebook
 
 
 def cleaned(output: Any, folder: Path) -> Any:
-    """Return an output without what says where it was made."""
+    """Return an output without the paths of the machine that made it."""
     texts = output.get("data", output)
     for kind, text in texts.items():
         if kind.startswith(("text", "image/svg")) and isinstance(text, str):

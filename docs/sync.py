@@ -34,7 +34,7 @@ CHAT = "A conversation over a method: follow-ups are restated, answers quote the
 
 def table(head: str, rows: Iterable[Iterable[str]]) -> str:
     """Return a Markdown table; `head` separates its columns by bars."""
-    cells = [[one.strip() for one in head.split("|")], *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    cells = [[cell.strip() for cell in head.split("|")], *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     lines = ["| " + " | ".join(row) + " |" for row in cells]
     return "\n".join([lines[0], "|" + "---|" * len(cells[0]), *lines[1:]])
 
@@ -49,7 +49,11 @@ def methods() -> str:
     """Return the tables of the methods, a group each."""
     tables = []
     for group in get_args(Group):
-        rows = [[f"`{one.name}`", one.summary, calls(one), one.paper] for one in METHODS.ours() if one.group == group]
+        rows = [
+            [f"`{method.name}`", method.summary, calls(method), method.paper]
+            for method in METHODS.ours()
+            if method.group == group
+        ]
         if rows:
             tables += [f"### {group.capitalize()}", table("method | what it does | calls | paper", rows)]
     return "\n\n".join(tables)
@@ -57,7 +61,7 @@ def methods() -> str:
 
 def models() -> str:
     """Return the table of the model specs."""
-    rows = [[f"`{one.spec}`", one.summary] for one in MODELS.ours()]
+    rows = [[f"`{provider.spec}`", provider.summary] for provider in MODELS.ours()]
     return table("spec | model", [*rows, ["`PROVIDER:NAME`", "any other provider of LangChain's `init_chat_model`"]])
 
 
@@ -91,10 +95,10 @@ def recall() -> str:
     sets = json.loads((ROOT / "benchmarks/results/graph_retrieval.json").read_text("utf-8"))["sets"]
     shown = {"2WikiMultihopQA": "2wiki", "HotpotQA": "hotpotqa", "MuSiQue": "musique", "NQ (one hop)": "nq"}
     columns = [sets[name] for name in shown.values()]
-    gains = ["{:+} [{}, {}]".format(*one["gain over hybrid"]).replace("-", "−") for one in columns]
+    gains = ["{:+} [{}, {}]".format(*column["gain over hybrid"]).replace("-", "−") for column in columns]
     rows = [
-        ["hybrid retrieval (BM25 and MiniLM)", *(str(one["hybrid"]) for one in columns)],
-        ["graph retrieval, the default", *(str(one["graph"]) for one in columns)],
+        ["hybrid retrieval (BM25 and MiniLM)", *(str(column["hybrid"]) for column in columns)],
+        ["graph retrieval, the default", *(str(column["graph"]) for column in columns)],
         ["gain, 95 % interval", *gains],
     ]
     return table(" | ".join(["", *shown]), rows)
@@ -115,10 +119,12 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/models.md": {"models": models, "roles": roles},
     "docs/documents.md": {
         "file types": file_types,
-        "chunkers": lambda: table("chunker | passages", [[f"`{one.name}`", one.summary] for one in CHUNKERS.ours()]),
+        "chunkers": lambda: table("chunker | passages", [[f"`{kind.name}`", kind.summary] for kind in CHUNKERS.ours()]),
     },
     "docs/extend.md": {
-        "filters": lambda: table("filter | what it keeps", [[f"`{one.name}`", one.summary] for one in FILTERS.ours()])
+        "filters": lambda: table(
+            "filter | what it keeps", [[f"`{kind.name}`", kind.summary] for kind in FILTERS.ours()]
+        )
     },
     "docs/reproduce.md": {"reproductions": reproductions},
 }
@@ -133,16 +139,16 @@ def with_block(text: str, name: str, content: str) -> str:
 
 def with_names(text: str) -> str:
     """Return `names.py` with the names of our metrics."""
-    quoted = ", ".join(f'"{one.name}"' for one in METRICS.ours())
+    quoted = ", ".join(f'"{metric.name}"' for metric in METRICS.ours())
     lines = textwrap.wrap(quoted, 100, break_on_hyphens=False)
-    listed = "".join(f"    Literal[{one.rstrip(',')}],\n" for one in lines)
+    listed = "".join(f"    Literal[{line.rstrip(',')}],\n" for line in lines)
     return re.sub(r"MetricName = Literal\[\n.*?\n\]", lambda _: f"MetricName = Literal[\n{listed}]", text, flags=re.S)
 
 
 def langgraph_json(text: str) -> str:
-    """Return `langgraph.json` with the conversation and our methods as its graphs; all else stays."""
+    """Return `langgraph.json` with the conversation and our methods as its graphs; the rest stays."""
     settings = json.loads(text)
-    listed = {"chat": CHAT, **{one.name: one.summary for one in METHODS.ours()}}
+    listed = {"chat": CHAT, **{method.name: method.summary for method in METHODS.ours()}}
     settings["graphs"] = {
         name: {"path": f"ragweave.serving.studio:{name}", "description": about} for name, about in listed.items()
     }

@@ -57,7 +57,7 @@ def on_config(config: Any) -> Any:
             section["Methods"] = [
                 {group.capitalize(): pages}
                 for group in get_args(Group)
-                if (pages := [f"methods/{one.name}.md" for one in METHODS.ours() if one.group == group])
+                if (pages := [f"methods/{method.name}.md" for method in METHODS.ours() if method.group == group])
             ]
     return config
 
@@ -65,10 +65,10 @@ def on_config(config: Any) -> Any:
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages and pictures."""
     rows = list(measured())
-    for one in METHODS.ours():
-        picture = build_graph(one)._repr_mimebundle_()["image/svg+xml"]
-        files.append(File.generated(config, f"methods/{one.name}.md", content=method_page(one, rows)))
-        files.append(File.generated(config, f"methods/{one.name}.svg", content=picture))
+    for method in METHODS.ours():
+        picture = build_graph(method)._repr_mimebundle_()["image/svg+xml"]
+        files.append(File.generated(config, f"methods/{method.name}.md", content=method_page(method, rows)))
+        files.append(File.generated(config, f"methods/{method.name}.svg", content=picture))
     files.append(File.generated(config, "lists.md", content=lists()))
     files.append(File.generated(config, "llms.txt", content=llms(files)))
     return files
@@ -91,34 +91,36 @@ def measured() -> Iterator[tuple[str, str, dict[str, str]]]:
             head = []
 
 
-def method_page(one: Method, rows: Iterable[tuple[str, str, dict[str, str]]]) -> str:
+def method_page(method: Method, rows: Iterable[tuple[str, str, dict[str, str]]]) -> str:
     """Return the page of a method."""
-    fewest, most = one.calls(one.options())
+    fewest, most = method.calls(method.options())
     cost = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-    paper = re.sub("|".join(map(re.escape, ARXIV)), lambda name: f"[{name[0]}]({_arxiv(name[0])})", one.paper)
-    mine = [[section, *(row.get(column, "") for column in COLUMNS)] for name, section, row in rows if name == one.name]
+    paper = re.sub("|".join(map(re.escape, ARXIV)), lambda name: f"[{name[0]}]({_arxiv(name[0])})", method.paper)
+    mine = [
+        [section, *(row.get(column, "") for column in COLUMNS)] for name, section, row in rows if name == method.name
+    ]
     results = [
         table(["questions", *COLUMNS], mine),
         "Small models: [how and when this was measured](../results.md).",
     ]
     return "\n\n".join(
         [
-            f"# {one.name}",
-            f"**{one.summary}** {paper}.",
-            one.when,
+            f"# {method.name}",
+            f"**{method.summary}** {paper}.",
+            method.when,
             f"Model calls per question with the default options: **{cost}**.",
-            f"![The graph of {one.name}]({one.name}.svg)",
-            f'```py\ngraph = build_graph("{one.name}", model="openai:gpt-4o-mini", retriever=retriever)\n```',
-            f'```\nragweave ask "…" --kb kb --method {one.name} --model openai:gpt-4o-mini\n```',
+            f"![The graph of {method.name}]({method.name}.svg)",
+            f'```py\ngraph = build_graph("{method.name}", model="openai:gpt-4o-mini", retriever=retriever)\n```',
+            f'```\nragweave ask "…" --kb kb --method {method.name} --model openai:gpt-4o-mini\n```',
             "## Source",
-            inspect.getdoc(inspect.getmodule(one.wire)) or "",
+            inspect.getdoc(inspect.getmodule(method.wire)) or "",
             "## Measured",
             *(results if mine else ["[The results](../results.md) have no row for this method yet."]),
             "## Options",
-            options_table(one),
+            options_table(method),
             "## Prompts",
             "Replace any of them [by name](../extend.md#a-prompt).",
-            *prompts(one),
+            *prompts(method),
         ]
     )
 
@@ -144,7 +146,7 @@ def lists() -> str:
             table(["metric", "what it says", "source"], [[f"`{m.name}`", m.summary, m.source] for m in METRICS.ours()]),
             "## Data set formats",
             "`ragweave methods --kind datasets` lists them too. [How to name a data set](evaluate.md#data-sets).",
-            table(["format", "data"], [[f"`{one.name}`", one.summary] for one in FORMATS.ours()]),
+            table(["format", "data"], [[f"`{kind.name}`", kind.summary] for kind in FORMATS.ours()]),
             "## Tables and figures of papers",
             "`ragweave reproduce` lists them too. [How to run one](reproduce.md).",
             table(["paper", "table", "shows", "data sets"], listing()),
@@ -152,10 +154,10 @@ def lists() -> str:
     )
 
 
-def options_table(one: Method) -> str:
+def options_table(method: Method) -> str:
     """Return a method's options, its own first, with their descriptions."""
-    own = one.options.__annotations__
-    fields = sorted(one.options.model_fields.items(), key=lambda item: item[0] not in own)
+    own = method.options.__annotations__
+    fields = sorted(method.options.model_fields.items(), key=lambda item: item[0] not in own)
     rows = []
     for name, field in fields:
         values = [value for value in get_args(field.annotation) if isinstance(value, str)]
@@ -164,13 +166,13 @@ def options_table(one: Method) -> str:
     return table(["option", "default", "what it does"], rows)
 
 
-def prompts(one: Method) -> list[str]:
+def prompts(method: Method) -> list[str]:
     """Return a method's prompts, folded: first its own, then those that it shares with most methods."""
     users = Counter(name for other in METHODS.ours() for name in other.prompts)
-    shared = {name for name in one.prompts if name != one.name and 2 * users[name] > len(METHODS.ours())}
+    shared = {name for name in method.prompts if name != method.name and 2 * users[name] > len(METHODS.ours())}
     texts = {
         name: f'??? note "`{name}`"\n\n' + textwrap.indent(f"```text\n{template.pretty_repr()}\n```", "    ")
-        for name, template in one.prompts.items()
+        for name, template in method.prompts.items()
     }
     own = [text for name, text in texts.items() if name not in shared]
     rest = "\n\n".join(text for name, text in texts.items() if name in shared)
@@ -179,9 +181,11 @@ def prompts(one: Method) -> list[str]:
 
 def llms(files: Files) -> str:
     """Return `llms.txt`: what this is, and its pages, for language models."""
-    pages = [one for one in files.documentation_pages() if "/" not in one.src_uri and one.content_string]
-    lines = [f"- [{_title(one)}]({one.url})" for one in pages]
-    methods = [f"- [{one.name}](methods/{one.name}/): {one.summary} ({one.paper})" for one in METHODS.ours()]
+    pages = [page for page in files.documentation_pages() if "/" not in page.src_uri and page.content_string]
+    lines = [f"- [{_title(page)}]({page.url})" for page in pages]
+    methods = [
+        f"- [{method.name}](methods/{method.name}/): {method.summary} ({method.paper})" for method in METHODS.ours()
+    ]
     about = (
         "> Published retrieval-augmented-generation methods as LangGraph graphs: `build_graph(name, model=…, "
         'retriever=…)`, then `graph.invoke({"question": …})["answer"]`.'

@@ -56,14 +56,14 @@ def test_settings_are_typed() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("extractive:big", "write extractive, and settings behind"),
+        ("extractive:big", "write extractive, and settings after"),
         ("extractive?colour=blue", "has no setting 'colour'"),
         ("openai:", "write openai:NAME"),
         ("openai:m?base_url=localhost:8000", "base_url must begin with http"),
         ("openai:m?colour=blue&api_key=x", "has no setting 'colour'"),
         ("gpt-4o-mini", "openai:gpt-4o-mini"),
         ("gtp", "unknown model 'gtp'"),
-        ("./no-such-folder", "no-such-folder: is no folder"),
+        ("./no-such-folder", "no-such-folder: not a folder"),
         *((spec, "/no-such.gguf") for spec in ("llamacpp:no-such.gguf", "no-such.gguf", "./no-such.gguf")),
     ],
 )

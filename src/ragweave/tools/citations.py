@@ -23,9 +23,9 @@ _SUPPORT = 0.6
 _GAIN = 0.1
 """Least share that each further quote adds."""
 _QUESTION = 0.3
-"""Weight of a sentence's overlap with the question, beside its overlap with the answer."""
-_MOST = 3
-"""Most quotes of a claim (ALCE allows three as well)."""
+"""Weight of a sentence's overlap with the question; its overlap with the answer has weight 1."""
+_MAX_QUOTES = 3
+"""Maximum number of quotes of a claim (as in ALCE)."""
 
 
 class _Line(NamedTuple):
@@ -43,9 +43,9 @@ def cite(question: str, answer: str, passages: Sequence[Document], answer_type: 
 
     Args:
         question: The question.
-        answer: The answer; none of it is cited where it says unknown.
+        answer: The answer; `Unknown` has no citations.
         passages: The passages that may support it, with ids.
-        answer_type: A long answer is cited sentence by sentence, another one as a whole.
+        answer_type: A long answer is cited sentence by sentence, any other as one claim.
     """
     if answer == UNKNOWN:
         return []
@@ -53,16 +53,16 @@ def cite(question: str, answer: str, passages: Sequence[Document], answer_type: 
     weights = _Weights(lines)
     asked = frozenset(terms(question))
     near = [(line, _QUESTION * weights.share(line.around, asked)) for line in lines]
-    near.sort(key=lambda one: -one[1])
-    found: dict[frozenset[str], list[Quote]] = {}
-    made: list[Citation] = []
+    near.sort(key=lambda pair: -pair[1])
+    by_words: dict[frozenset[str], list[Quote]] = {}
+    citations: list[Citation] = []
     for claim in _claims(answer, answer_type):
         wanted = _wanted(claim.text, asked)
-        if wanted not in found:
-            found[wanted] = _quotes(wanted, near, weights)
-        quotes = [quote.copy() for quote in found[wanted]]
-        made.append({"text": claim.text, "start": claim.start, "end": claim.end, "quotes": quotes})
-    return made
+        if wanted not in by_words:
+            by_words[wanted] = _quotes(wanted, near, weights)
+        quotes = [quote.copy() for quote in by_words[wanted]]
+        citations.append({"text": claim.text, "start": claim.start, "end": claim.end, "quotes": quotes})
+    return citations
 
 
 def _claims(answer: str, answer_type: AnswerType) -> list[Sentence]:
@@ -81,7 +81,7 @@ def _lines(doc: Document) -> Iterable[_Line]:
 
 
 class _Weights(dict[str, float]):
-    """The weight of each word; one that no sentence holds weighs most."""
+    """The weight of each word; a word in no sentence weighs most."""
 
     def __init__(self, lines: Sequence[_Line]) -> None:
         counts = Counter(word for line in lines for word in line.around)
@@ -96,38 +96,38 @@ class _Weights(dict[str, float]):
 
     def share(self, words: Collection[str], of: frozenset[str]) -> float:
         """Return the share of a set's weight that `words` hold; 0 for an empty set."""
-        whole = self.of(of)
-        return self.of(of.intersection(words)) / whole if whole else 0.0
+        total = self.of(of)
+        return self.of(of.intersection(words)) / total if total else 0.0
 
 
 def _quotes(wanted: frozenset[str], near: Iterable[tuple[_Line, float]], weights: _Weights) -> list[Quote]:
-    """Return the quotes that hold the wanted words, of lines in the order of how near the question they are."""
+    """Return the quotes that hold the wanted words; `near` has the lines nearest to the question first."""
     hits: dict[tuple[frozenset[str], frozenset[str]], tuple[_Line, float]] = {}
     for line, asked in near:  # however many there are, few hold different words
         if not wanted.isdisjoint(line.words):
             hits.setdefault((wanted & line.words, wanted & line.around), (line, asked))
-    whole = weights.of(wanted)
+    total = weights.of(wanted)
     chosen: list[Quote] = []
     covered: frozenset[str] = frozenset()
-    while len(chosen) < _MOST:
-        least = _GAIN * whole if chosen else 0.0
+    while len(chosen) < _MAX_QUOTES:
+        least = _GAIN * total if chosen else 0.0
         best = max(
             (hit for hit in hits.items() if weights.of(hit[0][0] - covered) > least),
-            key=lambda hit: weights.of(covered | hit[0][1]) / whole + hit[1][1],
+            key=lambda hit: weights.of(covered | hit[0][1]) / total + hit[1][1],
             default=None,
         )
         if best is None:
             break
         (_, around), (line, _) = best
         text, start, end = line.sentence
-        score = round(weights.of(around) / whole, 4)
+        score = round(weights.of(around) / total, 4)
         chosen.append({"passage": line.passage, "start": start, "end": end, "text": text, "score": score})
         covered |= around
-    return chosen if chosen and weights.of(covered) / whole >= _SUPPORT else []
+    return chosen if chosen and weights.of(covered) / total >= _SUPPORT else []
 
 
 def _wanted(claim: str, asked: frozenset[str]) -> frozenset[str]:
-    """Return the words to look for: of Yes or No, which says nothing itself, the question's."""
+    """Return the words to look for: a claim's own, or the question's for Yes and No."""
     if normalize_answer(claim) in ("yes", "no"):
         return asked
     return frozenset(terms(claim)) or frozenset(normalize_answer(claim).split())

@@ -70,12 +70,12 @@ def draw_svg(graph: Graph, *, title: str, taken: Taken | None = None, links: Map
     for edge in loops:  # the bow stands beside the node
         sizes[edge.source] = widths[edge.source] + 2 * (_BOW + len(edge.label) * _SMALL)
     xs = _placed(layers, list(chains.values()), sizes)
-    left = min(xs[one] - sizes[one] / 2 for one in xs) - _MARGIN
-    width = round(max(xs[one] + sizes[one] / 2 for one in xs) + _MARGIN - left)
+    left = min(xs[vertex] - sizes[vertex] / 2 for vertex in xs) - _MARGIN
+    width = round(max(xs[vertex] + sizes[vertex] / 2 for vertex in xs) + _MARGIN - left)
     height = round(2 * _MARGIN + _HEIGHT + (len(layers) - 1) * _LAYER)
-    ys = {one: _MARGIN + _HEIGHT / 2 + depth * _LAYER for depth, layer in enumerate(layers) for one in layer}
-    at = {one: (xs[one] - left, ys[one]) for one in xs}
-    parts = [_curve(edge, [at[one] for one in chain], edge in back, taken) for edge, chain in chains.items()]
+    ys = {vertex: _MARGIN + _HEIGHT / 2 + depth * _LAYER for depth, layer in enumerate(layers) for vertex in layer}
+    at = {vertex: (xs[vertex] - left, ys[vertex]) for vertex in xs}
+    parts = [_curve(edge, [at[vertex] for vertex in chain], edge in back, taken) for edge, chain in chains.items()]
     parts += [_label(edge, at[vertex], taken) for vertex, edge in labelled.items()]
     parts += [_box(node, names[node], at[node], widths[node], taken, (links or {}).get(node)) for node in nodes]
     parts += [_loop(edge, at[edge.source], widths[edge.source], taken) for edge in loops]
@@ -89,13 +89,13 @@ def draw_svg(graph: Graph, *, title: str, taken: Taken | None = None, links: Map
 
 
 def edges_of(graph: Graph) -> list[Edge]:
-    """Return a graph's edges; several between the same two nodes are one, with all their labels."""
+    """Return a graph's edges; several edges between the same two nodes become one, with all their labels."""
     joined: dict[tuple[str, str], Edge] = {}
-    for one in graph.edges:
-        key, label = (one.source, one.target), "" if one.data is None else str(one.data)
+    for edge in graph.edges:
+        key, label = (edge.source, edge.target), "" if edge.data is None else str(edge.data)
         if key in joined:
             label = " / ".join(filter(None, [joined[key].label, label]))
-        joined[key] = Edge(*key, label, one.conditional)
+        joined[key] = Edge(*key, label, edge.conditional)
     return list(joined.values())
 
 
@@ -123,7 +123,8 @@ def _closing_cycles(nodes: list[str], edges: list[Edge]) -> set[Edge]:
     back, done = set[Edge](), set[str]()
 
     def visit(node: str, path: frozenset[str]) -> None:
-        for edge in sorted((one for one in edges if one.source == node), key=lambda one: nodes.index(one.target)):
+        own = (edge for edge in edges if edge.source == node)
+        for edge in sorted(own, key=lambda edge: nodes.index(edge.target)):
             if edge.target in path:
                 back.add(edge)
             elif edge.target not in done:
@@ -155,19 +156,22 @@ def _placed(
     for turn in range(_PASSES):
         sides = [above, below] if turn >= _PASSES - 2 else [below if turn % 2 else above]
         for layer in reversed(layers) if turn % 2 else layers:
-            near = {one: [xs[other] for side in sides for other in side.get(one, ())] or [xs[one]] for one in layer}
-            means = {one: sum(some) / len(some) for one, some in near.items()}
+            near = {
+                vertex: [xs[other] for side in sides for other in side.get(vertex, ())] or [xs[vertex]]
+                for vertex in layer
+            }
+            means = {vertex: sum(places) / len(places) for vertex, places in near.items()}
             if turn < _SWEEPS:
                 layer.sort(key=means.__getitem__)
-            xs |= _spread(layer, [means[one] for one in layer], sizes)
+            xs |= _spread(layer, [means[vertex] for vertex in layer], sizes)
     return xs
 
 
 def _spread(layer: Sequence[str], wanted: Sequence[float], sizes: Mapping[str, float]) -> dict[str, float]:
     """Return the places nearest to those wanted that keep order and distance, by pooling adjacent violators."""
     offsets = [0.0]
-    for one, other in pairwise(layer):
-        offsets.append(offsets[-1] + (sizes[one] + sizes[other]) / 2 + _GAP)
+    for left, right in pairwise(layer):
+        offsets.append(offsets[-1] + (sizes[left] + sizes[right]) / 2 + _GAP)
     blocks: list[tuple[float, int]] = []
     for want, offset in zip(wanted, offsets, strict=False):
         mean, count = want - offset, 1
@@ -176,7 +180,7 @@ def _spread(layer: Sequence[str], wanted: Sequence[float], sizes: Mapping[str, f
             mean, count = (earlier * many + mean * count) / (many + count), many + count
         blocks.append((mean, count))
     means = [mean for mean, count in blocks for _ in range(count)]
-    return {one: mean + offset for one, mean, offset in zip(layer, means, offsets, strict=False)}
+    return {vertex: mean + offset for vertex, mean, offset in zip(layer, means, offsets, strict=False)}
 
 
 def _curve(edge: Edge, chain: Sequence[Point], upwards: bool, taken: Taken | None) -> str:
@@ -188,7 +192,7 @@ def _curve(edge: Edge, chain: Sequence[Point], upwards: bool, taken: Taken | Non
     path = "M{:.1f} {:.1f}".format(*points[0])
     for (a, b), (out, into) in zip(pairwise(points), pairwise([steep, *slopes, steep]), strict=True):
         near = (a[0] + out[0], a[1] + out[1], b[0] - into[0], b[1] - into[1], *b)
-        path += "C" + " ".join(f"{one:.1f}" for one in near)
+        path += "C" + " ".join(f"{coordinate:.1f}" for coordinate in near)
     return _line(edge, path, taken)
 
 

@@ -62,15 +62,15 @@ def filco_task(question: str) -> FilcoTask:
 
 
 def only_verdicts(answers: Iterable[str]) -> bool:
-    """Say whether answers are verdicts alone (yes, no, SUPPORTS, REFUTES), which no sentence contains."""
-    said = [one.strip().lower() for one in answers]
-    return bool(said) and all(one in _VERDICTS for one in said)
+    """Return whether all answers are verdicts (yes, no, SUPPORTS, REFUTES), which no sentence contains."""
+    folded = {answer.strip().lower() for answer in answers}
+    return bool(folded) and folded <= _VERDICTS
 
 
 def outputs_of(question: str, answers: Iterable[str]) -> list[str]:
     """Return the right answers as the generator writes them: FEVER's labels for the verdicts on a claim."""
     is_claim = filco_task(question).kind == "claim"
-    return [_LABELS.get(one.strip().lower(), one) if is_claim else one for one in answers]
+    return [_LABELS.get(answer.strip().lower(), answer) if is_claim else answer for answer in answers]
 
 
 def question_line(question: str) -> str:
@@ -102,38 +102,38 @@ def lexical(text: str, target: str) -> float:
 
     The target is the right answer (question answering, dialogue) or the query (fact verification).
     """
-    said, wanted = Counter(words(text)), Counter(words(target))
-    same = (said & wanted).total()
-    return 2 * same / (said.total() + wanted.total()) if same else 0.0
+    own, wanted = Counter(words(text)), Counter(words(target))
+    common = (own & wanted).total()
+    return 2 * common / (own.total() + wanted.total()) if common else 0.0
 
 
 def quoted(written: str, texts: Sequence[str]) -> list[float]:
-    """Return how far each text is quoted by what a model wrote, in [0, 1].
+    """Return how far a model's reply quotes each text, in [0, 1].
 
-    Each sentence written counts for the first text that contains it, word for word; else for those
-    that it contains; else for the most similar one, by a unigram F1 of 0.5 at least.
+    Each sentence of the reply counts for the first text that contains it word for word; else for the
+    texts that it contains; else for the most similar text, if their unigram F1 is at least 0.5.
     """
-    scores, folded = [0.0] * len(texts), [f" {' '.join(words(one))} " for one in texts]
+    scores, folded = [0.0] * len(texts), [f" {' '.join(words(text))} " for text in texts]
     for sentence in split_sentences(written):
-        said = f" {' '.join(words(sentence.text))} "
-        if not said.strip():
+        quote = f" {' '.join(words(sentence.text))} "
+        if not quote.strip():
             continue
-        alike = [lexical(one, sentence.text) for one in texts]
-        found = [at for at, one in enumerate(folded) if said in one][:1]
-        found = found or [at for at, one in enumerate(folded) if one.strip() and one in said]
-        if found:
-            alike = [1.0] * len(texts)
-        elif max(alike, default=0.0) >= _QUOTED:
-            found = [alike.index(max(alike))]
-        for at in found:
-            scores[at] = max(scores[at], alike[at])
+        similarity = [lexical(text, sentence.text) for text in texts]
+        matches = [at for at, text in enumerate(folded) if quote in text][:1]
+        matches = matches or [at for at, text in enumerate(folded) if text.strip() and text in quote]
+        if matches:
+            similarity = [1.0] * len(texts)
+        elif max(similarity, default=0.0) >= _QUOTED:
+            matches = [similarity.index(max(similarity))]
+        for at in matches:
+            scores[at] = max(scores[at], similarity[at])
     return scores
 
 
 # ---- filters
 
 Granularity = Literal["sentence", "passage"]
-"""What is kept or dropped: sentences, or whole passages (the paper's PSG)."""
+"""What is kept or dropped: sentences, or full passages (the paper's PSG)."""
 
 FilterName = Literal["lexical", "strinc", "cxmi", "recomp", "full", "llm", "own"]
 """The filters that a run may choose: ours, a model that names sentences, or the one that the graph was built with."""
@@ -174,7 +174,7 @@ class FilterKind:
 
     name: str
     summary: str
-    """What it keeps, in a line."""
+    """What it keeps, in one line."""
     scores: Scores
     """From question, segments and right answers (maybe none) to a score for each segment."""
     threshold: float = 0.0
@@ -182,21 +182,21 @@ class FilterKind:
     oracle_threshold: float | None = None
     """The same if there are answers; None: `threshold`."""
     top: int | None = 1
-    """Most segments kept; None: all above the threshold."""
+    """Maximum number of segments kept; None: all above the threshold."""
     granularity: Granularity | None = None
-    """The only granularity that it has; None: any. A filter of whole passages may leave none; else all stay if none is kept."""
+    """The only granularity that it supports; None: any. A filter of passages may drop all; of sentences, all stay if none is kept."""
     reads_answers: bool = True
     """Whether right answers change its scores."""
     untrained: bool = False
-    """Whether it only compares with the question, if there is no answer: half of the text then stays."""
+    """Whether, without answers, it only compares with the question; half of the text then stays."""
 
     def best(
         self, scores: Sequence[float], *, top: int | None = 1, threshold: float | None = None, answers: bool = False
     ) -> list[int]:
-        """Return the indices of the segments to keep, best first; of equal ones the first comes first.
+        """Return the indices of the segments to keep, best first, equal ones in order.
 
-        `top` are the most segments (None: all above the threshold), `threshold` is what a score must exceed (None: the
-        filter's own), and `answers` says whether the scores are those against answers.
+        `top` is their maximum number (None: all above the threshold), `threshold` is what a score must exceed (None: the
+        filter's own), and `answers` says whether the scores compare with answers.
         """
         usual = self.oracle_threshold if answers else None
         least = threshold if threshold is not None else usual if usual is not None else self.threshold
@@ -216,20 +216,20 @@ def best_share(segments: Sequence[Document], best: Sequence[int], characters: fl
 
 
 def _strinc(question: str, segments: Sequence[Document], answers: Sequence[str], _: FilterSettings) -> list[float]:
-    outputs = [one.lower() for one in outputs_of(question, answers) if one.strip()]
-    return [float(any(output in one.page_content.lower() for output in outputs)) for one in segments]
+    outputs = [output.lower() for output in outputs_of(question, answers) if output.strip()]
+    return [float(any(output in segment.page_content.lower() for output in outputs)) for segment in segments]
 
 
 def _lexical(question: str, segments: Sequence[Document], answers: Sequence[str], _: FilterSettings) -> list[float]:
     targets = outputs_of(question, answers) or [question]
-    return [max(lexical(one.page_content, target) for target in targets) for one in segments]
+    return [max(lexical(segment.page_content, target) for target in targets) for segment in segments]
 
 
 def _cxmi(question: str, segments: Sequence[Document], answers: Sequence[str], settings: FilterSettings) -> list[float]:
     """Return log M(o | t ⊕ q) − log M(o | q) for each segment t.
 
-    The scorer M, the paper's being Flan-T5-XL, untrained, is called once. The output o is the right answer, or the label
-    of a claim. A causal scorer is led to it by a line that the released code does not have.
+    The scorer M is called once; in the paper it is Flan-T5-XL, untrained. The output o is the right answer, or the label
+    of a claim. For a causal scorer, a line that the released code does not have leads to the output.
     """
     scorer = settings.scorer
     if scorer is None:
@@ -237,7 +237,7 @@ def _cxmi(question: str, segments: Sequence[Document], answers: Sequence[str], s
     lead = f"\n{answer_line(question, '')}" if getattr(scorer, "causal", False) else ""
     task, output = filco_task(question), outputs_of(question, answers)[0]
     asked = f"question: Given the ['context', '{task.kind}'], predict the {task.wanted}:{task.asked}{lead}"
-    prompts = [asked, *(f"context: {one.page_content}\n{asked}" for one in segments)]
+    prompts = [asked, *(f"context: {segment.page_content}\n{asked}" for segment in segments)]
     base, *scores = scorer.score([(prompt, output) for prompt in prompts])
     return [score - base for score in scores]
 
@@ -250,7 +250,8 @@ def _recomp(
     question: str, segments: Sequence[Document], _answers: Sequence[str], settings: FilterSettings
 ) -> list[float]:
     with _ENCODING:
-        return list(_encoder(settings.encoder or "minilm").predict([(question, one.page_content) for one in segments]))
+        encoder = _encoder(settings.encoder or "minilm")
+        return list(encoder.predict([(question, segment.page_content) for segment in segments]))
 
 
 @lru_cache(maxsize=2)
@@ -268,7 +269,7 @@ LEXICAL = FilterKind(
 _OURS = (
     FilterKind(
         name="full",
-        summary="Every passage whole (FULL).",
+        summary="Every passage, uncut (FULL).",
         scores=lambda _question, segments, _answers, _: [1.0] * len(segments),
         top=None,
         granularity="passage",

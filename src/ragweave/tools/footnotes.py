@@ -51,10 +51,10 @@ def described(document: Document, file: Callable[[str], str] = file_of) -> str:
         file: From its source, which may be empty, to what is shown of it.
     """
     meta = document.metadata
-    heading, name = heading_of(meta), file(str(meta.get("source") or ""))
-    places = (f"{one} {meta[one]}" for one in ("page", "line") if meta.get(one))
-    where = ", ".join(filter(None, [name, *places]))
-    return " — ".join(filter(None, ["" if heading == name else heading, where]))
+    heading, shown = heading_of(meta), file(str(meta.get("source") or ""))
+    places = (f"{name} {meta[name]}" for name in ("page", "line") if meta.get(name))
+    where = ", ".join(filter(None, [shown, *places]))
+    return " — ".join(filter(None, ["" if heading == shown else heading, where]))
 
 
 def label_of(document: Document) -> str:
@@ -71,8 +71,8 @@ def path_of(document: Document) -> str:
 def footnotes(citations: Iterable[Citation], passages: Iterable[Document]) -> list[Footnote]:
     """Return each quoted sentence once, numbered."""
     known = {doc.id or "": doc for doc in passages}
-    quotes = {key_of(quote): quote for one in citations for quote in one["quotes"]}
-    return [Footnote(at, one, _quoted(one, known)) for at, one in enumerate(quotes.values(), start=1)]
+    quotes = {key_of(quote): quote for citation in citations for quote in citation["quotes"]}
+    return [Footnote(number, quote, _quoted(quote, known)) for number, quote in enumerate(quotes.values(), start=1)]
 
 
 def _quoted(quote: Quote, known: Mapping[str, Document]) -> Document:
@@ -90,31 +90,32 @@ def annotated(
     between: Callable[[str], str] = str,
 ) -> str:
     """Return an answer in which `show` writes each cited part from its text and footnotes, and `between` the rest."""
-    known = {key_of(one.quote): one for one in notes}
+    by_quote = {key_of(note.quote): note for note in notes}
     pieces: list[str] = []
     done = 0
-    for one in citations:
-        part = show(answer[one["start"] : one["end"]], [known[key_of(quote)] for quote in one["quotes"]])
-        pieces += [between(answer[done : one["start"]]), part]
-        done = one["end"]
+    for citation in citations:
+        start, end = citation["start"], citation["end"]
+        part = show(answer[start:end], [by_quote[key_of(quote)] for quote in citation["quotes"]])
+        pieces += [between(answer[done:start]), part]
+        done = end
     return "".join([*pieces, between(answer[done:])])
 
 
 def with_marks(answer: str, citations: Sequence[Citation], unsupported: str = "[?]") -> str:
-    """Return an answer with [1] behind each supported part and `unsupported` behind the others."""
+    """Return an answer with [1] after each supported part and `unsupported` after the others."""
 
     def show(text: str, notes: list[Footnote]) -> str:
-        marks = "".join(f"[{one.number}]" for one in notes) or unsupported
+        marks = "".join(f"[{note.number}]" for note in notes) or unsupported
         return f"{text} {marks}" if marks else text
 
     return annotated(answer, citations, footnotes(citations, ()), show)
 
 
 def with_quotes(answer: str, citations: Sequence[Citation], passages: Iterable[Document], unsupported: str) -> str:
-    """Return an answer with its quotes on lines of their own under each part, and `unsupported` behind the others."""
+    """Return an answer with its quotes on separate lines under each part, and `unsupported` after the others."""
 
     def show(text: str, notes: list[Footnote]) -> str:
-        lines = "".join(f"\n> “{' '.join(one.quote['text'].split())}” ({one.label})" for one in notes)
+        lines = "".join(f"\n> “{' '.join(note.quote['text'].split())}” ({note.label})" for note in notes)
         return f"{text}{lines}\n\n" if lines else f"{text} {unsupported}"
 
     return annotated(answer, citations, footnotes(citations, passages), show).rstrip()
@@ -124,19 +125,19 @@ def cited_message(answer: str, passages: Sequence[Document], citations: Sequence
     """Return an answer as a message of standard content, its citations as annotations.
 
     The annotations are LangChain's, one for each quote of a part of the answer: `cited_text` is the quote, `start_index`
-    and `end_index` say which part it supports, `extras` where it stands: passage, offsets, file, page. A part without
-    quotes has one of the kind `UNSUPPORTED`. `more` are fields of the message.
+    and `end_index` say which part it supports, `extras` its place: passage, offsets, file, page. A part without quotes
+    has an annotation of the kind `UNSUPPORTED`. `more` are fields of the message.
     """
-    noted = {key_of(one.quote): one for one in footnotes(citations, passages)}
-    notes: list[Annotation] = []
-    for one in citations:
-        span = {"start_index": one["start"], "end_index": one["end"]}
-        notes += [_annotation(noted[key_of(quote)], span) for quote in one["quotes"]]
-        if not one["quotes"]:
-            notes.append({"type": "non_standard_annotation", "value": {"kind": UNSUPPORTED, **span}})
+    by_quote = {key_of(note.quote): note for note in footnotes(citations, passages)}
+    annotations: list[Annotation] = []
+    for citation in citations:
+        span = {"start_index": citation["start"], "end_index": citation["end"]}
+        annotations += [_annotation(by_quote[key_of(quote)], span) for quote in citation["quotes"]]
+        if not citation["quotes"]:
+            annotations.append({"type": "non_standard_annotation", "value": {"kind": UNSUPPORTED, **span}})
     block: TextContentBlock = {"type": "text", "text": answer}
-    if notes:
-        block["annotations"] = notes
+    if annotations:
+        block["annotations"] = annotations
     return AIMessage(content_blocks=[block], response_metadata={"output_version": "v1"}, **more)
 
 
@@ -144,7 +145,7 @@ def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:
     where = {name: note.quote[name] for name in ("passage", "start", "end", "score")}
     meta = note.passage.metadata
     source = str(meta.get("source") or "")
-    made: Annotated = {
+    annotation: Annotated = {
         "type": "citation",
         "id": f"lc_{uuid.uuid5(uuid.NAMESPACE_OID, f'{key_of(note.quote)} {span}')}",
         "title": note.label,
@@ -154,14 +155,14 @@ def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:
         "extras": {"number": note.number, **where, "file": file_of(source), "page": meta["page"]},
     }
     if path := path_of(note.passage):
-        made["extras"]["path"] = path
+        annotation["extras"]["path"] = path
     if source.startswith(("https://", "http://")):
-        made["url"] = source
-    return made
+        annotation["url"] = source
+    return annotation
 
 
 def key_of(quote: Quote) -> tuple[str, int, int]:
-    """Return what tells one quoted sentence from another."""
+    """Return the key that identifies a quoted sentence."""
     return quote["passage"], quote["start"], quote["end"]
 
 
@@ -193,23 +194,23 @@ def markdown_report(output: Mapping[str, Any]) -> str:
     """Return a method's output, with citations, as Markdown: the answer with numbers, then the quotes with their places."""
     cited: Sequence[Citation] = output["citations"]
     notes = footnotes(cited, output["passages"])
-    quotes = "\n".join(f"{one.number}. “{' '.join(one.quote['text'].split())}” — {one.label}" for one in notes)
+    quotes = "\n".join(f"{note.number}. “{' '.join(note.quote['text'].split())}” — {note.label}" for note in notes)
     text = with_marks(output["answer"], cited, _MARK)
     return f"{text}\n\n## Quotes\n\n{quotes}\n" if quotes else f"{text}\n"
 
 
 def html_report(output: Mapping[str, Any]) -> str:
-    """Return a method's output, with citations, as one page of HTML, which needs no other file."""
+    """Return a method's output, with citations, as a page of HTML that needs no other file."""
     cited: Sequence[Citation] = output["citations"]
     notes = footnotes(cited, output["passages"])
-    quoted = sum(bool(one["quotes"]) for one in cited)
+    quoted = sum(bool(citation["quotes"]) for citation in cited)
     counts = (
         f"{quoted} of {len(cited)} sentences are quoted. Underlined ones are supported by no passage." if cited else ""
     )
     body = "\n".join(_blocks(output["answer"], cited, notes))
     quotes = "\n".join(
-        f'<li id="quote-{one.number}">“{escape(one.quote["text"])}” <span class="dim">{escape(one.label)}</span></li>'
-        for one in notes
+        f'<li id="quote-{note.number}">“{escape(note.quote["text"])}” <span class="dim">{escape(note.label)}</span></li>'
+        for note in notes
     )
     return html_page(output["question"], _STYLE, f'{body}\n<p class="dim">{counts}</p>\n<ol>\n{quotes}\n</ol>')
 
@@ -225,14 +226,14 @@ def html_page(title: str, style: str, body: str) -> str:
 
 
 def cited_html(answer: str, citations: Iterable[Citation], notes: Iterable[Footnote]) -> str:
-    """Return an answer as HTML: its quotes linked (`#quote-1`), and marked what no passage supports."""
+    """Return an answer as HTML, its quotes linked (`#quote-1`) and its unsupported parts marked."""
 
-    def show(text: str, found: list[Footnote]) -> str:
-        if not found:
+    def show(text: str, notes: list[Footnote]) -> str:
+        if not notes:
             return f'<span class="unsupported" title="no passage supports this">{escape(text)}</span>'
         return escape(text) + "".join(
-            f'<sup><a href="#quote-{one.number}" title="{escape(one.quote["text"])}">[{one.number}]</a></sup>'
-            for one in found
+            f'<sup><a href="#quote-{note.number}" title="{escape(note.quote["text"])}">[{note.number}]</a></sup>'
+            for note in notes
         )
 
     return annotated(answer, citations, notes, show, escape)
@@ -247,8 +248,8 @@ def _blocks(answer: str, citations: Sequence[Citation], notes: Sequence[Footnote
         else:
             start, end = block.span()
             cited: list[Citation] = [
-                {**one, "start": one["start"] - start, "end": one["end"] - start}
-                for one in citations
-                if start <= one["start"] < end
+                {**citation, "start": citation["start"] - start, "end": citation["end"] - start}
+                for citation in citations
+                if start <= citation["start"] < end
             ]
             yield f"<p>{cited_html(block[0], cited, notes).rstrip()}</p>"

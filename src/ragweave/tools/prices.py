@@ -6,7 +6,7 @@ change, so check it, or name a table of your own, which comes first:
 
     RAGWEAVE_PRICES=prices.json     {"gpt-4o-mini": [0.15, 0.60], "my-server-model": [0, 0]}
 
-A model that neither table names has no price, and neither has one behind another address than
+A model that neither table names has no price, and neither has a model at another address than
 OpenAI's unless your table names it.
 """
 

@@ -47,7 +47,7 @@ MODELS: Registry[ModelProvider] = Registry("ragweave.models", ModelProvider, "mo
 
 
 def trained_folder(text: str) -> Path | None:
-    """Return the folder of a trained component that a text names, settings behind `?` left out; None: something else.
+    """Return the folder of a trained component that a text names, without the settings after `?`; None: something else.
 
     `trained:FOLDER` names one, and so does a text without a colon that looks like a path (`judge/`, `./judge`, `~/judge`)
     or is the name of a folder that exists.
@@ -89,7 +89,7 @@ def _named(head: str, settings: dict[str, Any]) -> ChatModel:
         return _other(kind, name, settings)
     provider = MODELS[kind]
     if (":" in provider.spec) != bool(name):
-        raise UsageError(f"model {head!r}: write {provider.spec}, and settings behind '?'")
+        raise UsageError(f"model {head!r}: write {provider.spec}, and settings after '?'")
     model = checked(f"model {head!r}", partial(provider.make, name, settings))
     return checked_chat(model, f"the model {head!r} of {MODELS.package(kind)}")
 
@@ -111,12 +111,12 @@ def scorer_of(spec: Any) -> LogprobScorer:
 
         name, _, query = spec.removeprefix("hf:").partition("?")
         return checked(f"scorer 'hf:{name}'", partial(HuggingFaceScorer, name, **read_settings(query)))
-    made = unbound(chat_model(spec) if isinstance(spec, str) else spec)
-    if not isinstance(made, LogprobScorer):
+    model = unbound(chat_model(spec) if isinstance(spec, str) else spec)
+    if not isinstance(model, LogprobScorer):
         raise UsageError(
-            f"{type(made).__name__} can't score texts: use llamacpp:FILE, smollm2 or hf:NAME as the scorer"
+            f"{type(model).__name__} can't score texts: use llamacpp:FILE, smollm2 or hf:NAME as the scorer"
         )
-    return made
+    return model
 
 
 def checked(what: str, make: Callable[[], MadeT]) -> MadeT:
@@ -142,7 +142,7 @@ def _reason(error: Exception) -> str:
 
 def _other(kind: str, name: str, settings: dict[str, Any]) -> ChatModel:
     if not name:
-        forms = ", ".join(repr(one.spec) for one in MODELS.values() if one.name != "trained")
+        forms = ", ".join(repr(provider.spec) for provider in MODELS.values() if provider.name != "trained")
         raise UsageError(
             f"unknown model {kind!r}: name its provider, as in 'openai:{kind}'; there are {forms}, 'provider:NAME', "
             "and the folder of a trained component"
@@ -215,13 +215,13 @@ def _smollm2(_name: str, settings: Mapping[str, Any]) -> Any:
 @_provider(
     "logprobs:SPEC",
     "a decision model for judge, selector and router: the log-probability of Yes against No, by a GGUF file or a "
-    "server of OpenAI's protocol; `?threshold=0.5&slope=1&intercept=0` beside the model's own settings",
+    "server of OpenAI's protocol; `?threshold=0.5&slope=1&intercept=0` with the model's own settings",
 )
 def _logprobs(spec: str, settings: Mapping[str, Any]) -> Any:
     from ragweave.tools.models.decisions import LogprobDecisions
 
-    own = {name: one for name, one in settings.items() if name in ("threshold", "slope", "intercept")}
-    chat = _named(spec, {name: one for name, one in settings.items() if name not in own})
+    own = {name: value for name, value in settings.items() if name in ("threshold", "slope", "intercept")}
+    chat = _named(spec, {name: value for name, value in settings.items() if name not in own})
     return LogprobDecisions(chat=chat, **own)
 
 

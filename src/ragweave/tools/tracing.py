@@ -26,14 +26,14 @@ _provider: TracerProvider | None = None
 
 
 def instrument(endpoint: str = "") -> TracerProvider:
-    """Send the spans of everything that runs from now on to a collector.
+    """From now on, send the spans of all runs to a collector.
 
     Args:
         endpoint: Base address of a collector that takes OTLP over HTTP, to which `/v1/traces` is
             added; "": `OTEL_EXPORTER_OTLP_ENDPOINT`, else `http://localhost:4318`.
 
     Raises:
-        UsageError: It is on already, or the endpoint is no address.
+        UsageError: Tracing is on already, or the endpoint is not an address.
         MissingExtraError: The extra `otel` is not installed.
     """
     try:
@@ -61,7 +61,7 @@ def instrument(endpoint: str = "") -> TracerProvider:
 
 
 def shutdown() -> None:
-    """Send what is left and end the tracing; without any, do nothing."""
+    """Send the remaining spans and end the tracing; do nothing if it is off."""
     global _provider
     if _provider is None:
         return

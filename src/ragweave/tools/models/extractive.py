@@ -1,6 +1,6 @@
 """The embedded default model: a LangChain chat model that quotes the passages it is given.
 
-It is no language model. A linear ranker picks the sentence of each passage that likely answers the
+It is not a language model. A linear ranker picks the sentence of each passage that likely answers the
 question, and a logistic model says how far it can be trusted. The best sentence is the answer, whole; where
 none reaches the threshold, the answer is `Unknown`.
 
@@ -238,11 +238,11 @@ def _typed(asked: Asked, titled: frozenset[str], text: str) -> Features:
 
 
 _LONGEST, _LONGEST_QUESTION, _LONGEST_TITLE = 256, 48, 16
-"""Most tokens that MiniLM reads at once, and most of them for the question and the title."""
+"""Maximum number of tokens that MiniLM reads at once, and of those for the question and the title."""
 
 
 class Window(NamedTuple):
-    """Sentences of a passage as MiniLM reads them, behind the question."""
+    """Sentences of a passage as MiniLM reads them, after the question."""
 
     ids: list[int]
     passage: int

@@ -162,7 +162,7 @@ class HuggingFaceScorer:
 
 
 def example_of(read: list[int], written: list[int], *, causal: bool) -> dict[str, list[int]]:
-    """Return the ids of a prompt and what is written behind it as a transformers model learns from them."""
+    """Return the ids of a prompt and its continuation, as a transformers model learns from them."""
     if causal:
         return {"input_ids": read + written, "labels": [_UNSCORED] * len(read) + written}
     return {"input_ids": read, "labels": written}
@@ -179,7 +179,7 @@ def _encoded(model: Any, tokenizer: Any, prompt: str, continuation: str) -> dict
         raise UsageError(f"the text to score has {len(tail)} tokens, but the model takes {limit}: shorten it")
     head = list(tokenizer(prompt, truncation=True, max_length=room, verbose=False)["input_ids"])
     while causal and len(head) > 1 and head[-1] == eos:
-        head.pop()  # behind an end token the continuation would be a new text
+        head.pop()  # after an end token, the continuation would be a new text
     return example_of(head, tail, causal=causal)
 
 

@@ -82,7 +82,7 @@ class LlamaCppChat(BaseChatModel):
     n_threads: int | None = Field(default=None, ge=1)
     """None: half of the processors for replies, all of them for prompts."""
     n_batch: int = Field(default=512, ge=1)
-    """Most tokens of a prompt that are computed in one step."""
+    """Maximum number of a prompt's tokens that are computed in one step."""
     flash_attention: bool = False
     use_extra_bufts: bool = False
     """Whether llama.cpp repacks weights for this processor, which crashes some builds on processors
@@ -287,7 +287,7 @@ class LlamaCppChat(BaseChatModel):
     causal: ClassVar[bool] = True
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
-        """Return the log-probability of each continuation behind its prompt, as `roles.LogprobScorer` says.
+        """Return the log-probability of each continuation after its prompt, as `roles.LogprobScorer` says.
 
         Prompts are plain text, without the chat template.
         """

@@ -47,7 +47,7 @@ Pairs: TypeAlias = Sequence[tuple[str, str]]
 
 @runtime_checkable
 class LogprobScorer(Protocol):
-    """Scores texts behind a prompt by their log-probabilities, as CXMI needs (FILCO, section 2.2). Safe under threads.
+    """Scores continuations of a prompt by their log-probabilities, as CXMI needs (FILCO, section 2.2). Safe under threads.
 
     If its model is causal, it may say so by an attribute `causal` that is True: CXMI then leads over to the answer.
     """
@@ -84,7 +84,7 @@ def checked_chat(model: Any, what: str = "a model") -> ChatModel:
     """Return a model if it is a chat model.
 
     Raises:
-        UsageError: It completes texts, or is no LangChain model at all.
+        UsageError: It completes texts, or is not a LangChain model.
     """
     target = unbound(model)
     if isinstance(target, BaseLLM):

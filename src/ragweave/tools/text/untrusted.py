@@ -50,8 +50,8 @@ def untrusted(text: str) -> str:
 def plain(text: str) -> str:
     """Return `text` without control and format characters, which could steer a terminal, and lone surrogates.
 
-    Line ends and tabs stay. Joiners stay behind a visible character beyond ASCII: Persian, Indic and emoji text needs
-    them there, while behind `<` they would hide a delimiter.
+    Line ends and tabs stay. Joiners stay after a visible non-ASCII character: Persian, Indic and emoji text needs
+    them there, while after `<` they would hide a delimiter.
     """
     hidden = {char for char in set(text) if char in _SHAPING or unicodedata.category(char) in _INVISIBLE} - {"\n", "\t"}
     if not hidden:
@@ -70,7 +70,7 @@ def one_line(text: str) -> str:
 
 
 LONGEST_TITLE = 400
-"""Characters of a title; what is longer is no title, and would stand with each of its passages."""
+"""Maximum length of a title; a longer text is not a title, and would be repeated with each passage."""
 
 
 def title_of(doc: Document) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _UNSPACED = ("AHOM", "BALINESE", "JAVANESE", "KHMER", "LAO", "MYANMAR", "NEW TAI", "TAI", "THAI")
 """How the names of marks begin in scripts that put no space between words.
 
-A run of their letters is no word but a phrase; their marks go on to part it, so that phrases which
+A run of their letters is a phrase, not a word; their marks go on to part it, so that phrases which
 share some of their pieces are still found.
 """
 _BLOCKS = (

@@ -17,7 +17,7 @@ CARD = "card.json"
 
 TrainedRole: TypeAlias = RoleName | Literal["filter"]
 """What a component does: the role of a model (SlimPLM's judge and rewriter, FILCO's generator M_gen, Adaptive-RAG's
-router), or FILCO's context filter (M_ctx), which is no model of a graph."""
+router), or FILCO's context filter (M_ctx), which is not a model of a graph."""
 
 Kind = Literal["linear", "span-encoder", "cross-encoder", "seq2seq", "causal-lora"]
 """How it works."""
@@ -52,9 +52,9 @@ class Card(BaseModel):
     drafts: bool = True
     """Whether a judge or router reads a draft answer too, or the question alone."""
     max_input: int = Field(default=1024, ge=1)
-    """Most tokens read."""
+    """Maximum number of tokens read."""
     max_output: int = Field(default=512, ge=1)
-    """Most tokens written."""
+    """Maximum number of tokens written."""
     data: dict[str, Any] = {}
     """Files with their hashes, and numbers of rows."""
     settings: dict[str, Any] = {}
