@@ -69,7 +69,7 @@ def chat_model(spec: str | ChatModel | BaseDecisionModel) -> ChatModel:
 
     Raises:
         UsageError: The spec names no known kind of model, a setting is not understood, or the
-            model is one that completes texts (`OllamaLLM`).
+            model completes texts (`OllamaLLM`).
         MissingExtraError: The packages for that kind are not installed.
         ModelError: The model is not available: no key, no file.
     """

@@ -123,12 +123,12 @@ def along_names(
         words: Terms to the BM25 scores of all passages.
         terms: The analyzer.
     """
-    asked = _asked(db, query)
-    starts = {name: [NamePath(ASKED, spelt, None)] for name, spelt in asked.items()}
+    in_question = _names_in_question(db, query)
+    starts = {name: [NamePath(ASKED, spelt, None)] for name, spelt in in_question.items()}
     wanted = set(terms(query))
     for seed in seeds:
         for name, path in _passed_on(seed, wanted, terms):
-            if name not in asked:
+            if name not in in_question:
                 starts.setdefault(name, []).append(path)
     best = _followed(db, starts, len(rows))
     places = np.searchsorted(rows, np.fromiter(best, np.int64))
@@ -168,7 +168,7 @@ def _plain_runs(sentence: str) -> dict[str, str]:
     return {run: run for start, end, run in runs(sentence) if plain[start] and plain[end - 1]}
 
 
-def _asked(db: sqlite3.Connection, query: str) -> dict[str, str]:
+def _names_in_question(db: sqlite3.Connection, query: str) -> dict[str, str]:
     """Return the known names in the question, the longest ones, with their spelling."""
     spelt = names_in(query)
     candidates = {

@@ -128,8 +128,8 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         if settings.embedding is None:
             raise UsageError(f"{self.path}: a server's knowledge base needs an embedding model")
         if own not in (None, settings):
-            again = {key: asdict(replace(source, hash="")) for key, source in self._records.sources().items()}
-            self._records.save(again)
+            unread = {key: asdict(replace(source, hash="")) for key, source in self._records.sources().items()}
+            self._records.save(unread)
         return settings
 
     @contextmanager

@@ -74,8 +74,8 @@ class Writer:
         where = "name IN (SELECT value FROM json_each(?)) OR document IN (SELECT value FROM json_each(?))"
         values = (json.dumps([*names]),) * 2
         if self._db.execute(f"SELECT 1 FROM passages WHERE {where}", values).fetchone():  # noqa: S608
-            again = f"{AGAIN} WHERE id IN (SELECT source FROM passages WHERE {where})"  # noqa: S608
-            self._change(again, values)
+            unread = f"{AGAIN} WHERE id IN (SELECT source FROM passages WHERE {where})"  # noqa: S608
+            self._change(unread, values)
             self._change(f"DELETE FROM passages WHERE {where}", values)  # noqa: S608
 
     def rebuild(self) -> None:

@@ -122,8 +122,8 @@ class ListwiseReranker(BaseDocumentCompressor):
         cut = [
             doc.model_copy(update={"page_content": " ".join(doc.page_content.split()[:max_words])}) for doc in passages
         ]
-        asked = _ASK.format(passages=render_passages(cut), query=query, count=len(passages))
-        return [SystemMessage(_TASK), HumanMessage(asked)]
+        request = _ASK.format(passages=render_passages(cut), query=query, count=len(passages))
+        return [SystemMessage(_TASK), HumanMessage(request)]
 
 
 def load_reranker(spec: str) -> PairScorer | BaseDocumentCompressor:
