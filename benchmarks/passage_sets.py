@@ -51,19 +51,19 @@ class _Corpus:
         return self.ids.setdefault((title, " ".join(text.split())), f"p{len(self.ids)}")
 
     def documents(self) -> list[Document]:
-        return [Document(text, id=one, metadata={"title": title}) for (title, text), one in self.ids.items()]
+        return [Document(text, id=name, metadata={"title": title}) for (title, text), name in self.ids.items()]
 
 
-def _paragraphs(found: list[dict[str, Any]], more: Iterable[dict[str, str]] = ()) -> PassageSet:
+def _paragraphs(records: list[dict[str, Any]], more: Iterable[dict[str, str]] = ()) -> PassageSet:
     """Read questions in HotpotQA's form."""
     corpus = _Corpus()
     questions = []
-    for row in found:
-        ids = {title: corpus.add(title, " ".join(said)) for title, said in row["context"]}
+    for row in records:
+        ids = {title: corpus.add(title, " ".join(sentences)) for title, sentences in row["context"]}
         support = frozenset(ids[title] for title, _ in row["supporting_facts"] if title in ids)
         questions.append(Asked(row["question"], support))
-    for one in more:
-        corpus.add(one["title"], one["text"])
+    for passage in more:
+        corpus.add(passage["title"], passage["text"])
     return PassageSet(corpus.documents(), questions)
 
 
@@ -82,8 +82,10 @@ def musique() -> PassageSet:
     corpus = _Corpus()
     questions = []
     for row in rows("musique/musique-train-100.json.gz"):
-        ids = [corpus.add(one["title"], one["paragraph_text"]) for one in row["paragraphs"]]
-        support = frozenset(name for name, one in zip(ids, row["paragraphs"], strict=True) if one["is_supporting"])
+        ids = [corpus.add(passage["title"], passage["paragraph_text"]) for passage in row["paragraphs"]]
+        support = frozenset(
+            name for name, passage in zip(ids, row["paragraphs"], strict=True) if passage["is_supporting"]
+        )
         questions.append(Asked(row["question"], support))
     return PassageSet(corpus.documents(), questions)
 
@@ -93,7 +95,7 @@ def nq() -> PassageSet:
     corpus = _Corpus()
     questions = []
     for row in rows("nq/nq-open-oracle.jsonl.gz"):
-        ids = [corpus.add(one["title"], one["text"]) for one in row["ctxs"]]
+        ids = [corpus.add(passage["title"], passage["text"]) for passage in row["ctxs"]]
         questions.append(Asked(row["question"], frozenset(ids)))
     for row in rows("nq/dpr-one-passage.jsonl.gz"):
         corpus.add(row["ctx"]["title"].strip('"'), row["ctx"]["text"])
@@ -105,17 +107,17 @@ def squad() -> PassageSet:
     corpus = _Corpus()
     questions = []
     for article in rows("abstain/squad2-dev-sample.json.gz")["data"]:  # type: ignore[call-overload]
-        for one in article["paragraphs"]:
-            name = corpus.add(article["title"].replace("_", " "), one["context"])
-            questions += [Asked(q["question"], frozenset([name])) for q in one["qas"] if not q["is_impossible"]]
+        for passage in article["paragraphs"]:
+            name = corpus.add(article["title"].replace("_", " "), passage["context"])
+            questions += [Asked(q["question"], frozenset([name])) for q in passage["qas"] if not q["is_impossible"]]
     return PassageSet(corpus.documents(), questions[::4])
 
 
 def scifact() -> PassageSet:
     """300 claims, of one hop and few names, over 5,183 abstracts."""
     with zipfile.ZipFile(DATA / "retrieval" / "scifact.zip") as packed, packed.open("corpus_train.csv") as raw:
-        found = list(csv.DictReader(io.TextIOWrapper(raw, "utf-8")))
-    documents = [Document(row["abstract"], id=row["doc_id"], metadata={"title": row["title"]}) for row in found]
+        abstracts = list(csv.DictReader(io.TextIOWrapper(raw, "utf-8")))
+    documents = [Document(row["abstract"], id=row["doc_id"], metadata={"title": row["title"]}) for row in abstracts]
     relevant: dict[str, set[str]] = {}
     for line in (DATA / "retrieval" / "scifact-qrels.test.txt").read_text("utf-8").splitlines():
         claim, _, name, grade = line.split()
@@ -123,7 +125,7 @@ def scifact() -> PassageSet:
             relevant.setdefault(claim, set()).add(name)
     with gzip.open(DATA / "retrieval" / "scifact-topics.test.tsv.gz", "rt", encoding="utf-8") as file:
         claims = dict(line.rstrip("\n").split("\t", 1) for line in file)
-    return PassageSet(documents, [Asked(claims[one], frozenset(wanted)) for one, wanted in relevant.items()])
+    return PassageSet(documents, [Asked(claims[claim], frozenset(wanted)) for claim, wanted in relevant.items()])
 
 
 def clapnq() -> PassageSet:
@@ -131,7 +133,7 @@ def clapnq() -> PassageSet:
     corpus = _Corpus()
     questions = []
     for row in rows("filter/clapnq-answerable.jsonl.gz"):
-        ids = [corpus.add(one["title"], one["text"]) for one in row["passages"]]
+        ids = [corpus.add(passage["title"], passage["text"]) for passage in row["passages"]]
         questions.append(Asked(row["input"], frozenset(ids)))
     for doc in nq().documents:
         corpus.add(doc.metadata["title"], doc.page_content)

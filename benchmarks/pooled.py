@@ -31,12 +31,12 @@ def unpacked(path: Path) -> Iterator[dict[str, Any]]:
 
 def read(paths: list[Path]) -> Rows:
     """Return the rows of runs by system, then by run and question."""
-    found: Rows = {}
+    by_system: Rows = {}
     for number, path in enumerate(paths):
         for row in unpacked(path) if path.suffix == ".gz" else read_results(path):
             if not row["error"]:
-                found.setdefault(row["system"], {})[number, row["id"]] = row
-    return found
+                by_system.setdefault(row["system"], {})[number, row["id"]] = row
+    return by_system
 
 
 def line(name: str, rows: dict[Any, dict[str, Any]], others: dict[Any, dict[str, Any]] | None) -> str:
@@ -54,8 +54,9 @@ def line(name: str, rows: dict[Any, dict[str, Any]], others: dict[Any, dict[str,
     shown.append(f"{mean(lambda row: row['usage']['input_tokens'] + row['usage']['output_tokens']):,.0f}")
     gap = ""
     if others is not None and others is not rows:
-        found = compare(*([100 * one[key]["scores"]["f1"] for key in both] for one in (rows, others))).difference
-        gap = f"{found.mean:+.1f} [{found.low:+.1f}, {found.high:+.1f}]".replace("-", "−")
+        scores = ([100 * run[key]["scores"]["f1"] for key in both] for run in (rows, others))
+        change = compare(*scores).difference
+        gap = f"{change.mean:+.1f} [{change.low:+.1f}, {change.high:+.1f}]".replace("-", "−")
     return f"| `{name}` | {len(both)} | {' | '.join(shown)} | {gap} |"
 
 

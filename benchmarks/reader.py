@@ -66,7 +66,7 @@ VERDICTS: dict[str, Callable[[str], Any]] = {
     "judge": lambda text: {"True": True, "False": False}.get(_form(slimplm.Verdict, "known")(text)),
     "judge_claim": lambda text: {"True": True, "False": False}.get(_form(slimplm.Verdict, "known")(text)),
     "need": lambda text: {"Yes": True, "No": False}.get(_form(self_eval.Need, "needed")(text)),
-    "classify": lambda text: route.ROUTES.get(_form(route.Complexity, "searches")(text)),
+    "classify": lambda text: route.ROUTE_BY_WORD.get(_form(route.Complexity, "searches")(text)),
     "grade": _form(crag.Grade, "grade"),
     "keywords": _form(crag.Keywords, "query"),
     "verify": lambda text: {"True": True, "False": False}.get(_form(sure.Validity, "supported")(text)),

@@ -43,25 +43,25 @@ ESCAPE = re.compile(r'\\u[0-9a-fA-F]{4}|\\["/]')
 
 
 def recorded(path: Path) -> Iterator[tuple[str, str, list[bool]]]:
-    """Yield of each row the question, the draft without retrieval, and which routes gave a right answer."""
+    """Yield each row's question, its draft without retrieval, and which routes gave a right answer."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for row in map(json.loads, file):
-            golds = [name for one in row["answers"] if (name := normalize_answer(one))]
-            said = {route: f" {normalize_answer(answer_of(row[field]))} " for route, field in FIELDS.items()}
-            right = [any(f" {gold} " in said[route] for gold in golds) for route in ROUTES]
+            golds = [gold for answer in row["answers"] if (gold := normalize_answer(answer))]
+            replies = {route: f" {normalize_answer(answer_of(row[field]))} " for route, field in FIELDS.items()}
+            right = [any(f" {gold} " in replies[route] for gold in golds) for route in ROUTES]
             yield row["question"], draft_of(row[FIELDS["none"]]), right
 
 
 def answer_of(reply: dict[str, Any]) -> str:
     """Return an answer, which was cut out of a JSON string with its escapes."""
-    plain = ESCAPE.sub(lambda found: str(json.loads(f'"{found.group()}"')), reply["answer"])
+    plain = ESCAPE.sub(lambda escape: str(json.loads(f'"{escape.group()}"')), reply["answer"])
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip()
 
 
 def draft_of(reply: dict[str, Any]) -> str:
     """Return the reasoning, or the answer if no reasoning was recorded; it may be a JSON string."""
-    said = reply.get("said") or []
-    text = str(said[0]) if len(said) > 1 else ""
+    parts = reply.get("said") or []
+    text = str(parts[0]) if len(parts) > 1 else ""
     with suppress(ValueError):
         text = str(json.loads(text))
     return text.strip() or answer_of(reply)
@@ -77,8 +77,8 @@ def main() -> int:
     threshold = best_threshold(chances, right, 0.6)
     for name, shown in {**SETS, "all": "all"}.items():
         chosen = (sets == name) | (name == "all")
-        found = routed(chances[chosen], right[chosen], threshold)
-        print(f"{shown:10}" + "  ".join(f"{key.replace('_', ' ')} {value:.3f}" for key, value in found.items()))
+        measures = routed(chances[chosen], right[chosen], threshold)
+        print(f"{shown:10}" + "  ".join(f"{key.replace('_', ' ')} {value:.3f}" for key, value in measures.items()))
     reached = auc(chances[:, 0], right[:, 0])
     print(f"AUC {reached:.4f} (floor {FLOOR})")
     return int(reached < FLOOR)

@@ -29,7 +29,7 @@ class StoredEmbeddings(Embeddings):
         self._inner = OnnxEmbeddings()
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Return one vector a text."""
+        """Return one vector per text."""
         return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
