@@ -57,9 +57,9 @@ def rows(name: str) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
-def shared(one: tuple[int, int], other: tuple[int, int]) -> int:
+def shared(first: tuple[int, int], second: tuple[int, int]) -> int:
     """Return how many characters two spans share."""
-    return max(0, min(one[1], other[1]) - max(one[0], other[0]))
+    return max(0, min(first[1], second[1]) - max(first[0], second[0]))
 
 
 def qed() -> Iterator[Case]:
@@ -98,7 +98,7 @@ Citer = Callable[[str, str, Sequence[Document], AnswerType], list[Citation]]
 
 def of_question(question: str, answer: str, passages: Sequence[Document], _kind: AnswerType) -> list[Citation]:
     """The sentences that agree most with the question, whatever the answer."""
-    return [{**one, "text": answer} for one in cite(question, question, passages)]
+    return [{**citation, "text": answer} for citation in cite(question, question, passages)]
 
 
 def first_sentences(_question: str, answer: str, passages: Sequence[Document], _kind: AnswerType) -> list[Citation]:
@@ -121,16 +121,15 @@ CITERS: dict[str, Citer] = {
 def measure(citer: Citer, cases: Sequence[Case]) -> dict[str, float]:
     """Average over the questions of odd number."""
     draw = random.Random(7)
-    sums = dict.fromkeys(("right", "quotes", "found", "marked", "part", "held"), 0)
+    sums = dict.fromkeys(("right", "quotes", "recalled", "gold", "parts", "supported"), 0)
     left = {"foreign": [0, 0], "swapped": [0, 0]}
     for number, case in enumerate(cases):
-        others = draw.sample([one for one in cases if one.passage.id != case.passage.id], OTHERS)
-        foreign = [one.passage for one in others]
+        others = draw.sample([other for other in cases if other.passage.id != case.passage.id], OTHERS)
+        foreign = [other.passage for other in others]
         if not number % 2:
             continue
         passages = [*foreign[:2], case.passage, *foreign[2:]]
-        made = citer(case.question, case.answer, passages, case.kind)
-        count(sums, case, made)
+        count(sums, case, citer(case.question, case.answer, passages, case.kind))
         for name, asked, searched in (
             ("foreign", case.answer, foreign),
             ("swapped", others[0].answer, passages[1:4]),
@@ -138,33 +137,35 @@ def measure(citer: Citer, cases: Sequence[Case]) -> dict[str, float]:
             parts = citer(case.question, asked, searched, case.kind)
             if name == "swapped" and asked.lower() in case.passage.page_content.lower():
                 continue
-            left[name][0] += sum(not one["quotes"] for one in parts)
+            left[name][0] += sum(not part["quotes"] for part in parts)
             left[name][1] += len(parts)
     precision = sums["right"] / max(1, sums["quotes"])
-    recall = sums["found"] / max(1, sums["marked"])
+    recall = sums["recalled"] / max(1, sums["gold"])
     return {
         "precision": precision,
         "recall": recall,
         "f1": 2 * precision * recall / max(precision + recall, 1e-9),
-        "supported": sums["held"] / max(1, sums["part"]),
+        "supported": sums["supported"] / max(1, sums["parts"]),
         **{name: unsupported / max(1, parts) for name, (unsupported, parts) in left.items()},
     }
 
 
-def count(sums: dict[str, int], case: Case, made: Sequence[Citation]) -> None:
-    """Add what one answer's citations got right."""
-    quotes = {(quote["passage"], quote["start"], quote["end"]) for one in made for quote in one["quotes"]}
+def count(sums: dict[str, int], case: Case, citations: Sequence[Citation]) -> None:
+    """Add the counts of an answer's citations."""
+    quotes = {
+        (quote["passage"], quote["start"], quote["end"]) for citation in citations for quote in citation["quotes"]
+    }
     spans = [(start, end) for passage, start, end in quotes if passage == case.passage.id]
     sums["quotes"] += len(quotes)
     sums["right"] += sum(2 * sum(shared(span, gold) for gold in case.gold) > span[1] - span[0] for span in spans)
-    sums["marked"] += len(case.gold)
-    sums["found"] += sum(2 * sum(shared(span, gold) for span in spans) > gold[1] - gold[0] for gold in case.gold)
-    sums["part"] += len(made)
-    sums["held"] += sum(bool(one["quotes"]) for one in made)
+    sums["gold"] += len(case.gold)
+    sums["recalled"] += sum(2 * sum(shared(span, gold) for span in spans) > gold[1] - gold[0] for gold in case.gold)
+    sums["parts"] += len(citations)
+    sums["supported"] += sum(bool(citation["quotes"]) for citation in citations)
 
 
 def main() -> int:
-    """Print a table a data set and write the JSON."""
+    """Print a table for each data set and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=int, help="questions a data set")
     options = parser.parse_args()

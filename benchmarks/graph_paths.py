@@ -30,15 +30,15 @@ class PathsTold(BaseRetriever):
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         del run_manager
-        return [_told(one) for one in self.inner.invoke(query)]
+        return [_with_path(passage) for passage in self.inner.invoke(query)]
 
 
-def _told(passage: Document) -> Document:
+def _with_path(passage: Document) -> Document:
     if not path_of(passage):
         return passage
     via = passage.metadata["via"]
-    told = f"(This passage was found by the name {via['name']} in the passage {via['heading'] or via['passage']}.)"
-    return passage.model_copy(update={"page_content": f"{passage.page_content}\n{told}"})
+    note = f"(This passage was found by the name {via['name']} in the passage {via['heading'] or via['passage']}.)"
+    return passage.model_copy(update={"page_content": f"{passage.page_content}\n{note}"})
 
 
 def main() -> None:

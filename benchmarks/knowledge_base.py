@@ -120,7 +120,7 @@ def measure(source: Path, corpus: Path, kb: Path) -> dict[str, Any]:
     row["again_s"], _ = run(source, "again", str(kb), str(corpus))
     row["one_more_s"], _ = run(source, "one more", str(kb), str(corpus))
     row["query_ms"], row["query_mib"] = run(source, "query", str(kb), str(corpus))
-    row["disk_mib"] = sum(one.stat().st_size for one in kb.rglob("*") if one.is_file()) >> 20
+    row["disk_mib"] = sum(path.stat().st_size for path in kb.rglob("*") if path.is_file()) >> 20
     return {name: round(value, 2) if isinstance(value, float) else value for name, value in row.items()}
 
 
@@ -135,7 +135,7 @@ def main() -> None:
         name, *places = options.step
         step(name, *map(Path, places))
         return
-    if lost := [str(one) for one in options.beside if not (one / "ragweave").is_dir()]:
+    if lost := [str(path) for path in options.beside if not (path / "ragweave").is_dir()]:
         parser.error(f"no source folder: {', '.join(lost)}")
     rows = []
     with tempfile.TemporaryDirectory() as name:

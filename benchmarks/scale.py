@@ -36,7 +36,7 @@ def texts(count: int, seed: int) -> Iterator[str]:
     """Yield texts of words drawn by weight."""
     from ragweave.corpus import corpus_documents
 
-    counts = Counter(word for one in corpus_documents() for word in one.page_content.lower().split())
+    counts = Counter(word for doc in corpus_documents() for word in doc.page_content.lower().split())
     words = [*counts, *(f"word{number}" for number in range(50_000))]
     weights = np.array([*counts.values(), *(1 / np.arange(1, 50_001))], dtype=float)
     draw, share = np.random.default_rng(seed), np.cumsum(weights / weights.sum())
@@ -147,7 +147,7 @@ def measure(engine: str, count: int, folder: Path) -> dict[str, Any]:
             file.writelines(f"{row}\n" for row in rows)
     place = folder / f"{engine}-{count}"
     built, asked = measured("build", engine, str(corpus), str(place)), measured("ask", engine, str(place))
-    size = sum(one.stat().st_size for one in place.rglob("*") if one.is_file())
+    size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     share = round(size / sum(len(text.encode()) for text in read(corpus)), 2)
     return {
         "engine": engine,
