@@ -125,6 +125,20 @@ def test_a_method_of_ones_own() -> None:
         METHODS.unregister("mine")
 
 
+def test_an_answer_of_another_role() -> None:
+    @method("drafted", paper="", when="", calls=lambda o: (o.samples, o.samples))
+    def drafted(graph: Any, components: Any) -> None:
+        """Asks the proxy."""
+        graph.add_node("direct", answer_node(components, "direct", "direct", role="proxy"))
+        graph.add_node("vote", vote_node("direct"))
+        graph.add_conditional_edges("begin", each_sample("direct"), {"each sample": "direct"})
+        graph.add_edge("direct", "vote")
+
+    output = build_graph(drafted, model=model(), proxy=ScriptedModel(script=["Karl Oster"])).invoke(ASK)
+    assert output["answer"] == "Karl Oster"
+    assert list(output["usage"]["by_role"]) == ["proxy"]
+
+
 def test_a_graph_is_an_agents_tool() -> None:
     graph = build_graph("concat", model=model(), retriever=RecordingRetriever())
     tool = graph.as_tool(description="Knows bridges.")

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from ragweave.graphs import blendfilter, filco, slimplm
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes.answer import Branch, answer_branches, answer_node, draft_branches, one_by_one
+from ragweave.nodes.answer import Branch, answer_branches, answer_node, one_by_one
 from ragweave.nodes.retrieve import Route, join
 from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
 from ragweave.nodes.vote import add_fallback, end_by_vote
@@ -60,7 +60,7 @@ def to_answer(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route:
 
 def to_short_answer(state: RAGState, runtime: Runtime[AdaptiveOptions]) -> Route:
     """Route: a second turn reads the answer off each reasoning."""
-    reasoned = draft_branches(state, "answer") if runtime.context.answer == "reason" else []
+    reasoned = blendfilter.draft_branches(state, "answer") if runtime.context.answer == "reason" else []
     return reasoned or "short already"
 
 

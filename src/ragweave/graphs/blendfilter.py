@@ -31,8 +31,6 @@ from ragweave.nodes.answer import (
     answer_prompt,
     answer_update,
     answering,
-    draft_branches,
-    draft_shown,
     each_sample,
     read_answer,
 )
@@ -44,7 +42,7 @@ from ragweave.nodes.prompts import PASSAGE_TOKENS, REASONING_TOKENS, VERDICT_TOK
 from ragweave.nodes.read import MAX_QUERY_CHARACTERS, cut, is_unknown, phrase, plain, without_unknown
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches
 from ragweave.nodes.runner import Components, Node
-from ragweave.nodes.vote import vote_node
+from ragweave.nodes.vote import pool_of, vote_node
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import by_query, interleave, ranked
 from ragweave.tools.text.untrusted import numbered, untrusted
@@ -134,11 +132,11 @@ PROMPTS: Prompts = {
 }
 
 
-def last_turn(branch: Branch, options: Options) -> dict[str, Any]:
+def last_turn(branch: Branch, _options: Options) -> dict[str, Any]:
     """Return the values of the turn that reads the answer off a reasoning."""
     verdict = ". The final answer to a question should always be either Yes or No, and NOTHING ELSE."
     how = {"short": " with one or few words.", "yes_no": verdict, "long": "."}
-    return {**draft_shown(branch, options), "how": how[branch["answer_type"]]}
+    return {"draft": untrusted(branch["draft"]), "how": how[branch["answer_type"]]}
 
 
 @model_node("generator")
@@ -314,6 +312,19 @@ def to_check(state: BlendFilterState, runtime: Runtime[BlendFilterOptions]) -> R
 def to_choice(state: BlendFilterState) -> Route:
     """Route: the second turn for each set with a reply to the first; the other sets stay unfiltered."""
     return filter_branches(state, "choose") or "nothing said"
+
+
+def draft_branches(state: RAGState, pool: str) -> list[Send]:
+    """Return a branch for each non-empty reasoning of a pool, to the node that reads the answer off it."""
+    shared = Branch(question=state["question"], answer_type=state["answer_type"], passages=[])
+    return [
+        Send(
+            "short_answer",
+            Branch(**shared, sample=drafted["sample"], draft=drafted["reply"], read=drafted["passages"]),
+        )
+        for drafted in pool_of(state, pool)
+        if drafted["reply"]
+    ]
 
 
 def to_short_answer(state: BlendFilterState) -> Route:

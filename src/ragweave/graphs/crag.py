@@ -30,7 +30,7 @@ from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import choice
 from ragweave.nodes.retrieve import Route, arranged, retrieve_node, search_branches
 from ragweave.nodes.runner import Components
-from ragweave.nodes.segments import kept, split_passages
+from ragweave.nodes.segments import recomposed, split_passages
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import by_query
 from ragweave.tools.text.untrusted import numbered, render_passages
@@ -166,7 +166,7 @@ def refine(state: CragState, options: CragOptions) -> Asking[Ids, RAGState]:
     reply = yield Prompt(
         "refine", {"first": 1}, strips, show=numbered("strip"), form=form, max_tokens=tokens, task="filter"
     )
-    return kept(state, reply.form.pick(reply.passages, max_count=options.max_strips)) if reply.form else {}
+    return recomposed(state, reply.form.pick(reply.passages, max_count=options.max_strips)) if reply.form else {}
 
 
 def to_action(state: CragState, runtime: Runtime[CragOptions]) -> Route:

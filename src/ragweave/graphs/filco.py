@@ -29,7 +29,7 @@ from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import is_unknown
 from ragweave.nodes.runner import Components, StateNode
-from ragweave.nodes.segments import kept, reranked, split_passages
+from ragweave.nodes.segments import recomposed, reranked, split_passages
 from ragweave.state import Note, RAGState, add_usage, no_usage, note
 from ragweave.tools import filters
 from ragweave.tools.models.roles import LogprobScorer, Pairs, unbound
@@ -151,7 +151,7 @@ def filter_node(components: Components) -> StateNode:
         if len(scores) != len(segments):
             raise UsageError(f"the filter {chosen.kind.name} gave {len(scores)} scores for {len(segments)} segments")
         best = best_of(chosen, scores, segments, state, o)
-        update = kept(state, [segments[at] for at in best], may_be_none=chosen.kind.granularity == "passage")
+        update = recomposed(state, [segments[at] for at in best], may_be_none=chosen.kind.granularity == "passage")
         if o.rerank and best:
             update["passages"] = reranked(update["passages"], [segments[at] for at in best])
         usage = add_usage(update["usage"], counted.usage) if counted else update["usage"]
@@ -196,11 +196,11 @@ def choose_sentences(state: RAGState, o: FilterOptions) -> Asking[Ids, RAGState]
         )
     reply = yield prompt
     if reply.form is not None:
-        return kept(state, reply.form.pick(reply.passages))
+        return recomposed(state, reply.form.pick(reply.passages))
     if o.paper != "filco" or not reply.text:
         return {}
     scores = filters.quoted(reply.text, [segment.page_content for segment in reply.passages])
-    return kept(state, [segment for segment, score in zip(reply.passages, scores, strict=True) if score])
+    return recomposed(state, [segment for segment, score in zip(reply.passages, scores, strict=True) if score])
 
 
 def to_filter(_state: RAGState, runtime: Runtime[FilterOptions]) -> str:

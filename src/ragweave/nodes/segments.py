@@ -50,7 +50,7 @@ def within_budget(
     return [passage for place, passage in enumerate(passages) if place in places]
 
 
-def kept(state: RAGState, segments: Sequence[Document], *, may_be_none: bool = False) -> RAGState:
+def recomposed(state: RAGState, segments: Sequence[Document], *, may_be_none: bool = False) -> RAGState:
     """Return the update that rebuilds the passages from the segments kept, and counts the tokens that this saves.
 
     Without any segment all passages stay, unless `may_be_none`.
