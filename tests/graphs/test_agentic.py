@@ -70,13 +70,13 @@ def test_native_calls_run_together_and_the_text_without_one_is_the_answer() -> N
         ["Ada Brenner, bridge", "arches"],
         2,
     )
-    assert [sorted(one.settings) for one in calls] == [["max_tokens", "tools"]] * 3
-    assert {one["function"]["name"] for one in calls[0].settings["tools"]} == {
+    assert [sorted(call.settings) for call in calls] == [["max_tokens", "tools"]] * 3
+    assert {call["function"]["name"] for call in calls[0].settings["tools"]} == {
         "keyword_search",
         "semantic_search",
         "read",
     }
-    assert [one.page_content[:19] for one in out["passages"]] == ["The bridge at Alden"]
+    assert [doc.page_content[:19] for doc in out["passages"]] == ["The bridge at Alden"]
     assert steps(calls[1]).startswith("keyword_search: Ada Brenner, bridge\n- 1: Card 0: The bridge at Alden was built")
 
 
@@ -99,15 +99,15 @@ def test_a_passage_is_read_once_and_a_number_that_no_search_showed_is_not_there(
 
 
 def test_two_rounds_that_bring_nothing_new_end_the_loop_and_concat_answers_from_what_was_read() -> None:
-    said = "keyword_search: granite", "read: 2", "read: 2", "hm", "Ada Brenner"
-    out, calls, _ = run(*said, fallback_retrieval=False)
-    assert ([one.node for one in calls], out["answer"], out["truncated"]) == (
+    replies = "keyword_search: granite", "read: 2", "read: 2", "hm", "Ada Brenner"
+    out, calls, _ = run(*replies, fallback_retrieval=False)
+    assert ([call.node for call in calls], out["answer"], out["truncated"]) == (
         ["agent"] * 4 + ["answer"],
         "Ada Brenner",
         True,
     )
-    assert [one.metadata["title"] for one in out["passages"]] == ["Card 0"]
-    out, calls, searches = run(*said)
+    assert [doc.metadata["title"] for doc in out["passages"]] == ["Card 0"]
+    out, calls, searches = run(*replies)
     assert (len(calls), len(out["passages"]), searches[-1]) == (5, 5, QUESTION)
 
 
@@ -130,15 +130,15 @@ def test_an_answer_before_anything_was_read_is_looked_up() -> None:
 
 
 def test_a_model_that_is_held_to_a_form_fills_it() -> None:
-    replies = [
+    calls = [
         {"tool": "keyword_search", "input": "Alden"},
         {"tool": "read", "input": "1"},
         {"tool": "answer", "input": "Ada"},
     ]
-    said = [json.dumps({"thought": "I look.", **one}) for one in replies]
-    model = ScriptedModel(script=said, profile={"structured_output": True})
+    replies = [json.dumps({"thought": "I look.", **call}) for call in calls]
+    model = ScriptedModel(script=replies, profile={"structured_output": True})
     out = build_graph("agentic", model=model, retriever=RecordingRetriever()).invoke({"question": QUESTION})
-    assert (out["answer"], [one.form for one in model.calls]) == ("Ada", ["FirstToolCall", "ToolCall", "ToolCall"])
+    assert (out["answer"], [call.form for call in model.calls]) == ("Ada", ["FirstToolCall", "ToolCall", "ToolCall"])
     assert steps(model.calls[1]).startswith("Thought: I look.\nkeyword_search: Alden\n- 1: Card ")
 
 
@@ -163,5 +163,5 @@ def test_neighbours_are_read_where_a_knowledge_base_knows_them(tmp_path: Path) -
         kb.add(Document("\n\n".join(texts), metadata={"title": "Alden"}))
         out = build_graph("agentic", model=model, retriever=kb.as_retriever()).invoke({"question": QUESTION})
     assert "grey granite" in out["passages"][1].page_content
-    places = [one.metadata["position"] for one in out["passages"]]
+    places = [doc.metadata["position"] for doc in out["passages"]]
     assert places == [places[0], places[0] + 1, places[0] + 2]

@@ -30,8 +30,8 @@ class TestInTurn(MethodTests):
     replies = {"split": SPLIT, "solve": "Ada Brenner", "answer": "Ada Brenner"}
 
 
-def run(said: str, solved: str = "Ada Brenner", **options: Any) -> tuple[dict[str, Any], list[ModelCall], list[str]]:
-    model = ScriptedModel(script={"split": said, "solve": solved, "answer": "Norhaven"})
+def run(split: str, solved: str = "Ada Brenner", **options: Any) -> tuple[dict[str, Any], list[ModelCall], list[str]]:
+    model = ScriptedModel(script={"split": split, "solve": solved, "answer": "Norhaven"})
     retriever = RecordingRetriever()
     out = build_graph("decompose", model=model, retriever=retriever, **options).invoke({"question": QUESTION})
     assert out["answer"] == "Norhaven"
@@ -41,7 +41,7 @@ def run(said: str, solved: str = "Ada Brenner", **options: Any) -> tuple[dict[st
 def test_what_all_questions_find_is_one_pool() -> None:
     out, calls, searches = run("1. Who built the bridge at Alden?\n2. Where did Ada Brenner study?", k=2, pool=3)
     assert sorted(searches) == sorted([QUESTION, "Who built the bridge at Alden?", "Where did Ada Brenner study?"])
-    assert [one.node for one in calls] == ["split", "answer"]
+    assert [call.node for call in calls] == ["split", "answer"]
     assert len(out["passages"]) == 3
 
 
@@ -50,11 +50,11 @@ def test_at_most_five_sub_questions_are_searched_for() -> None:
     assert len(searches) == 6
 
 
-@pytest.mark.parametrize("said", [QUESTION, "", "…"])
-def test_a_question_that_is_not_split_is_searched_for_alone(said: str) -> None:
+@pytest.mark.parametrize("split", [QUESTION, "", "…"])
+def test_a_question_that_is_not_split_is_searched_for_alone(split: str) -> None:
     for solve in ("together", "in_turn"):
-        _, calls, searches = run(said, solve=solve)
-        assert (searches, [one.node for one in calls]) == ([QUESTION], ["split", "answer"])
+        _, calls, searches = run(split, solve=solve)
+        assert (searches, [call.node for call in calls]) == ([QUESTION], ["split", "answer"])
 
 
 def test_the_retrievers_reranker_ranks_the_pool_for_the_question() -> None:
@@ -68,7 +68,7 @@ def test_the_retrievers_reranker_ranks_the_pool_for_the_question() -> None:
     scorer, model = Longest(), ScriptedModel(script={"split": SPLIT, "answer": "Norhaven"})
     retriever = RerankRetriever.over(RecordingRetriever(), scorer, k=2)
     out = build_graph("decompose", model=model, retriever=retriever, k=8, pool=8).invoke({"question": QUESTION})
-    lengths = [len(one.page_content) for one in out["passages"]]
+    lengths = [len(doc.page_content) for doc in out["passages"]]
     assert (lengths == sorted(lengths, reverse=True), scorer.asked[-1]) == (True, QUESTION)
 
 
@@ -76,7 +76,7 @@ def test_in_turn_an_answer_goes_into_the_next_search() -> None:
     out, calls, searches = run(SPLIT, solve="in_turn")
     assert sorted(searches[:2]) == sorted([QUESTION, "Who built the bridge at Alden?"])
     assert searches[2:] == ["Where did Ada Brenner study?"]
-    assert [one.node for one in calls] == ["split", "solve", "solve", "answer"]
+    assert [call.node for call in calls] == ["split", "solve", "solve", "answer"]
     assert "Who built the bridge at Alden? Ada Brenner\nWhere did Ada Brenner study? Ada Brenner" in calls[-1].last
     assert out["usage"]["calls"] == 4
 
@@ -87,10 +87,10 @@ def test_questions_of_one_rank_are_searched_for_together() -> None:
     assert searches[3:] == ["Where did Ada Brenner study?"]
 
 
-@pytest.mark.parametrize("said", ["1. Where is #2?\n2. What is at #1?", "1. Who is #1?\n2. Where is #9?"])
-def test_references_in_a_circle_or_to_nothing_end(said: str) -> None:
-    _, calls, _ = run(said, "Unknown", solve="in_turn")
-    assert [one.node for one in calls].count("solve") == 2
+@pytest.mark.parametrize("split", ["1. Where is #2?\n2. What is at #1?", "1. Who is #1?\n2. Where is #9?"])
+def test_references_in_a_circle_or_to_nothing_end(split: str) -> None:
+    _, calls, _ = run(split, "Unknown", solve="in_turn")
+    assert [call.node for call in calls].count("solve") == 2
 
 
 def test_given_passages_are_read_for_each_sub_question() -> None:
@@ -98,4 +98,4 @@ def test_given_passages_are_read_for_each_sub_question() -> None:
     for solve, nodes in (("together", ["answer"]), ("in_turn", ["split", "solve", "solve", "answer"])):
         model = ScriptedModel(script={"split": SPLIT, "solve": "Ada", "answer": "Norhaven"})
         out = build_graph("decompose", model=model, solve=solve).invoke(given)
-        assert ([one.node for one in model.calls], out["answer"]) == (nodes, "Norhaven")
+        assert ([call.node for call in model.calls], out["answer"]) == (nodes, "Norhaven")

@@ -44,9 +44,9 @@ def test_if_nothing_is_left_of_a_sentence_the_question_is_searched_for() -> None
 
 
 def test_nothing_after_the_conclusion_is_doubted() -> None:
-    said = unsure("It is old. So the answer is Ada Brenner. Bob was her son.", Bob=0.1)
-    assert run(said)[2] == []
-    assert run(said, "Bob was her son.", question={"question": QUESTION, "answer_type": "long"})[2]
+    reply = unsure("It is old. So the answer is Ada Brenner. Bob was her son.", Bob=0.1)
+    assert run(reply)[2] == []
+    assert run(reply, "Bob was her son.", question={"question": QUESTION, "answer_type": "long"})[2]
 
 
 def test_a_reply_may_repeat_what_is_written() -> None:

@@ -27,8 +27,8 @@ class TestContract(MethodTests):
 def run(
     *chain: str, reader: str = "So the answer is Norhaven.", **options: Any
 ) -> tuple[dict[str, Any], Any, list[str]]:
-    said = iter([*chain, *[chain[-1]] * 9])
-    model = ScriptedModel(script=lambda call: next(said) if call.node == "reason" else reader)
+    script = iter([*chain, *[chain[-1]] * 9])
+    model = ScriptedModel(script=lambda call: next(script) if call.node == "reason" else reader)
     retriever = RecordingRetriever()
     out = build_graph("ircot", model=model, retriever=retriever, **options).invoke({"question": QUESTION})
     return out, model.calls, retriever.searches
@@ -37,7 +37,7 @@ def run(
 def test_each_sentence_is_searched_until_one_concludes() -> None:
     out, calls, searches = run(FIRST, f"{SECOND} Norhaven is far away.", "So the answer is: Norhaven.")
     assert searches == [QUESTION, FIRST, SECOND]
-    assert [one.node for one in calls] == ["reason"] * 3 + ["answer_cot"]
+    assert [call.node for call in calls] == ["reason"] * 3 + ["answer_cot"]
     assert calls[2].last.split("Reasoning so far: ")[1].startswith(f"{FIRST} {SECOND}\n")
     assert (out["answer"], out["truncated"]) == ("Norhaven", False)
 
@@ -75,7 +75,7 @@ def test_the_chain_may_answer_itself(reply: str, answer: str) -> None:
 
 def test_the_limit_leaves_the_reader_what_was_found() -> None:
     out, calls, searches = run(FIRST, SECOND, max_steps=2, read_by="direct", max_passages=6, reader="Norhaven")
-    assert ([one.node for one in calls], searches) == (["reason", "reason", "answer"], [QUESTION, FIRST])
+    assert ([call.node for call in calls], searches) == (["reason", "reason", "answer"], [QUESTION, FIRST])
     assert (out["answer"], out["truncated"], len(out["passages"])) == ("Norhaven", True, 6)
 
 

@@ -37,7 +37,7 @@ def test_each_round_searches_with_the_last_text_and_the_question() -> None:
         f"She came from Eastport. So the answer is Eastport. {QUESTION}",
     ]
     assert (out["answer"], out["truncated"], len(model.calls)) == ("Eastport City", False, 3)
-    assert [one["round"] for one in out["candidates"].values()] == [0, 1, 2]
+    assert [candidate["round"] for candidate in out["candidates"].values()] == [0, 1, 2]
 
 
 def test_what_says_unknown_stays_out_of_the_query_but_in_a_papers_table() -> None:

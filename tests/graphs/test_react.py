@@ -57,10 +57,10 @@ def test_what_is_said_before_anything_was_read_is_looked_up(first: str) -> None:
 def test_the_last_step_must_finish_and_concat_answers_if_it_does_not() -> None:
     out, calls, _ = run(SEARCH, "Search[quarry]", "Ada Brenner", max_steps=2)
     assert "No search is left: write Finish with the answer in square brackets, or Finish[Unknown]." in calls[1].last
-    assert ([one.node for one in calls], out["answer"]) == (["react", "react", "concat"], "Ada Brenner")
+    assert ([call.node for call in calls], out["answer"]) == (["react", "react", "concat"], "Ada Brenner")
     model = ScriptedModel(script=[SEARCH, FINISH], profile={"structured_output": True})
     out = build_graph("react", model=model, retriever=RecordingRetriever(), max_steps=2).invoke({"question": QUESTION})
-    assert (out["answer"], [one.form for one in model.calls]) == ("Ada Brenner", ["", ""])
+    assert (out["answer"], [call.form for call in model.calls]) == ("Ada Brenner", ["", ""])
 
 
 def test_the_answer_of_an_example_is_a_copy() -> None:
@@ -82,7 +82,7 @@ def test_seven_free_steps_without_finish_are_wrong_there() -> None:
     searching = [f"Search[bridge {number}]" for number in range(9)]
     out, calls, searches = run(*searching, profile="blendfilter")
     assert (out["status"], out["truncated"], len(calls), len(searches)) == ("unknown", True, 7, 6)
-    assert all("No search is left" not in one.last for one in calls)
+    assert all("No search is left" not in call.last for call in calls)
 
 
 @pytest.mark.parametrize("method", ["react", "self_ask"])

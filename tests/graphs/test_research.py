@@ -28,7 +28,7 @@ def test_every_sentence_is_quoted_or_left_without_quotes() -> None:
     out, _ = run()
     check_citations(out["answer"], out["passages"], out["citations"])
     assert out["answer"].count("## ") == 3
-    assert [bool(one["quotes"]) for one in out["citations"]] == [True, False] * 4
+    assert [bool(citation["quotes"]) for citation in out["citations"]] == [True, False] * 4
 
 
 @pytest.mark.parametrize("limit", [{"max_calls": 3}, {"max_total_tokens": 300}])

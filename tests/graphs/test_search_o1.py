@@ -25,8 +25,8 @@ class TestContract(MethodTests):
         return ANSWER if "Ada Brenner built it." in call.text else ASKED
 
 
-def run(*said: str, read: str = READ, **options: Any) -> tuple[dict[str, Any], list[ModelCall], list[str]]:
-    replies = iter([*said, *[said[-1]] * 30])
+def run(*turns: str, read: str = READ, **options: Any) -> tuple[dict[str, Any], list[ModelCall], list[str]]:
+    replies = iter([*turns, *[turns[-1]] * 30])
     model = ScriptedModel(script=lambda call: read if call.node == "read" else next(replies))
     retriever = RecordingRetriever()
     out = build_graph("search_o1", model=model, retriever=retriever, **options).invoke({"question": QUESTION})
@@ -36,12 +36,12 @@ def run(*said: str, read: str = READ, **options: Any) -> tuple[dict[str, Any], l
 def test_a_query_that_is_repeated_twice_ends_the_search() -> None:
     out, calls, searches = run(ASKED, ASKED, ASKED, " Ada Brenner}.")
     assert (searches, out["answer"]) == (["bridge at Alden"], "Ada Brenner")
-    assert [one.node for one in calls] == ["reason", "read", "reason", "reason", "reason"]
+    assert [call.node for call in calls] == ["reason", "read", "reason", "reason", "reason"]
 
 
 def test_documents_are_read_by_a_second_call() -> None:
     out, calls, searches = run(ASKED, ANSWER, k=3)
-    assert [one.node for one in calls] == ["reason", "read", "reason"]
+    assert [call.node for call in calls] == ["reason", "read", "reason"]
     assert "Search query: bridge at Alden\n" in calls[1].last and "I need the builder." in calls[1].last
     assert calls[2].last == "\n\n<|begin_search_result|>Ada Brenner built it.<|end_search_result|>\n\n"
     assert "<passage" not in calls[2].text
@@ -50,13 +50,13 @@ def test_documents_are_read_by_a_second_call() -> None:
 
 def test_a_query_is_searched_for_once() -> None:
     _, calls, searches = run(ASKED, ASKED, ANSWER)
-    assert (len(searches), [one.node for one in calls]) == (1, ["reason", "read", "reason", "reason"])
+    assert (len(searches), [call.node for call in calls]) == (1, ["reason", "read", "reason", "reason"])
     assert "was searched for before" in calls[-1].last
 
 
 def test_after_the_last_query_the_box_is_opened() -> None:
-    said = (ASKED, ASKED.replace("Alden", "Norhaven"), "Ada Brenner}.")
-    out, calls, searches = run(*said, max_rounds=2)
+    turns = (ASKED, ASKED.replace("Alden", "Norhaven"), "Ada Brenner}.")
+    out, calls, searches = run(*turns, max_rounds=2)
     assert calls[-1].last.endswith("The final answer is \\boxed{")
     assert (len(searches), out["answer"], out["truncated"]) == (2, "Ada Brenner", True)
     out, calls, _ = run(ASKED, max_rounds=1)

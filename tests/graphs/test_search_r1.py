@@ -24,7 +24,7 @@ class Continuing(ScriptedModel):
     def _generate(self, messages: list[Any], stop: list[str] | None = None, *args: Any, **given: Any) -> Any:
         result = super()._generate(messages, stop, *args, **given)
         message = result.generations[0].message
-        ends = [at for one in stop or [] if (at := str(message.content).find(one)) >= 0]
+        ends = [at for mark in stop or [] if (at := str(message.content).find(mark)) >= 0]
         message.content = str(message.content)[: min(ends, default=None)]
         return result
 
@@ -46,17 +46,17 @@ class TestSeveralQueries(MethodTests):
         return ANSWER if "Search learnings" in call.text else asked
 
 
-def run(*said: str, model: Any = None, **options: Any) -> tuple[dict[str, Any], list[ModelCall], list[str]]:
-    model, retriever = model or ScriptedModel(script=said), RecordingRetriever()
+def run(*replies: str, model: Any = None, **options: Any) -> tuple[dict[str, Any], list[ModelCall], list[str]]:
+    model, retriever = model or ScriptedModel(script=replies), RecordingRetriever()
     out = build_graph("search_r1", model=model, retriever=retriever, **options).invoke({"question": QUESTION})
     return out, model.calls, retriever.searches
 
 
 def test_a_model_goes_on_with_its_own_turn() -> None:
-    said = ("<think>I must look it up.</think>\n<search> bridge at Alden </search><information>made up", ANSWER)
-    out, calls, searches = run(model=Continuing(script=said))
+    replies = ("<think>I must look it up.</think>\n<search> bridge at Alden </search><information>made up", ANSWER)
+    out, calls, searches = run(model=Continuing(script=replies))
     assert (out["answer"], searches) == ("Ada Brenner", ["bridge at Alden"])
-    assert [one.type for one in calls[1].messages] == ["human", "ai"]
+    assert [call.type for call in calls[1].messages] == ["human", "ai"]
     own = calls[1].last
     assert own.startswith(
         "<think>I must look it up.</think>\n<search> bridge at Alden </search>\n\n<information>Doc 1(Title: "
@@ -68,13 +68,13 @@ def test_a_model_goes_on_with_its_own_turn() -> None:
 
 def test_another_model_is_shown_what_was_found_as_a_message() -> None:
     out, calls, _ = run("<search>bridge</search>", ANSWER)
-    assert [one.type for one in calls[1].messages] == ["human", "ai", "human"]
+    assert [call.type for call in calls[1].messages] == ["human", "ai", "human"]
     assert "Doc 3(Title: " in calls[1].last and "Doc 4(" not in calls[1].last
     assert (out["answer"], len(out["passages"]), out["truncated"]) == ("Ada Brenner", 3, False)
 
 
 @pytest.mark.parametrize(
-    ("protocol", "query", "found"),
+    ("protocol", "query", "marks"),
     [
         (
             "r1_searcher",
@@ -90,12 +90,12 @@ def test_another_model_is_shown_what_was_found_as_a_message() -> None:
         ),
     ],
 )
-def test_each_protocol_has_its_marks(protocol: str, query: str, found: str) -> None:
-    said = f"{query}", "<answer> The final answer is \\[ \\boxed{Ada Brenner} \\] </answer>"
-    out, calls, searches = run(model=Continuing(script=said), protocol=protocol)
+def test_each_protocol_has_its_marks(protocol: str, query: str, marks: str) -> None:
+    replies = f"{query}", "<answer> The final answer is \\[ \\boxed{Ada Brenner} \\] </answer>"
+    out, calls, searches = run(model=Continuing(script=replies), protocol=protocol)
     assert (out["answer"], searches) == ("Ada Brenner", ["bridge Alden"])
-    assert found in calls[1].last
-    assert [one.type for one in calls[1].messages][-1] == ("human" if protocol == "o2_searcher" else "ai")
+    assert marks in calls[1].last
+    assert [call.type for call in calls[1].messages][-1] == ("human" if protocol == "o2_searcher" else "ai")
 
 
 def test_the_last_search_is_followed_by_the_answer() -> None:
@@ -145,6 +145,6 @@ def test_a_server_goes_on_with_the_models_turn_unless_it_refuses() -> None:
             model = chat_model(f"openai:scripted?base_url={server.base_url}")
             out = build_graph("search_r1", model=model, retriever=RecordingRetriever()).invoke({"question": QUESTION})
         last = server.requests[-1].body
-        assert [one["role"] for one in last["messages"]] == roles
+        assert [message["role"] for message in last["messages"]] == roles
         assert (last.get("continue_final_message", False), out["answer"]) == (len(roles) == 2, "Ada Brenner")
         assert last.get("add_generation_prompt") is (False if len(roles) == 2 else None)

@@ -15,8 +15,8 @@ FINAL = "So the final answer is: Norhaven"
 
 
 def run(*replies: str, read: str = "It was she.", **options: Any) -> tuple[dict[str, Any], list[ModelCall], list[str]]:
-    said = iter([*replies, *[replies[-1]] * 9])
-    model = ScriptedModel(script=lambda call: read if call.node == "read" else next(said))
+    script = iter([*replies, *[replies[-1]] * 9])
+    model = ScriptedModel(script=lambda call: read if call.node == "read" else next(script))
     retriever = RecordingRetriever()
     out = build_graph("self_ask", model=model, retriever=retriever, **options).invoke({"question": QUESTION})
     return out, model.calls, retriever.searches
@@ -27,7 +27,7 @@ def test_each_follow_up_is_looked_up_and_read() -> None:
         f" Yes.\nFollow up: {FIRST}\nIntermediate answer: made up", f"Follow up: {SECOND}", FINAL
     )
     assert (out["answer"], searches) == ("Norhaven", [FIRST, SECOND])
-    assert [one.node for one in calls] == ["self_ask", "read", "self_ask", "read", "self_ask"]
+    assert [call.node for call in calls] == ["self_ask", "read", "self_ask", "read", "self_ask"]
     assert calls[-1].last.endswith(
         f"here: Yes.\nFollow up: {FIRST}\nIntermediate answer: It was she.\nFollow up: {SECOND}\n"
         "Intermediate answer: It was she."
@@ -36,20 +36,20 @@ def test_each_follow_up_is_looked_up_and_read() -> None:
 
 def test_without_a_reader_the_passages_are_the_intermediate_answer() -> None:
     _, calls, _ = run(f"Follow up: {FIRST}", FINAL, reader=False, k=1)
-    assert [one.node for one in calls] == ["self_ask", "self_ask"]
+    assert [call.node for call in calls] == ["self_ask", "self_ask"]
     assert "Intermediate answer: Card 0 | The bridge at Alden was built by Ada Brenner" in calls[1].last
 
 
 def test_the_reader_says_unknown_only_if_the_prompts_do() -> None:
     for unknown in (True, False):
         _, calls, _ = run(f"Follow up: {FIRST}", FINAL, unknown=unknown)
-        assert all(("Unknown" in one.text) is unknown for one in calls)
+        assert all(("Unknown" in call.text) is unknown for call in calls)
 
 
 def test_the_dialogue_is_continued_as_text_by_models_that_fill_in_forms_too() -> None:
     model = ScriptedModel(script=[f"Follow up: {FIRST}", "It was she.", FINAL], profile={"structured_output": True})
     out = build_graph("self_ask", model=model, retriever=RecordingRetriever()).invoke({"question": QUESTION})
-    assert (out["answer"], [one.form for one in model.calls]) == ("Norhaven", ["", "", ""])
+    assert (out["answer"], [call.form for call in model.calls]) == ("Norhaven", ["", "", ""])
 
 
 @pytest.mark.parametrize("first", [FINAL, "No.", "Unknown", ""])
@@ -68,14 +68,14 @@ def test_a_follow_up_asked_twice_makes_the_model_conclude() -> None:
 @pytest.mark.parametrize("last", ["Unknown", SECOND])
 def test_at_the_limit_concat_answers(last: str) -> None:
     out, calls, _ = run(f"Follow up: {FIRST}", last, "Norhaven", max_rounds=1)
-    assert ([one.node for one in calls], out["answer"]) == (["self_ask", "read", "self_ask", "concat"], "Norhaven")
+    assert ([call.node for call in calls], out["answer"]) == (["self_ask", "read", "self_ask", "concat"], "Norhaven")
     assert out["truncated"]
 
 
 def test_slimplms_table_has_three_calls_of_the_chain_and_the_printed_prompts() -> None:
-    out, calls, searches = run(*[f"Follow up: {one}" for one in (FIRST, SECOND)], FINAL, profile="paper")
+    out, calls, searches = run(*[f"Follow up: {follow_up}" for follow_up in (FIRST, SECOND)], FINAL, profile="paper")
     assert (out["answer"], searches) == ("Norhaven", [FIRST, SECOND])
-    assert [one.node for one in calls].count("self_ask") == 3
+    assert [call.node for call in calls].count("self_ask") == 3
     assert calls[0].text.startswith(
         "Given the following question, answer it by providing follow up questions and intermediate answers. If no follow up "
         "questions are necessary, answer the question directly.\nQuestion: Who lived longer, Muhammad Ali or Alan Turing?\n"
@@ -93,9 +93,9 @@ def test_blendfilters_table_puts_what_is_found_before_the_question() -> None:
     out, calls, searches = run(*replies, profile="blendfilter", k=2)
     assert (out["answer"], searches, len(calls)) == ("Norhaven", [FIRST, SECOND], 3)
     knowledge, dialogue = calls[-1].last.rpartition("Knowledge:")[2].split(f"Question: {QUESTION}\n")
-    found = [one.partition(" | ")[0] for one in knowledge.splitlines()]
-    assert found == [one.metadata["title"] for one in out["passages"]]
-    assert len(found) > 2
+    titles = [line.partition(" | ")[0] for line in knowledge.splitlines()]
+    assert titles == [doc.metadata["title"] for doc in out["passages"]]
+    assert len(titles) > 2
     assert dialogue == (
         f"Are follow up questions needed here: Yes.\nFollow up: {FIRST}\nIntermediate answer: Ada Brenner did.\n"
         f"Follow up: {SECOND}\nIntermediate answer:"

@@ -81,7 +81,8 @@ def test_without_passages_nothing_is_asked() -> None:
 def test_the_released_codes_prompts() -> None:
     said = {"summarise": "She built it. [DONE]", "rank": "Passage 2"}
     _, calls = run({"profile": "paper", "k": 1}, **said)
-    texts = {call.node: call.text for call in calls}
+    for_ada = [call for call in calls if call.text.rfind("Ada Brenner") > call.text.rfind("Prediction")]
+    texts = {call.node: call.text for call in [*calls, *for_ada]}  # candidates are summarised in no fixed order
     passage = f"Passage #1 Title: Card 0\nPassage #1 Text: {CARDS[0].page_content}"
     assert texts["propose"] == (
         "Below are 1 passages related to the question at the end. After reading the passages, provide two correct "
