@@ -20,7 +20,7 @@ from ragweave.nodes.answer import Branch, unknown_clause
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import INSTRUCTIONS
+from ragweave.nodes.papers import INSTRUCTIONS, style_of
 from ragweave.nodes.prompts import Asking, Prompt
 from ragweave.nodes.read import is_unknown
 from ragweave.nodes.runner import Components, Node, StateNode
@@ -72,7 +72,11 @@ def gate_node(components: Components, role: RoleName | Callable[[Any], RoleName]
 
     @model_node(role)
     def gate(branch: Branch, options: GateOptions) -> Asking[Form, GateState]:
-        values = {"instruction": INSTRUCTIONS[branch["answer_type"]], "unknown": unknown_clause(options)}
+        values = {
+            **style_of(options.paper).variables(branch["question"]),
+            "instruction": INSTRUCTIONS[branch["answer_type"]],
+            "unknown": unknown_clause(options),
+        }
         settings = {**gate_settings(options.gate), "temperature": 0.7 if options.gate in SAMPLED else 0.0}
         reply = yield Prompt("direct", values, max_tokens=options.gate_tokens, settings=settings)
         message = None if options.gate in SAMPLED else reply.message
