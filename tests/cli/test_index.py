@@ -58,6 +58,13 @@ def test_mistakes_are_one_line_and_exit_2(ragweave: Run, tmp_path: Path, kb: Pat
         assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
+def test_a_mistyped_path_leaves_no_knowledge_base(ragweave: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Good text about apples.\n", "utf-8")
+    done = ragweave("index", "a.txt", "b.text", "--kb", "kb", *BM25, cwd=tmp_path)
+    assert (done.returncode, "no such file or folder: b.text" in done.stderr) == (2, True)
+    assert not (tmp_path / "kb").exists()
+
+
 def test_a_folder_without_readable_files_is_said(ragweave: Run, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "picture.bin").write_bytes(b"\x00\x01")

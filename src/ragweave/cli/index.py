@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,15 +66,15 @@ def index(
         sources.append(str(corpus_path()))
     if not sources and not pages:
         raise UsageError("nothing to index: give files or folders, or use --bundled")
-    with _opened(kb, settings) as base:
+    with _opened(kb, settings, [] if loader else sources) as base:
         reports = _with_bar(base, sources, pages, loader)
         for report in reports:
             _show(base, report)
     _check_indexed(reports)
 
 
-def _opened(path: str, settings: dict[str, Any]) -> KnowledgeBase | ServedKnowledgeBase:
-    """Open a knowledge base, or create it; an existing one must have these settings."""
+def _opened(path: str, settings: dict[str, Any], sources: Sequence[str]) -> KnowledgeBase | ServedKnowledgeBase:
+    """Open a knowledge base, which must have these settings, or create it if the files and folders to index exist."""
     from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase
     from ragweave.tools.knowledge.servers import is_address
 
@@ -81,6 +82,9 @@ def _opened(path: str, settings: dict[str, Any]) -> KnowledgeBase | ServedKnowle
         settings["embedding"] = None
     if is_address(path):
         return ServedKnowledgeBase(path, settings=settings)
+    missing = next((source for source in sources if source.strip() and not os.path.lexists(source)), None)
+    if missing is not None and not KnowledgeBase.exists(path):
+        raise UsageError(f"no such file or folder: {missing}")
     return KnowledgeBase.open_or_create(path, settings=settings)
 
 
