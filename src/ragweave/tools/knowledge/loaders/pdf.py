@@ -27,6 +27,9 @@ _SCANNED = "a picture that was not read"
 _DPI = 150
 _LONGEST_SIDE = 4000
 """Longest side of a rendered page, in pixels."""
+_SHORT_SIDE = 320
+"""Pixels to which RapidOCR enlarges the shorter side of a picture. At its own 736, it sees the words of a small
+picture apart, and misreads them."""
 _LOCK = threading.Lock()
 """Neither RapidOCR nor PDFium is thread-safe."""
 NEED_OCR = 'pip install "ragweave[ocr]"'
@@ -164,4 +167,4 @@ def recognised_page(page: Any) -> str:
 def _engine() -> Any:
     from rapidocr import RapidOCR
 
-    return RapidOCR(params={"Global.log_level": "error"})
+    return RapidOCR(params={"Global.log_level": "error", "Det.limit_side_len": _SHORT_SIDE})
