@@ -74,6 +74,54 @@ def test_a_row_whose_filter_is_trained_is_empty_without_one() -> None:
     assert trained.settings.systems == ("filco[k=1,profile=filco,filter=parts/strinc]",)
 
 
+def test_a_row_by_cxmi_is_empty_without_a_scorer() -> None:
+    """FILCO's SILVER on FEVER: no other filter stands in for CXMI."""
+    without = plan("filco", "table4", "fever")
+    assert without.paper.empty["SILVER, top 5"] == "it needs --model scorer=SPEC"
+    assert "SILVER, top 5" not in without.settings.names
+    assert "SILVER, top 5" in plan("filco", "table4", "fever", scorer=True).settings.names
+    assert "SILVER, top 5" in plan("filco", "table4", "nq").settings.names
+
+
+def prompts_of(paper: str, table: str, dataset: str, label: str) -> list[str]:
+    """Return the prompts of a row, as it asks one question."""
+    row = next(row for row in table_of(paper, table).rows if row.label == label)
+    method, options, _ = read_system(row.spec(dataset))
+    models = {role: ScriptedModel(script=lambda _call: "Ada.", role=role) for role in ROLES}
+    graph = build_graph(
+        method, model=models["generator"], proxy=models["proxy"], retriever=RecordingRetriever(), **options
+    )
+    graph.invoke({"question": "Who built the bridge?"})
+    return [call.text for role in ROLES for call in models[role].calls]
+
+
+@pytest.mark.parametrize("table", ["1", "2", "3"])
+@pytest.mark.parametrize("label", ["Direct", "CoT, retrieval", "ITER-RETGEN", "BlendFilter"])
+def test_blendfilters_rows_show_each_data_sets_own_examples(table: str, label: str) -> None:
+    """BlendFilter, appendix F."""
+    hotpotqa, wiki = "It Might Get Loud", "Rhescuporis I (Odrysian)"
+    assert any(hotpotqa in prompt for prompt in prompts_of("blendfilter", table, "hotpotqa", label))
+    prompts = prompts_of("blendfilter", table, "2wiki", label)
+    assert any(wiki in prompt for prompt in prompts)
+    assert not any(hotpotqa in prompt for prompt in prompts)
+
+
+def test_slimplms_cot_shows_three_examples_on_musique_alone() -> None:
+    """SlimPLM's released code."""
+    assert prompts_of("slimplm", "1", "musique", "CoT")[0].count("So the answer is") == 3
+    assert "So the answer is" not in prompts_of("slimplm", "1", "nq", "CoT")[0]
+
+
+def test_only_llama_as_a_proxy_is_asked_the_bare_question() -> None:
+    """SlimPLM, table 3, and its released code."""
+    drafts = {
+        label: prompts_of("slimplm", "3", "nq", label)
+        for label in ("Llama2-7B-Chat", "Qwen-7B-Chat", "TinyLlama-1.1B-Chat", "Phi-2 (2.7B)")
+    }
+    bare = {label for label, prompts in drafts.items() if "Who built the bridge?" in prompts}
+    assert bare == {"Llama2-7B-Chat"}
+
+
 def test_a_row_with_a_proxy_of_its_own_is_chosen() -> None:
     assert plan("slimplm", "3", "nq").settings.names == ("Llama2-7B-Chat",)
     assert plan("slimplm", "3", "nq", only="Phi").settings.names == ("Phi-2 (2.7B)",)

@@ -300,6 +300,7 @@ def reproduce(
     from ragweave.datasets import open_dataset
     from ragweave.evaluation import EVAL_ROLES
     from ragweave.evaluation import reproduce as papers
+    from ragweave.evaluation.evaluate import SCORER
     from ragweave.graphs.specs import read_pairs
 
     if data is None and not (show_plan and table):
@@ -307,7 +308,8 @@ def reproduce(
         return
     dataset = open_dataset(data).name if data else papers.table_of(paper, table).datasets[0]
     filters = {name: folder for name, _, folder in (text.rpartition("=") for text in filter_ or ())}
-    plan = papers.plan(paper, table, dataset, model=paper_model, only=row, filters=filters)
+    models = {"generator": "extractive", **options.models_of(model, EVAL_ROLES)}
+    plan = papers.plan(paper, table, dataset, model=paper_model, only=row, filters=filters, scorer=SCORER in models)
     if show_plan or data is None:
         _show_plan(plan)
         return
@@ -315,7 +317,7 @@ def reproduce(
     settings = replace(
         plan.settings,
         data=data,
-        models={"generator": "extractive", **options.models_of(model, EVAL_ROLES)},
+        models=models,
         options=read_pairs(option or ()),
         kb=kb,
         retriever=plan.settings.retriever if kb else "auto",

@@ -184,7 +184,14 @@ def table_of(paper: str, name: str) -> Table:
 
 
 def plan(
-    paper: str, name: str, dataset: str, *, model: str = "", only: str = "", filters: Mapping[str, str] | None = None
+    paper: str,
+    name: str,
+    dataset: str,
+    *,
+    model: str = "",
+    only: str = "",
+    filters: Mapping[str, str] | None = None,
+    scorer: bool = False,
 ) -> Plan:
     """Return what to evaluate for a paper's table on a data set.
 
@@ -195,6 +202,7 @@ def plan(
         model: The paper's model whose values are shown; "": the first.
         only: Run only rows whose label contains this.
         filters: Folders of trained filters by label; "": for all other labels.
+        scorer: Whether there is a model that scores outputs, which rows by CXMI need.
 
     Raises:
         UsageError: The table has no result on this data set or with this model, or no row can be run.
@@ -208,6 +216,9 @@ def plan(
     matching = [row for row in table.rows if row.model in ("", model) and dataset in row.values and only in row.label]
     rows = dict(zip(_unique_labels(matching), matching, strict=True))
     skipped = {label: _why_skipped(row, label, dataset, filters or {}, only) for label, row in rows.items()}
+    if not scorer:
+        by_cxmi = [label for label, row in rows.items() if "filter=cxmi" in row.spec(dataset)]
+        skipped |= dict.fromkeys(by_cxmi, "it needs --model scorer=SPEC")
     run = {label: row for label, row in rows.items() if not skipped[label] and "best_of" not in row.run}
     if not run:
         reasons = "; ".join(filter(None, dict.fromkeys(skipped.values())))
