@@ -150,6 +150,8 @@ def test_yes_or_no(tmp_path: Path) -> None:
     )
     assert [claim.answers for claim in claims] == [("No",), (), ("Yes",), ("Yes",)]
     assert claims[0].question == "Is this claim true? It is old."
+    assert [claim.query for claim in claims] == ["It is old.", "It is new.", "It is red.", "It is long."]
+    assert question.searched("Is it old?") == "Is it old?"
     assert [claim.about["label"] for claim in claims] == [["REFUTES"], [], ["SUPPORTS"], ["SUPPORTS"]]
     assert len(claims[3].gold) == 1
 

@@ -19,6 +19,7 @@ from ragweave.errors import UsageError
 from ragweave.evaluation import EvalSettings, Limits, Run, Summary, evaluate, read_report
 from ragweave.evaluation.folder import open_results, read_results, write_settings
 from ragweave.evaluation.systems import with_gold
+from ragweave.testing import RecordingRetriever, ScriptedModel
 
 pytestmark = pytest.mark.loopback
 
@@ -64,6 +65,17 @@ def test_the_passages_of_a_file_are_searched_in_every_way(tmp_path: Path) -> Non
     own = settings("extractive", f"hotpotqa:{data}", corpus="own", retriever="graph")
     with pytest.raises(UsageError, match="own passages are searched by BM25 alone"):
         evaluate(own, tmp_path / "own", quiet=True)
+
+
+def test_a_claim_is_asked_about_by_a_question_and_searched_for_as_it_stands(tmp_path: Path) -> None:
+    """FILCO, section 3.1: FEVER's retriever gets the claim."""
+    data = tmp_path / "fever.jsonl"
+    data.write_text('{"id": 1, "claim": "Mars has two moons.", "label": "SUPPORTS"}\n', "utf-8")
+    model, retriever = ScriptedModel(script=lambda _call: "Yes."), RecordingRetriever()
+    run = EvalSettings(data=f"fever:{data}", systems=("concat", "iter_retgen"))
+    evaluate(run, tmp_path / "run", quiet=True, given={"generator": model, "retriever": retriever})
+    assert {*retriever.searches} == {"Mars has two moons.", "Yes. Mars has two moons."}
+    assert all("Is this claim true? Mars has two moons." in call.text for call in model.calls)
 
 
 def test_other_settings_are_refused_and_a_price_is_not(

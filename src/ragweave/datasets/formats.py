@@ -5,8 +5,8 @@ et al. 2023), the retriever outputs of DPR (Karpukhin et al. 2020) and FiD (Izac
 et al. 2023), SQuAD (Rajpurkar et al. 2016, 2018), QED (Lamm et al. 2021), HotpotQA (Yang et al. 2018, distractor
 setting), 2WikiMultihopQA (Ho et al. 2020), MuSiQue (Trivedi et al. 2022). Long ones: ASQA (Stelmakh et al. 2022), ELI5
 (Fan et al. 2019), CLAPNQ (Rosenthal et al. 2024), Wizard of Wikipedia (Dinan et al. 2019). Yes or no: StrategyQA (Geva et
-al. 2021), FEVER (Thorne et al. 2018), Fool Me Twice (Eisenschlos et al. 2021); a claim is asked as a question, and
-`about` holds its label. KILT (Petroni et al. 2021) has all three. Passages alone: BEIR (Thakur et al. 2021).
+al. 2021), FEVER (Thorne et al. 2018), Fool Me Twice (Eisenschlos et al. 2021); a claim is asked about by a question, is
+searched for as it stands (FILCO, section 3.1), and `about` holds its label. KILT (Petroni et al. 2021) has all three. Passages alone: BEIR (Thakur et al. 2021).
 """
 
 import re
@@ -287,9 +287,11 @@ def read_fever(row: Row) -> Iterator[Question]:
     retrieved = [passage(evidence.text("text"), title) for evidence in row.rows("retrieved_evidence")]
     labels = answers_of(row, "label", "golden_answers", "answers")
     answers = () if labels == (_UNDECIDED,) else _verdicts(row, labels)
+    claim = row.text("claim", "text", "question")
     yield Question(
         id=id_of(row),
-        question=CLAIM + row.text("claim", "text", "question"),
+        question=CLAIM + claim,
+        query=claim,
         answers=answers,
         kind="yes_no",
         passages=unique([*right, *retrieved]),
@@ -312,6 +314,7 @@ def read_kilt(row: Row, kind: Kind = "short") -> Iterator[Question]:
     yield Question(
         id=id_of(row),
         question=CLAIM + text if claim else text,
+        query=text if claim else "",
         answers=verdicts,
         kind="yes_no" if claim else kind,
         passages=passages,

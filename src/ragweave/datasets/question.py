@@ -27,6 +27,9 @@ class Question:
 
     id: str
     question: str
+    query: str = ""
+    """What is searched for in the question's place, such as a claim without the words that ask about it; "": the
+    question."""
     answers: tuple[str, ...] = ()
     """Right answers, the usual one first; each is right by itself. Empty: the question has no answer."""
     parts: tuple[tuple[str, ...], ...] = ()
@@ -47,6 +50,10 @@ class Question:
         if self.kind == "yes_no":
             return "yes_no"
         return "long" if self.kind in ("long", "parts") else "short"
+
+    def searched(self, text: str) -> str:
+        """Return the text of a search, with the query in the place of the question."""
+        return text.replace(self.question, self.query) if self.query else text
 
     @property
     def names(self) -> list[tuple[str, ...]]:

@@ -214,7 +214,7 @@ def context_filter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
         answers = [*question.answers, *(name for names in question.parts for name in names)]
         passages = sorted(question.passages, key=lambda doc: doc.id not in question.gold)[: settings.k]
         if searched is not None:
-            passages = await searched.ainvoke(question.question, k=settings.k)
+            passages = await searched.ainvoke(question.searched(question.question), k=settings.k)
         if not answers or not passages:
             return dropped("no answer" if not answers else "no passage")
         if settings.measure == "strinc" and question.kind == "yes_no":

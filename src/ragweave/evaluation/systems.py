@@ -177,7 +177,7 @@ def own_passages(question: Question) -> PassageRetriever:
 
 
 class GoldRetriever(PassageRetriever):
-    """Marks a question's gold passages among those of another retriever; inserts one, or removes all."""
+    """Searches for a question's query, and marks its gold passages; inserts one, or removes all."""
 
     base: Any
     question: Question
@@ -186,7 +186,8 @@ class GoldRetriever(PassageRetriever):
 
     def _find(self, query: str, k: int) -> list[Document]:
         wanted = k + len(self.question.gold) if self.gold == "without" else k
-        return with_gold(find_with(self.base, query, wanted), self.question, self.gold, self.seed, k)
+        passages = find_with(self.base, self.question.searched(query), wanted)
+        return with_gold(passages, self.question, self.gold, self.seed, k)
 
 
 class RunRetriever(PassageRetriever):
