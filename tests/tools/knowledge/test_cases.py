@@ -84,6 +84,8 @@ TABLE: list[tuple[str, str, list[str], list[str]]] = [
     ("text/ansi.log", "ERROR", ["ERROR pump P-18 failed with code 4077"], ["31m"]),
     ("text/page.mhtml", "", ["The lock opens ten minutes later. Café closed."], ["iVBOR", "=C3"]),
     ("text/cp1252.csv", "", ["read: not UTF-8: read as cp1252"], ["in part"]),
+    ("text/no-header.csv", "", ["Kettle\n[^\n]*19.50", "Toaster\n[^\n]*30.00", "Mixer\n[^\n]*45.00"], ["Kettle: ", "Oslo: "]),
+    ("office/side-by-side.xlsx", "", ["Item: Kettle\nPrice: 19.5", "Supplier: Nordvik\nCity: Oslo"], ["Kettle[^<]*Nordvik"]),
 ]  # fmt: skip
 
 

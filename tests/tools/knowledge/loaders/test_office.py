@@ -286,6 +286,57 @@ def test_headers_of_two_rows_titles_and_second_tables():
     assert "1 formulas of sheet 'Sheet' have no saved value" in notices
 
 
+def test_tables_side_by_side():
+    rows = [
+        ("Item", "Price", None, "Supplier", "City", None, "Month", "Sold"),
+        ("Kettle", 19.5, None, "Nordvik", "Oslo", None, "May", 3),
+        ("Toaster", 30, None, "Bremer", "Hamburg", None, "June", 4),
+        ("Mixer", 45, None, None, None, None, "July", 5),
+    ]
+    texts = [doc.text for doc in read("a.xlsx", sheet(rows))[0]]
+    assert texts[::3][:1] == ["Item: Kettle\nPrice: 19.5"] and "Month: July\nSold: 5" in texts
+    assert [text for text in texts if "Nordvik" in text] == ["Supplier: Nordvik\nCity: Oslo"]
+
+
+def test_an_empty_column_within_a_table_divides_nothing():
+    rows = [("Name", "Team", None, "Pay", "Bonus"), ("Ada", "A", None, 10, 1), ("Ida", "B", None, 12, 2)]
+    assert read("a.xlsx", sheet(rows))[0][0].text == "Name: Ada\nTeam: A\nPay: 10\nBonus: 1"
+    rows = [("Name", "Team", None, "City", "Mood"), ("Ada", "A", None, "Oslo", "b"), ("Ida", "B", None, "Oslo", "c")]
+    assert read("a.xlsx", sheet(rows))[0][0].text == "Name: Ada\nTeam: A\nCity: Oslo\nMood: b"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("Tenant", "Ada Holm"), ("Start", date(2026, 1, 1)), ("Rent", 500), ("Paid", "monthly")],
+        [("Rent", 500), ("Start", date(2026, 1, 1)), ("End", date(2027, 1, 1)), ("Tenant", "Ada Holm")],
+        [("Rent:", 500), ("Deposit:", 1000)],
+        [("Name:", "Ada Holm"), ("City:", "Oslo"), ("Role:", "Harbour master")],
+    ],
+)
+def test_names_and_values_of_a_sheet_are_one_text(rows):
+    (doc,), _ = read("a.xlsx", sheet(rows))
+    assert doc.text == "\n".join(f"{name.rstrip(':')}: {value}" for name, value in rows)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("Item", "Price"), ("Kettle", 19.5), ("Mixer", 45)],
+        [("Day", "High water"), (date(2026, 1, 1), "4:12"), (date(2026, 1, 2), "5:02")],
+        [
+            ("question", "answer"),
+            ("How long is a ticket valid?", "Ninety minutes."),
+            ("Who may ride free of charge?", "Dogs."),
+        ],
+        [("title", "text"), ("Dogs", "None."), ("Cats", "Some.")],
+        [("Team", "Name"), ("A", "Ada"), ("A", "Ida")],
+    ],
+)
+def test_tables_of_two_columns_are_rows(rows):
+    assert len(read("a.xlsx", sheet(rows))[0]) == 2
+
+
 @pytest.mark.parametrize("name", ["a.epub", "a.xlsx", "a.docx", "a.pptx"])
 def test_packages_that_are_no_documents(name):
     with pytest.raises(UnreadableError, match="unpacks to"):

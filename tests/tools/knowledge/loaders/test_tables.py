@@ -14,6 +14,25 @@ def test_lines_above_the_header_are_no_header():
     assert found[1].metadata["line"] == 5
 
 
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("Kettle;19.50;Oslo\nToaster;30.00;Turin\n", ["column 1: Kettle\ncolumn 2: 19.50\ncolumn 3: Oslo"]),
+        ("2026-01-04,Water,-88\n2026-02-11,Ferry,-12\n", ["column 1: 2026-01-04\ncolumn 2: Water\ncolumn 3: -88"]),
+        ("Get Low,1998\nAlien,1979\nSolaris,1972\n", ["column 1: Get Low\ncolumn 2: 1998"]),
+        ("Region,2024,2025\nNorth,11,12\nSouth,9,8\n", ["Region: North\n2024: 11\n2025: 12"]),
+        ("Hall,1,2,3\nNorth,11,12,13\n", ["Hall: North\n1: 11\n2: 12\n3: 13"]),
+        ("Region,2025\nNorth,11.5\nSouth,9\n", ["Region: North\n2025: 11.5"]),
+        ("Item,Price\nKettle,19.50\n", ["Item: Kettle\nPrice: 19.50"]),
+        ("Item,City\nKettle,Oslo\n", ["Item: Kettle\nCity: Oslo"]),
+        ("Berth,03/01/2026,10/01/2026\nEast,4,5\nWest,2,1\n", ["Berth: East\n03/01/2026: 4\n10/01/2026: 5"]),
+    ],
+)
+def test_a_first_row_with_data_is_no_header(text, rows):
+    found, _ = read("a.csv", text)
+    assert [doc.text for doc in found][:1] == rows
+
+
 def test_separators_quotes_and_names():
     for text in ("sep=;\na;b\n1,5;2\n", "a\tb\n1,5\t2\n", '"a"|"b"\n"1,5"|"2"\n'):
         assert [one.text for one in read("a.csv", text)[0]] == ["a: 1,5\nb: 2"]

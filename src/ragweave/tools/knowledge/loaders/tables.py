@@ -22,6 +22,8 @@ _SAMPLE = 50
 """Records from which the separator and header are detected."""
 _HEAD = 100_000
 """Characters from which the separator and quoting are detected."""
+_NUMBER = r"[-+(]?\s*[€$£¥]?\s*\d[\d.,'\s]*\s*(?:%|[€$£¥])?\)?"
+_DATE = r"\d{4}-\d\d?-\d\d?(?:[T ][\d:.]+)?|\d{1,2}([./-])\d{1,2}\1\d{2,4}|\d{1,2}:\d\d(?::\d\d)?"
 _MERGED = re.compile(rb'<mergeCell ref="([A-Z]+\d+:[A-Z]+\d+)"')
 _UNSAVED = re.compile(rb"</f>\s*(?:(?:<v\s*/>|<v></v>)\s*)?</c>")
 """A formula without a saved value."""
@@ -69,25 +71,84 @@ def _records(file: TextIO, separator: str, escape: str | None) -> Iterator[_Row]
 
 
 def _table(name: str, rows: Iterator[_Row], settings: IndexSettings, *, sheet: bool = False) -> Iterator[Loaded | str]:
-    """Yield the rows of a table, after one text of the lines above its header.
-
-    The header is the first row with texts, not all equal, in more than half of the usual number of cells.
-    """
+    """Yield the rows of a table, after one text of the lines above its header; a form of a sheet is one text."""
     first = list(itertools.islice(rows, _SAMPLE))
-    width = Counter(len(one.cells) for one in first).most_common(1)[0][0] if first else 0
-    texts = [[*filter(None, one.cells)] for one in first]
-    at = next((at for at, one in enumerate(texts) if 2 * len(one) > width and (width == 1 or len({*one}) > 1)), 0)
+    at = _header(first)
+    width = _width(first)
     if sheet and (width == 1 or len(first) == at + 1):  # notes, or a total
         at = len(first)
-    above = "\n".join(" ".join(dict.fromkeys(one)) for one in texts[:at])
+    above = "\n".join(" ".join(dict.fromkeys(filter(None, row.cells))) for row in first[:at])
     if above:
         yield Loaded(above, name, metadata={"line": first[0].line})
-    body = itertools.chain(first[at + 1 :], rows)
-    header = list(first[at].cells) if first[at:] else []
-    if first[at:] and first[at].wide and (below := next(body, None)):
+    if not first[at:]:
+        return
+    headed = not _is_data(first[at], first[at + 1 :])
+    if sheet and _is_form(first[at:], settings, headed=headed):
+        pairs = ([cell for cell in row.cells if cell] for row in itertools.chain(first[at:], rows))
+        text = "\n".join(": ".join([pair[0].rstrip(":"), *pair[1:]]) for pair in pairs)
+        yield Loaded(text, name, metadata={"line": first[at].line}, tables=(Table(0, 0, len(text)),))
+        return
+    body = itertools.chain(first[at + headed :], rows)
+    header = list(first[at].cells) if headed else []
+    if headed and first[at].wide and (below := next(body, None)):
         pairs = itertools.zip_longest(header, below.cells, fillvalue="")
         header = [" ".join(dict.fromkeys(filter(None, pair))) for pair in pairs]
     yield from _rows(header, body, settings)
+
+
+def _width(rows: Sequence[_Row]) -> int:
+    """Return the usual number of cells of a row."""
+    return Counter(len(row.cells) for row in rows).most_common(1)[0][0] if rows else 0
+
+
+def _header(rows: Sequence[_Row]) -> int:
+    """Return the first row with texts, not all equal, in more than half of the usual number of cells."""
+    width = _width(rows)
+    texts = [[*filter(None, row.cells)] for row in rows]
+    full = (at for at, row in enumerate(texts) if 2 * len(row) > width and (width == 1 or len({*row}) > 1))
+    return next(full, 0)
+
+
+def _kind(cell: str) -> str:
+    """Return whether a cell is a `year`, another `number`, a `date` or time, or `text`."""
+    kinds = (("year", r"(?:19|20)\d\d"), ("number", _NUMBER), ("date", _DATE)) if len(cell) < 50 else ()
+    return next((kind for kind, pattern in kinds if re.fullmatch(pattern, cell)), "text")
+
+
+def _is_data(row: _Row, below: Sequence[_Row]) -> bool:
+    """Return whether a row is not a header: it has a number or date where most rows below have one, too.
+
+    Numbers that count (2024, 2025 or 1, 2, 3) are names of columns.
+    """
+    kinds = [_kind(cell) for cell in row.cells]
+    counted = [int(cell) for cell in row.cells if re.fullmatch("[0-9]{1,9}", cell)]
+    if len(counted) > 2 - ("year" in kinds) and all(
+        after - before == 1 for before, after in itertools.pairwise(counted)
+    ):
+        return False
+    for column, kind in enumerate(kinds):
+        others = [_kind(cell) for other in below for cell in other.cells[column : column + 1] if cell]
+        if kind != "text" and 2 * others.count(kind) > len(others):
+            return True
+    return False
+
+
+def _is_form(rows: Sequence[_Row], settings: IndexSettings, *, headed: bool) -> bool:
+    """Return whether the rows of a sheet are pairs of a name and its value.
+
+    They have no header, the first value is a number or date, most names end with a colon, or the values are numbers,
+    dates and texts, or only two of these and at least half of them texts.
+    """
+    names = [row.cells[0] for row in rows]
+    fields = {*settings.text_field.split(","), settings.id_field, settings.title_field}
+    if any(len(row.cells) > 2 for row in rows) or len({*names}) < len(names) or not all(names):
+        return False
+    if headed and not fields.isdisjoint(rows[0].cells):
+        return False
+    first, *kinds = [_kind(row.cells[1]) for row in rows if row.cells[1:]] or ["text"]
+    colons, texts = sum(name.endswith(":") for name in names), kinds.count("text")
+    mixed = len({*kinds} - {"year"}) > 2 or 0 < texts < len(kinds) <= 2 * texts
+    return not headed or 2 * colons > len(names) or first in ("number", "date") or (mixed and len(rows) < _SAMPLE)
 
 
 def _rows(header: list[str], rows: Iterable[_Row], settings: IndexSettings) -> Iterator[Loaded | str]:
@@ -201,11 +262,44 @@ def _sheet(name: str, package: zipfile.ZipFile, sheet: Any, settings: IndexSetti
     if unsaved := len(_UNSAVED.findall(source)):
         yield f"{unsaved} formulas of sheet {sheet.title!r} have no saved value"
     rows = _filled(sheet, _MERGED.findall(source))
-    for filled, block in itertools.groupby(rows, key=lambda one: bool(one.cells)):
-        if filled:
-            for one in _table(name, block, settings, sheet=True):
+    for filled, block in itertools.groupby(rows, key=lambda row: bool(row.cells)):
+        for table in _side_by_side(block) if filled else ():
+            for loaded in _table(name, iter(table), settings, sheet=True):
                 head = {"heading_path": [sheet.title]}
-                yield one if isinstance(one, str) else replace(one, metadata=one.metadata | head)
+                yield loaded if isinstance(loaded, str) else replace(loaded, metadata=loaded.metadata | head)
+
+
+def _side_by_side(block: Iterator[_Row]) -> Iterator[Iterable[_Row]]:
+    """Yield the tables of a block of rows, which empty columns may divide."""
+    first = list(itertools.islice(block, _SAMPLE))
+    if not _gaps(first):
+        yield itertools.chain(first, block)
+        return
+    rows = [*first, *block]
+    gaps = [*_gaps(rows), max(len(row.cells) for row in rows)]
+    edges = [-1, *(gap for gap, end in itertools.pairwise(gaps) if _is_divided(rows, gap, end)), gaps[-1]]
+    for before, after in itertools.pairwise(edges):
+        parts = (row._replace(cells=row.cells[before + 1 : after]) for row in rows)
+        yield [part for part in parts if any(part.cells)]
+
+
+def _gaps(rows: Sequence[_Row]) -> list[int]:
+    """Return the empty columns between others."""
+    filled = {at for row in rows for at, cell in enumerate(row.cells) if cell}
+    return [at for at in range(min(filled, default=0), max(filled, default=0)) if at not in filled]
+
+
+def _is_divided(rows: Sequence[_Row], gap: int, end: int) -> bool:
+    """Return whether an empty column stands between two tables, and not within one.
+
+    Both have two columns or more, and the right one, which ends before `end`, has names of its own: a first
+    column of texts, all different.
+    """
+    sides = [[cells for row in rows if any(cells := row.cells[part])] for part in (slice(gap), slice(gap + 1, end))]
+    if any(max(sum(map(bool, cells)) for cells in side) < 2 for side in sides if side):
+        return False
+    names = [cells[0] for cells in sides[1]]
+    return all(_kind(name) == "text" and name for name in names) and len({*names}) == len(names) > 1
 
 
 def _filled(sheet: Any, merged: list[bytes]) -> Iterator[_Row]:
