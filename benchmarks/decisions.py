@@ -77,27 +77,37 @@ def hotpot(name: str) -> Iterator[tuple[str, str, list[Document], list[Document]
     for row in rows(f"hotpotqa/{name}"):
         facts = {(title, at) for title, at in row["supporting_facts"]}
         titles = {title for title, _ in facts}
-        found = [Document("".join(said).strip(), metadata={"title": title}, id=title) for title, said in row["context"]]
-        gold = [one for one in found if one.id in titles]
-        yield row["_id"], row["question"], gold, [one for one in found if one.id not in titles], facts
+        documents = [
+            Document("".join(sentences).strip(), metadata={"title": title}, id=title)
+            for title, sentences in row["context"]
+        ]
+        gold = [document for document in documents if document.id in titles]
+        yield (
+            row["_id"],
+            row["question"],
+            gold,
+            [document for document in documents if document.id not in titles],
+            facts,
+        )
 
 
 def items() -> list[Item]:
     """Return the items, the tasks in turn, so that an unfinished run has some of each."""
-    found: dict[str, list[Item]] = defaultdict(list)
+    by_task: dict[str, list[Item]] = defaultdict(list)
     for name, question, gold, others, _ in list(hotpot("hotpot-dev-200.jsonl.gz"))[::2]:
         if len(gold) == 2 and len(others) >= 3:
             few = [gold[0], others[0], gold[1], others[1]]
-            found["grade"].append(Item("grade", name, question, few, [True, False, True, False]))
+            by_task["grade"].append(Item("grade", name, question, few, [True, False, True, False]))
             more = [others[0], gold[0], others[1], gold[1], others[2]]
-            found["filter"].append(Item("filter", name, question, more, [False, True, False, True, False]))
+            by_task["filter"].append(Item("filter", name, question, more, [False, True, False, True, False]))
     for row in rows("slimplm/judge-llama7b-dev.jsonl.gz")[::2]:
         draft = Document(row["llama7b_without_search_answer"].strip())
-        found["known"].append(Item("known", row["question"], row["question"], [draft], [row["known"]]))
+        by_task["known"].append(Item("known", row["question"], row["question"], [draft], [row["known"]]))
     turns = [
-        [found[task][at] for task in TASKS if at < len(found[task])] for at in range(max(map(len, found.values())))
+        [by_task[task][at] for task in TASKS if at < len(by_task[task])]
+        for at in range(max(map(len, by_task.values())))
     ]
-    return [one for turn in turns for one in turn]
+    return [label for turn in turns for label in turn]
 
 
 async def by_form(model: Any, item: Item) -> tuple[list[float], int]:
@@ -107,19 +117,19 @@ async def by_form(model: Any, item: Item) -> tuple[list[float], int]:
         words = {"Correct": 1.0, "Ambiguous": 0.5, "Incorrect": 0.0}
         grades = [
             await ask(
-                model, crag.Grade, crag.PROMPTS["grade"].format_messages(**asked, passages=render_passages([one]))
+                model, crag.Grade, crag.PROMPTS["grade"].format_messages(**asked, passages=render_passages([passage]))
             )
-            for one in item.texts
+            for passage in item.texts
         ]
-        return [words[one.grade] if one else 0.5 for one in grades], grades.count(None)
+        return [words[grade.grade] if grade else 0.5 for grade in grades], grades.count(None)
     if item.task == "known":
         asked["draft"] = untrusted(item.texts[0].page_content)
         verdict = await ask(model, slimplm.Verdict, slimplm.PROMPTS["judge"].format_messages(**asked))
         return [float(verdict.known == "True") if verdict else 0.0], int(verdict is None)
     asked["passages"] = numbered("knowledge", 1)(item.texts)
     first = blendfilter.PROMPTS["relevance_any_topic"].format_messages(**asked)
-    said = await model.bind(max_tokens=256).ainvoke(first)
-    second = blendfilter.PROMPTS["ids_any_topic"].format_messages(**asked, relevance=untrusted(str(said.text)))
+    relevance = await model.bind(max_tokens=256).ainvoke(first)
+    second = blendfilter.PROMPTS["ids_any_topic"].format_messages(**asked, relevance=untrusted(str(relevance.text)))
     named = await ask(model, ids_form(1, len(item.texts)), second)
     chosen = named.ids if named else range(1, len(item.texts) + 1)
     return [float(at in chosen) for at in range(1, len(item.texts) + 1)], int(named is None)
@@ -129,12 +139,12 @@ async def by_decision(model: Any, item: Item) -> tuple[list[float], int]:
     """Return the probabilities of a decision model."""
     form: Any = {"grade": crag.Grade, "filter": Ids, "known": slimplm.Verdict}[item.task]
     given = "draft" if item.task == "known" else "passage"
-    titles = [f"{one.metadata['title']}\n" if "title" in one.metadata else "" for one in item.texts]
-    texts = [title + one.page_content for title, one in zip(titles, item.texts, strict=True)]
+    titles = [f"{text.metadata['title']}\n" if "title" in text.metadata else "" for text in item.texts]
+    texts = [title + text.page_content for title, text in zip(titles, item.texts, strict=True)]
     requests = [
         {"state": {"question": item.question, given: text}, "questions": {"it": form.decides}} for text in texts
     ]
-    return [(await model.ainvoke(one)).nouls["it"].noul for one in requests], 0
+    return [(await model.ainvoke(request)).nouls["it"].noul for request in requests], 0
 
 
 def by_filter(folder: Path) -> Callable[[Any, Item], Any]:
@@ -144,7 +154,7 @@ def by_filter(folder: Path) -> Callable[[Any, Item], Any]:
     async def decide(_: Any, item: Item) -> tuple[list[float], int]:
         scores = []
         for passage in item.texts:
-            segments = [one for one in split_passages([passage], 1) if one.page_content.strip()]
+            segments = [sentence for sentence in split_passages([passage], 1) if sentence.page_content.strip()]
             scores.append(max(kind.scores(item.question, segments, (), FilterSettings())))
         return scores, 0
 
@@ -166,7 +176,7 @@ def deciders(args: argparse.Namespace) -> Iterator[tuple[str, str, tuple[str, ..
 async def run(args: argparse.Namespace) -> None:
     """Decide until all is decided or the time is over."""
     RESULTS.parent.mkdir(exist_ok=True)
-    done = {(one["model"], one["kind"], one["task"], one["id"]) for one in written()}
+    done = {(row["model"], row["kind"], row["task"], row["id"]) for row in written()}
     end, chosen, free = time.monotonic() + 60 * args.minutes, list(deciders(args)), asyncio.Semaphore(args.concurrency)
 
     async def decided(item: Item, name: str, kind: str, model: Any, decide: Any) -> None:
@@ -207,15 +217,15 @@ def calibration_error(chances: Any, labels: Any) -> float:
 
 def scaled(chances: Any, labels: Any, halves: Any) -> Any:
     """Return probabilities that are calibrated by Platt scaling on the other half."""
-    logits = np.asarray([math.log(max(one, 1e-6) / max(1 - one, 1e-6)) for one in chances])
-    found = np.array(chances)
+    logits = np.asarray([math.log(max(chance, 1e-6) / max(1 - chance, 1e-6)) for chance in chances])
+    scaled_chances = np.array(chances)
     for half in (0, 1):
         other, here = halves != half, halves == half
         if labels[other].all() or not labels[other].any():
-            return found
+            return scaled_chances
         slope, intercept = platt(list(logits[other]), list(labels[other]))
-        found[here] = [sigmoid(slope * one + intercept) for one in logits[here]]
-    return found
+        scaled_chances[here] = [sigmoid(slope * logit + intercept) for logit in logits[here]]
+    return scaled_chances
 
 
 def table() -> None:
@@ -225,16 +235,16 @@ def table() -> None:
     groups = defaultdict(list)
     for row in written():
         groups[TASKS.index(row["task"]), row["model"], row["kind"]].append(row)
-    for (task, model, kind), found in sorted(groups.items()):
-        chances = np.asarray([one for row in found for one in row["scores"]], float)
-        labels = np.asarray([one for row in found for one in row["labels"]], bool)
-        halves = np.asarray([at % 2 for at, row in enumerate(found) for _ in row["labels"]])
+    for (task, model, kind), group in sorted(groups.items()):
+        chances = np.asarray([score for row in group for score in row["scores"]], float)
+        labels = np.asarray([label for row in group for label in row["labels"]], bool)
+        halves = np.asarray([at % 2 for at, row in enumerate(group) for _ in row["labels"]])
         cells = [auc(chances, labels), calibration_error(chances, labels)]
         cells.append(calibration_error(scaled(chances, labels, halves), labels))
-        sums = {name: sum(row[name] for row in found) for name in ("unread", "calls", "seconds")}
-        shown = " | ".join(f"{one:.3f}" for one in cells)
-        cost = f"{sums['unread']} | {sums['calls'] / len(found):.1f} | {sums['seconds'] / len(found):.2f}"
-        print(f"| {TASKS[task]} | {model} | {kind} | {len(found)} | {shown} | {cost} |")
+        sums = {name: sum(row[name] for row in group) for name in ("unread", "calls", "seconds")}
+        shown = " | ".join(f"{cell:.3f}" for cell in cells)
+        cost = f"{sums['unread']} | {sums['calls'] / len(group):.1f} | {sums['seconds'] / len(group):.2f}"
+        print(f"| {TASKS[task]} | {model} | {kind} | {len(group)} | {shown} | {cost} |")
 
 
 def train_both(folder: Path) -> None:
@@ -242,32 +252,32 @@ def train_both(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "judge" / "card.json").is_file():
         files = ("judge-llama7b-train.jsonl.gz", "judge2-llama7b-val.jsonl.gz")
-        known = {one["question"]: one for name in files for one in rows(f"slimplm/{name}")}.values()
+        known = {row["question"]: row for name in files for row in rows(f"slimplm/{name}")}.values()
         judged = [
-            {"id": str(at), "question": one["question"], "draft": one["llama7b_without_search_answer"].strip()}
-            | {"known": one["known"]}
-            for at, one in enumerate(known)
+            {"id": str(at), "question": row["question"], "draft": row["llama7b_without_search_answer"].strip()}
+            | {"known": row["known"]}
+            for at, row in enumerate(known)
         ]
         print(train("judge", _file(folder / "judge.jsonl", judged), folder / "judge").metrics)
     if not (folder / "filter" / "card.json").is_file():
-        kept = []
+        rows_of_filter = []
         for row in rows("hotpotqa/hotpot-train-100.json.gz"):
-            facts, spans, passages = {tuple(one) for one in row["supporting_facts"]}, [], []
-            for title, said in row["context"]:
-                text, start = "".join(said), 0
-                for at, sentence in enumerate(said):
+            facts, spans, passages = {tuple(fact) for fact in row["supporting_facts"]}, [], []
+            for title, sentences in row["context"]:
+                text, start = "".join(sentences), 0
+                for at, sentence in enumerate(sentences):
                     if (title, at) in facts and sentence:
                         spans.append({"passage_id": title, "start": start, "end": start + len(sentence)})
                     start += len(sentence)
                 passages.append({"id": title, "title": title, "text": text})
-            kept.append({"id": row["_id"], "question": row["question"], "answers": [row["answer"]]})
-            kept[-1] |= {"passages": passages, "spans": spans}
-        file = _file(folder / "filter.jsonl", kept)
+            rows_of_filter.append({"id": row["_id"], "question": row["question"], "answers": [row["answer"]]})
+            rows_of_filter[-1] |= {"passages": passages, "spans": spans}
+        file = _file(folder / "filter.jsonl", rows_of_filter)
         print(train("filter", file, folder / "filter", kind="cross-encoder", settings={"epochs": 1}).metrics)
 
 
-def _file(path: Path, found: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(one) + "\n" for one in found), "utf-8")
+def _file(path: Path, items: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(item) + "\n" for item in items), "utf-8")
     return path
 
 

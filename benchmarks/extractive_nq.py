@@ -61,7 +61,7 @@ def lines(name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
-def whole(name: str) -> Any:
+def loaded(name: str) -> Any:
     with gzip.open(name, "rt", encoding="utf-8") as file:
         return json.load(file)
 
@@ -86,11 +86,11 @@ def split(groups: Sequence[Sequence[Row]]) -> Split:
 
 
 def nq() -> Split:
-    found = lines("nq/nq-open-oracle.jsonl.gz")
+    questions = lines("nq/nq-open-oracle.jsonl.gz")
     return split(
         [
-            [Row(one["question"], [passage(one["ctxs"][0]["title"], one["ctxs"][0]["text"])], one["answers"])]
-            for one in found
+            [Row(row["question"], [passage(row["ctxs"][0]["title"], row["ctxs"][0]["text"])], row["answers"])]
+            for row in questions
         ]
     )
 
@@ -98,29 +98,29 @@ def nq() -> Split:
 def squad() -> Split:
     def rows(article: Any) -> Iterator[Row]:
         for paragraph in article["paragraphs"]:
-            for one in paragraph["qas"]:
-                answers = [] if one["is_impossible"] else [answer["text"] for answer in one["answers"]]
-                yield Row(one["question"], [passage(article["title"], paragraph["context"])], answers, 0.3)
+            for question in paragraph["qas"]:
+                answers = [] if question["is_impossible"] else [answer["text"] for answer in question["answers"]]
+                yield Row(question["question"], [passage(article["title"], paragraph["context"])], answers, 0.3)
 
-    return split([list(rows(one)) for one in whole("abstain/squad2-dev-sample.json.gz")["data"]])
+    return split([list(rows(article)) for article in loaded("abstain/squad2-dev-sample.json.gz")["data"]])
 
 
 def more(known: Iterable[Row]) -> list[Row]:
     """Return the questions of QED and of DPR's passages that are not among the known ones."""
-    asked = {normalize_answer(one.question) for one in known}
+    asked = {normalize_answer(row.question) for row in known}
     rows = [
-        Row(one["question"], [passage(one["ctx"]["title"], one["ctx"]["text"])], one["answers"])
-        for one in lines("nq/dpr-one-passage.jsonl.gz")
+        Row(row["question"], [passage(row["ctx"]["title"], row["ctx"]["text"])], row["answers"])
+        for row in lines("nq/dpr-one-passage.jsonl.gz")
     ]
-    for one in lines("filter/qed-dev.jsonl.gz"):
-        answers = [part["string"] for given in one["original_nq_answers"] for part in given]
-        rows.append(Row(one["question_text"], [passage(one["title_text"], one["paragraph_text"])], answers))
-    return [one for one in rows if normalize_answer(one.question) not in asked]
+    for row in lines("filter/qed-dev.jsonl.gz"):
+        answers = [part["string"] for given in row["original_nq_answers"] for part in given]
+        rows.append(Row(row["question_text"], [passage(row["title_text"], row["paragraph_text"])], answers))
+    return [row for row in rows if normalize_answer(row.question) not in asked]
 
 
 def holds(text: str, answers: Iterable[str]) -> bool:
     padded = f" {normalize_answer(text)} "
-    return any(f" {wanted} " in padded for one in answers if (wanted := normalize_answer(one)))
+    return any(f" {wanted} " in padded for answer in answers if (wanted := normalize_answer(answer)))
 
 
 def share(part: int, of: int) -> float:
@@ -129,9 +129,9 @@ def share(part: int, of: int) -> float:
 
 def measure(rows: Sequence[Row], *, encoder: bool) -> dict[str, Any]:
     """Return shares in percent: of right sentences, and of Unknown at each threshold."""
-    found = [best_evidence(one.question, one.passages, encoder=encoder)[:1] for one in rows]
-    support = [quote[0].support if quote else 0.0 for quote in found]
-    right = [bool(quote) and holds(quote[0].text, row.answers) for row, quote in zip(rows, found, strict=True)]
+    quotes = [best_evidence(row.question, row.passages, encoder=encoder)[:1] for row in rows]
+    support = [quote[0].support if quote else 0.0 for quote in quotes]
+    right = [bool(quote) and holds(quote[0].text, row.answers) for row, quote in zip(rows, quotes, strict=True)]
     scores: dict[str, Any] = {"questions": len(rows)}
     if any(row.answers for row in rows):
         first = [sentences_of(asked_of(row.question), row.passages[0])[:1] for row in rows]
@@ -153,15 +153,15 @@ def held_out(sample: int) -> dict[str, list[Row]]:
     questions, squad2 = nq().reported, squad().reported
     groups = {
         "nq": questions,
-        "squad2 answerable": [one for one in squad2 if one.answers],
-        "squad2 unanswerable": [one for one in squad2 if not one.answers],
+        "squad2 answerable": [row for row in squad2 if row.answers],
+        "squad2 unanswerable": [row for row in squad2 if not row.answers],
     }
     drawn = {name: draw.sample(rows, min(sample, len(rows))) for name, rows in groups.items()}
     others = zip(drawn["nq"], [*drawn["nq"][1:], *drawn["nq"][:1]], strict=True)
-    drawn["nq, another question's passage"] = [Row(one.question, other.passages, []) for one, other in others]
-    pool = [one.passages[0] for one in questions]
-    found = without_answer(drawn["nq"], pool)
-    drawn["nq, a found passage without the answer"] = [row for rows in found for row in rows]
+    drawn["nq, another question's passage"] = [Row(row.question, other.passages, []) for row, other in others]
+    pool = [row.passages[0] for row in questions]
+    nearest = without_answer(drawn["nq"], pool)
+    drawn["nq, a found passage without the answer"] = [row for rows in nearest for row in rows]
     return drawn
 
 
@@ -169,26 +169,31 @@ def without_answer(rows: Sequence[Row], pool: Sequence[TaskPassage], most: int =
     """Return for each question those of the ten passages that BM25 finds that do not have its answer, as rows."""
     index = bm25s.BM25()
     index.index(
-        bm25s.tokenize([f"{one['title']} {one['text']}" for one in pool], show_progress=False), show_progress=False
+        bm25s.tokenize([f"{passage['title']} {passage['text']}" for passage in pool], show_progress=False),
+        show_progress=False,
     )
     asked = bm25s.tokenize([row.question for row in rows], show_progress=False)
-    found, _ = index.retrieve(asked, corpus=np.array(pool, dtype=object), k=10, show_progress=False)
+    ranked, _ = index.retrieve(asked, corpus=np.array(pool, dtype=object), k=10, show_progress=False)
     return [
-        [Row(row.question, [one], []) for one in best if not holds(f"{one['title']} {one['text']}", row.answers)][:most]
-        for row, best in zip(rows, found, strict=True)
+        [
+            Row(row.question, [passage], [])
+            for passage in best
+            if not holds(f"{passage['title']} {passage['text']}", row.answers)
+        ][:most]
+        for row, best in zip(rows, ranked, strict=True)
     ]
 
 
 def table(features: Sequence[Features], names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Return features as rows over their standard deviations, and the deviations."""
-    values = np.array([[one.get(name, 0.0) for name in names] for one in features])
+    values = np.array([[values.get(name, 0.0) for name in names] for values in features])
     spread = np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)
     return values / spread, spread
 
 
 def fit_rank(groups: Sequence[tuple[list[Features], list[bool], float]], names: Sequence[str]) -> dict[str, float]:
     """Fit the ranker: maximal likelihood of the right sentences, a softmax a passage."""
-    values, spread = table([one for group in groups for one in group[0]], names)
+    values, spread = table([text_features for group in groups for text_features in group[0]], names)
     at = np.repeat(np.arange(len(groups)), [len(group[0]) for group in groups])
     right = np.concatenate([np.array(group[1]) for group in groups])
     weight = np.array([group[2] for group in groups])
@@ -204,7 +209,7 @@ def fit_rank(groups: Sequence[tuple[list[Features], list[bool], float]], names: 
 
 def fit_support(rows: Sequence[tuple[Features, bool]], names: Sequence[str]) -> dict[str, float]:
     """Fit the support of the best sentence: a logistic regression, answerable or not."""
-    values, spread = table([one for one, _ in rows], names)
+    values, spread = table([row for row, _ in rows], names)
     sign = np.where([answerable for _, answerable in rows], 1.0, -1.0)
 
     def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
@@ -215,7 +220,7 @@ def fit_support(rows: Sequence[tuple[Features, bool]], names: Sequence[str]) -> 
 
 
 def _named(names: Sequence[str], weights: Iterable[float]) -> dict[str, float]:
-    return {name: round(float(one), 2) for name, one in zip(names, weights, strict=True)}
+    return {name: round(float(weight), 2) for name, weight in zip(names, weights, strict=True)}
 
 
 Read = list[tuple[Row, list[tuple[str, Features]]]]
@@ -224,22 +229,24 @@ Read = list[tuple[Row, list[tuple[str, Features]]]]
 
 def features(rows: Iterable[Row], *, encoder: bool) -> Read:
     return [
-        (row, found) for row in rows for _, found in features_of(asked_of(row.question), row.passages, encoder=encoder)
+        (row, pair) for row in rows for _, pair in features_of(asked_of(row.question), row.passages, encoder=encoder)
     ]
 
 
 def rank_of(rows: Read) -> dict[str, float]:
     """Fit the ranker on rows with answers."""
     groups = [
-        ([one for _, one in found], [holds(text, row.answers) for text, _ in found], row.weight) for row, found in rows
+        ([values for _, values in pairs], [holds(text, row.answers) for text, _ in pairs], row.weight)
+        for row, pairs in rows
     ]
-    return fit_rank([one for one in groups if any(one[1]) and not all(one[1])], RANK)
+    return fit_rank([group for group in groups if any(group[1]) and not all(group[1])], RANK)
 
 
 def support_of(rows: Read, rank: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
     """Fit the support on the sentences that the ranker takes."""
     best = [
-        (max((one for _, one in found), key=lambda one: weighted(rank, one)), bool(row.answers)) for row, found in rows
+        (max((values for _, values in pairs), key=lambda values: weighted(rank, values)), bool(row.answers))
+        for row, pairs in rows
     ]
     return fit_support(best, names)
 
@@ -248,10 +255,12 @@ def fitted() -> dict[str, Any]:
     """Return the weights: those of words, and what reading adds."""
     questions, articles = nq(), squad()
     known = [*questions.trained, *questions.fitted, *questions.reported]
-    found = without_answer(questions.fitted, [row.passages[0] for row in known])
+    near_misses = without_answer(questions.fitted, [row.passages[0] for row in known])
     by_words = features(articles.trained + articles.fitted, encoder=False)
     own = features([*questions.trained, *questions.fitted, *more(known)], encoder=False)
-    by_reading = features([*questions.fitted, *articles.fitted, *(row for rows in found for row in rows)], encoder=True)
+    by_reading = features(
+        [*questions.fitted, *articles.fitted, *(row for rows in near_misses for row in rows)], encoder=True
+    )
     rank = rank_of(own + by_words) | {"read": 1.0}
     support = {
         "lexical": support_of(by_words, rank, SUPPORT["lexical"]),

@@ -50,7 +50,7 @@ class Course(NamedTuple):
     epochs: int
     exchanged: int
     """Questions with an exchanged name or number that an epoch takes."""
-    found: int = 1100
+    near_misses: int = 1100
     """Questions with a found passage without the answer that an epoch takes."""
     low_rank: bool = True
     rate: float = 1.5e-3
@@ -67,7 +67,7 @@ TEACHERS = [
         Course(8, 1000, low_rank=False, rate=1e-4, dropout=True),
     )
 ]
-STUDENT = Course(10, 2000, found=2500, dropout=True)
+STUDENT = Course(10, 2000, near_misses=2500, dropout=True)
 ANSWERS = 0.3
 """The weight of the answers beside the teachers' mean."""
 
@@ -84,18 +84,20 @@ class Example(NamedTuple):
 def exchanged(row: Row, draw: random.Random) -> Row | None:
     """Return the question with a name or number exchanged for another one of its passage; None: it has none."""
     text = row.passages[0]["text"]
-    parts = [one for one in re.finditer(rf"{NAME.pattern}|\d+", row.question) if one.start()]
+    parts = [match for match in re.finditer(rf"{NAME.pattern}|\d+", row.question) if match.start()]
     if not parts:
         return None
     part = draw.choice(parts)
     if part.group()[0].isdigit():
-        others = [one for one in re.findall(r"\d+", text) if one != part.group() and len(one) == len(part.group())]
-    else:
-        others = [one for one in NAME.findall(text) if len(one) > 3 and one not in row.question]
         others = [
-            one
-            for one in others
-            if not holds(one, row.answers) and not any(holds(answer, [one]) for answer in row.answers)
+            number for number in re.findall(r"\d+", text) if number != part.group() and len(number) == len(part.group())
+        ]
+    else:
+        others = [name for name in NAME.findall(text) if len(name) > 3 and name not in row.question]
+        others = [
+            other
+            for other in others
+            if not holds(other, row.answers) and not any(holds(answer, [other]) for answer in row.answers)
         ]
     if not others:
         return None
@@ -105,19 +107,19 @@ def exchanged(row: Row, draw: random.Random) -> Row | None:
 
 def several_hops() -> Iterator[Row]:
     """Yield the questions of HotpotQA and 2Wiki with each supporting passage that has the answer."""
-    for one in [
+    for row in [
         *whole("hotpotqa/hotpot-train-100.json.gz"),
         *lines("hotpotqa/hotpot-dev-200.jsonl.gz"),
         *whole("2wiki/2wiki-train-500.json.gz"),
     ]:
-        supporting = {title for title, _ in one["supporting_facts"]}
-        for title, sentences in one["context"]:
+        supporting = {title for title, _ in row["supporting_facts"]}
+        for title, sentences in row["context"]:
             if (
                 title in supporting
-                and one["answer"] not in ("yes", "no")
-                and holds(" ".join(sentences), [one["answer"]])
+                and row["answer"] not in ("yes", "no")
+                and holds(" ".join(sentences), [row["answer"]])
             ):
-                yield Row(one["question"], [passage(title, " ".join(sentences))], [one["answer"]])
+                yield Row(row["question"], [passage(title, " ".join(sentences))], [row["answer"]])
 
 
 def example_of(row: Row) -> Example | None:
@@ -129,14 +131,14 @@ def example_of(row: Row) -> Example | None:
     window = next(windows(row.question, given["title"], texts))
     if not row.answers:
         return Example(window, [0], [0])
-    wanted = [tokens(one) for one in row.answers]
+    wanted = [tokens(answer) for answer in row.answers]
     spans = [
-        (at, at + len(one) - 1)
+        (at, at + len(ids) - 1)
         for text, (start, end) in zip(texts, window.sentences, strict=False)
         if holds(text, row.answers)
-        for one in wanted
-        for at in range(start, end - len(one) + 1)
-        if one and window.ids[at : at + len(one)] == one
+        for ids in wanted
+        for at in range(start, end - len(ids) + 1)
+        if ids and window.ids[at : at + len(ids)] == ids
     ]
     return Example(window, *map(list, zip(*spans, strict=True))) if spans else None
 
@@ -160,15 +162,15 @@ class Reader(torch.nn.Module):
 
     def forward(self, batch: Sequence[Example]) -> torch.Tensor:
         """Return the log-probabilities of begin and end (texts, tokens, 2): of tokens of sentences, and `[CLS]`."""
-        size = len(batch), max(len(one.window.ids) for one in batch)
+        size = len(batch), max(len(example.window.ids) for example in batch)
         ids, mask, types = (torch.zeros(size, dtype=torch.long) for _ in range(3))
         possible = torch.zeros(*size, 1, dtype=torch.bool)
-        for at, one in enumerate(batch):
-            ids[at, : len(one.window.ids)] = torch.tensor(one.window.ids)
-            mask[at, : len(one.window.ids)] = 1
-            types[at, one.window.passage : len(one.window.ids)] = 1
-            possible[at, [0, *(token for start, end in one.window.sentences for token in range(start, end))]] = True
-        ids, mask, types, possible = (one.to(DEVICE) for one in (ids, mask, types, possible))
+        for at, example in enumerate(batch):
+            ids[at, : len(example.window.ids)] = torch.tensor(example.window.ids)
+            mask[at, : len(example.window.ids)] = 1
+            types[at, example.window.passage : len(example.window.ids)] = 1
+            possible[at, [0, *(token for start, end in example.window.sentences for token in range(start, end))]] = True
+        ids, mask, types, possible = (tensor.to(DEVICE) for tensor in (ids, mask, types, possible))
         with torch.autocast(DEVICE, torch.bfloat16):
             states = self.encoder(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state
         return torch.log_softmax(self.head(states.float()).masked_fill(~possible, -1e4), 1)
@@ -178,14 +180,14 @@ def loss_of(model: Reader, batch: Sequence[Example], teachers: Sequence[Reader])
     """Return the mean negative log-likelihood of begin and end, and beside it the cross-entropy to the teachers."""
     odds = model(batch)
     right = torch.zeros_like(odds, dtype=torch.bool)
-    for at, one in enumerate(batch):
-        right[at, one.starts, 0] = True
-        right[at, one.ends, 1] = True
+    for at, example in enumerate(batch):
+        right[at, example.starts, 0] = True
+        right[at, example.ends, 1] = True
     loss = -torch.logsumexp(odds.masked_fill(~right, -1e4), 1).sum(1).mean()
     if not teachers:
         return loss
     with torch.no_grad():
-        wanted = torch.stack([one(batch).exp() for one in teachers]).mean(0)
+        wanted = torch.stack([teacher(batch).exp() for teacher in teachers]).mean(0)
     return ANSWERS * loss - (wanted * odds).sum((1, 2)).mean()
 
 
@@ -193,7 +195,7 @@ def batches(examples: Sequence[Example], draw: random.Random) -> Iterator[list[E
     """Yield batches of texts of like length, in random order."""
     order = draw.sample(examples, len(examples))
     for first in range(0, len(order), 20 * BATCH):
-        near = sorted(order[first : first + 20 * BATCH], key=lambda one: len(one.window.ids))
+        near = sorted(order[first : first + 20 * BATCH], key=lambda example: len(example.window.ids))
         groups = [near[at : at + BATCH] for at in range(0, len(near), BATCH)]
         yield from draw.sample(groups, len(groups))
 
@@ -203,15 +205,15 @@ class Examples(NamedTuple):
 
     own: list[Example]
     """Questions with their passage."""
-    found: list[list[Example]]
+    near_misses: list[list[Example]]
     """For a question passages without its answer."""
     foreign: list[Example]
     exchanged: list[Example]
 
     def epoch(self, course: Course, draw: random.Random) -> list[Example]:
         """Return the examples of one epoch."""
-        found = [draw.choice(some) for some in draw.sample(self.found, course.found)]
-        return self.own + found + draw.sample(self.foreign, FOREIGN) + draw.sample(self.exchanged, course.exchanged)
+        drawn = [draw.choice(some) for some in draw.sample(self.near_misses, course.near_misses)]
+        return self.own + drawn + draw.sample(self.foreign, FOREIGN) + draw.sample(self.exchanged, course.exchanged)
 
 
 def examples() -> Examples:
@@ -225,12 +227,12 @@ def examples() -> Examples:
     changed = (exchanged(row, draw) for row in rows if row.answers)
 
     def read(some: Sequence[Row]) -> list[Example]:
-        return [one for row in some if (one := example_of(row))]
+        return [example for row in some if (example := example_of(row))]
 
     return Examples(
         own=read(rows),
-        found=[some for found in without_answer(asked, list(pool.values()), 4) if (some := read(found))],
-        foreign=read([Row(one.question, other.passages, []) for one, other in pairs]),
+        near_misses=[some for rows in without_answer(asked, list(pool.values()), 4) if (some := read(rows))],
+        foreign=read([Row(row.question, other.passages, []) for row, other in pairs]),
         exchanged=read([row for row in changed if row]),
     )
 
@@ -240,7 +242,7 @@ def train(course: Course, given: Examples, teachers: Sequence[Reader] = ()) -> R
     torch.manual_seed(course.seed)
     draw = random.Random(course.seed)
     model = Reader(low_rank=course.low_rank, dropout=course.dropout).to(DEVICE)
-    trained = [one for one in model.parameters() if one.requires_grad]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=course.rate)
     steps = course.epochs * math.ceil(len(given.epoch(course, draw)) / BATCH)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -248,8 +250,8 @@ def train(course: Course, given: Examples, teachers: Sequence[Reader] = ()) -> R
     )
     for epoch in range(course.epochs):
         losses = []
-        found = [*batches(given.epoch(course, draw), draw)]
-        for batch in track(found, f"{course}: epoch {epoch + 1} of {course.epochs}"):
+        examples = [*batches(given.epoch(course, draw), draw)]
+        for batch in track(examples, f"{course}: epoch {epoch + 1} of {course.epochs}"):
             optimizer.zero_grad()
             loss = loss_of(model, batch, teachers)
             loss.backward()
@@ -265,13 +267,13 @@ def train(course: Course, given: Examples, teachers: Sequence[Reader] = ()) -> R
 def save(model: Reader) -> None:
     """Write the adapter under the names of the packaged graph's weights, which are the transposed ones of BERT."""
     stored: dict[str, Any] = {"head": model.head.weight.detach().T}
-    adapted = [one for _, one in model.encoder.named_modules() if hasattr(one, "lora_A")]
+    adapted = [module for _, module in model.encoder.named_modules() if hasattr(module, "lora_A")]
     for name, layer in zip(weight_names(), adapted, strict=True):
         a = layer.lora_A["default"].weight.detach().T
         b = layer.lora_B["default"].weight.detach().T * layer.scaling["default"]
         even = (b.abs().mean() / a.abs().mean()).sqrt()  # both in the range of float16
         stored |= {f"{name}.a": a * even, f"{name}.b": b / even}
-    np.savez_compressed(ADAPTER, **{name: one.cpu().numpy().astype(np.float16) for name, one in stored.items()})
+    np.savez_compressed(ADAPTER, **{name: tensor.cpu().numpy().astype(np.float16) for name, tensor in stored.items()})
 
 
 def main() -> None:

@@ -196,11 +196,11 @@ def against_one_call() -> dict[str, float]:
     model, sync_only = AsyncTimedChat(seconds=SLOW), TimedChat(seconds=SLOW)
     graph = build_graph("post_fusion", model=model)
     threaded = build_graph("post_fusion", model=sync_only)
-    one = seconds(lambda: model.invoke(messages), 5)
+    one_call = seconds(lambda: model.invoke(messages), 5)
     return {
-        "sync": seconds(lambda: graph.invoke(given), 10) / one,
-        "async": asyncio.run(aseconds(lambda: graph.ainvoke(given), 10)) / one,
-        "sync_only_model_async": asyncio.run(aseconds(lambda: threaded.ainvoke(given), 10)) / one,
+        "sync": seconds(lambda: graph.invoke(given), 10) / one_call,
+        "async": asyncio.run(aseconds(lambda: graph.ainvoke(given), 10)) / one_call,
+        "sync_only_model_async": asyncio.run(aseconds(lambda: threaded.ainvoke(given), 10)) / one_call,
     }
 
 
@@ -208,11 +208,11 @@ def a_hundred_questions() -> dict[str, float]:
     """Return the time of 100 questions at once by that of one, by `max_concurrency`."""
     graph = build_graph("concat", model=AsyncTimedChat(seconds=SLOW))
     given = [asked(5, at) for at in range(QUESTIONS)]
-    one = asyncio.run(aseconds(lambda: graph.ainvoke(given[0]), 5))
+    one_question = asyncio.run(aseconds(lambda: graph.ainvoke(given[0]), 5))
 
     def at_once(most: int) -> float:
         config: Any = {"max_concurrency": most}
-        return asyncio.run(aseconds(lambda: graph.abatch(given, config), 3)) / one
+        return asyncio.run(aseconds(lambda: graph.abatch(given, config), 3)) / one_question
 
     return {f"max_concurrency_{most}": at_once(most) for most in (10, 50, 100)}
 
@@ -229,32 +229,32 @@ def measure() -> dict[str, dict[str, float]]:
     }
 
 
-def missed(found: dict[str, dict[str, float]]) -> list[str]:
+def missed(measured: dict[str, dict[str, float]]) -> list[str]:
     """Return the goals that were missed."""
     checks = {
-        **{f"node {how}": (found["node"][how], GOALS["ms_per_node"]) for how in ("sync_ms", "async_ms")},
-        **{f"branch {how}": (found["branch"][how], GOALS["ms_per_branch"]) for how in ("sync_ms", "async_ms")},
+        **{f"node {how}": (measured["node"][how], GOALS["ms_per_node"]) for how in ("sync_ms", "async_ms")},
+        **{f"branch {how}": (measured["branch"][how], GOALS["ms_per_branch"]) for how in ("sync_ms", "async_ms")},
         **{
             f"post_fusion {how}": (value, GOALS["post_fusion_ratio"])
-            for how, value in found["post_fusion_of_20_by_one_call"].items()
+            for how, value in measured["post_fusion_of_20_by_one_call"].items()
         },
     }
     return [f"{name}: {value:.3f}, goal {goal}" for name, (value, goal) in checks.items() if value > goal]
 
 
 def main() -> int:
-    found = measure()
+    measured = measure()
     table = Table("what", "how", "value", title="Graph overhead")
-    for what, values in found.items():
+    for what, values in measured.items():
         for how, value in values.items():
             table.add_row(what, how, f"{value:.3f}")
     console = Console()
     console.print(table)
-    misses = missed(found)
+    misses = missed(measured)
     for line in misses:
         console.print(f"[red]missed[/red] {line}")
     RESULTS.parent.mkdir(exist_ok=True)
-    report = {"goals": GOALS, "found": found, "missed": misses}
+    report = {"goals": GOALS, "found": measured, "missed": misses}
     RESULTS.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return 1 if misses else 0
 

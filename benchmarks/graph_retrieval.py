@@ -51,24 +51,24 @@ def retrievers(kb: KnowledgeBase, words: KnowledgeBase) -> dict[str, BaseRetriev
     """Return the methods over a knowledge base, and over one of the same passages without vectors."""
     bm25, dense, hybrid, graph = (kb.as_retriever(10, mode) for mode in ("bm25", "dense", "hybrid", "graph"))
     rrf = RankFusionRetriever(retrievers=[bm25, dense], k=10)
-    found = (bm25, dense, rrf, hybrid, words.as_retriever(10, "graph"), graph)
-    return dict(zip(METHODS, found, strict=True))
+    built = (bm25, dense, rrf, hybrid, words.as_retriever(10, "graph"), graph)
+    return dict(zip(METHODS, built, strict=True))
 
 
-def recall(found: list[str], asked: Asked) -> float:
+def recall(ids: list[str], asked: Asked) -> float:
     """Return the share of the supporting passages among the first five."""
-    return len(asked.support.intersection(found[:K])) / len(asked.support)
+    return len(asked.support.intersection(ids[:K])) / len(asked.support)
 
 
-def ndcg(found: list[str], asked: Asked) -> float:
+def ndcg(ids: list[str], asked: Asked) -> float:
     """Return nDCG@10 with binary relevance."""
-    gain = sum(1 / math.log2(rank + 2) for rank, one in enumerate(found[:10]) if one in asked.support)
+    gain = sum(1 / math.log2(rank + 2) for rank, doc_id in enumerate(ids[:10]) if doc_id in asked.support)
     return gain / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(asked.support))))
 
 
-def in_percent(found: Interval) -> list[float]:
+def in_percent(interval: Interval) -> list[float]:
     """Return mean and bounds."""
-    return [round(100 * one, 1) for one in (found.mean, found.low, found.high)]
+    return [round(100 * share, 1) for share in (interval.mean, interval.low, interval.high)]
 
 
 def measure(name: str, limit: int | None) -> dict[str, Any]:
@@ -81,22 +81,22 @@ def measure(name: str, limit: int | None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         kb = KnowledgeBase.create(Path(folder) / "kb", embeddings=StoredEmbeddings())
         words = KnowledgeBase.create(Path(folder) / "words", settings=IndexSettings(embedding=None))
-        for one in (kb, words):
-            one.add(documents, "corpus", split=False)
+        for base in (kb, words):
+            base.add(documents, "corpus", split=False)
         for method, retriever in retrievers(kb, words).items():
             retriever.invoke("warm up")
             begun = time.process_time()
-            found = [[str(doc.id) for doc in retriever.invoke(asked.text)] for asked in questions]
+            rankings = [[str(doc.id) for doc in retriever.invoke(asked.text)] for asked in questions]
             seconds[method] = round(1000 * (time.process_time() - begun) / len(questions), 1)
-            values[method] = list(map(score, found, questions))
-            full[method] = sum(asked.support <= {*one[:K]} for one, asked in zip(found, questions, strict=True))
+            values[method] = list(map(score, rankings, questions))
+            full[method] = sum(asked.support <= {*ids[:K]} for ids, asked in zip(rankings, questions, strict=True))
         kb.close()
         words.close()
     row: dict[str, Any] = {"set": name, "passages": len(documents), "questions": len(questions)}
-    row |= {method: in_percent(bootstrap(one))[0] for method, one in values.items()}
+    row |= {method: in_percent(bootstrap(scores))[0] for method, scores in values.items()}
     for other in ("hybrid", "hybrid (RRF)"):
         row[f"gain over {other}"] = in_percent(compare(values["graph"], values[other]).difference)
-    shares = {method: round(100 * one / len(questions), 1) for method, one in full.items()}
+    shares = {method: round(100 * count / len(questions), 1) for method, count in full.items()}
     return row | {"all in five": shares, "ms": seconds}
 
 
@@ -106,18 +106,18 @@ def altered(documents: list[Document], count: int) -> Iterator[tuple[int, str, d
         mark = (
             f"{chr(97 + number // len(documents) % 26)}{number // len(documents)}" if number >= len(documents) else ""
         )
-        text, title = (_NAME.sub(rf"\g<0>{mark}", one) for one in (doc.page_content, doc.metadata["title"]))
+        text, title = (_NAME.sub(rf"\g<0>{mark}", text) for text in (doc.page_content, doc.metadata["title"]))
         yield number + 1, text, {"title": title}
 
 
 def named(count: int, path: Path) -> dict[str, Any]:
     """Return index time, table size and query time of the names of so many passages."""
     sets = [SETS[name]() for name in ("2wiki", "hotpotqa", "musique", "nq")]
-    documents = [doc for one in sets for doc in one.documents]
+    documents = [doc for passage_set in sets for doc in passage_set.documents]
     asked, first = [], 1
-    for one in sets:
-        rows = {str(doc.id): row for row, doc in enumerate(one.documents, first)}
-        asked += [(each.text, [rows[name] for name in each.support][:SEEDS]) for each in one.questions]
+    for passage_set in sets:
+        rows = {str(doc.id): row for row, doc in enumerate(passage_set.documents, first)}
+        asked += [(each.text, [rows[name] for name in each.support][:SEEDS]) for each in passage_set.questions]
         first += len(rows)
     terms = analyzer_for("english").terms
     db = sqlite3.connect(path)
@@ -129,12 +129,12 @@ def named(count: int, path: Path) -> dict[str, Any]:
     nothing, order = np.zeros(count, np.float32), np.arange(1, count + 1)
     times = []
     for text, support in random.Random(7).sample(asked, 200):
-        found = [documents[row - 1] for row in support]
-        seeds = [Seed(row, 1.0, doc) for row, doc in zip(support, found, strict=True)]
+        supporting = [documents[row - 1] for row in support]
+        seeds = [Seed(row, 1.0, doc) for row, doc in zip(support, supporting, strict=True)]
         begun = time.process_time()
         along_names(db, text, seeds, nothing, order, lambda _: nothing, terms)
         times.append(1000 * (time.process_time() - begun))
-    rows = {one: db.execute(f"SELECT count(*) FROM {one}").fetchone()[0] for one in ("names", "mentions")}
+    rows = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("names", "mentions")}
     db.close()
     size = {"mb": path.stat().st_size // 10**6, "index_s": round(indexed, 1), "query_ms": round(median(times), 1)}
     return {"passages": count, **rows, **size}
@@ -148,21 +148,23 @@ def stored() -> dict[str, Any]:
 def store(kind: str, key: str, row: dict[str, Any]) -> None:
     """Record a row."""
     about = {"python": platform.python_version(), "date": time.strftime("%Y-%m-%d")}
-    found = stored() | about
-    found[kind][key] = row
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    results = stored() | about
+    results[kind][key] = row
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
 def table() -> None:
     """Print what is recorded."""
-    found = stored()
+    results = stored()
     print("| set | passages | questions |", " | ".join(METHODS), "| gain over hybrid | over hybrid (RRF) |")
     print("|" + "---|" * (5 + len(METHODS)))
-    for row in found["sets"].values():
-        gains = ["{:+.1f} [{:.1f}, {:.1f}]".format(*row[f"gain over {one}"]) for one in ("hybrid", "hybrid (RRF)")]
-        cells = [row["set"], row["passages"], row["questions"], *(row[one] for one in METHODS), *gains]
+    for row in results["sets"].values():
+        gains = [
+            "{:+.1f} [{:.1f}, {:.1f}]".format(*row[f"gain over {baseline}"]) for baseline in ("hybrid", "hybrid (RRF)")
+        ]
+        cells = [row["set"], row["passages"], row["questions"], *(row[method] for method in METHODS), *gains]
         print("|", " | ".join(map(str, cells)), "|")
-    for row in found["scale"].values():
+    for row in results["scale"].values():
         print(row)
 
 

@@ -71,11 +71,11 @@ def main() -> None:
         for place, text in texts(path):
             wanted = squeezed(text)
             total += len(wanted)
-            found = -1
+            begin = -1
             if place != "contents":
-                found = passages.find(wanted, at, None if len(wanted) > LONG else at + NEAR)
-            if found >= 0:
-                at = found + len(wanted)
+                begin = passages.find(wanted, at, None if len(wanted) > LONG else at + NEAR)
+            if begin >= 0:
+                at = begin + len(wanted)
             elif place == "contents" or wanted not in passages[0 if len(wanted) > LONG else max(at - NEAR, 0) : at]:
                 missing += len(wanted)
                 kinds[place, "" if place == "contents" else " ".join(text.split())[:60]] += len(wanted)

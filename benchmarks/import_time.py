@@ -117,23 +117,25 @@ def first_answers() -> dict[str, FirstAnswer]:
 
 def missed_answers(answers: dict[str, FirstAnswer]) -> list[str]:
     return [
-        name for name, one in answers.items() if one.cpu_seconds > ANSWER_CPU or one.peak_mb > ANSWER_MB or one.loads
+        name
+        for name, answer in answers.items()
+        if answer.cpu_seconds > ANSWER_CPU or answer.peak_mb > ANSWER_MB or answer.loads
     ]
 
 
 def answers_table(answers: dict[str, FirstAnswer]) -> Table:
     table = Table("command", "seconds", "CPU seconds", "peak MB", "heavy modules")
     table.title = f"First answer (goals: {ANSWER_CPU:g} s of CPU, {ANSWER_MB:g} MB)"
-    for name, one in answers.items():
-        heavy = ", ".join(one.loads) or "none"
-        numbers = (f"{one.seconds:.2f}", f"{one.cpu_seconds:.2f}", f"{one.peak_mb:.0f}")
+    for name, answer in answers.items():
+        heavy = ", ".join(answer.loads) or "none"
+        numbers = (f"{answer.seconds:.2f}", f"{answer.cpu_seconds:.2f}", f"{answer.peak_mb:.0f}")
         table.add_row(name, *numbers, heavy)
     return table
 
 
 def main() -> int:
     bare = seconds(BARE)
-    found: dict[str, dict[str, Any]] = {
+    commands: dict[str, dict[str, Any]] = {
         name: {
             "seconds": (took := seconds(code)),
             "by_bare_start": took / bare,
@@ -141,15 +143,15 @@ def main() -> int:
         }
         for name, code in {"import ragweave": IMPORT, "ragweave --help": HELP}.items()
     }
-    misses = [name for name, one in found.items() if one["seconds"] > GOALS[name] or one["loads"]]
+    misses = [name for name, command in commands.items() if command["seconds"] > GOALS[name] or command["loads"]]
     answers = first_answers()
     misses += missed_answers(answers)
     table = Table("what", "seconds", "by bare start", "goal", "heavy modules", title="Import time")
     table.add_row("python -c pass", f"{bare:.3f}", "1.0", "", "")
-    for name, one in found.items():
-        heavy = ", ".join(one["loads"]) or "none"
-        ratio = f"{one['by_bare_start']:.1f}"
-        table.add_row(name, f"{one['seconds']:.3f}", ratio, str(GOALS[name]), heavy)
+    for name, command in commands.items():
+        heavy = ", ".join(command["loads"]) or "none"
+        ratio = f"{command['by_bare_start']:.1f}"
+        table.add_row(name, f"{command['seconds']:.3f}", ratio, str(GOALS[name]), heavy)
     console = Console()
     console.print(table)
     console.print(answers_table(answers))
@@ -159,8 +161,8 @@ def main() -> int:
     report = {
         "goals": {**GOALS, "first answer": {"cpu_seconds": ANSWER_CPU, "peak_mb": ANSWER_MB}},
         "bare_seconds": bare,
-        "found": found,
-        "first_answers": {name: asdict(one) for name, one in answers.items()},
+        "found": commands,
+        "first_answers": {name: asdict(answer) for name, answer in answers.items()},
         "missed": misses,
     }
     RESULTS.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

@@ -36,50 +36,50 @@ urllib.response uuid weakref wsgiref.handlers wsgiref.simple_server xml.dom.mini
 xmlrpc.client xmlrpc.server zipfile zoneinfo"""
 
 
-def _sampled(found: list[tuple[str, Asked]], most: int = 2) -> list[Asked]:
+def _sampled(questions: list[tuple[str, Asked]], most: int = 2) -> list[Asked]:
     """Return questions of a fixed order, at most `most` that end at the same place."""
-    random.Random(7).shuffle(found)
+    random.Random(7).shuffle(questions)
     counts: Counter[str] = Counter()
-    kept = []
-    for end, asked in found:
+    sampled = []
+    for end, asked in questions:
         counts[end] += 1
         if counts[end] <= most:
-            kept.append(asked)
-    return kept[:QUESTIONS]
+            sampled.append(asked)
+    return sampled[:QUESTIONS]
 
 
 def stdlib() -> PassageSet:
     """100 questions over the classes of the standard library."""
-    classes = {_named(one): one for name in _MODULES.split() for one in _classes(name)}
+    classes = {_named(cls): cls for name in _MODULES.split() for cls in _classes(name)}
     documents = [
-        Document(_described(one), id=name, metadata={"title": name, "heading_path": []})
-        for name, one in classes.items()
+        Document(_described(cls), id=name, metadata={"title": name, "heading_path": []})
+        for name, cls in classes.items()
     ]
-    found = []
-    for name, one in classes.items():
-        bases = [base for base in map(_named, one.__bases__) if base in classes]
-        if len(one.__bases__) == len(bases) == 1:
+    questions = []
+    for name, cls in classes.items():
+        bases = [base for base in map(_named, cls.__bases__) if base in classes]
+        if len(cls.__bases__) == len(bases) == 1:
             question = f"Which methods does the base class of {name} define?"
-            found.append((bases[0], Asked(question, frozenset([name, bases[0]]))))
-    return PassageSet(documents, _sampled(found))
+            questions.append((bases[0], Asked(question, frozenset([name, bases[0]]))))
+    return PassageSet(documents, _sampled(questions))
 
 
 def _classes(module: str) -> Iterator[type]:
     loaded = importlib.import_module(module)
-    for name, one in inspect.getmembers(loaded, inspect.isclass):
-        if not name.startswith("_") and one.__module__.split(".")[0].strip("_") == module.split(".")[0].strip("_"):
-            yield one
+    for name, member in inspect.getmembers(loaded, inspect.isclass):
+        if not name.startswith("_") and member.__module__.split(".")[0].strip("_") == module.split(".")[0].strip("_"):
+            yield member
 
 
-def _named(one: type) -> str:
-    return f"{one.__module__}.{one.__qualname__}"
+def _named(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _described(one: type) -> str:
-    bases = ", ".join(base.__name__ for base in one.__bases__ if base is not object)
-    methods = [name for name, value in vars(one).items() if callable(value) and not name.startswith("_")]
-    text = inspect.cleandoc(one.__doc__ or "")[:1500]
-    return f"class {one.__name__}({bases})\n\n{text}\n\nMethods: {', '.join(methods) or 'none'}."
+def _described(cls: type) -> str:
+    bases = ", ".join(base.__name__ for base in cls.__bases__ if base is not object)
+    methods = [name for name, value in vars(cls).items() if callable(value) and not name.startswith("_")]
+    text = inspect.cleandoc(cls.__doc__ or "")[:1500]
+    return f"class {cls.__name__}({bases})\n\n{text}\n\nMethods: {', '.join(methods) or 'none'}."
 
 
 def sklearn() -> PassageSet:
@@ -95,18 +95,18 @@ def sklearn() -> PassageSet:
             for head, body in sections.items()
             if body
         ]
-    found = []
+    questions = []
     for name, options in parameters.items():
         for option, text in options.items():
             named = {short[word] for word in re.findall(r"\w*[a-z][A-Z_]\w*", text) if word in short} - {name}
             for other in named if len(named) == 1 else ():
                 own = sorted(set(parameters[other]) - set(options))
                 if own:
-                    own_one = own[len(found) % len(own)]
-                    asked = f"Parameter {own_one} of the class or function named at {option} of {name}?"
+                    own_name = own[len(questions) % len(own)]
+                    asked = f"Parameter {own_name} of the class or function named at {option} of {name}?"
                     support = frozenset([f"{name}#Parameters", f"{other}#Parameters"])
-                    found.append((other, Asked(asked, support)))
-    return PassageSet(documents, _sampled(found, 5))
+                    questions.append((other, Asked(asked, support)))
+    return PassageSet(documents, _sampled(questions, 5))
 
 
 def _objects() -> Iterator[tuple[str, str]]:
@@ -120,17 +120,17 @@ def _objects() -> Iterator[tuple[str, str]]:
             continue
         loaded = importlib.import_module(module.name)
         for name in getattr(loaded, "__all__", ()):
-            one = vars(loaded).get(name)  # what is loaded on demand is experimental
-            if callable(one) and one.__doc__ and one not in seen:
-                seen.add(one)
-                yield f"{module.name}.{name}", inspect.cleandoc(one.__doc__)
+            member = vars(loaded).get(name)  # what is loaded on demand is experimental
+            if callable(member) and member.__doc__ and member not in seen:
+                seen.add(member)
+                yield f"{module.name}.{name}", inspect.cleandoc(member.__doc__)
 
 
 def _sections(text: str) -> dict[str, str]:
     """Return the sections of a docstring in numpydoc's form that say what there is."""
     pieces = re.split(r"^(\w[\w ]*)\n-{3,}\n", text, flags=re.MULTILINE)
-    found = dict(zip(pieces[1::2], pieces[2::2], strict=True))
-    chosen = {head: found.get(head, "").strip() for head in ("Parameters", "Attributes", "Returns", "See Also")}
+    sections = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    chosen = {head: sections.get(head, "").strip() for head in ("Parameters", "Attributes", "Returns", "See Also")}
     return {"": re.sub(r"\s+", " ", pieces[0]), **chosen}
 
 
@@ -149,13 +149,13 @@ def zones() -> PassageSet:
         Document(f"code: {code}\nname: {name}", id=code, metadata={"title": "", "line": line})
         for line, (code, name) in enumerate(countries.items(), 2)
     ]
-    found = []
+    questions = []
     for line, (code, place, zone, *_) in enumerate(_rows((folder / "zone.tab").read_text("utf-8"), 3), 2):
         text = f"zone: {zone}\ncoordinates: {place}\ncountry code: {code}"
         documents.append(Document(text, id=zone, metadata={"title": "", "line": line}))
         question = f"What is the name of the country in which the time zone {zone} lies?"
-        found.append((code, Asked(question, frozenset([zone, code]))))
-    return PassageSet(documents, _sampled(found))
+        questions.append((code, Asked(question, frozenset([zone, code]))))
+    return PassageSet(documents, _sampled(questions))
 
 
 def _rows(text: str, least: int) -> list[list[str]]:

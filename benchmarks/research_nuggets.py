@@ -47,11 +47,11 @@ class Verdict(BaseModel):
 
 def by_words(answer: str, match: str) -> str:
     """Return how an answer supports a nugget, by the nugget's groups of alternatives."""
-    said = [one.text.lower() for one in split_sentences(answer)]
-    groups = [[one.strip() for one in group.split("|")] for group in match.split("&")]
-    windows = [f"{one} {two}" for one, two in zip(said, [*said[1:], ""], strict=True)]
+    sentences = [sentence.text.lower() for sentence in split_sentences(answer)]
+    groups = [[word.strip() for word in group.split("|")] for group in match.split("&")]
+    windows = [f"{first} {second}" for first, second in zip(sentences, [*sentences[1:], ""], strict=True)]
     share = max(
-        (sum(any(word in one for word in group) for group in groups) / len(groups) for one in windows), default=0
+        (sum(any(word in window for word in group) for group in groups) / len(groups) for window in windows), default=0
     )
     return "support" if share == 1 else "partial_support" if share >= 0.5 else "not_support"
 
@@ -68,12 +68,14 @@ def by_judge(judge: Any, question: str, answer: str, nugget: str) -> str:
 
 def scores(nuggets: Sequence[Sequence[str]], support: Sequence[str]) -> dict[str, float]:
     """Return the four scores of an answer, 0 to 1."""
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     for name in SCORES:
-        wanted = [one for nugget, one in zip(nuggets, support, strict=True) if "all" in name or nugget[0] == "vital"]
-        credit = [float(one == "support") if "strict" in name else CREDIT[one] for one in wanted]
-        found[name] = round(sum(credit) / len(credit), 4)
-    return found
+        wanted = [
+            label for nugget, label in zip(nuggets, support, strict=True) if "all" in name or nugget[0] == "vital"
+        ]
+        credit = [float(label == "support") if "strict" in name else CREDIT[label] for label in wanted]
+        results[name] = round(sum(credit) / len(credit), 4)
+    return results
 
 
 def measure(spec: str, minutes: float, judge: Any, k: int) -> None:
@@ -100,7 +102,7 @@ def measure(spec: str, minutes: float, judge: Any, k: int) -> None:
             row = {"model": name, "system": system, "question": question, "answer": out["answer"], "support": support}
             row |= scores(entry["nuggets"], support)
             row |= {
-                "quoted": sum(bool(one["quotes"]) for one in cited),
+                "quoted": sum(bool(cited_sentence["quotes"]) for cited_sentence in cited),
                 "sentences": len(cited),
                 "calls": usage["calls"],
             }
@@ -123,12 +125,12 @@ def table() -> None:
         groups[row["model"], row["system"]].append(row)
     print("| model | system | questions | strict vital | vital | strict all | all | quoted | calls | tokens |")
     print("|---" * 10 + "|")
-    for (model, system), found in sorted(groups.items()):
-        means = " | ".join(f"{sum(row[name] for row in found) / len(found):.2f}" for name in SCORES)
-        sentences = sum(row["sentences"] for row in found)
-        quoted = sum(row["quoted"] for row in found) / sentences if sentences else 0
-        costs = " | ".join(f"{sum(row[name] for row in found) / len(found):,.1f}" for name in ("calls", "tokens"))
-        print(f"| {model} | `{system}` | {len(found)} | {means} | {quoted:.0%} | {costs} |")
+    for (model, system), rows in sorted(groups.items()):
+        means = " | ".join(f"{sum(row[name] for row in rows) / len(rows):.2f}" for name in SCORES)
+        sentences = sum(row["sentences"] for row in rows)
+        quoted = sum(row["quoted"] for row in rows) / sentences if sentences else 0
+        costs = " | ".join(f"{sum(row[name] for row in rows) / len(rows):,.1f}" for name in ("calls", "tokens"))
+        print(f"| {model} | `{system}` | {len(rows)} | {means} | {quoted:.0%} | {costs} |")
 
 
 def main() -> None:

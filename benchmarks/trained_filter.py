@@ -65,16 +65,16 @@ def trained(rows: Sequence[FilterRow], folder: Path, **settings: object) -> Filt
 
 def scores_of(kind: FilterKind, row: FilterRow) -> list[float]:
     """Return the score of each sentence."""
-    passages = [Document(one.text, id=one.id, metadata={"title": one.title}) for one in row.passages]
+    passages = [Document(passage.text, id=passage.id, metadata={"title": passage.title}) for passage in row.passages]
     return list(kind.scores(row.question, split_passages(passages), [], FilterSettings()))
 
 
-def show(name: str, found: Sequence[tuple[FilterRow, list[float]]]) -> None:
+def show(name: str, rows: Sequence[tuple[FilterRow, list[float]]]) -> None:
     """Print the measures of some rows."""
     scored = []
-    for row, scores in found:
+    for row, scores in rows:
         passages, keep = sentences_of(row)
-        scored.append(Scored(scores, keep, [len(text.split()) for one in passages for text in one.sentences]))
+        scored.append(Scored(scores, keep, [len(text.split()) for passage in passages for text in passage.sentences]))
     measures = filtered(scored, 0.5)
     print(
         f"{name:24}" + "  ".join(f"{key.replace('_', ' ')} {value:.3f}" for key, value in measures.items()), flush=True
@@ -102,22 +102,25 @@ def main() -> None:
         if given.silver_rows:
             silver = random.Random(0).sample(silver, min(given.silver_rows, len(silver)))
         kind, base = trained(silver, given.work / "silver", epochs=given.epochs), str(given.work / "silver")
-        found = [(row, scores_of(kind, row)) for row in rows]
+        scored = [(row, scores_of(kind, row)) for row in rows]
         for path in given.gold:
             show(
-                f"silver, {path.stem}", [one for one, (name, _) in zip(found, files, strict=True) if name == path.stem]
+                f"silver, {path.stem}",
+                [pair for pair, (name, _) in zip(scored, files, strict=True) if name == path.stem],
             )
-        show("silver", found)
-    found, names = [], []
+        show("silver", scored)
+    scored, names = [], []
     for number in given.fold or range(given.folds):
         rest = [row for row, own in zip(rows, fold, strict=True) if own != number]
         kind = trained(rest, given.work / f"fold-{number}", base=base)
-        here = [one for one, own in zip(files, fold, strict=True) if own == number]
-        found += [(row, scores_of(kind, row)) for _, row in here]
+        here = [file for file, own in zip(files, fold, strict=True) if own == number]
+        scored += [(row, scores_of(kind, row)) for _, row in here]
         names += [name for name, _ in here]
     for path in given.gold:
-        show(f"then people's, {path.stem}", [one for one, name in zip(found, names, strict=True) if name == path.stem])
-    show("then people's", found)
+        show(
+            f"then people's, {path.stem}", [pair for pair, name in zip(scored, names, strict=True) if name == path.stem]
+        )
+    show("then people's", scored)
 
 
 if __name__ == "__main__":

@@ -51,8 +51,8 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the core tier, let `loopback` tests connect to 127.0.0.1, leave out the slow ones."""
     if not config.getoption("--nightly"):
-        config.hook.pytest_deselected(items=[one for one in items if one.get_closest_marker("nightly")])
-        items[:] = [one for one in items if not one.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     for item in items:
         if is_core(item.path, Path(__file__).parent):
             item.add_marker(pytest.mark.core)
@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _place(path: Path) -> int:
     name = path.relative_to(Path(__file__).parent).as_posix()
-    slow = (at for at, one in enumerate(SLOW) if name == one or name.startswith(f"{one}/"))
+    slow = (at for at, prefix in enumerate(SLOW) if name == prefix or name.startswith(f"{prefix}/"))
     return next(slow, len(SLOW))
 
 

@@ -96,16 +96,16 @@ def missing(error: BaseException | None) -> str:
 
 def missing_said(text: str) -> str:
     """Return why a command's message asks for an extra that isn't installed, or ""."""
-    found = _ASKED.search(text)
-    if found is None or all(not _absent(one) for one, extra in EXTRAS.items() if extra == found[1]):
+    asked = _ASKED.search(text)
+    if asked is None or all(not _absent(module) for module, extra in EXTRAS.items() if extra == asked[1]):
         return ""
-    return f"needs: {found[0]}"
+    return f"needs: {asked[0]}"
 
 
 def is_core(path: Path, root: Path) -> bool:
     """Tell whether a test file is of the core tier."""
     name = path.relative_to(root).as_posix()
-    return not any(name == one or name.startswith(f"{one}/") for one in NOT_CORE)
+    return not any(name == prefix or name.startswith(f"{prefix}/") for prefix in NOT_CORE)
 
 
 class Module(pytest.Module):
@@ -122,7 +122,7 @@ class Module(pytest.Module):
 
 
 def _extra(name: str) -> str:
-    return next((EXTRAS[one] for one in EXTRAS if name == one or name.startswith(f"{one}.")), "")
+    return next((EXTRAS[module] for module in EXTRAS if name == module or name.startswith(f"{module}.")), "")
 
 
 def _absent(name: str) -> bool:

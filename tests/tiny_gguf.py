@@ -40,16 +40,16 @@ def weights(*, end_bias: float, close_bias: float) -> dict[str, np.ndarray[Any, 
     def draw(rows: int, columns: int) -> np.ndarray[Any, Any]:
         return rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(2.0 / np.sqrt(columns))
 
-    made: dict[str, np.ndarray[Any, Any]] = {
+    tensors: dict[str, np.ndarray[Any, Any]] = {
         "token_embd.weight": rng.standard_normal((size, WIDTH), dtype=np.float32),
         "output_norm.weight": np.ones(WIDTH, np.float32),
         "output.weight": draw(size, WIDTH),
         "output.bias": np.zeros(size, np.float32),
     }
-    made["output.bias"][TOKENS.index('"')] = made["output.bias"][TOKENS.index("}")] = close_bias
-    made["output.bias"][-3:] = -50.0, -50.0, end_bias
+    tensors["output.bias"][TOKENS.index('"')] = tensors["output.bias"][TOKENS.index("}")] = close_bias
+    tensors["output.bias"][-3:] = -50.0, -50.0, end_bias
     for n in range(LAYERS):
-        made |= {
+        tensors |= {
             f"blk.{n}.attn_norm.weight": np.ones(WIDTH, np.float32),
             f"blk.{n}.attn_q.weight": draw(WIDTH, WIDTH),
             f"blk.{n}.attn_k.weight": draw(KV_WIDTH, WIDTH),
@@ -63,7 +63,7 @@ def weights(*, end_bias: float, close_bias: float) -> dict[str, np.ndarray[Any, 
             f"blk.{n}.ffn_up.weight": draw(INNER, WIDTH),
             f"blk.{n}.ffn_down.weight": draw(WIDTH, INNER),
         }
-    return made
+    return tensors
 
 
 def write(
@@ -94,7 +94,7 @@ def write(
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(TOKENS)
     kinds = gguf.TokenType
-    writer.add_token_types([kinds.CONTROL if one in SPECIAL else kinds.NORMAL for one in TOKENS])
+    writer.add_token_types([kinds.CONTROL if token in SPECIAL else kinds.NORMAL for token in TOKENS])
     writer.add_token_merges(["Ġ t", "h e"])
     writer.add_bos_token_id(TOKENS.index(SPECIAL[0]))
     writer.add_eos_token_id(TOKENS.index(SPECIAL[2]))

@@ -12,7 +12,7 @@ def byte_tokenizer(*, ends: bool) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {one: at for at, one in enumerate(["<pad>", "</s>", "<unk>", *letters])}
+    vocabulary = {token: at for at, token in enumerate(["<pad>", "</s>", "<unk>", *letters])}
     raw = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()

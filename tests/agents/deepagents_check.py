@@ -24,15 +24,15 @@ def run(*tasks: dict[str, Any]) -> dict[str, Any]:
     answering = ScriptedModel(script=["Ada Brenner"])
     chat = build_chat("concat", model=answering, retriever=RecordingRetriever(), k=2)
     library = CompiledSubAgent(name="library", description="Answers questions about Alden.", runnable=chat)
-    calls = [{"name": "task", "args": one, "id": str(number)} for number, one in enumerate(tasks)]
-    said = [AIMessage("", tool_calls=calls), "The bridge at Alden was built by Ada Brenner."]
-    agent = create_deep_agent(model=Supervisor(script=said), subagents=[library], middleware=[QuoteOrMark()])
+    calls = [{"name": "task", "args": task, "id": str(number)} for number, task in enumerate(tasks)]
+    script = [AIMessage("", tool_calls=calls), "The bridge at Alden was built by Ada Brenner."]
+    agent = create_deep_agent(model=Supervisor(script=script), subagents=[library], middleware=[QuoteOrMark()])
     return agent.invoke({"messages": [("user", "Who built it?")]})
 
 
 def test_answer_quotes_and_cost_reach_the_parent() -> None:
     out = run(TASK)
-    record = json.loads(next(one for one in out["messages"] if isinstance(one, ToolMessage)).text)
+    record = json.loads(next(message for message in out["messages"] if isinstance(message, ToolMessage)).text)
     assert (record["answer"], record["status"]) == ("Ada Brenner", "answered")
     assert record["citations"][0]["quotes"][0]["text"].startswith("The bridge at Alden was built by Ada Brenner")
     assert record["usage"]["calls"] == 1

@@ -40,7 +40,7 @@ def test_it_searches_where_the_draft_is_uncertain(draft: AIMessage, searches: in
     assert len(retriever.searches) == searches
     assert len(out["passages"]) == 2 * searches
     assert (CARDS[0].page_content in model.calls[0].text) == bool(searches)
-    assert [one.text for one in out["messages"]] == ["Who built the bridge at Alden?", "Ada Brenner built it."]
+    assert [message.text for message in out["messages"]] == ["Who built the bridge at Alden?", "Ada Brenner built it."]
 
 
 def test_async_is_sync_and_a_second_question_starts_clean() -> None:
@@ -53,16 +53,21 @@ def test_async_is_sync_and_a_second_question_starts_clean() -> None:
 
 
 def test_each_sentence_is_quoted_or_marked() -> None:
-    said = "The bridge at Alden was built by Ada Brenner. It glows at night."
-    found = {"passages": CARDS[:3]}
-    shown = agent_of(ScriptedModel(script=[said]), QuoteOrMark()).invoke({**QUESTION, **found})
+    answer = "The bridge at Alden was built by Ada Brenner. It glows at night."
+    retrieved = {"passages": CARDS[:3]}
+    shown = agent_of(ScriptedModel(script=[answer]), QuoteOrMark()).invoke({**QUESTION, **retrieved})
     text = shown["messages"][-1].text
     assert text.startswith("The bridge at Alden was built by Ada Brenner.\n> “")
     assert text.endswith("It glows at night. [unsupported]")
-    annotated = agent_of(ScriptedModel(script=[said]), QuoteOrMark(show="annotations")).invoke({**QUESTION, **found})
+    annotated = agent_of(ScriptedModel(script=[answer]), QuoteOrMark(show="annotations")).invoke(
+        {**QUESTION, **retrieved}
+    )
     message = annotated["messages"][-1]
-    assert message.text == said
-    assert [one["type"] for one in message.content_blocks[0]["annotations"]] == ["citation", "non_standard_annotation"]
+    assert message.text == answer
+    assert [annotation["type"] for annotation in message.content_blocks[0]["annotations"]] == [
+        "citation",
+        "non_standard_annotation",
+    ]
     assert annotated["citations"] == shown["citations"]
 
 
@@ -72,7 +77,7 @@ def test_passages_come_from_a_graph_as_a_tool() -> None:
     model = ToolCaller(script=[AIMessage("", tool_calls=[call]), "Ada Brenner built the bridge at Alden."])
     tool = rag.as_tool(name="library", description="Answers questions about Alden.")
     out = agent_of(model, QuoteOrMark(), tools=[tool]).invoke(QUESTION)
-    answered = next(one for one in out["messages"] if isinstance(one, ToolMessage))
+    answered = next(message for message in out["messages"] if isinstance(message, ToolMessage))
     assert answered.text.startswith("Ada Brenner\n\nSources:")
     assert answered.artifact["usage"]["calls"] == 1
     assert out["citations"][0]["quotes"]

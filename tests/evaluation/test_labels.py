@@ -59,7 +59,7 @@ def test_a_draft_with_the_answers_is_known(label: Label) -> None:
 def test_names_may_count_apart_as_in_the_released_labels(label: Label) -> None:
     row = known("It was Ida Holm.", ["Ida Holm", "I. Holm", "Ida K. Holm"])
     assert label("judge", row, draft="draft")[0][0]["known"] is True
-    assert label("judge", row, draft="draft", apart=True)[0][0]["known"] is False
+    assert label("judge", row, draft="draft", split_names=True)[0][0]["known"] is False
 
 
 def test_the_larger_class_is_sampled_down(label: Label) -> None:

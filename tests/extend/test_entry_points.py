@@ -73,9 +73,9 @@ def test_all_work_together_on_the_command_line(distribution: Any, python: Any, t
     assert done.returncode == 0, done.stderr
     assert "Brief answers" in done.stdout
     lines = [*map(json.loads, (tmp_path / "run/results.jsonl").read_text("utf-8").splitlines())]
-    assert [one["scores"] for one in lines] == [{"em": 1.0, "brief": 0.1}] * 3
-    assert [len(one["retrieved"]["question"]) for one in lines] == [3] * 3
-    texts = [[passage["text"] for passage in one["passages"]] for one in lines]
+    assert [line["scores"] for line in lines] == [{"em": 1.0, "brief": 0.1}] * 3
+    assert [len(line["retrieved"]["question"]) for line in lines] == [3] * 3
+    texts = [[passage["text"] for passage in line["passages"]] for line in lines]
     assert texts == [["The school is in Norhaven. 0 gulls sit on it."]] * 3
     # a report is written, with label and direction, where the package isn't installed
     done = python(tmp_path, "report", "run", "--out", "report", cwd=tmp_path)

@@ -28,7 +28,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_is_listed_with_its_package(installed: Path, python: Any) -> None:
-    facts = {one["name"]: one for one in json.loads(python(installed, "methods", "--json").stdout)}
+    facts = {method["name"]: method for method in json.loads(python(installed, "methods", "--json").stdout)}
     assert facts["draft_check"]["package"] == "ragweave-draft-check 0.3.0"
     assert facts["concat"]["package"] == "ragweave"
 
@@ -52,7 +52,7 @@ def test_it_is_evaluated(installed: Path, python: Any, tmp_path: Path) -> None:
     done = python(installed, "eval", "jsonl:qa.jsonl", *methods, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     records = map(json.loads, (tmp_path / "run/results.jsonl").read_text("utf-8").splitlines())
-    assert {one["system"]: one["usage"]["calls"] for one in records} == {
+    assert {record["system"]: record["usage"]["calls"] for record in records} == {
         "draft_check": 2,
         "draft_check[check=false]": 1,
     }

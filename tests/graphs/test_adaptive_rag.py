@@ -19,20 +19,20 @@ def run(
     reply: str, *answers: str, given: Any = (), reason: str = "So the answer is: Ada Brenner.", **options: Any
 ) -> tuple[dict[str, Any], list[str], list[str]]:
     """Return the output, the nodes that asked, and the searches."""
-    said = iter(answers or [ADA])
+    replies = iter(answers or [ADA])
 
     def script(call: Any) -> str:
         table = {"classify": reply, "reason": reason if STEP in call.text.rpartition("Question:")[2] else STEP}
-        return table.get(call.node) or next(said)
+        return table.get(call.node) or next(replies)
 
     model, retriever = ScriptedModel(script=script), RecordingRetriever()
     graph = build_graph("adaptive_rag", model=model, retriever=retriever, **options)
     out = graph.invoke({"question": QUESTION, "passages": list(given)})
-    return out, [one.node for one in model.calls], retriever.searches
+    return out, [call.node for call in model.calls], retriever.searches
 
 
 @pytest.mark.parametrize(
-    ("said", "nodes", "searches", "passages"),
+    ("reply", "nodes", "searches", "passages"),
     [
         ("none", ["classify", "answer_cot"], [], 0),
         ("one", ["classify", "answer_cot"], [QUESTION], 8),
@@ -40,8 +40,8 @@ def run(
         ("hm", ["classify", "answer_cot"], [QUESTION], 8),
     ],
 )
-def test_the_classifier_chooses(said: str, nodes: list[str], searches: list[str], passages: int) -> None:
-    out, asked, searched = run(said)
+def test_the_classifier_chooses(reply: str, nodes: list[str], searches: list[str], passages: int) -> None:
+    out, asked, searched = run(reply)
     assert (out["answer"], asked, searched, len(out["passages"])) == ("Ada Brenner", nodes, searches, passages)
 
 

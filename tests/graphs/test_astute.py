@@ -15,8 +15,8 @@ REPLIES = {
 }
 
 
-def run(options: dict[str, Any] | None = None, **said: str) -> tuple[dict[str, Any], list[ModelCall]]:
-    model = ScriptedModel(script={**REPLIES, **said})
+def run(options: dict[str, Any] | None = None, **replies: str) -> tuple[dict[str, Any], list[ModelCall]]:
+    model = ScriptedModel(script={**REPLIES, **replies})
     out = build_graph("astute", model=model, retriever=RecordingRetriever(), **(options or {})).invoke(ASK)
     return out, model.calls
 
@@ -33,7 +33,7 @@ def test_both_sources_are_marked_and_only_the_retrieved_are_cited() -> None:
     assert '<passage 1 source="retrieval" title="Card 0">' in shown
     assert '<passage 3 source="memory">\nThe bridge at Alden was built in 1931.' in shown
     assert len(out["passages"]) == 2
-    assert all("memory" not in name for one in out["candidates"].values() for name in one["passages"])
+    assert all("memory" not in name for candidate in out["candidates"].values() for name in candidate["passages"])
 
 
 def test_a_model_that_does_not_know_adds_no_passage() -> None:

@@ -32,46 +32,48 @@ def texts(given: dict[str, Any] = ASK, **options: Any) -> tuple[dict[str, str], 
 
 
 def test_the_prompts_of_hotpotqa() -> None:
-    said, _ = texts()
+    prompts, _ = texts()
     question = ASK["question"]
-    assert said["topic"] == f"What general topic is Question {question} related to? Answer:The topic is related to"
-    assert said["check"] == (
+    assert prompts["topic"] == f"What general topic is Question {question} related to? Answer:The topic is related to"
+    assert prompts["check"] == (
         f"forget your knowledge about bridges. Please only consider the knowledge below.\n{KNOWLEDGE}\nPlease check the "
         f"relevance between {question} and knowledges 0-0 one by one, remove the irrelevant ones and show me the relevant "
         "ones. There may be multiple relevent ones. Please take a deep breath and do it step by step."
     )
-    assert said["choose"] == (
+    assert prompts["choose"] == (
         "Please check the relevance between the given question and knowledges 0-0 one by one based on the given context. "
         "ONLY output the relevant knowledge ids (0-0). There may be multiple relevent ones.\nContext:Knowledge 0 helps.\n"
         f"Question:{question}\n{KNOWLEDGE}\nAnswer:"
     )
-    assert said["internal"] == f"Please write a passage to answer the question.\nQuestion:{question}\nPassage:"
-    assert said["short_answer"] == (
+    assert prompts["internal"] == f"Please write a passage to answer the question.\nQuestion:{question}\nPassage:"
+    assert prompts["short_answer"] == (
         "Answer the following question based on the given context with one or few words.\n"
         f"Context:{REASONED}\nQuestion:{question}\nAnswer:"
     )
-    assert said["reason"].startswith("Answer questions following the given format.\n\nKnowledge:Mr. Big (2007 film) | ")
+    assert prompts["reason"].startswith(
+        "Answer questions following the given format.\n\nKnowledge:Mr. Big (2007 film) | "
+    )
     assert (
         "\nQuestion:Are It Might Get Loud and Mr. Big both Canadian documentaries?\nLet's think step by step.\n"
-        in said["reason"]
+        in prompts["reason"]
     )
-    assert said["reason"].endswith(f"Knowledge:{TITLED}\nQuestion:{question}\nLet's think step by step.")
+    assert prompts["reason"].endswith(f"Knowledge:{TITLED}\nQuestion:{question}\nLet's think step by step.")
 
 
 def test_the_prompts_of_strategyqa() -> None:
-    said, _ = texts({**ASK, "answer_type": "yes_no"})
-    assert "topic" not in said
-    assert said["check"] == (
+    prompts, _ = texts({**ASK, "answer_type": "yes_no"})
+    assert "topic" not in prompts
+    assert prompts["check"] == (
         "Please check the relevance between the given question and knowledges 0-0 one by one carefully, remove all the "
         "irrelevant ones and only show me the relevant ones. There may be no relevant one.\n"
         f"Question:{ASK['question']}\n{KNOWLEDGE}\nPlease take a deep breath and do it step by step."
     )
-    assert "There may be no relevant one.\nContext:Knowledge 0 helps." in said["choose"]
-    assert said["short_answer"].startswith(
+    assert "There may be no relevant one.\nContext:Knowledge 0 helps." in prompts["choose"]
+    assert prompts["short_answer"].startswith(
         "Answer the following question based on the given context. The final answer to a question should always be either "
         "Yes or No, and NOTHING ELSE.\nContext:"
     )
-    assert "Do people take laxatives because they enjoy diarrhea?" in said["reason"]
+    assert "Do people take laxatives because they enjoy diarrhea?" in prompts["reason"]
 
 
 @pytest.mark.parametrize(("data", "last"), [("hotpotqa", "Lucium was confimed"), ("2wiki", "Who is Rhescuporis I")])

@@ -28,20 +28,20 @@ from ragweave.testing import CARDS, RecordingRetriever, ScriptedModel
 ASK = {"question": "Who built the bridge at Alden?"}
 
 
-def model(*said: str) -> ScriptedModel:
-    return ScriptedModel(script=said or ["Ada Brenner"])
+def model(*replies: str) -> ScriptedModel:
+    return ScriptedModel(script=replies or ["Ada Brenner"])
 
 
 def test_a_trace_policy_keeps_passages_out_of_the_spans_of_nodes() -> None:
     lean = TracePolicy(process_inputs=omit_payload, process_outputs=omit_payload)
-    found: dict[str, list[Any]] = {}
+    traced: dict[str, list[Any]] = {}
     for name, policy in (("full", None), ("lean", lean)):
         tracer = RunCollectorCallbackHandler()
         graph = build_graph("concat", model=model(), retriever=RecordingRetriever(), trace_policy=policy)
         graph.invoke(ASK, {"callbacks": [tracer]})
-        found[name] = [one.inputs for one in tracer.traced_runs[0].child_runs if one.name == "collect"]
-    assert "retrieved" in found["full"][0]
-    assert found["lean"] == [{}]
+        traced[name] = [run.inputs for run in tracer.traced_runs[0].child_runs if run.name == "collect"]
+    assert "retrieved" in traced["full"][0]
+    assert traced["lean"] == [{}]
 
 
 def test_mistakes_are_explained() -> None:
@@ -89,9 +89,9 @@ def test_a_callers_prompt_replaces_the_papers_too() -> None:
 def test_a_prompt_may_show_examples() -> None:
     asked, shown = model(), few_shot("Q: {question}", ("One and one?", "Two"), system="Be brief.")
     build_graph("direct", model=asked, prompts={"direct": shown}).invoke(ASK)
-    said = [(one.type, one.text) for one in asked.calls[0].messages]
-    assert said[:3] == [("system", "Be brief."), ("human", "Q: One and one?"), ("ai", "Two")]
-    assert said[3:] == [("human", f"Q: {ASK['question']}")]
+    turns = [(message.type, message.text) for message in asked.calls[0].messages]
+    assert turns[:3] == [("system", "Be brief."), ("human", "Q: One and one?"), ("ai", "Two")]
+    assert turns[3:] == [("human", f"Q: {ASK['question']}")]
 
 
 def test_a_state_of_ones_own_starts_every_question_empty() -> None:
@@ -144,9 +144,9 @@ def test_a_graph_is_an_agents_tool() -> None:
     tool = graph.as_tool(description="Knows bridges.")
     assert (tool.name, tool.description) == ("concat", "Knows bridges.")
     call: Any = {"name": "concat", "args": ASK, "id": "1", "type": "tool_call"}
-    said = tool.invoke(call)
-    assert said.content.startswith("Ada Brenner\n\nSources:\n- Card 0")
-    assert said.artifact["status"] == "answered"
+    message = tool.invoke(call)
+    assert message.content.startswith("Ada Brenner\n\nSources:\n- Card 0")
+    assert message.artifact["status"] == "answered"
     assert asyncio.run(tool.ainvoke({"question": " "})) == (
         "the input has no question: give {'question': …} (build_chat takes a conversation's messages)"
     )
@@ -159,7 +159,7 @@ def test_a_graph_is_an_agents_tool() -> None:
 
 def test_a_graph_is_a_retriever_of_what_it_read() -> None:
     retriever = build_graph("filco", model=model(), retriever=RecordingRetriever(), top=1).as_retriever()
-    assert [one.page_content for one in retriever.invoke(ASK["question"])] == [
+    assert [passage.page_content for passage in retriever.invoke(ASK["question"])] == [
         "The bridge at Alden was built by Ada Brenner in 1931."
     ]
 
@@ -169,21 +169,21 @@ def test_citations_quote_the_passages_word_for_word() -> None:
     output = graph.invoke(ASK)
     [part] = output["citations"]
     quote = part["quotes"][0]
-    passage = next(one for one in output["passages"] if one.id == quote["passage"])
+    passage = next(passage for passage in output["passages"] if passage.id == quote["passage"])
     assert passage.page_content[quote["start"] : quote["end"]] == quote["text"]
 
 
 def test_the_state_of_a_parent_graph_may_hold_the_passages_of_an_faq() -> None:
     faq = Document("Ada Brenner built it.", metadata={"question": "Who is the builder?"})
     out = build_graph("concat", model=model()).invoke({**ASK, "passages": [faq], "answer": "an earlier one"})
-    assert [one.metadata["question"] for one in out["passages"]] == ["Who is the builder?"]
+    assert [passage.metadata["question"] for passage in out["passages"]] == ["Who is the builder?"]
 
 
 def test_gold_passages_may_stand_first_or_last() -> None:
-    gold = [one.model_copy(update={"metadata": {"gold": one.id == "doc2"}}) for one in CARDS[:3]]
+    gold = [card.model_copy(update={"metadata": {"gold": card.id == "doc2"}}) for card in CARDS[:3]]
     for order, place in (("gold_first", 0), ("gold_last", 2), ("reversed", 0)):
         graph = build_graph("concat", model=model(), order=order)
-        assert [one.id for one in graph.invoke({**ASK, "passages": gold})["passages"]].index("doc2") == place
+        assert [passage.id for passage in graph.invoke({**ASK, "passages": gold})["passages"]].index("doc2") == place
 
 
 def test_a_poisoned_passage_cannot_write_the_prompts_structure() -> None:
@@ -202,7 +202,7 @@ def test_studio_draws_no_error_handlers() -> None:
 
 
 def test_the_docs_have_a_group_for_every_method() -> None:
-    assert [one.name for one in METHODS.ours() if one.group == "other"] == []
+    assert [declared.name for declared in METHODS.ours() if declared.group == "other"] == []
 
 
 def test_an_input_that_is_no_mapping_is_refused() -> None:

@@ -56,8 +56,8 @@ def test_notes_without_an_answer_are_asked_for_it_and_have_room() -> None:
 
 
 def test_a_model_that_can_is_held_to_the_notes_form() -> None:
-    said = json.dumps({"notes": ["Ada built it.", "irrelevant"], "answer": "Ada Brenner"})
-    model = ScriptedModel(script=[said], profile={"structured_output": True})
+    reply = json.dumps({"notes": ["Ada built it.", "irrelevant"], "answer": "Ada Brenner"})
+    model = ScriptedModel(script=[reply], profile={"structured_output": True})
     out = build_graph("chain_of_note", model=model).invoke(GIVEN)
     assert (out["answer"], model.calls[0].form) == ("Ada Brenner", "Notes")
 

@@ -59,7 +59,7 @@ def test_a_stream_of_messages_shows_the_answer_alone() -> None:
 
     async def streamed() -> list[Any]:
         ask = {"messages": [("user", "And when?")]}
-        return [one async for one in graph.astream(ask, thread, stream_mode="messages")]
+        return [message async for message in graph.astream(ask, thread, stream_mode="messages")]
 
     assert [where["langgraph_node"] for _, where in asyncio.run(streamed())] == ["reply"]
 

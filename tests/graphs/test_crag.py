@@ -13,26 +13,26 @@ ASK = {"question": "Who built the bridge at Alden?"}
 REPLIES = {"refine": "1", "keywords": "Query: quarry at Veld", "answer": "Ada Brenner"}
 
 
-def run(grade: str, options: dict[str, Any] | None = None, **said: str) -> tuple[dict[str, Any], list[ModelCall]]:
-    model = ScriptedModel(script={**REPLIES, "grade": grade, **said})
+def run(grade: str, options: dict[str, Any] | None = None, **replies: str) -> tuple[dict[str, Any], list[ModelCall]]:
+    model = ScriptedModel(script={**REPLIES, "grade": grade, **replies})
     second = RecordingRetriever(documents=[CARDS[6]])
     given = {"model": model, "retriever": RecordingRetriever(), "second_retriever": second, "k": 2, **(options or {})}
     return build_graph("crag", **given).invoke(ASK), model.calls
 
 
 @pytest.mark.parametrize(
-    ("grade", "kept", "searches"),
+    ("grade", "passages", "searches"),
     [("Correct", ["doc0"], 1), ("Incorrect", ["doc6"], 2), ("Ambiguous", ["doc0"], 2), ("hm", ["doc0"], 2)],
 )
-def test_what_is_retrieved_is_refined_replaced_or_added_to(grade: str, kept: list[str], searches: int) -> None:
+def test_what_is_retrieved_is_refined_replaced_or_added_to(grade: str, passages: list[str], searches: int) -> None:
     out, _ = run(grade)
-    assert [one.id for one in out["passages"]] == kept
+    assert [passage.id for passage in out["passages"]] == passages
     assert out["usage"]["retrievals"] == searches
 
 
 def test_the_first_strips_named_stay() -> None:
     out, _ = run("Correct", {"max_strips": 1, "strip_sentences": 1}, refine="2, 1")
-    assert [one.page_content for one in out["passages"]] == ["Its five arches are of grey granite."]
+    assert [passage.page_content for passage in out["passages"]] == ["Its five arches are of grey granite."]
 
 
 def test_the_papers_prompts() -> None:

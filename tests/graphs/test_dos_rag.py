@@ -38,7 +38,7 @@ class TestContract(MethodTests):
 def test_the_best_passages_that_fit_stand_as_in_their_documents(options: dict[str, Any], order: list[str]) -> None:
     graph = build_graph("dos_rag", model=ScriptedModel(script=["Ada"]), **options)
     out = graph.invoke({"question": "Who?", "passages": CHUNKS})
-    assert [one.id for one in out["passages"]] == order
+    assert [passage.id for passage in out["passages"]] == order
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_the_best_passages_that_fit_stand_as_in_their_documents(options: dict[st
     [({}, 100), ({"token_budget": 1500}, 30), ({"token_budget": 10}, 1), ({"token_budget": 1500, "k": 7}, 7)],
 )
 def test_a_passage_for_every_fifty_tokens_of_the_budget(options: dict[str, int], k: int) -> None:
-    found = [Document(f"{place}", id=str(place)) for place in range(200)]
-    retriever = RecordingRetriever(documents=found)
+    documents = [Document(f"{place}", id=str(place)) for place in range(200)]
+    retriever = RecordingRetriever(documents=documents)
     graph = build_graph("dos_rag", model=ScriptedModel(script=["Ada"]), retriever=retriever, **options)
-    assert len(graph.invoke({"question": "Who?"})["passages"]) == min(k, len(found))
+    assert len(graph.invoke({"question": "Who?"})["passages"]) == min(k, len(documents))
     graph = build_graph("dos_rag", model=ScriptedModel(script=["Ada"]), retriever=retriever)
-    assert len(graph.invoke({"question": "Who?"}, context=options)["passages"]) == min(k, len(found))
+    assert len(graph.invoke({"question": "Who?"}, context=options)["passages"]) == min(k, len(documents))
 
 
 def test_the_released_prompt() -> None:
@@ -59,7 +59,7 @@ def test_the_released_prompt() -> None:
     build_graph("dos_rag", model=model, profile="paper").invoke(
         {"question": "Who?", "passages": ["It was\nAda.", "Or Bob."]}
     )
-    system, human = [str(one.text) for one in model.calls[0].messages]
+    system, human = [str(message.text) for message in model.calls[0].messages]
     assert system == "You are Question Answering Portal"
     assert human == (
         "[Start of Context]:\n\nIt was Ada. \n\nOr Bob.\n\n[End of Context]\n\n[Start of Question]:\n\nWho?\n\n[End of Question]"

@@ -37,8 +37,8 @@ def run(given: dict[str, Any] = ASK, reply: str = "Ada", **options: Any) -> tupl
     """Return the texts kept, the events noted and the model."""
     model = ScriptedModel(script=[reply])
     *_, state = build_graph("filco", model=model, **options).stream(given, stream_mode="values")
-    texts = [one.page_content for one in state["passages"]]
-    return texts, [one["event"] for one in state["notes"]], model
+    texts = [passage.page_content for passage in state["passages"]]
+    return texts, [note["event"] for note in state["notes"]], model
 
 
 def test_an_untrained_filter_keeps_half_of_the_text_and_a_number_if_asked() -> None:
@@ -69,7 +69,7 @@ def test_the_calls_of_a_scorer_count() -> None:
     model = ScriptedModel(script=["Ada"])
     graph = build_graph("filco", model=model, filter="cxmi", scorer=Scorer(), top=None)
     out = graph.invoke(GOLD)
-    assert [one.page_content for one in out["passages"]] == [BUILT, "Ada Brenner lived there."]
+    assert [passage.page_content for passage in out["passages"]] == [BUILT, "Ada Brenner lived there."]
     assert (out["usage"]["calls"], out["usage"]["by_role"]["scorer"]["calls"]) == (2, 1)
     assert out["usage"]["estimated"] is True
 
@@ -96,7 +96,7 @@ def test_scores_order_the_passages_if_asked() -> None:
 def test_a_model_names_the_sentences() -> None:
     replies = {"choose_sentences": "2, 5", "generate": "Ada"}
     graph = build_graph("filco", model=ScriptedModel(script=replies), filter="llm")
-    assert [one.page_content for one in graph.invoke(ASK)["passages"]] == [BUILT, "Ada Brenner lived there."]
+    assert [passage.page_content for passage in graph.invoke(ASK)["passages"]] == [BUILT, "Ada Brenner lived there."]
 
 
 def test_filters_of_a_callers_and_of_a_package() -> None:
@@ -124,12 +124,12 @@ def test_a_proxys_draft_is_the_output_of_cxmi() -> None:
         "scorer": Scorer(),
         **options,
     }
-    for draft, kept in (("Ada Brenner", "Ada Brenner lived there."), ("I don't know.", "The river is wide.")):
+    for draft, segment in (("Ada Brenner", "Ada Brenner lived there."), ("I don't know.", "The river is wide.")):
         model = ScriptedModel(script={"draft": draft, "judge": "<Known(False)>", "answer": "Ada"})
         *_, state = build_graph("adaptive", model=model, **given).stream(
             {"question": ASK["question"]}, stream_mode="values"
         )
-        assert [one.page_content for one in state["passages"]] == [BUILT, kept]
+        assert [passage.page_content for passage in state["passages"]] == [BUILT, segment]
 
 
 def test_the_released_codes_prompts() -> None:
@@ -156,7 +156,7 @@ def test_the_filter_writes_a_sentence_in_the_papers_words() -> None:
     replies = {"choose_sentences": "Ada Brenner built the bridge.", "generate": "Ada"}
     model = ScriptedModel(script=replies)
     out = build_graph("filco", model=model, filter="llm", profile="paper").invoke(ASK)
-    assert [one.page_content for one in out["passages"]] == [BUILT]
+    assert [passage.page_content for passage in out["passages"]] == [BUILT]
     assert model.calls[0].text.startswith(
         "Given the ['question', 'context'], predict the most helpful sentence in the context.\n\n"
         "question: Who built the bridge?\ncontext: It opened early.\nAda Brenner built the bridge.\n"

@@ -52,27 +52,27 @@ def run(n: float = 0.0, **arguments: Any) -> tuple[list[str], list[ModelCall]]:
     given = {"model": model, "retriever": RecordingRetriever(documents=list(CARDS[:4])), "n": n, **arguments}
     out = build_graph("main_rag", **given).invoke({"question": QUESTION})
     assert out["answer"] == "Ada Brenner"
-    return [str(one.id) for one in out["passages"]], model.calls
+    return [str(passage.id) for passage in out["passages"]], model.calls
 
 
-@pytest.mark.parametrize(("n", "kept"), [(0.0, 2), (1.0, 4), (-1.0, 1)])
-def test_passages_at_the_bar_are_read_the_best_first(n: float, kept: int) -> None:
+@pytest.mark.parametrize(("n", "count"), [(0.0, 2), (1.0, 4), (-1.0, 1)])
+def test_passages_at_the_bar_are_read_the_best_first(n: float, count: int) -> None:
     read, calls = run(n)
-    assert (len(read), read[:2]) == (kept, ["doc0", "doc1"][:kept])
-    assert [one.node for one in calls].count("judge") == 4
-    assert calls[-1].text.count("<passage ") == kept
+    assert (len(read), read[:2]) == (count, ["doc0", "doc1"][:count])
+    assert [call.node for call in calls].count("judge") == 4
+    assert calls[-1].text.count("<passage ") == count
 
 
 def test_the_judge_is_shown_the_answer_that_a_passage_gave() -> None:
     _, calls = run()
-    asked = next(one for one in calls if one.node == "judge" and "built by Ada" in one.text)
+    asked = next(call for call in calls if call.node == "judge" and "built by Ada" in call.text)
     assert "Draft answer: Ada Brenner" in asked.text
     assert (asked.settings["logprobs"], asked.settings["max_tokens"]) == (True, 1)
 
 
 def test_a_decision_model_judges() -> None:
     read, calls = run(judge=Decides(model="words"))
-    assert (read, {one.node for one in calls}) == (["doc0"], {"predict", "final"})
+    assert (read, {call.node for call in calls}) == (["doc0"], {"predict", "final"})
 
 
 def test_a_judge_without_log_probabilities_states_its_confidence() -> None:
@@ -93,7 +93,7 @@ def test_a_judge_without_log_probabilities_states_its_confidence() -> None:
     judge = ScriptedModel(script=say)
     read, _ = run(judge=Plain(inner=judge))
     assert read == ["doc0"]
-    assert all("how sure you are" in one.text for one in judge.calls)
+    assert all("how sure you are" in call.text for call in judge.calls)
 
 
 def test_a_judge_that_says_neither_keeps_every_passage() -> None:

@@ -46,6 +46,6 @@ def test_the_papers_clause() -> None:
         model = ScriptedModel(script=[SAID])
         graph = build_graph("pruning", model=model, profile=profile)
         graph.invoke({"question": QUESTION, "passages": ["Ada Brenner built it."]})
-        example, _, last = [str(one.text) for one in model.calls[0].messages[1:]]
+        example, _, last = [str(message.text) for message in model.calls[0].messages[1:]]
         assert example.endswith(f"{clause} the answer, just say Unknown.")
         assert last.endswith(f"{clause} the answer, just say Unknown.")

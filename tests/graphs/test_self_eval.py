@@ -19,9 +19,9 @@ def run(*replies: str, documents: Any = None, **options: Any) -> tuple[dict[str,
     return out, model.calls, retriever.searches
 
 
-@pytest.mark.parametrize(("said", "searched"), [("Yes", 1), ("No, I know this.", 0), ("Perhaps.", 1), ("", 1)])
-def test_the_model_decides_and_what_cannot_be_read_retrieves(said: str, searched: int) -> None:
-    out, calls, searches = run(said, "Ada Brenner")
+@pytest.mark.parametrize(("reply", "searched"), [("Yes", 1), ("No, I know this.", 0), ("Perhaps.", 1), ("", 1)])
+def test_the_model_decides_and_what_cannot_be_read_retrieves(reply: str, searched: int) -> None:
+    out, calls, searches = run(reply, "Ada Brenner")
     assert (out["answer"], len(calls), len(searches), len(out["passages"])) == (
         "Ada Brenner",
         2,
@@ -33,7 +33,7 @@ def test_the_model_decides_and_what_cannot_be_read_retrieves(said: str, searched
 def test_what_was_said_to_be_known_and_is_not_is_searched_for_once() -> None:
     out, calls, searches = run("No", "Unknown", "Ada Brenner")
     assert (out["answer"], len(calls), searches) == ("Ada Brenner", 3, [QUESTION])
-    assert [one["answer"] for one in out["candidates"].values()] == ["Unknown", "Ada Brenner"]
+    assert [candidate["answer"] for candidate in out["candidates"].values()] == ["Unknown", "Ada Brenner"]
     out, calls, searches = run("No", "Unknown")
     assert (out["status"], len(calls), len(searches)) == ("unknown", 3, 1)
 
@@ -57,7 +57,7 @@ def test_the_judge_decides_if_asked_to() -> None:
 
 def test_the_released_prompt() -> None:
     _, calls, _ = run("Yes, I need additional information.", "Ada", profile="paper", k=1)
-    first, *shots, last = [str(one.text) for one in calls[0].messages]
+    first, *shots, last = [str(message.text) for message in calls[0].messages]
     assert first.startswith("Based on your knowledge you should tell if you need additional information")
     assert shots[2:4] == [
         "Question: [[what age do you have to be to smoke in france?]] Do you need additional information to answer this "

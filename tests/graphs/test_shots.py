@@ -36,15 +36,15 @@ def prompt(method: str, kind: str = "short", **options: Any) -> str:
 @pytest.mark.parametrize("method", ["direct", "cot", "iter_retgen"])
 @pytest.mark.parametrize("shots", [0, 3])
 def test_as_many_examples_as_asked_and_no_clause_with_them(method: str, shots: int) -> None:
-    said = prompt(method, shots=shots)
-    assert said.count("Question:") == shots + 1
-    assert ("Unknown" in said) is (shots == 0)
+    text = prompt(method, shots=shots)
+    assert text.count("Question:") == shots + 1
+    assert ("Unknown" in text) is (shots == 0)
 
 
 def test_examples_of_direct_give_answers_alone() -> None:
-    said = prompt("direct", shots=1, retrieve=True, k=1)
-    assert "from?\nAnswer: Portella\n\nKnowledge:\n<passage 1" in said
-    assert said.endswith(f"Question: {QUESTION}\nAnswer:")
+    text = prompt("direct", shots=1, retrieve=True, k=1)
+    assert "from?\nAnswer: Portella\n\nKnowledge:\n<passage 1" in text
+    assert text.endswith(f"Question: {QUESTION}\nAnswer:")
 
 
 def test_examples_follow_the_kind_of_answer() -> None:
@@ -57,14 +57,14 @@ def test_there_are_three_examples() -> None:
 
 
 def test_blendfilters_prompt_over_knowledge() -> None:
-    said = prompt("cot", profile="blendfilter", retrieve=True, k=1)
-    begin, *_, end = said.split("\n\n")
+    text = prompt("cot", profile="blendfilter", retrieve=True, k=1)
+    begin, *_, end = text.split("\n\n")
     assert begin == "Answer questions following the given format."
     assert (
         "Question:Were László Benedek and Leslie H. Martinson both film directors?\nLet's think step by step.\n"
         "László Benedek was a Hungarian-born film director and Leslie H. Martinson was an American film director.\n"
         "So the answer is yes.\n\nKnowledge:"
-    ) in said
+    ) in text
     assert end == (
         "Knowledge:Card 0 | The bridge at Alden was built by Ada Brenner in 1931. Its five arches are of grey granite.\n"
         f"Question:{QUESTION}\nLet's think step by step."
@@ -84,14 +84,14 @@ def test_blendfilters_prompt_over_knowledge() -> None:
     ],
 )
 def test_whose_examples_blendfilters_tables_show(kind: str, options: dict[str, str], shown: str) -> None:
-    said = prompt("direct", kind, profile="blendfilter", **options)
-    assert shown in said
-    assert "Knowledge:" not in said
+    text = prompt("direct", kind, profile="blendfilter", **options)
+    assert shown in text
+    assert "Knowledge:" not in text
 
 
 def test_slimplms_examples_for_musique() -> None:
-    said = prompt("cot", profile="slimplm", shots=3)
-    assert said.endswith(
+    text = prompt("cot", profile="slimplm", shots=3)
+    assert text.endswith(
         "Signal Hill is a hill which overlooks the city of St. John's. St. John's is located on the eastern tip of the "
         f"Avalon Peninsula.\nSo the answer is eastern tip\n\nQuestion: {QUESTION}\nLet's think step by step."
     )

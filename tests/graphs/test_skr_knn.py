@@ -42,7 +42,11 @@ def run(question: str, training: str, *, context: Any = None, **options: Any) ->
 def test_the_nearest_questions_decide(training: str) -> None:
     state, searches = run("Who built the light?", training)
     assert searches == ["Who built the light?"]
-    assert state["notes"][0]["detail"] == {"share": 2 / 3, "prior": 0.5, "questions": [one for one, _ in ROWS[:3]]}
+    assert state["notes"][0]["detail"] == {
+        "share": 2 / 3,
+        "prior": 0.5,
+        "questions": [question for question, _ in ROWS[:3]],
+    }
     assert run("How many sides has a triangle?", training)[1] == []
 
 
@@ -60,7 +64,7 @@ def test_training_questions_are_embedded_once(training: str) -> None:
     embeddings = HashEmbeddings()
     model, retriever = ScriptedModel(script=["Ada"]), RecordingRetriever()
     graph = build_graph("skr_knn", model=model, retriever=retriever, training=training, embeddings=embeddings)
-    graph.batch([{"question": one} for one in ("who built the light", "square", "hexagon")])
+    graph.batch([{"question": question} for question in ("who built the light", "square", "hexagon")])
     assert embeddings.embedded == len(ROWS)
 
 

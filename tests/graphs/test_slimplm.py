@@ -23,7 +23,7 @@ def run(script: dict[str, Any], **options: Any) -> tuple[dict[str, Any], Scripte
 
 
 def asked(model: ScriptedModel, node: str) -> list[Any]:
-    return [one for one in model.calls if one.node == node]
+    return [call for call in model.calls if call.node == node]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_released_models_are_not_held_to_a_form() -> None:
     out = build_graph("slimplm", model=model, retriever=RecordingRetriever(), proxy_profile="released").invoke(
         {"question": QUESTION}
     )
-    assert (out["answer"], {one.form for one in model.calls}) == ("Ada", {""})
+    assert (out["answer"], {call.form for call in model.calls}) == ("Ada", {""})
 
 
 def test_a_draft_that_declines_is_judged_in_the_papers_words_alone() -> None:

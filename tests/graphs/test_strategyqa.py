@@ -20,13 +20,13 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("method", [one.name for one in METHODS.ours() if one.name not in NOT_HERE])
+@pytest.mark.parametrize("method", [method.name for method in METHODS.ours() if method.name not in NOT_HERE])
 def test_every_method_answers_yes_or_no(method: str) -> None:
     model = ScriptedModel(script=lambda call: SAID.get(call.node, "Yes"))
     arguments: dict[str, Any] = {"model": model, "retriever": RecordingRetriever(), "profile": "strategyqa"}
     out = build_graph(method, **arguments).invoke({"question": QUESTION})
     assert out["answer"] == "Yes"
-    asked = " ".join(one.text for one in model.calls)
+    asked = " ".join(call.text for call in model.calls)
     assert "in as few words as it takes" not in asked
 
 
@@ -40,5 +40,5 @@ def test_blendfilter_has_no_topic_turn_there() -> None:
     build_graph("blendfilter", model=model, retriever=RecordingRetriever(), profile="strategyqa").invoke(
         {"question": QUESTION}
     )
-    assert "topic" not in {one.node for one in model.calls}
+    assert "topic" not in {call.node for call in model.calls}
     assert len(model.calls) == 10

@@ -17,23 +17,23 @@ def better(call: ModelCall) -> str:
     return "Passage 1" if "Ada" in call.last.partition("Passage 2:")[0] else "Passage 2"
 
 
-def script(**said: Any) -> Any:
+def script(**replies: Any) -> Any:
     def reply(call: ModelCall) -> str:
         table = {
             "propose": "(a) Karl Oster\n(b) Ada Brenner",
             "summarise": lambda call: f"It was {call.text.partition('Prediction: ')[2].splitlines()[0]}.",
             "verify": "True",
             "rank": better,
-            **said,
+            **replies,
         }
-        found = table[call.node]
-        return str(found(call) if callable(found) else found)
+        answer = table[call.node]
+        return str(answer(call) if callable(answer) else answer)
 
     return reply
 
 
-def run(options: dict[str, Any] | None = None, **said: Any) -> tuple[dict[str, Any], list[ModelCall]]:
-    model = ScriptedModel(script=script(**said))
+def run(options: dict[str, Any] | None = None, **replies: Any) -> tuple[dict[str, Any], list[ModelCall]]:
+    model = ScriptedModel(script=script(**replies))
     out = build_graph("sure", model=model, retriever=RecordingRetriever(), **(options or {})).invoke(ASK)
     return out, model.calls
 
@@ -46,7 +46,7 @@ class TestSure(MethodTests):
 def test_the_candidate_with_the_better_summary_answers() -> None:
     out, calls = run()
     assert out["answer"] == "Ada Brenner"
-    assert [sum(one.node == node for one in calls) for node in ("propose", "summarise", "verify", "rank")] == [
+    assert [sum(call.node == node for call in calls) for node in ("propose", "summarise", "verify", "rank")] == [
         1,
         2,
         2,
@@ -55,9 +55,9 @@ def test_the_candidate_with_the_better_summary_answers() -> None:
 
 
 def test_validity_breaks_a_tie_of_preferences() -> None:
-    said = {"rank": "Passage 1", "verify": lambda call: str("Ada" in call.last)}
-    assert run(**said)[0]["answer"] == "Ada Brenner"
-    assert run({"validity": False}, **said)[0]["answer"] == "Karl Oster"
+    replies = {"rank": "Passage 1", "verify": lambda call: str("Ada" in call.last)}
+    assert run(**replies)[0]["answer"] == "Ada Brenner"
+    assert run({"validity": False}, **replies)[0]["answer"] == "Karl Oster"
 
 
 def test_of_equals_the_first_answers() -> None:
@@ -79,8 +79,8 @@ def test_without_passages_nothing_is_asked() -> None:
 
 
 def test_the_released_codes_prompts() -> None:
-    said = {"summarise": "She built it. [DONE]", "rank": "Passage 2"}
-    _, calls = run({"profile": "paper", "k": 1}, **said)
+    replies = {"summarise": "She built it. [DONE]", "rank": "Passage 2"}
+    _, calls = run({"profile": "paper", "k": 1}, **replies)
     for_ada = [call for call in calls if call.text.rfind("Ada Brenner") > call.text.rfind("Prediction")]
     texts = {call.node: call.text for call in [*calls, *for_ada]}  # candidates are summarised in no fixed order
     passage = f"Passage #1 Title: Card 0\nPassage #1 Text: {CARDS[0].page_content}"

@@ -48,7 +48,7 @@ def test_an_uncertain_draft_retrieves(draft: Any, options: dict[str, Any], searc
 def test_drafts_that_differ_retrieve(drafts: tuple[str, ...], searched: int) -> None:
     _, calls, searches = run(*drafts, gate="variance")
     assert (len(calls), len(searches)) == (4, searched)
-    assert {(one.settings["temperature"], one.settings.get("logprobs")) for one in calls[:3]} == {(0.7, None)}
+    assert {(call.settings["temperature"], call.settings.get("logprobs")) for call in calls[:3]} == {(0.7, None)}
 
 
 def test_what_was_certain_and_is_unknown_is_searched_for() -> None:
@@ -78,8 +78,8 @@ class Plain(BaseChatModel):
         return "plain"
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any) -> ChatResult:
-        said = unsure("Ada") if given.get("logprobs") and self.gives else AIMessage("Ada")
-        return ChatResult(generations=[ChatGeneration(message=said)])
+        reply = unsure("Ada") if given.get("logprobs") and self.gives else AIMessage("Ada")
+        return ChatResult(generations=[ChatGeneration(message=reply)])
 
 
 def test_any_model_is_asked_for_log_probabilities() -> None:

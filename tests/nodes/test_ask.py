@@ -53,7 +53,7 @@ def events(model: Any, method: str = "concat", retriever: Any = None, **options:
     graph = build_graph(method, model=model, retriever=retriever or few(5), checkpointer=InMemorySaver(), **options)
     thread: Any = {"configurable": {"thread_id": "1"}}
     graph.invoke(ASK, thread)
-    return [one["event"] for one in graph.get_state(thread).values["notes"]]
+    return [note["event"] for note in graph.get_state(thread).values["notes"]]
 
 
 # -- forms -------------------------------------------------------------------------------------
@@ -88,8 +88,8 @@ def test_a_server_that_refuses_limits_of_length_is_remembered() -> None:
         for _ in range(2):
             build_graph("chain_of_note", model=model, retriever=few()).invoke(ASK)
         sent = [json.dumps(request.body) for request in server.requests]
-    assert sum("maxLength" in one for one in sent) == 1
-    assert sum("response_format" in one for one in sent) == 3
+    assert sum("maxLength" in body for body in sent) == 1
+    assert sum("response_format" in body for body in sent) == 3
 
 
 @pytest.mark.loopback
@@ -114,10 +114,10 @@ def test_a_reply_that_the_client_cannot_parse_is_asked_for_freely(reply: tuple[s
     with OpenAIServer(says) as server:
         model = chat_model(f"openai:m?base_url={server.base_url}")
         output = build_graph("crag", model=model, retriever=few()).invoke(ASK)
-        held = ["response_format" in request.body for request in server.requests]
+        constrained = ["response_format" in request.body for request in server.requests]
     assert output["answer"] == "Ada Brenner"
-    assert held[:2] == [True, False]
-    assert (sum(held) == 1) == (reply[1] == "stop"), "a server that ignores forms is asked for none again"
+    assert constrained[:2] == [True, False]
+    assert (sum(constrained) == 1) == (reply[1] == "stop"), "a server that ignores forms is asked for none again"
 
 
 def test_ids_are_picked_once_and_in_order() -> None:

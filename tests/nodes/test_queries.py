@@ -39,8 +39,8 @@ def run(query: str | None, reply: str, **options: Any) -> tuple[dict[str, Any], 
     ],
 )
 def test_what_is_searched_for(query: str | None, reply: str, searches: list[str]) -> None:
-    out, calls, made = run(query, reply)
-    assert sorted(made) == sorted(searches)  # several at once
+    out, calls, searched = run(query, reply)
+    assert sorted(searched) == sorted(searches)  # several at once
     assert out["usage"]["calls"] == len(calls) == 1 + (query is not None)
     assert (out["usage"]["retrievals"], len(out["passages"])) == (len(searches), 2)
 
@@ -48,7 +48,7 @@ def test_what_is_searched_for(query: str | None, reply: str, searches: list[str]
 def test_what_several_queries_find_ranks_first() -> None:
     out, _, _ = run("step_back", "Which river carries ice?")
     alone = {
-        text: [one.id for one in RecordingRetriever().invoke(text, k=2)]
+        text: [passage.id for passage in RecordingRetriever().invoke(text, k=2)]
         for text in (QUESTION, "Which river carries ice?")
     }
     (shared,) = set.intersection(*map(set, alone.values()))
@@ -62,7 +62,7 @@ def test_the_rewriter_writes_them() -> None:
 
 
 def test_methods_that_write_their_own_queries_lack_it() -> None:
-    lacking = [one.name for one in METHODS.ours() if not issubclass(one.options, SearchOptions)]
+    lacking = [method.name for method in METHODS.ours() if not issubclass(method.options, SearchOptions)]
     assert {"ircot", "self_ask", "react", "agentic", "blendfilter", "slimplm", "flare", "iter_retgen"} <= set(lacking)
     with pytest.raises(UsageError, match=r"ircot has no option 'query'.*is an option of direct, cot, concat"):
         build_graph("ircot", query="hyde")

@@ -46,8 +46,8 @@ def test_a_reasoning_without_a_conclusion_has_no_answer() -> None:
 
 
 def test_long_answers_are_all_that_is_said() -> None:
-    said = "It was built by Ada Brenner. It has five arches."
-    assert read.answer(said, "long") == said
+    text = "It was built by Ada Brenner. It has five arches."
+    assert read.answer(text, "long") == text
     assert read.answer("I cannot answer this from the passages.", "long") == "Unknown"
 
 

@@ -17,19 +17,19 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 
 def cells(path: Path) -> list[dict[str, Any]]:
-    return [one for one in json.loads(path.read_text("utf-8"))["cells"] if one["cell_type"] == "code"]
+    return [cell for cell in json.loads(path.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda one: one.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_has_outputs_and_a_picture(path: Path) -> None:
     outputs = [output for cell in cells(path) for output in cell["outputs"]]
-    assert any("image/svg+xml" in one.get("data", {}) for one in outputs)
-    assert not [one for one in outputs if one["output_type"] == "error"]
+    assert any("image/svg+xml" in output.get("data", {}) for output in outputs)
+    assert not [output for output in outputs if output["output_type"] == "error"]
     assert not [word for word in ("/home/", "/root/", "/tmp/") if word in path.read_text("utf-8")]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda one: one.stem)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAGWEAVE_MODEL", raising=False)

@@ -13,7 +13,7 @@ from ragweave.state.passages import as_document, by_query, heading_of, interleav
 
 
 def texts(documents: list[Document]) -> list[str]:
-    return [one.page_content for one in documents]
+    return [document.page_content for document in documents]
 
 
 def test_a_passage_may_be_a_document_its_json_form_or_a_text() -> None:
@@ -26,11 +26,11 @@ def test_a_passage_may_be_a_document_its_json_form_or_a_text() -> None:
 
 
 def test_passages_get_an_id_a_rank_and_the_name_of_their_query() -> None:
-    found = ranked([Document("a"), Document("b", id="x"), Document("c", id="x")], "question")
-    assert [one.metadata["rank"] for one in found] == [0, 1, 2]
-    assert {one.metadata["query"] for one in found} == {"question"}
-    assert len({one.id for one in found}) == 3, "chunks of one page have ids of their own"
-    assert found[0].id == with_id(Document("a")).id
+    passages = ranked([Document("a"), Document("b", id="x"), Document("c", id="x")], "question")
+    assert [passage.metadata["rank"] for passage in passages] == [0, 1, 2]
+    assert {passage.metadata["query"] for passage in passages} == {"question"}
+    assert len({passage.id for passage in passages}) == 3, "chunks of one page have ids of their own"
+    assert passages[0].id == with_id(Document("a")).id
 
 
 def test_lists_are_merged_rank_by_rank_or_one_after_the_other() -> None:
@@ -54,8 +54,8 @@ def test_no_order_of_branches_changes_a_merge() -> None:
     branches = [{"b": candidate(0, 1, 0)}, {"a": candidate(1, 0, 0)}, {"c": candidate(0, 0, 1)}]
     for order in itertools.permutations(branches):
         joined: dict[str, Candidate] = {}
-        for one in order:
-            joined = merge_candidates(joined, one)
+        for candidates in order:
+            joined = merge_candidates(joined, candidates)
         assert list(joined) == ["c", "b", "a"]
     assert list(merge({"b": 1}, {"a": 2})) == ["a", "b"]
     notes = [{"step": 2, "node": "b", "event": "x", "detail": {}}, {"step": 1, "node": "a", "event": "y", "detail": {}}]
@@ -63,9 +63,9 @@ def test_no_order_of_branches_changes_a_merge() -> None:
 
 
 def test_usage_adds_up_and_none_starts_over() -> None:
-    one = {**no_usage(), "calls": 1, "input_tokens": 3, "by_role": {"answer": {"calls": 1}}, "usd": 0.5}
+    usage = {**no_usage(), "calls": 1, "input_tokens": 3, "by_role": {"answer": {"calls": 1}}, "usd": 0.5}
     two = {**no_usage(), "calls": 2, "estimated": True, "by_role": {"answer": {"calls": 1}, "judge": {"calls": 1}}}
-    total = add_usage(one, two)  # type: ignore[arg-type]
+    total = add_usage(usage, two)  # type: ignore[arg-type]
     assert (total["calls"], total["estimated"], total["usd"]) == (3, True, 0.5)
     assert total["by_role"] == {"answer": {"calls": 2}, "judge": {"calls": 1}}
     assert add_usage(total, None) == no_usage()

@@ -47,8 +47,8 @@ def app_of(example: ModuleType, replies: Any, restater: Any = None, **options: A
 
     from ragweave import build_chat
 
-    found = [Document(text, id=f"p{at}") for at, text in enumerate((BRIDGE, "Ostra has marble."))]
-    retriever = RecordingRetriever(documents=found)
+    passages = [Document(text, id=f"p{at}") for at, text in enumerate((BRIDGE, "Ostra has marble."))]
+    retriever = RecordingRetriever(documents=passages)
     model = ScriptedModel(script=replies)
     given = {"restater": restater, "checkpointer": InMemorySaver(), **options}
     chat = build_chat("concat", model=model, retriever=retriever, **given)
@@ -74,16 +74,16 @@ async def turn(client: Any, question: str, thread: str = "t") -> list[tuple[str,
 
 
 async def test_steps_then_the_answer_streamed_once_then_its_sources(client: Any) -> None:
-    said = await turn(client, "Which bridge is old?")
-    kinds = [kind for kind, _ in said]
+    events = await turn(client, "Which bridge is old?")
+    kinds = [kind for kind, _ in events]
     assert kinds == sorted(kinds, key=["step", "token", "answer"].index)
     assert kinds.count("answer") == 1
-    assert [data["node"] for kind, data in said if kind == "step"][-3:] == [
+    assert [data["node"] for kind, data in events if kind == "step"][-3:] == [
         "concat",
         "vote",
         "reply",
     ]
-    assert "".join(data["text"] for kind, data in said if kind == "token") == "The bridge of Varn"
+    assert "".join(data["text"] for kind, data in events if kind == "token") == "The bridge of Varn"
 
 
 async def test_an_answer_has_its_marks_and_its_sources_as_cards(client: Any) -> None:
@@ -161,50 +161,50 @@ async def test_a_model_server_that_is_not_there_is_said(example: ModuleType, cap
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def new_app(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An app that `ragweave new` made."""
     folder = tmp_path_factory.mktemp("new") / "my-app"
     assert run("new", str(folder)).returncode == 0
     return folder
 
 
-def test_a_folder_that_is_there_stays_as_it_is(made: Path) -> None:
-    done = run("new", str(made))
+def test_a_folder_that_is_there_stays_as_it_is(new_app: Path) -> None:
+    done = run("new", str(new_app))
     assert (done.returncode, done.stderr.count("exists already")) == (2, 1)
 
 
-def test_the_page_loads_nothing_from_elsewhere(made: Path) -> None:
-    page = (made / "page.html").read_text("utf-8")
+def test_the_page_loads_nothing_from_elsewhere(new_app: Path) -> None:
+    page = (new_app / "page.html").read_text("utf-8")
     assert not re.search(r"""(src|href)\s*=\s*["']|https?://|@import|url\(""", page)
 
 
-def test_its_own_tests_pass(made: Path) -> None:
+def test_its_own_tests_pass(new_app: Path) -> None:
     env = {**os.environ, "RAGWEAVE_MODEL": "extractive?similarity=lexical"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=made, env=env, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=new_app, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
 
 
-def test_langgraph_can_load_it(made: Path) -> None:
+def test_langgraph_can_load_it(new_app: Path) -> None:
     config = pytest.importorskip("langgraph_cli.config")
-    loaded = config.validate_config_file(made / "langgraph.json")
+    loaded = config.validate_config_file(new_app / "langgraph.json")
     assert set(loaded) >= {"graphs", "http", "auth", "store"}
-    source = (made / "app.py").read_text("utf-8")
+    source = (new_app / "app.py").read_text("utf-8")
     for path in (loaded["graphs"]["chat"]["path"], loaded["http"]["app"], loaded["auth"]["path"]):
         assert re.search(rf"^(async def )?{path.rpartition(':')[2]}\b", source, re.M)
 
 
 @pytest.mark.nightly
 @pytest.mark.loopback
-def test_langgraphs_server_runs_it(made: Path) -> None:
+def test_langgraphs_server_runs_it(new_app: Path) -> None:
     pytest.importorskip("langgraph_api")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", "--port", str(port)]
     url, key = f"http://127.0.0.1:{port}", {"authorization": "Bearer secret"}
-    server = subprocess.Popen(command, cwd=made, env={**os.environ, "APP_KEYS": "secret"})
+    server = subprocess.Popen(command, cwd=new_app, env={**os.environ, "APP_KEYS": "secret"})
     try:
         for _ in range(600):
             with suppress(httpx.TransportError):

@@ -62,8 +62,8 @@ class Fickle(RecordingRetriever):
 
     def _get_relevant_documents(self, query: str, *, run_manager: Any, k: int = 5) -> list[Document]:
         self.turns = self.turns or itertools.cycle(range(3))
-        found = super()._get_relevant_documents(query, run_manager=run_manager, k=8)
-        return found[next(self.turns) :][:k]
+        passages = super()._get_relevant_documents(query, run_manager=run_manager, k=8)
+        return passages[next(self.turns) :][:k]
 
 
 def test_a_retriever_that_changes_its_mind_is_found() -> None:

@@ -30,7 +30,7 @@ PASSAGES = [BRIDGE, BUILDER]
 def quoted(question: str, answer: str, kind: Any = "short") -> list[list[str]]:
     citations = cite(question, answer, PASSAGES, kind)
     check_citations(answer, PASSAGES, citations)
-    return [[quote["text"] for quote in one["quotes"]] for one in citations]
+    return [[quote["text"] for quote in citation["quotes"]] for citation in citations]
 
 
 def test_a_short_answer_is_supported_by_the_sentence_that_holds_it() -> None:
@@ -39,8 +39,8 @@ def test_a_short_answer_is_supported_by_the_sentence_that_holds_it() -> None:
 
 def test_of_sentences_that_hold_it_the_one_nearer_to_the_question_wins() -> None:
     twice = [Document("Grey is dull. The roof is grey. The bridge is grey.", id="a")]
-    (one,) = cite("What colour is the bridge?", "grey", twice)
-    assert [quote["text"] for quote in one["quotes"]] == ["The bridge is grey."]
+    (citation,) = cite("What colour is the bridge?", "grey", twice)
+    assert [quote["text"] for quote in citation["quotes"]] == ["The bridge is grey."]
 
 
 def test_the_title_says_what_a_sentence_is_about() -> None:
@@ -59,14 +59,14 @@ def test_the_title_says_what_a_sentence_is_about() -> None:
 )
 def test_other_forms_of_the_same_letters_are_found(answer: str, sentence: str) -> None:
     passage = Document(f"क त ब. {sentence} It rained.", id="a")
-    (one,) = cite("What is it?", answer, [passage])
-    assert [quote["text"] for quote in one["quotes"]] == [sentence]
-    check_citations(answer, [passage], [one])
+    (citation,) = cite("What is it?", answer, [passage])
+    assert [quote["text"] for quote in citation["quotes"]] == [sentence]
+    check_citations(answer, [passage], [citation])
 
 
 def test_letters_of_a_word_are_not_the_word() -> None:
-    (one,) = cite("यह क्या है?", "किताब", [Document("क त ब.", id="a")])
-    assert one["quotes"] == []
+    (citation,) = cite("यह क्या है?", "किताब", [Document("क त ब.", id="a")])
+    assert citation["quotes"] == []
 
 
 def test_a_long_answer_is_cited_sentence_by_sentence() -> None:
@@ -104,9 +104,9 @@ def test_whatever_is_cited_stands_there(answer: str, passages: list[str], kind: 
     documents = [Document(text, id=str(index)) for index, text in enumerate(passages)]
     citations = cite("Abc dE 12?", answer, documents, kind)
     check_citations(answer, documents, citations)
-    ends = [0, *(one["end"] for one in citations)]
-    assert all(before <= one["start"] for before, one in zip(ends, citations, strict=False))
-    assert all(len(one["quotes"]) <= 3 for one in citations)
+    ends = [0, *(citation["end"] for citation in citations)]
+    assert all(before <= citation["start"] for before, citation in zip(ends, citations, strict=False))
+    assert all(len(citation["quotes"]) <= 3 for citation in citations)
 
 
 ANSWER = "It was opened in 1932. Elephants danced in Patagonia. It was painted grey."
@@ -124,7 +124,7 @@ def test_a_footnote_says_by_which_name_its_passage_was_reached() -> None:
     via = {"name": "Ada Brenner", "passage": "doc0", "heading": "Bridge at Alden"}
     reached = Document("Ada Brenner was born in Vell.", id="ada", metadata={"via": via})
     citations = cite("Where was the builder of the bridge born?", "Vell", [*PASSAGES, reached])
-    assert [path_of(one.passage) for one in footnotes(citations, [*PASSAGES, reached])] == [
+    assert [path_of(note.passage) for note in footnotes(citations, [*PASSAGES, reached])] == [
         "Bridge at Alden → Ada Brenner"
     ]
     (block,) = cited_message("Vell", [*PASSAGES, reached], citations).content_blocks
@@ -138,7 +138,7 @@ def test_marks_and_footnotes_have_the_same_numbers() -> None:
         "It was opened in 1932. [1] Elephants danced in Patagonia. [?] It was painted grey. [2]"
     )
     notes = footnotes(citations, PASSAGES)
-    assert [(one.number, one.quote["text"]) for one in notes] == [
+    assert [(note.number, note.quote["text"]) for note in notes] == [
         (1, "The bridge at Alden was opened in 1932."),
         (2, "It was painted grey."),
     ]
@@ -171,29 +171,29 @@ def test_a_path_is_no_address() -> None:
 
 def test_no_passage_crowds_out_the_others() -> None:
     planted = Document("The bridge is old. " * 5_000, id="planted")
-    found = cite("When?", "1932", [planted, Document("It opened in 1932.", id="b")])
-    assert [quote["passage"] for one in found for quote in one["quotes"]] == ["b"]
+    citations = cite("When?", "1932", [planted, Document("It opened in 1932.", id="b")])
+    assert [quote["passage"] for citation in citations for quote in citation["quotes"]] == ["b"]
 
 
 @pytest.mark.parametrize("others", [1, 5, 30])
 def test_a_sentence_far_down_in_a_passage_is_found(others: int) -> None:
     long = Document("The roof is old. " * 2_500 + "The bridge opened in 1932.", id="long")
     short = [Document("It has five arches.", id=str(number)) for number in range(others)]
-    (one,) = cite("When did the bridge open?", "1932", [*short, long])
-    assert [quote["text"] for quote in one["quotes"]] == ["The bridge opened in 1932."]
-    check_citations("1932", [*short, long], [one])
+    (citation,) = cite("When did the bridge open?", "1932", [*short, long])
+    assert [quote["text"] for quote in citation["quotes"]] == ["The bridge opened in 1932."]
+    check_citations("1932", [*short, long], [citation])
 
 
 def test_of_sentences_with_the_same_words_the_first_one_nearest_to_the_question_is_quoted() -> None:
-    said = "It opened in 1932. The road opened in 1932. The bridge opened in 1932. "
-    passage = Document(said * 400, id="a")
-    (one,) = cite("When did the bridge open?", "1932", [passage])
-    assert [quote["start"] for quote in one["quotes"]] == [said.index("The bridge")]
+    answer = "It opened in 1932. The road opened in 1932. The bridge opened in 1932. "
+    passage = Document(answer * 400, id="a")
+    (citation,) = cite("When did the bridge open?", "1932", [passage])
+    assert [quote["start"] for quote in citation["quotes"]] == [answer.index("The bridge")]
 
 
 def test_of_a_reply_that_never_ends_all_that_it_repeats_is_cited() -> None:
     answer = "The bridge opened in 1932. " * (105)
-    found = cite("When?", answer, [Document("The bridge opened in 1932.", id="a")], "long")
-    assert [len(one["quotes"]) for one in found] == [1] * (105)
-    found[0]["quotes"][0]["text"] = "mine"
-    assert found[1]["quotes"][0]["text"] == "The bridge opened in 1932."
+    citations = cite("When?", answer, [Document("The bridge opened in 1932.", id="a")], "long")
+    assert [len(citation["quotes"]) for citation in citations] == [1] * (105)
+    citations[0]["quotes"][0]["text"] = "mine"
+    assert citations[1]["quotes"][0]["text"] == "The bridge opened in 1932."

@@ -36,7 +36,7 @@ class Scorer:
         return [len(prompt) / 100 - 10 for prompt, _ in pairs]
 
 
-def kept(name: str, question: str, answers: list[str], **settings: object) -> list[str]:
+def chosen(name: str, question: str, answers: list[str], **settings: object) -> list[str]:
     kind = FILTERS[name]
     scores = kind.scores(question, SEGMENTS, answers, FilterSettings(**settings))  # type: ignore[arg-type]
     return [SEGMENTS[at].page_content for at in kind.best(scores, top=kind.top, answers=bool(answers))]
@@ -70,12 +70,12 @@ def test_cxmi_scores_the_label_of_a_claim_and_leads_a_causal_scorer_to_it() -> N
 
 def test_what_each_filter_keeps() -> None:
     built = "Ada Brenner built it."
-    assert kept("strinc", "Who?", ["ADA brenner"]) == [built]
-    assert kept("strinc", "Who?", ["Ada Oster", " "]) == []
-    assert kept("lexical", "Who built it?", ["Ada Brenner built it"]) == [built]
-    assert kept("lexical", "Who?", ["Ada Brenner and Karl Oster"]) == []
-    assert kept("lexical", "Is it long?", []) == ["It is long."]
-    assert kept("full", "Who?", []) == [one.page_content for one in SEGMENTS]
+    assert chosen("strinc", "Who?", ["ADA brenner"]) == [built]
+    assert chosen("strinc", "Who?", ["Ada Oster", " "]) == []
+    assert chosen("lexical", "Who built it?", ["Ada Brenner built it"]) == [built]
+    assert chosen("lexical", "Who?", ["Ada Brenner and Karl Oster"]) == []
+    assert chosen("lexical", "Is it long?", []) == ["It is long."]
+    assert chosen("full", "Who?", []) == [segment.page_content for segment in SEGMENTS]
 
 
 def test_equal_scores_keep_the_first_and_a_share_of_the_text_is_reached() -> None:
@@ -86,7 +86,7 @@ def test_equal_scores_keep_the_first_and_a_share_of_the_text_is_reached() -> Non
 
 
 def test_what_a_model_wrote_is_found_in_the_segments() -> None:
-    texts = [one.page_content for one in SEGMENTS]
+    texts = [segment.page_content for segment in SEGMENTS]
     assert quoted("ada brenner built it", texts) == [0.0, 1.0, 0.0]
     assert quoted("It opened early, Ada Brenner built it.", texts) == [1.0, 1.0, 0.0]
     assert quoted("Ada once built it.", texts)[1] == pytest.approx(0.75)

@@ -82,7 +82,9 @@ def ask(collector: Collector) -> dict[str, Any]:
 
 
 def attributes(span: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value")) for attribute in span.attributes
+    }
 
 
 def test_a_run_is_one_trace_of_its_graph_nodes_model_and_retriever(collector: Collector) -> None:
@@ -97,7 +99,7 @@ def test_a_run_is_one_trace_of_its_graph_nodes_model_and_retriever(collector: Co
     assert model["llm.token_count.completion"] == 3
     assert "Where is the tower?" in model["input.value"]
     resource = collector.received[0][1].resource_spans[0].resource.attributes
-    assert ("service.name", "ragweave") in [(one.key, one.value.string_value) for one in resource]
+    assert ("service.name", "ragweave") in [(attribute.key, attribute.value.string_value) for attribute in resource]
 
 
 def test_texts_are_kept_out_where_asked(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,9 @@ def label(
     draft: Annotated[str, typer.Option(metavar="FIELD", help="Field of the rows that holds drafts.")] = "",
     label_: Annotated[str, typer.Option("--label", metavar="FIELD", help="rewriter: field of the rows' claims.")] = "",
     theta: Annotated[float, typer.Option(help="judge: share of the right answers that a known draft exceeds.")] = 0.5,
-    apart: Annotated[bool, typer.Option("--apart", help="judge: each name of an answer counts as an answer.")] = False,
+    split_names: Annotated[
+        bool, typer.Option("--split-names", help="judge: each name of an answer counts as an answer.")
+    ] = False,
     balance: Annotated[bool, typer.Option(help="judge: downsample the larger class.")] = True,
     seed: int = 0,
     measure: Annotated[str, typer.Option(help="filter: strinc, lexical, cxmi, full or gold.")] = "strinc",
@@ -59,7 +61,7 @@ def label(
         draft=draft,
         label=label_,
         theta=theta,
-        apart=apart,
+        split_names=split_names,
         balance=balance and kind == "judge",
         seed=seed,
         measure=measure,

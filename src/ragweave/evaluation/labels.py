@@ -90,7 +90,7 @@ class LabelSettings:
     """For `rewriter`, the field that holds claims; "": the teacher annotates."""
     theta: float = 0.5
     """The share of the right answers that a known draft exceeds (SlimPLM, equation 2)."""
-    apart: bool = False
+    split_names: bool = False
     """Whether each name of an answer counts as a separate answer, as in SlimPLM's released labels."""
     balance: bool = False
     seed: int = 0
@@ -162,7 +162,7 @@ def judge(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
 
     async def label(question: Question) -> Record:
         groups = question.names
-        if settings.apart:
+        if settings.split_names:
             groups = [(name,) for group in groups for name in group]
         if why := unmatched(groups):
             return dropped(why)

@@ -92,27 +92,27 @@ TABLE: list[tuple[str, str, list[str], list[str]]] = [
 def shown(passage: Document) -> str:
     """Return a passage with its title, page and headings wherever these change."""
     text, cuts = passage.page_content, [0, *(at for at, _ in passage.metadata.get("breaks", ()))]
-    said = ""
+    marked = ""
     for start, end in zip(cuts, [*cuts[1:], len(text)], strict=True):
         place = place_at(passage, start)
         page = f"p{place['page']} " if "page" in place else ""
-        said += f"<{passage.metadata['title']} {page}{' › '.join(place.get('heading_path', ()))}>{text[start:end]}"
-    return said
+        marked += f"<{passage.metadata['title']} {page}{' › '.join(place.get('heading_path', ()))}>{text[start:end]}"
+    return marked
 
 
 @pytest.mark.parametrize(("file", "question", "must", "must_not"), TABLE)
 def test_cases(file: str, question: str, must: list[str], must_not: list[str], tmp_path: Path) -> None:
     with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None)) as kb:
         report = kb.index_paths(CASES / file)
-        found = kb.as_retriever(5).invoke(question) if question else kb.passages()
+        passages = kb.as_retriever(5).invoke(question) if question else kb.passages()
     lines = [f"{notice.status}: {notice.reason}" for notice in report.notices]
-    text = "\n".join([*map(shown, found), *lines])
-    assert [one for one in must if not re.search(one, text, re.DOTALL)] == [], text
-    assert [one for one in must_not if re.search(one, text, re.DOTALL)] == [], text
+    text = "\n".join([*map(shown, passages), *lines])
+    assert [pattern for pattern in must if not re.search(pattern, text, re.DOTALL)] == [], text
+    assert [pattern for pattern in must_not if re.search(pattern, text, re.DOTALL)] == [], text
 
 
 def test_another_text_field_on_the_same_folder(tmp_path: Path) -> None:
-    for field, said in (("text", "content: The spare key"), ("content", "The spare key")):
+    for field, shown_text in (("text", "content: The spare key"), ("content", "The spare key")):
         with KnowledgeBase.open_or_create(tmp_path, settings=IndexSettings(embedding=None, text_field=field)) as kb:
             kb.index_paths(CASES / "text/content-field.jsonl")
-            assert kb.passages()[0].page_content.startswith(said)
+            assert kb.passages()[0].page_content.startswith(shown_text)

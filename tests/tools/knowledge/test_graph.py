@@ -44,11 +44,11 @@ class TestGraph(RetrieverTests):
 
 @pytest.fixture
 def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
-    with KnowledgeBase.create(tmp_path / "words", settings=IndexSettings(embedding=None)) as made:
-        yield made
+    with KnowledgeBase.create(tmp_path / "words", settings=IndexSettings(embedding=None)) as base:
+        yield base
 
 
-def found(kb: KnowledgeBase, question: str, k: int = 2) -> list[str | None]:
+def top_passages(kb: KnowledgeBase, question: str, k: int = 2) -> list[str | None]:
     return [doc.id for doc in kb.as_retriever(k, "graph").invoke(question)]
 
 
@@ -124,9 +124,9 @@ def test_what_a_passage_is_about(text: str, metadata: dict[str, object], about: 
     ],
 )
 def test_columns_and_headers_are_no_names(text: str, metadata: dict[str, object], mentioned: str) -> None:
-    found = names_of(text, metadata)
-    assert mentioned in found
-    assert not {"date", "payee", "from", "subject"} & found.keys()
+    names = names_of(text, metadata)
+    assert mentioned in names
+    assert not {"date", "payee", "from", "subject"} & names.keys()
 
 
 def test_repeated_runs_are_names_in_scripts_without_capitals() -> None:
@@ -141,13 +141,13 @@ def test_the_second_passage_shares_a_name_with_the_first(kb: KnowledgeBase) -> N
     assert (first.id, second.id) == ("Tin Harbour (song)", "Mara Ødegård")
     assert "via" not in first.metadata
     assert second.metadata["via"] == {"name": "Mara Ødegård", "passage": first.id, "heading": first.id}
-    assert found(kb, "what is known of mara ødegård?", 1) == ["Mara Ødegård"]
+    assert top_passages(kb, "what is known of mara ødegård?", 1) == ["Mara Ødegård"]
 
 
 def test_the_first_passage_stays_first(kb: KnowledgeBase) -> None:
     kb.add(PASSAGES, split=False)
     for question in (QUESTION, "Who released it?", "Where was Mara Ødegård born?", "What is a harbour?"):
-        assert found(kb, question, 1) == [doc.id for doc in kb.as_retriever(1, "bm25").invoke(question)]
+        assert top_passages(kb, question, 1) == [doc.id for doc in kb.as_retriever(1, "bm25").invoke(question)]
 
 
 def test_a_filter_holds_for_seeds_and_for_what_they_reach(kb: KnowledgeBase) -> None:
@@ -166,7 +166,7 @@ def test_chinese_titles_lead_on(kb: KnowledgeBase) -> None:
         "出生": "出生是一个人来到世上的日子。",
     }
     kb.add([Document(text, id=title, metadata={"title": title}) for title, text in pages.items()])
-    assert found(kb, "歌曲锡港的歌手什么时候出生?") == ["锡港", "林玛拉"]
+    assert top_passages(kb, "歌曲锡港的歌手什么时候出生?") == ["锡港", "林玛拉"]
 
 
 def test_a_table_joins_by_its_keys(kb: KnowledgeBase, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def kb(tmp_path: Path) -> KnowledgeBase:
     return KnowledgeBase.create(tmp_path / "kb", settings=PLAIN)
 
 
-def found(kb: KnowledgeBase, query: str, **more: Any) -> list[str]:
+def texts(kb: KnowledgeBase, query: str, **more: Any) -> list[str]:
     return [doc.page_content for doc in kb.as_retriever(**more).invoke(query)]
 
 
@@ -40,7 +40,7 @@ def test_files_are_indexed_once(kb: KnowledgeBase, docs: Path) -> None:
     (docs / "harbour.md").unlink()
     report = kb.index_paths([docs])
     assert (report.changed, report.removed, len(kb)) == (1, 1, 1)
-    assert found(kb, "ferry") == ["The ferry sails at ten."]
+    assert texts(kb, "ferry") == ["The ferry sails at ten."]
 
 
 def test_a_change_that_leaves_size_and_time_is_seen(kb: KnowledgeBase, docs: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_change_that_leaves_size_and_time_is_seen(kb: KnowledgeBase, docs: Pat
 def test_a_file_is_deleted_by_a_relative_path(kb: KnowledgeBase, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(docs.parent)
     kb.index_paths([docs])
-    assert kb.delete(source="docs/ferry.txt") == 1 and found(kb, "ferry") == []
+    assert kb.delete(source="docs/ferry.txt") == 1 and texts(kb, "ferry") == []
 
 
 @pytest.mark.parametrize("target", ["docs/old", "elsewhere"])
@@ -90,7 +90,7 @@ def test_an_unreadable_file_is_a_line(kb: KnowledgeBase, docs: Path) -> None:
     report = kb.index_paths([docs])
     assert report.added == 2 and len(report.notices) == 2
     assert "2 skipped" in str(report)
-    assert [str(one) for one in kb.index_paths([docs]).notices] == [str(n) for n in report.notices]
+    assert [str(notice) for notice in kb.index_paths([docs]).notices] == [str(n) for n in report.notices]
 
 
 def test_odd_files_are_lines(kb: KnowledgeBase, docs: Path) -> None:
@@ -120,9 +120,9 @@ def test_equal_texts_fill_one_place(tmp_path: Path) -> None:
         kb.add(Document("Refunds in the newsletter.", metadata={"title": f"N{n}"}), f"n{n}")
     kb.add(Document("Refunds take ten days.", metadata={"tags": ["money", "days"]}), "rules")
     for mode in ("bm25", "dense", "hybrid", "graph"):
-        assert len(found(kb, "refunds", mode=mode, k=5)) == 2
-        assert found(kb, "refunds", mode=mode, filter={"tags": "days"}) == ["Refunds take ten days."]
-    assert found(kb, "refunds", filter={"tags": "none"}) == []
+        assert len(texts(kb, "refunds", mode=mode, k=5)) == 2
+        assert texts(kb, "refunds", mode=mode, filter={"tags": "days"}) == ["Refunds take ten days."]
+    assert texts(kb, "refunds", filter={"tags": "none"}) == []
 
 
 def test_a_dense_score_is_the_cosine(tmp_path: Path) -> None:
@@ -134,14 +134,14 @@ def test_a_dense_score_is_the_cosine(tmp_path: Path) -> None:
 
 def test_a_filter_name_is_only_a_name(kb: KnowledgeBase) -> None:
     kb.add(Document("Refunds.", metadata={'a"b': 1, "x": {"y": "deep"}, "n": float("nan")}))
-    assert found(kb, "refunds", filter={'a"b': 1}) == ["Refunds."]
-    assert found(kb, "refunds", filter={"x": "deep"}) == ["Refunds."]
-    assert found(kb, "refunds", filter={'x"."y': "deep"}) == []
+    assert texts(kb, "refunds", filter={'a"b': 1}) == ["Refunds."]
+    assert texts(kb, "refunds", filter={"x": "deep"}) == ["Refunds."]
+    assert texts(kb, "refunds", filter={'x"."y': "deep"}) == []
 
 
 def test_chinese_is_found_by_its_words(kb: KnowledgeBase) -> None:
     kb.add([Document("图书馆每天早上九点开门。"), Document("渡轮从北码头出发。")])
-    assert found(kb, "图书馆几点开门？")[0] == "图书馆每天早上九点开门。"
+    assert texts(kb, "图书馆几点开门？")[0] == "图书馆每天早上九点开门。"
 
 
 def test_documents_with_an_id_are_replaced(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_documents_with_an_id_are_replaced(tmp_path: Path) -> None:
             assert len(kb) == len(names)
             assert kb.as_retriever(1).invoke("salt")[0].metadata["url"] == url
     assert kb.add([Document("one", id="d"), Document("two", id="d")]) == ["d", "d"]
-    assert found(kb, "one two") == ["two"]
+    assert texts(kb, "one two") == ["two"]
 
 
 def test_documents_are_added_and_deleted(kb: KnowledgeBase) -> None:
@@ -178,8 +178,8 @@ def test_a_row_id_is_never_used_again(tmp_path: Path) -> None:
     kb.add([Document("salt", id="1"), Document("pepper", id="2")])
     kb.delete("2")
     kb.add(Document("sugar", id="3"))
-    assert found(kb, "sugar", mode="bm25") == ["sugar"] and found(kb, "pepper", mode="bm25") == []
-    assert found(kb, "sugar", mode="dense", k=1) == ["sugar"]
+    assert texts(kb, "sugar", mode="bm25") == ["sugar"] and texts(kb, "pepper", mode="bm25") == []
+    assert texts(kb, "sugar", mode="dense", k=1) == ["sugar"]
 
 
 def test_another_model_of_the_same_class_is_refused(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_another_model_of_the_same_class_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KnowledgeBaseError, match=r"WordEmbeddings:words, whose.*WordEmbeddings:oth"):
         KnowledgeBase.open(tmp_path / "kb", embeddings=WordEmbeddings(model="other"))
     bare = KnowledgeBase.open(tmp_path / "kb")
-    assert found(bare, "one", mode="bm25") == ["One."] and bare.delete("unknown") == 0
+    assert texts(bare, "one", mode="bm25") == ["One."] and bare.delete("unknown") == 0
     for work in (bare.as_retriever, lambda: bare.add(Document("Two."))):
         with pytest.raises(KnowledgeBaseError, match="pass that object to open"):
             work()
@@ -236,7 +236,7 @@ def test_rows_are_read_again_by_other_fields(tmp_path: Path) -> None:
     for field, text in (("plot", []), ("body", ["A lost key."]), ("cost", ["Forty euro."])):
         kb = KnowledgeBase.open_or_create(tmp_path / "kb", settings=IndexSettings(embedding=None, text_field=field))
         report = kb.index_paths(tmp_path / "rows.jsonl")
-        assert [one.page_content for one in kb.passages()] == text
+        assert [passage.page_content for passage in kb.passages()] == text
         assert [notice.status for notice in report.notices] == ["skipped"] * (not text)
         assert kb.index_paths(tmp_path / "rows.jsonl").changed == 0
 
@@ -246,7 +246,7 @@ def test_fields_of_rows_do_not_replace_what_the_package_sets(kb: KnowledgeBase, 
     (tmp_path / "rows.jsonl").write_text("".join(rows))
     kb.index_paths(tmp_path / "rows.jsonl")
     passages = in_document_order(kb.as_retriever().invoke("salt"))
-    assert [one.metadata["position_"] for one in passages] == [9, 8, 7]
+    assert [passage.metadata["position_"] for passage in passages] == [9, 8, 7]
 
 
 def test_the_columns_of_an_faq_keep_their_names(kb: KnowledgeBase, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_the_columns_of_an_faq_keep_their_names(kb: KnowledgeBase, tmp_path: Pat
     out = build_graph("concat", retriever=kb.as_retriever(filter={"question": "Who pays?"})).invoke(
         {"question": "Who pays for salt?"}
     )
-    assert [one.metadata["question"] for one in out["passages"]] == ["Who pays?"]
+    assert [passage.metadata["question"] for passage in out["passages"]] == ["Who pays?"]
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_marks_of_line_breaks_within_words_are_left_out(mark: str, kb: Knowledge
     text = f"Ada Bren{mark}ner mapped the Alden{mark}valley.\n\nThe valley lies in the north."
     kb.add([Document(text), Document("Another text."), Document("می\u200cخواهم")])
     for query in ("Aldenvalley", f"Alden{mark}valley"):
-        assert "Ada Brenner mapped the Aldenvalley." in found(kb, query, k=1, mode="bm25")[0]
+        assert "Ada Brenner mapped the Aldenvalley." in texts(kb, query, k=1, mode="bm25")[0]
     assert any(doc.page_content == "می\u200cخواهم" for doc in kb.passages())
     out = build_graph("concat").invoke({"question": "Who mapped the Aldenvalley?", "passages": [text]})
     assert "Ada Brenner mapped the Aldenvalley." in out["passages"][0].page_content

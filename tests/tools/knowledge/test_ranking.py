@@ -39,8 +39,8 @@ class Angles(Embeddings):
 
 @pytest.fixture
 def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
-    with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None)) as made:
-        yield made
+    with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None)) as base:
+        yield base
 
 
 def fill(kb: KnowledgeBase, pages: dict[str, str]) -> None:
@@ -55,14 +55,16 @@ def test_a_path_scores_by_the_seed_the_gate_the_rarity_and_the_edge(kb: Knowledg
     fill(kb, PAGES)
     assert scores(kb, QUESTION, "bm25").keys() == {"Reel"}
     ada, karl = (0.75 * math.log(1 + 5 / passages) / math.log(1 + 5) for passages in (2, 3))
-    found = scores(kb, QUESTION, "graph")
-    assert found == pytest.approx({"Reel": 1.15, "Ada Brenner": ada, "Karl Oster": karl, "Film": karl * 0.3 * 3**-0.25})
+    ranking = scores(kb, QUESTION, "graph")
+    assert ranking == pytest.approx(
+        {"Reel": 1.15, "Ada Brenner": ada, "Karl Oster": karl, "Film": karl * 0.3 * 3**-0.25}
+    )
     fill(kb, {"Born": "It was May."})
-    found = scores(kb, f"{QUESTION} Born in June?", "graph")
+    ranking = scores(kb, f"{QUESTION} Born in June?", "graph")
     words = scores(kb, f"{QUESTION} Born in June?", "bm25")
     base = words["Karl Oster"] / words["Reel"]
     path = 0.75 * math.log(1 + 6 / 3) / math.log(1 + 6)
-    assert found["Karl Oster"] == pytest.approx(base + 0.15 * base**2 + 2 * path)
+    assert ranking["Karl Oster"] == pytest.approx(base + 0.15 * base**2 + 2 * path)
 
 
 def test_the_second_seed_passes_on_the_square_of_its_share(kb: KnowledgeBase) -> None:
@@ -91,16 +93,16 @@ def test_a_name_in_the_question_leads_to_what_is_about_it(kb: KnowledgeBase) -> 
 
 def test_the_first_passage_stays_first_however_strong_a_path(kb: KnowledgeBase) -> None:
     fill(kb, {**PAGES, "Ada Brenner": "She was born in May, in May."})
-    found = scores(kb, f"{QUESTION} Born in May?", "graph")
-    assert [*found][:2] == ["Reel", "Ada Brenner"]
-    assert found["Reel"] > found["Ada Brenner"] > 1.15
+    ranking = scores(kb, f"{QUESTION} Born in May?", "graph")
+    assert [*ranking][:2] == ["Reel", "Ada Brenner"]
+    assert ranking["Reel"] > ranking["Ada Brenner"] > 1.15
 
 
 def test_only_a_path_that_gave_more_than_half_of_a_score_is_shown(kb: KnowledgeBase) -> None:
     fill(kb, {**PAGES, "Film": "A harbour song with horns, as Karl Oster said."})
-    found = {doc.id: doc for doc in kb.as_retriever(10, "graph").invoke(QUESTION)}
-    assert found["Karl Oster"].metadata["via"] == {"name": "Karl Oster", "passage": "Reel", "heading": "Reel"}
-    assert "via" not in found["Film"].metadata
+    by_id = {doc.id: doc for doc in kb.as_retriever(10, "graph").invoke(QUESTION)}
+    assert by_id["Karl Oster"].metadata["via"] == {"name": "Karl Oster", "passage": "Reel", "heading": "Reel"}
+    assert "via" not in by_id["Film"].metadata
 
 
 def test_no_path_leads_back_to_where_it_began(kb: KnowledgeBase) -> None:

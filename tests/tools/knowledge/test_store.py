@@ -161,10 +161,10 @@ def test_readers_see_one_snapshot(tmp_path: Path) -> None:
         own = KnowledgeBase.open(folder, embeddings=WordEmbeddings())
         retriever = own.as_retriever(50, "graph")
         while not stop.is_set():
-            found = {doc.page_content.split()[-1] for doc in retriever.invoke("note version")}
+            versions = {doc.page_content.split()[-1] for doc in retriever.invoke("note version")}
             asked[0] += 1
-            if len(found) != 1:
-                mixed.append(found)
+            if len(versions) != 1:
+                mixed.append(versions)
         own.close()
 
     with ThreadPoolExecutor(4) as pool:
@@ -230,7 +230,7 @@ def test_other_files_in_the_folder_stay(tmp_path: Path) -> None:
     (tmp_path / "mine" / "index-cards").mkdir()  # named as our indexes are, which a write deletes
     with pytest.raises(KnowledgeBaseError, match="not empty"):
         KnowledgeBase.create(tmp_path / "mine")
-    assert [one.name for one in (tmp_path / "mine").iterdir()] == ["index-cards"]
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["index-cards"]
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

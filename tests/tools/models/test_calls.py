@@ -16,8 +16,8 @@ REQUEST: Any = httpx.Request("POST", "http://127.0.0.1/v1/chat/completions")
 
 def status_error(kind: Any, status: int) -> openai.APIStatusError:
     response = httpx.Response(status, request=REQUEST)
-    made: openai.APIStatusError = kind("said no", response=response, body=None)
-    return made
+    error: openai.APIStatusError = kind("said no", response=response, body=None)
+    return error
 
 
 PASSING = [
@@ -93,9 +93,9 @@ def test_a_lasting_status_is_final_whatever_came_before() -> None:
 
 
 def test_a_loop_of_causes_ends() -> None:
-    one, two = ValueError("one"), ValueError("two")
-    one.__cause__, two.__cause__ = two, one
-    assert not is_transient(one)
+    first, second = ValueError("one"), ValueError("two")
+    first.__cause__, second.__cause__ = second, first
+    assert not is_transient(first)
 
 
 def test_status_of() -> None:

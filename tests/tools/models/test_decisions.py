@@ -40,7 +40,7 @@ class Chances(BaseChatModel):
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         self.prompts.append(messages[-1].text)
         assert (self.logprobs, self.top_logprobs, self.max_tokens) == (True, 20, 1)
-        top = [{"token": token, "logprob": math.log(one)} for token, one in self.chances.items()]
+        top = [{"token": token, "logprob": math.log(chance)} for token, chance in self.chances.items()]
         metadata = {"logprobs": {"content": [{"token": "x", "logprob": -1.0, "top_logprobs": top}]}} if top else {}
         usage = {"input_tokens": 7, "output_tokens": 1, "total_tokens": 8}
         message = AIMessage("x", response_metadata=metadata, usage_metadata=usage)
@@ -62,8 +62,8 @@ class Yes(BaseDecisionModel):
         self.states.append(state)
         texts = " ".join(map(str, (state.get("passage"), state.get("passages"), state.get("draft"))))
         answers: dict[str, Any] = {}
-        for name, one in questions.items():
-            labels = list(one.criteria) if isinstance(one, Choice) else []
+        for name, question in questions.items():
+            labels = list(question.criteria) if isinstance(question, Choice) else []
             chosen = (
                 {"type": "choice", "choice": labels[0], "probabilities": {labels[0]: 1.0}, "confidence": 1.0}
                 if labels
@@ -80,12 +80,12 @@ def asked(model: LogprobDecisions, **questions: Any) -> ClassifierResponse:
 def test_the_first_token_decides() -> None:
     chat = Chances(chances={"Yes": 0.4, " yes": 0.2, "No": 0.2, "Maybe": 0.2})
     model = LogprobDecisions(chat=chat)
-    found = asked(model, helps=HELPS)
-    assert found.nouls["helps"].noul == pytest.approx(0.75)
-    assert found.usage == {"input_tokens": 7, "output_tokens": 1, "total_tokens": 8}
-    (said,) = chat.prompts
-    assert said.index("Question: Who?") < said.index("Passage: Ada.") < said.index("Does the passage")
-    assert "<|im_end|>" not in said
+    answers = asked(model, helps=HELPS)
+    assert answers.nouls["helps"].noul == pytest.approx(0.75)
+    assert answers.usage == {"input_tokens": 7, "output_tokens": 1, "total_tokens": 8}
+    (prompt,) = chat.prompts
+    assert prompt.index("Question: Who?") < prompt.index("Passage: Ada.") < prompt.index("Does the passage")
+    assert "<|im_end|>" not in prompt
     request: Any = {"state": "Ada.", "questions": {"helps": HELPS}}
     assert asyncio.run(model.ainvoke(request)).nouls["helps"].noul == pytest.approx(0.75)
 
@@ -93,9 +93,9 @@ def test_the_first_token_decides() -> None:
 def test_labels_are_letters() -> None:
     model = LogprobDecisions(chat=Chances(chances={"A": 0.1, "B": 0.3, "C": 0.6}))
     label = Choice(instructions="Which?", criteria={"none": None, "one": "One search.", "several": "More."})
-    found = asked(model, label=label)
-    assert found.choices["label"].choice == "several"
-    assert found.choices["label"].probabilities["one"] == pytest.approx(0.3)
+    answers = asked(model, label=label)
+    assert answers.choices["label"].choice == "several"
+    assert answers.choices["label"].probabilities["one"] == pytest.approx(0.3)
     with pytest.raises(UsageError, match="answer yes or no, or name one of 20 labels"):
         asked(model, level=Score(instructions="How much?", criteria=["nothing", "some", "all"]))
 
@@ -107,7 +107,7 @@ def test_a_model_without_log_probabilities_is_named() -> None:
 
 def test_two_parameters_calibrate() -> None:
     logits = [at / 10 for at in range(-50, 50)]
-    labels = [one > 2 or (one > 0 and at % 2 == 0) for at, one in enumerate(logits)]
+    labels = [logit > 2 or (logit > 0 and at % 2 == 0) for at, logit in enumerate(logits)]
     slope, intercept = platt(logits, labels)
     assert slope > 1
     assert 0.5 < -intercept / slope < 1.5  # where labels turn
@@ -157,7 +157,9 @@ def test_a_decision_model_plays_a_role(method: str, options: dict[str, Any]) -> 
     out, model = run(method, **options)
     assert out["answer"]
     decided = {
-        role: one["calls"] for role, one in out["usage"]["by_role"].items() if role in ("judge", "selector", "router")
+        role: tokens["calls"]
+        for role, tokens in out["usage"]["by_role"].items()
+        if role in ("judge", "selector", "router")
     }
     assert sum(decided.values()) >= 1
     assert not {call.node for call in model.calls} & {
@@ -175,10 +177,10 @@ def test_a_decision_model_plays_a_role(method: str, options: dict[str, Any]) -> 
 def test_passages_are_graded_and_chosen_one_by_one() -> None:
     judge, chooser = Yes(), Yes(word="built by Ada")
     out, _ = run("crag", judge=judge, selector=chooser, k=3, second_search=False)
-    assert {type(one["passage"]) for one in judge.states} == {str}
+    assert {type(state["passage"]) for state in judge.states} == {str}
     assert len(judge.states) == 3
     assert out["usage"]["by_role"]["selector"]["calls"] == len(chooser.states)
-    assert [one.page_content for one in out["passages"]] == [CARDS[0].page_content]
+    assert [passage.page_content for passage in out["passages"]] == [CARDS[0].page_content]
 
 
 def test_a_decision_model_writes_nothing() -> None:

@@ -45,9 +45,9 @@ class Verdict(BaseModel):
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[LlamaCppChat]:
-    made: Any = chat_model("smollm2?n_ctx=1024&n_threads=1&max_tokens=24")
-    yield made
-    made.close()
+    chat: Any = chat_model("smollm2?n_ctx=1024&n_threads=1&max_tokens=24")
+    yield chat
+    chat.close()
 
 
 # -- replies -----------------------------------------------------------------------------------
@@ -73,16 +73,16 @@ def test_it_goes_on_with_a_turn_of_its_own(model: LlamaCppChat) -> None:
 
 
 async def test_a_stream_says_what_invoke_says(model: LlamaCppChat) -> None:
-    whole = model.invoke(STORY, logprobs=True, top_logprobs=2)
+    full = model.invoke(STORY, logprobs=True, top_logprobs=2)
     chunks = list(model.stream(STORY, logprobs=True, top_logprobs=2))
     streamed = sum(chunks[1:], chunks[0])
-    assert streamed.text == whole.text == (await model.ainvoke(STORY)).text
-    assert streamed.usage_metadata is not None and whole.usage_metadata is not None
-    assert streamed.usage_metadata["output_tokens"] == whole.usage_metadata["output_tokens"]
-    tokens = whole.response_metadata["logprobs"]["content"]
+    assert streamed.text == full.text == (await model.ainvoke(STORY)).text
+    assert streamed.usage_metadata is not None and full.usage_metadata is not None
+    assert streamed.usage_metadata["output_tokens"] == full.usage_metadata["output_tokens"]
+    tokens = full.response_metadata["logprobs"]["content"]
     assert streamed.response_metadata["logprobs"]["content"] == tokens
-    assert bytes(byte for one in tokens for byte in one["bytes"]).decode() == whole.text
-    assert all(one["logprob"] == one["top_logprobs"][0]["logprob"] for one in tokens)
+    assert bytes(byte for token in tokens for byte in token["bytes"]).decode() == full.text
+    assert all(token["logprob"] == token["top_logprobs"][0]["logprob"] for token in tokens)
 
 
 def test_a_stop_sequence_ends_the_reply_before_it(model: LlamaCppChat) -> None:
@@ -97,15 +97,15 @@ def test_a_stop_sequence_ends_the_reply_before_it(model: LlamaCppChat) -> None:
 
 def test_sampling_is_repeatable_by_its_seed(model: LlamaCppChat) -> None:
     warm = model.model_copy(update={"temperature": 1.5})
-    said = [warm.invoke(STORY, seed=seed).text for seed in (1, 1, 2)]
-    assert said[0] == said[1] != said[2]
+    texts = [warm.invoke(STORY, seed=seed).text for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
 
 
 def test_a_schema_holds_the_reply(model: LlamaCppChat) -> None:
-    held = model.with_structured_output(Verdict, include_raw=True, max_tokens=100)
-    found = held.invoke("Is Paris in France? Answer in JSON: verdict, why.")
-    assert isinstance(found["parsed"], Verdict) and found["parsing_error"] is None
-    assert found["raw"].response_metadata["finish_reason"] == "stop"
+    constrained = model.with_structured_output(Verdict, include_raw=True, max_tokens=100)
+    output = constrained.invoke("Is Paris in France? Answer in JSON: verdict, why.")
+    assert isinstance(output["parsed"], Verdict) and output["parsing_error"] is None
+    assert output["raw"].response_metadata["finish_reason"] == "stop"
     cut: Any = model.with_structured_output(Verdict, include_raw=True, max_tokens=3).invoke("Hi")
     assert cut["parsed"] is None and "raise max_tokens" in str(cut["parsing_error"])
     with pytest.raises(OutputParserException):
@@ -113,8 +113,8 @@ def test_a_schema_holds_the_reply(model: LlamaCppChat) -> None:
 
 
 def test_a_grammar_holds_the_reply(model: LlamaCppChat) -> None:
-    held = model.bind(grammar='root ::= "Yes" | "No"')
-    assert held.invoke("Is Paris in France?").text in ("Yes", "No")
+    constrained = model.bind(grammar='root ::= "Yes" | "No"')
+    assert constrained.invoke("Is Paris in France?").text in ("Yes", "No")
     with pytest.raises(UsageError, match="can't parse this grammar"):
         model.invoke("Hi", grammar="root ::= (")
 
@@ -215,18 +215,18 @@ def test_a_score_sums_log_probabilities(model: LlamaCppChat) -> None:
     reply = model.model_copy(update={"chat_template": "plain"}).invoke(
         "The capital of France is", logprobs=True, max_tokens=6
     )
-    total = sum(one["logprob"] for one in reply.response_metadata["logprobs"]["content"])
+    total = sum(token["logprob"] for token in reply.response_metadata["logprobs"]["content"])
     (score,) = model.score([("The capital of France is\n\n", reply.text)])
     assert score < total + 0.6  # the end token counts; one token at a time is computed by other kernels than a batch
 
 
 def test_a_gguf_file_decides() -> None:
     asked = {"it": Noul(instructions="Does the passage say where the bridge stands?")}
-    found = chat_model("logprobs:smollm2?n_ctx=512&n_threads=1").invoke(
+    answers = chat_model("logprobs:smollm2?n_ctx=512&n_threads=1").invoke(
         {"state": {"passage": "The bridge stands in Varn."}, "questions": asked}  # type: ignore[arg-type]
     )
-    assert 0 < found.nouls["it"].noul < 1  # type: ignore[attr-defined]
-    assert found.usage["output_tokens"] == 1  # type: ignore[attr-defined]
+    assert 0 < answers.nouls["it"].noul < 1  # type: ignore[attr-defined]
+    assert answers.usage["output_tokens"] == 1  # type: ignore[attr-defined]
 
 
 def test_a_reused_prefix_changes_no_score(shared: LlamaCppChat) -> None:
@@ -256,23 +256,23 @@ def test_a_prompt_that_does_not_fit_loses_its_beginning() -> None:
 # -- files -------------------------------------------------------------------------------------
 
 
-def said(path: Path) -> str:
-    with pytest.raises(UnusableModelError) as told:
+def error_of(path: Path) -> str:
+    with pytest.raises(UnusableModelError) as raised:
         chat_model(f"llamacpp:{path}")
-    assert "\n" not in str(told.value)
-    return str(told.value)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
 
 
 def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
-    assert "none.gguf" in said(tmp_path / "none.gguf")
+    assert "none.gguf" in error_of(tmp_path / "none.gguf")
     (tmp_path / "page.gguf").write_bytes(b"<html>")
-    assert "invalid magic characters" in said(tmp_path / "page.gguf")
+    assert "invalid magic characters" in error_of(tmp_path / "page.gguf")
     (tmp_path / "cut.gguf").write_bytes(FILE.read_bytes()[:-5000])
-    assert "model is corrupted or incomplete" in said(tmp_path / "cut.gguf")
+    assert "model is corrupted or incomplete" in error_of(tmp_path / "cut.gguf")
 
 
 def test_what_can_not_chat_is_refused(tmp_path: Path) -> None:
-    assert "embedding model" in said(tiny_gguf.write(tmp_path / "e.gguf", pools=True))
+    assert "embedding model" in error_of(tiny_gguf.write(tmp_path / "e.gguf", pools=True))
     base = chat_model(f"llamacpp:{tiny_gguf.write(tmp_path / 'base.gguf', template=None)}")
     with pytest.raises(UnusableModelError, match="no chat template"):
         base.invoke("Hi")
@@ -282,12 +282,12 @@ def test_a_split_model_is_named_by_its_first_file(tmp_path: Path) -> None:
     tiny_gguf.write(tmp_path / "m.gguf", file_tensors=20)
     first, second = sorted(tmp_path.glob("m-*.gguf"))
     assert chat_model(f"llamacpp:{first}").invoke("Hi", max_tokens=2).text
-    assert "model must be loaded with the first split" in said(second)
+    assert "model must be loaded with the first split" in error_of(second)
     joined = tmp_path / "joined.gguf"
     joined.write_bytes(first.read_bytes() + second.read_bytes())
-    assert "invalid split file name" in said(joined)
+    assert "invalid split file name" in error_of(joined)
     (tmp_path / "alone").mkdir()
-    assert second.name in said(first.rename(tmp_path / "alone" / first.name))
+    assert second.name in error_of(first.rename(tmp_path / "alone" / first.name))
 
 
 # -- LangChain's own tests ---------------------------------------------------------------------

@@ -63,7 +63,7 @@ def test_batches_equal_the_one_by_one_definition(scorer, folder, kind):
     assert scorer.causal is (kind == "causal")
     scores = scorer.score(PAIRS)
     assert scores == pytest.approx([by_definition(model, tokenizer, *pair) for pair in PAIRS], abs=1e-4)
-    assert all(one <= 0 for one in scores)
+    assert all(score <= 0 for score in scores)
     assert scorer.score([]) == []
 
 

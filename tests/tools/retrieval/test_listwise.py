@@ -19,22 +19,22 @@ def documents(count: int) -> list[Document]:
 
 
 def shown(call: ModelCall) -> list[int]:
-    return [int(one) for one in re.findall(r"Stone number (\d+)", call.last)]
+    return [int(number) for number in re.findall(r"Stone number (\d+)", call.last)]
 
 
 def by_number(call: ModelCall) -> str:
     """Rank the highest stone numbers first."""
     numbers = shown(call)
-    return " > ".join(f"[{numbers.index(one) + 1}]" for one in sorted(numbers, reverse=True))
+    return " > ".join(f"[{numbers.index(number) + 1}]" for number in sorted(numbers, reverse=True))
 
 
 def test_the_window_slides_from_the_last_passages_to_the_first() -> None:
     model = ScriptedModel(script=by_number)
-    found = ListwiseReranker(model=model).compress_documents(documents(45), "which stone?")
-    assert [len(shown(one)) for one in model.calls] == [20, 20, 20, 15]
+    ranking = ListwiseReranker(model=model).compress_documents(documents(45), "which stone?")
+    assert [len(shown(call)) for call in model.calls] == [20, 20, 20, 15]
     assert shown(model.calls[1]) == [*range(15, 25), *range(44, 34, -1)]
-    assert [one.id for one in found[:10]] == [str(number) for number in range(44, 34, -1)]
-    assert {one.id for one in found} == {one.id for one in documents(45)}
+    assert [doc.id for doc in ranking[:10]] == [str(number) for number in range(44, 34, -1)]
+    assert {doc.id for doc in ranking} == {doc.id for doc in documents(45)}
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,15 @@ def test_the_window_slides_from_the_last_passages_to_the_first() -> None:
     ],
 )
 def test_what_a_reply_does_not_name_stays_behind(reply: str, order: str) -> None:
-    found = ListwiseReranker(model=ScriptedModel(script=[reply])).compress_documents(documents(3), "which?")
-    assert " ".join(str(one.id) for one in found) == order
+    ranking = ListwiseReranker(model=ScriptedModel(script=[reply])).compress_documents(documents(3), "which?")
+    assert " ".join(str(doc.id) for doc in ranking) == order
 
 
 def test_passages_are_cut_to_the_context() -> None:
     model = ScriptedModel(script=["[1]"], profile={"max_input_tokens": 400, "structured_output": False})
-    ListwiseReranker(model=model).compress_documents([Document("word " * 900, id=str(one)) for one in range(2)], "q")
+    ListwiseReranker(model=model).compress_documents(
+        [Document("word " * 900, id=str(number)) for number in range(2)], "q"
+    )
     assert 50 < model.calls[0].last.count("word") < 260
     assert model.calls[0].settings["max_tokens"] == 12
 
@@ -76,8 +78,8 @@ def test_calls_of_a_retriever_count_in_usage(is_async: bool) -> None:
         == usage["by_node"]["retrieve"]
         == {"calls": 1, "input_tokens": read, "output_tokens": 6}
     )
-    assert [one.id for one in out["passages"]] == [
-        one.id for one in RecordingRetriever().invoke(given["question"], k=3)[:0:-1]
+    assert [passage.id for passage in out["passages"]] == [
+        passage.id for passage in RecordingRetriever().invoke(given["question"], k=3)[:0:-1]
     ]
     assert (
         "retriever"

@@ -101,9 +101,9 @@ def test_rank_fusion() -> None:
 
 def test_fusion_takes_equal_texts_for_one() -> None:
     both = RankFusionRetriever(retrievers=[Bm25Retriever.from_documents(CITIES), Plain()])
-    found = both.invoke("capital of Italy")
-    assert [doc.page_content for doc in found].count("Rome is the capital of Italy.") == 1
-    assert found[0].id == "rome"
+    passages = both.invoke("capital of Italy")
+    assert [doc.page_content for doc in passages].count("Rome is the capital of Italy.") == 1
+    assert passages[0].id == "rome"
 
 
 def test_any_langchain_retriever_is_cut_and_given_ids() -> None:
@@ -114,8 +114,8 @@ def test_any_langchain_retriever_is_cut_and_given_ids() -> None:
 
 def test_a_compressor_reranks_and_passages_keep_their_ids() -> None:
     base = Bm25Retriever.from_documents(CITIES)
-    found = RerankRetriever.over(base, ByLength(most=1)).invoke("the capital")
-    assert [(doc.id, doc.metadata["score"]) for doc in found] == [("paris", 1.0)]
+    passages = RerankRetriever.over(base, ByLength(most=1)).invoke("the capital")
+    assert [(doc.id, doc.metadata["score"]) for doc in passages] == [("paris", 1.0)]
     by_path = RerankRetriever.over(base, f"{__name__}:ByLength?most=2")
     sys.modules.setdefault(__name__, sys.modules[ByLength.__module__])
     assert len(by_path.invoke("the capital")) == 2

@@ -47,8 +47,8 @@ def claims() -> dict[str, str]:
         return dict(line.rstrip("\n").split("\t", 1) for line in file)
 
 
-def ndcg(found: list[str | None], relevant: set[str], k: int = 10) -> float:
-    gain = sum(1 / math.log2(rank + 2) for rank, one in enumerate(found[:k]) if one in relevant)
+def ndcg(ids: list[str | None], relevant: set[str], k: int = 10) -> float:
+    gain = sum(1 / math.log2(rank + 2) for rank, doc_id in enumerate(ids[:k]) if doc_id in relevant)
     return gain / sum(1 / math.log2(rank + 2) for rank in range(min(k, len(relevant))))
 
 

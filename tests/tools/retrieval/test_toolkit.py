@@ -22,10 +22,10 @@ def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
     chapters = [
         f"Chapter {number}. The stone of arch {number} came from Veld. " + "It is very old. " * 5 for number in range(5)
     ]
-    with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(size=30, embedding=None)) as made:
-        made.add(Document("\n\n".join(chapters), metadata={"title": "Alden", "open": 1}))
-        made.add(Document("A ferry.", metadata={"title": "Sorre", "open": 0}))
-        yield made
+    with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(size=30, embedding=None)) as base:
+        base.add(Document("\n\n".join(chapters), metadata={"title": "Alden", "open": 1}))
+        base.add(Document("A ferry.", metadata={"title": "Sorre", "open": 0}))
+        yield base
 
 
 def name_of(lines: str) -> str:
@@ -43,28 +43,30 @@ def asked(tools: list[Any], before: list[BaseMessage], name: str, **arguments: A
 
 def test_an_agent_reads_what_it_found_with_its_neighbours_once(kb: KnowledgeBase) -> None:
     tools = kb.as_tools(k=2)
-    assert [sorted(one.args) for one in tools] == [["keywords"], ["query"], ["ids"]]
-    said = asked(tools, [], "keyword_search", keywords="arch 3, stone")
-    assert str(said[-1].content).splitlines()[0].endswith("Alden: The stone of arch 3 came from Veld.")
-    name = name_of(str(said[-1].content))
-    said = asked(tools, said, "read", ids=[name])
-    assert [one.page_content[:9] for one in said[-1].artifact] == ["Chapter 2", "Chapter 3", "Chapter 4"]  # type: ignore[attr-defined]
-    assert f'<passage {name} title="Alden">\nChapter 3.' in str(said[-1].content)
-    said = asked(tools, said, "read", ids=[name, "zz"])
-    assert str(said[-1].content) == f"{toolkit.READ_BEFORE.format(name=name)}\n{toolkit.NO_PASSAGE.format(name='zz')}"
+    assert [sorted(tool.args) for tool in tools] == [["keywords"], ["query"], ["ids"]]
+    messages = asked(tools, [], "keyword_search", keywords="arch 3, stone")
+    assert str(messages[-1].content).splitlines()[0].endswith("Alden: The stone of arch 3 came from Veld.")
+    name = name_of(str(messages[-1].content))
+    messages = asked(tools, messages, "read", ids=[name])
+    assert [passage.page_content[:9] for passage in messages[-1].artifact] == ["Chapter 2", "Chapter 3", "Chapter 4"]  # type: ignore[attr-defined]
+    assert f'<passage {name} title="Alden">\nChapter 3.' in str(messages[-1].content)
+    messages = asked(tools, messages, "read", ids=[name, "zz"])
+    assert (
+        str(messages[-1].content) == f"{toolkit.READ_BEFORE.format(name=name)}\n{toolkit.NO_PASSAGE.format(name='zz')}"
+    )
 
 
 def test_a_passage_without_known_neighbours_is_read_alone() -> None:
     tools = toolkit.search_tools(DenseRetriever.from_documents([Document("A ferry.", id="f")], HashEmbeddings()))
     other = ToolMessage("7", name="add", artifact=7, tool_call_id="sum")
-    said = asked(tools, asked(tools, [other], "semantic_search", query="ferry"), "read", ids=["f"])
-    assert said[-1].content == "<passage f>\nA ferry.\n</passage>"
-    assert asked(tools, said, "read", ids=["f"])[-1].content == toolkit.READ_BEFORE.format(name="f")
+    messages = asked(tools, asked(tools, [other], "semantic_search", query="ferry"), "read", ids=["f"])
+    assert messages[-1].content == "<passage f>\nA ferry.\n</passage>"
+    assert asked(tools, messages, "read", ids=["f"])[-1].content == toolkit.READ_BEFORE.format(name="f")
 
 
 def test_neighbours_end_with_the_document_and_pass_the_filter(kb: KnowledgeBase) -> None:
     (ferry,) = kb.as_retriever(k=1).invoke("ferry")
-    assert [one.id for one in toolkit.around(kb.as_retriever(), str(ferry.id), 5)] == [ferry.id]
+    assert [passage.id for passage in toolkit.around(kb.as_retriever(), str(ferry.id), 5)] == [ferry.id]
     assert toolkit.around(kb.as_retriever(filter={"open": 1}), str(ferry.id), 5) == []
     assert toolkit.around(kb.as_retriever(), "zz", 1) == []
 
@@ -80,5 +82,5 @@ def test_words_are_found_exactly_else_what_the_search_found() -> None:
     texts = ["The ferryman rang.", "A Ferry crossed the Sorre. The ferry sank."]
     retriever = DenseRetriever.from_documents(map(Document, texts), HashEmbeddings())
     search = toolkit.keyword_search(retriever)
-    assert [one.page_content for one in search.invoke("ferry crossed, sank")] == texts[1:]
+    assert [passage.page_content for passage in search.invoke("ferry crossed, sank")] == texts[1:]
     assert len(search.invoke("lighthouse")) == 2

@@ -65,6 +65,6 @@ def test_estimates() -> None:
 
 
 def test_every_message_costs_something() -> None:
-    one = [HumanMessage("abcd")]
+    messages = [HumanMessage("abcd")]
     two = [SystemMessage(""), HumanMessage("abcd")]
-    assert estimate_tokens("abcd") < estimate_message_tokens(one) < estimate_message_tokens(two)
+    assert estimate_tokens("abcd") < estimate_message_tokens(messages) < estimate_message_tokens(two)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ragweave.tools.text.words import split_sentences
 
-BLANKS = [one for one in map(chr, range(sys.maxunicode + 1)) if one.isspace() and not one.isascii()]
+BLANKS = [sign for sign in map(chr, range(sys.maxunicode + 1)) if sign.isspace() and not sign.isascii()]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ BLANKS = [one for one in map(chr, range(sys.maxunicode + 1)) if one.isspace() an
     ],
 )
 def test_sentences(language: str, text: str, expected: list[str]) -> None:
-    assert [one.text for one in split_sentences(text, language)] == expected
+    assert [sentence.text for sentence in split_sentences(text, language)] == expected
 
 
 pieces = st.sampled_from(["Dr. ", "He ran. ", "\n\n", "U.S. ", "Why?! ", "…", "“No.” ", "(a. b.) ", "  ", "é"])
@@ -53,31 +53,31 @@ near_capitals = st.lists(st.sampled_from("AZÉb.!? \n") | blanks, max_size=12).m
 def test_offsets_are_exact_and_nothing_is_lost(text: str) -> None:
     sentences = split_sentences(text)
     end = 0
-    for one in sentences:
-        assert text[one.start : one.end] == one.text == one.text.strip() != ""
-        assert one.start >= end
-        assert not text[end : one.start].strip()
-        end = one.end
+    for sentence in sentences:
+        assert text[sentence.start : sentence.end] == sentence.text == sentence.text.strip() != ""
+        assert sentence.start >= end
+        assert not text[end : sentence.start].strip()
+        end = sentence.end
     assert not text[end:].strip()
 
 
 @pytest.mark.parametrize("sentence", ["The bridge was painted grey. ", "Is it old?\n", "橋は灰色です。"])
 def test_sentences_of_a_long_text_without_blank_lines_are_whole(sentence: str) -> None:
-    assert {one.text for one in split_sentences(sentence * 3000)} == {sentence.strip()}
+    assert {part.text for part in split_sentences(sentence * 3000)} == {sentence.strip()}
 
 
 def test_words_of_a_long_text_without_sentences_are_whole() -> None:
-    assert {word for one in split_sentences("basalt " * 3000) for word in one.text.split()} == {"basalt"}
+    assert {word for sentence in split_sentences("basalt " * 3000) for word in sentence.text.split()} == {"basalt"}
 
 
 def test_an_unknown_language_falls_back() -> None:
-    assert [one.text for one in split_sentences("One. Two.", "xx")] == ["One.", "Two."]
+    assert [sentence.text for sentence in split_sentences("One. Two.", "xx")] == ["One.", "Two."]
 
 
 @pytest.mark.parametrize("blank", BLANKS, ids=ascii)
 def test_a_capital_between_blanks_that_are_not_ascii(blank: str) -> None:
     text = f"Take vitamin{blank}C{blank}. It helps."
-    assert [one.text for one in split_sentences(text)] == [text[:16], "It helps."]
+    assert [sentence.text for sentence in split_sentences(text)] == [text[:16], "It helps."]
 
 
 class PanicException(BaseException):
@@ -92,7 +92,7 @@ def test_where_the_splitter_panics_the_text_is_one_sentence(
 
     monkeypatch.setattr(sentencex, "get_sentence_boundaries", segment)
     error: BaseException = PanicException("byte index 1 is out of bounds")
-    assert [one.text for one in split_sentences(" One. Two. ")] == ["One. Two."]
+    assert [sentence.text for sentence in split_sentences(" One. Two. ")] == ["One. Two."]
     error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         split_sentences("One. Two.")

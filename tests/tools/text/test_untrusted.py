@@ -113,7 +113,7 @@ def test_n_passages_have_n_delimiters(pairs: list[tuple[str, str]]) -> None:
     rendered = render_passages(docs)
     assert len(OPENING.findall(rendered)) == len(docs)
     assert len(CLOSING.findall(rendered)) == len(docs)
-    numbers = [int(one) for one in re.findall(r"^<passage (\d+)", rendered, re.MULTILINE)]
+    numbers = [int(number) for number in re.findall(r"^<passage (\d+)", rendered, re.MULTILINE)]
     assert numbers == list(range(1, len(docs) + 1))
 
 

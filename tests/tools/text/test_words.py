@@ -50,15 +50,15 @@ def test_no_mark_stands_behind_those_that_are_known() -> None:
         for code in range(sys.maxunicode + 1)
         if unicodedata.category(chr(code)) in ("Mn", "Mc") and not 0x300 <= code < 0x1F000
     ]
-    assert all(0xE0100 <= int(one, 16) <= 0xE01EF for one in missed)  # variation selectors
+    assert all(0xE0100 <= int(code, 16) <= 0xE01EF for code in missed)  # variation selectors
 
 
 @given(st.text(st.sampled_from(f"ab_1é-' \n{MARKS}"), max_size=30) | st.text(max_size=40))
 def test_words_hold_what_python_finds_and_only_marks_beside(text: str) -> None:
-    found = re.findall(WORD, text)
-    assert re.findall(r"\w", "".join(found)) == re.findall(r"\w", text)
-    assert all(re.match(r"\w", word) for word in found)
-    rest = re.sub(r"\w", "", "".join(found))
+    matches = re.findall(WORD, text)
+    assert re.findall(r"\w", "".join(matches)) == re.findall(r"\w", text)
+    assert all(re.match(r"\w", word) for word in matches)
+    rest = re.sub(r"\w", "", "".join(matches))
     assert all(unicodedata.category(sign) in ("Mn", "Mc") for sign in rest)
 
 

@@ -12,9 +12,9 @@ from ragweave.tools.knowledge.settings import IndexSettings
 def read(name, data, **settings):
     """Return the texts of a file, and its notices in one string."""
     raw = data if isinstance(data, bytes) else data.encode()
-    found = list(load(Path(name), io.BytesIO(raw), IndexSettings(**settings)))
-    notices = "; ".join(one for one in found if isinstance(one, str))
-    return [one for one in found if isinstance(one, Loaded)], notices
+    items = list(load(Path(name), io.BytesIO(raw), IndexSettings(**settings)))
+    notices = "; ".join(item for item in items if isinstance(item, str))
+    return [item for item in items if isinstance(item, Loaded)], notices
 
 
 def passages(loaded, embeddings=None, **settings):
@@ -33,16 +33,16 @@ def zipped(**parts):
 
 def relationships(**targets):
     """Return the XML of relationships: id → (kind, target)."""
-    made = "".join(
+    links = "".join(
         f'<Relationship Id="{ident}" Type="http://x/{kind}" Target="{target}"/>'
         for ident, (kind, target) in targets.items()
     )
-    return f"<Relationships>{made}</Relationships>"
+    return f"<Relationships>{links}</Relationships>"
 
 
 def docx(body, related=None, **parts):
     """Return a Word document with this body, and parts of the folder `word`."""
-    held = {f"word/{name}.xml": f'<w:part xmlns:w="w">{xml}</w:part>' for name, xml in parts.items()}
+    xml_parts = {f"word/{name}.xml": f'<w:part xmlns:w="w">{xml}</w:part>' for name, xml in parts.items()}
     related = {f"r{name}": (name, f"{name}.xml") for name in parts} | (related or {})
     return zipped(
         **{
@@ -51,7 +51,7 @@ def docx(body, related=None, **parts):
             "word/document.xml": '<w:document xmlns:w="w" xmlns:m="m" xmlns:r="r">'
             f"<w:body>{body}</w:body></w:document>",
         },
-        **held,
+        **xml_parts,
     )
 
 
@@ -64,7 +64,7 @@ def pptx(*slides, **parts):
     """Return a presentation of slides, given as XML, or None for one that is missing."""
     names = {f"s{at}": ("slide", f"slides/slide{at}.xml") for at in range(len(slides))}
     listed = "".join(f'<p:sldId id="9" r:id="{name}"/>' for name in names)
-    held = {
+    slide_parts = {
         f"ppt/slides/slide{at}.xml": f'<p:sld xmlns:p="p" xmlns:a="a" xmlns:r="r" xmlns:c="c">{xml}</p:sld>'
         for at, xml in enumerate(slides)
         if xml is not None
@@ -75,7 +75,7 @@ def pptx(*slides, **parts):
             "ppt/_rels/presentation.xml.rels": relationships(**names),
             "ppt/presentation.xml": f'<p:x xmlns:p="p" xmlns:r="r">{listed}</p:x>',
         },
-        **held,
+        **slide_parts,
         **parts,
     )
 
@@ -87,24 +87,24 @@ def pdf(*pages, objects=(), font="/Type /Font /Subtype /Type1 /BaseFont /Helveti
     """
     first = 4 + len(objects)
     kids = " ".join(f"{first + 2 * at} 0 R" for at in range(len(pages)))
-    fields = " ".join(f"{number} 0 R" for number, one in enumerate(objects, 4) if b"/T (" in one)
-    made = [
+    fields = " ".join(f"{number} 0 R" for number, text in enumerate(objects, 4) if b"/T (" in text)
+    pieces = [
         f"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [{fields}] >> >>".encode(),
         f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode(),
         f"<< {font} >>".encode(),
         *objects,
     ]
     for at, (content, entries) in enumerate(pages):
-        made.append(
+        pieces.append(
             f"<< /Type /Page {entries} /Parent 2 0 R /MediaBox [0 0 600 800] /Contents {first + 2 * at + 1} 0 R "
             f"/Resources << /Font << /F1 3 0 R >> /XObject << /Im 4 0 R >> >> >>".encode()
         )
         raw = content.encode("latin-1")
-        made.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(raw), raw))
+        pieces.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(raw), raw))
     out, starts = b"%PDF-1.7\n", []
-    for number, one in enumerate(made, 1):
+    for number, piece in enumerate(pieces, 1):
         starts.append(len(out))
-        out += b"%d 0 obj\n%s\nendobj\n" % (number, one)
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, piece)
     table = b"".join(b"%010d 00000 n \n" % at for at in starts)
     return out + (
         b"xref\n0 %d\n0000000000 65535 f \n%strailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF"

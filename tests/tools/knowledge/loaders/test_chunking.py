@@ -14,7 +14,7 @@ class CatsAndDogs(Embeddings):
     """Counts cats and dogs."""
 
     def embed_documents(self, texts):
-        return [self.embed_query(one) for one in texts]
+        return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text):
         return [text.count("cat") + 1e-9, text.count("dog") + 1e-9]
@@ -23,14 +23,14 @@ class CatsAndDogs(Embeddings):
 @pytest.mark.parametrize("name", ["fixed", "sentences", "headings", "recursive", "markdown", "token", "semantic"])
 @pytest.mark.parametrize("overlap", [0, 6])
 def test_every_chunker_is_verbatim_and_complete(name, overlap):
-    (one,), _ = read("a.md", TEXT)
-    cut = passages(one, CatsAndDogs(), chunker=name, size=20, overlap=overlap)
+    (loaded,), _ = read("a.md", TEXT)
+    cut = passages(loaded, CatsAndDogs(), chunker=name, size=20, overlap=overlap)
     assert len(cut) > 3 and name in CHUNKERS
     covered = set()
     for each in cut:
         covered.update(range(each.metadata["start"], each.metadata["end"]))
         assert len(each.text.split()) <= 20
-    left = "".join(sign for at, sign in enumerate(one.text) if at not in covered)
+    left = "".join(sign for at, sign in enumerate(loaded.text) if at not in covered)
     assert left.split() in ([], ["#", "A"])
     starts = [each.metadata["start"] for each in cut]
     assert starts == sorted(set(starts))
@@ -47,28 +47,28 @@ def test_semantic_cuts_where_the_subject_changes():
 def test_recursive_cuts_no_finer_than_it_must():
     text = "One two three.\n\nFour five.\nSix seven eight nine.\n\nTen eleven."
     cut = passages(Loaded(text), chunker="recursive", size=5)
-    assert [one.text for one in cut] == ["One two three.\n\nFour five.", "Six seven eight nine.", "Ten eleven."]
+    assert [chunk.text for chunk in cut] == ["One two three.\n\nFour five.", "Six seven eight nine.", "Ten eleven."]
     cut = passages(Loaded("Intro.\n# A\nOne two.\n# B\nThree four."), chunker="markdown", size=5)
-    assert [one.text for one in cut] == ["Intro.\n# A\nOne two.", "# B\nThree four."]
+    assert [chunk.text for chunk in cut] == ["Intro.\n# A\nOne two.", "# B\nThree four."]
 
 
 def test_whole_sentences_are_repeated_only_where_they_fit():
     five, other, eight = "One two three four five.", "Boats sail out at dawn.", "Nets hang over the wall to dry today."
     cut = passages(Loaded(f"{five} {other} {eight}"), chunker="sentences", unit="words", size=10, overlap=6)
-    assert [one.text for one in cut] == [f"{five} {other}", eight]
+    assert [chunk.text for chunk in cut] == [f"{five} {other}", eight]
     cut = passages(Loaded(f"{five} {other} Nets hang here."), chunker="sentences", unit="words", size=10, overlap=6)
-    assert [one.text for one in cut] == [f"{five} {other}", f"{other} Nets hang here."]
+    assert [chunk.text for chunk in cut] == [f"{five} {other}", f"{other} Nets hang here."]
 
 
 def test_windows_share_the_overlap():
     cut = passages(Loaded(" ".join("abcdefghij")), chunker="fixed", unit="words", size=4, overlap=1)
-    assert [one.text for one in cut] == ["a b c d", "d e f g", "g h i j"]
+    assert [chunk.text for chunk in cut] == ["a b c d", "d e f g", "g h i j"]
 
 
 def test_sections_and_headings_without_text():
-    (one,), _ = read("a.md", "# Book\n\n## Leave\n\nTen days.\n\n## Keys\n\nForty euro.\n\n## Dogs\n")
-    found = [(each.text, each.metadata.get("heading_path")) for each in passages(one, chunker="headings")]
-    assert found == [
+    (loaded,), _ = read("a.md", "# Book\n\n## Leave\n\nTen days.\n\n## Keys\n\nForty euro.\n\n## Dogs\n")
+    chunks = [(each.text, each.metadata.get("heading_path")) for each in passages(loaded, chunker="headings")]
+    assert chunks == [
         ("## Leave\n\nTen days.", ["Leave"]),
         ("## Keys\n\nForty euro.", ["Keys"]),
         ("## Dogs", ["Dogs"]),
@@ -76,8 +76,8 @@ def test_sections_and_headings_without_text():
 
 
 def test_quotes_are_cited_by_their_own_heading():
-    (one,), _ = read("a.md", "# Book\n\n## Leave\n\nTen days.\n\n## Keys\n\nForty euro.\n")
-    (passage,) = passages(one)
+    (loaded,), _ = read("a.md", "# Book\n\n## Leave\n\nTen days.\n\n## Keys\n\nForty euro.\n")
+    (passage,) = passages(loaded)
     doc = Document(passage.text, metadata=passage.metadata)
     assert place_at(doc, doc.page_content.index("Forty")) == {"heading_path": ["Keys"]}
     assert place_at(doc, doc.page_content.index("Ten")) == {"heading_path": ["Leave"]}
@@ -85,14 +85,14 @@ def test_quotes_are_cited_by_their_own_heading():
 
 def test_long_tables_repeat_their_header():
     rows = "".join(f"| S{n:03d} | Station {n} | {n} |\n" for n in range(100))
-    (one,), _ = read("t.md", f"Before.\n\n| Code | Name | Depth |\n|---|---|---|\n{rows}\nAfter.\n")
-    made = passages(one, size=50, overlap=20)
-    table = [each for each in made if "| S0" in each.text]
+    (loaded,), _ = read("t.md", f"Before.\n\n| Code | Name | Depth |\n|---|---|---|\n{rows}\nAfter.\n")
+    chunks = passages(loaded, size=50, overlap=20)
+    table = [each for each in chunks if "| S0" in each.text]
     assert all(each.text.startswith("| Code") and each.text.endswith("|") for each in table)
     assert sum(each.text.count("| S0") for each in table) == 100
-    assert [made[0].text, made[-1].text] == ["Before.", "After."]
+    assert [chunks[0].text, chunks[-1].text] == ["Before.", "After."]
     _, _, rows = table[1].text.partition("|---|---|---|\n")
-    assert rows == one.text[table[1].metadata["start"] : table[1].metadata["end"]]
+    assert rows == loaded.text[table[1].metadata["start"] : table[1].metadata["end"]]
 
 
 def test_a_long_table_of_a_single_row_is_read():
@@ -117,8 +117,8 @@ def test_tokens_are_counted_in_tables_too():
 
 
 def test_scripts_without_spaces_and_endless_words():
-    made = passages(Loaded("员工每年享有十五天带薪年假。" * 40))
-    assert len(made) > 3 and all(len(each.text) < 130 for each in made)
+    chunks = passages(Loaded("员工每年享有十五天带薪年假。" * 40))
+    assert len(chunks) > 3 and all(len(each.text) < 130 for each in chunks)
     assert max(len(each.text) for each in passages(Loaded("x" * 100_000), size=10)) <= 2000
     with pytest.raises(UsageError, match="unknown chunker"):
         passages(Loaded("x"), chunker="paragraf")

@@ -11,8 +11,8 @@ PAGE = """<html><head><title>Winch</title></head><body><nav>Menu</nav><div class
 
 
 def test_what_readers_see_is_kept():
-    (one,), _ = read("a.html", PAGE)
-    for said in (
+    (page,), _ = read("a.html", PAGE)
+    for text in (
         "Stand clear.",
         "A red lever",
         "Load 12 t.",
@@ -24,17 +24,17 @@ def test_what_readers_see_is_kept():
         "a. Oil.",
         "b. Belt.",
     ):
-        assert said in one.text
-    for said in ("Menu", "Accept", "Imprint", "Draft", "Winch"):
-        assert said not in one.text
-    assert (one.title, one.headings[0].text) == ("Winch", "Use")
-    assert one.text[one.tables[0].body :].startswith("| b |")
+        assert text in page.text
+    for text in ("Menu", "Accept", "Imprint", "Draft", "Winch"):
+        assert text not in page.text
+    assert (page.title, page.headings[0].text) == ("Winch", "Use")
+    assert page.text[page.tables[0].body :].startswith("| b |")
 
 
 def test_a_wrapper_of_the_content_stays():
     sides = "<div class='sidebar'>Recent posts</div>"
-    (one,), _ = read("a.html", f"<body><div class='has-sidebar'><p>The ferry leaves at ten.</p>{sides}</div></body>")
-    assert one.text == "The ferry leaves at ten."
+    (page,), _ = read("a.html", f"<body><div class='has-sidebar'><p>The ferry leaves at ten.</p>{sides}</div></body>")
+    assert page.text == "The ferry leaves at ten."
 
 
 BANNER = '<div id="cookie-banner"><h2>Cookies</h2><p>We use cookies.</p></div><div class="share">Share it</div>'
@@ -89,38 +89,40 @@ def test_sections_that_a_click_shows_are_read():
 
 def test_each_article_keeps_its_heading():
     articles = "".join(f"<article><h2>News {n}</h2><p>Text {n}.</p></article>" for n in (1, 2))
-    (one,), _ = read("a.html", f"<title>T</title><body>{articles}</body>")
-    assert one.place(one.text.index("Text 2"))["heading_path"] == ["News 2"]
+    (page,), _ = read("a.html", f"<title>T</title><body>{articles}</body>")
+    assert page.place(page.text.index("Text 2"))["heading_path"] == ["News 2"]
 
 
 def test_text_beside_elements_is_read_once():
-    (one,), _ = read("a.html", "<div>One.<br><br>Two.<h2>H</h2>Three.<ul><li>Four.</li></ul>Five.</div>")
-    words = [word for word in one.text.split() if word.endswith(".")]
+    (page,), _ = read("a.html", "<div>One.<br><br>Two.<h2>H</h2>Three.<ul><li>Four.</li></ul>Five.</div>")
+    words = [word for word in page.text.split() if word.endswith(".")]
     assert words == ["One.", "Two.", "Three.", "Four.", "Five."]
 
 
 def test_blocks_stand_apart():
     for tag in ("aside", "details", "summary", "figure", "address", "header", "form", "label", "fieldset", "main"):
-        (one,), _ = read("a.html", f"<body><p>First.</p><{tag}>alpha</{tag}><{tag}>beta</{tag}>gamma</body>")
-        assert one.text.split() == ["First.", "alpha", "beta", "gamma"]
+        (page,), _ = read("a.html", f"<body><p>First.</p><{tag}>alpha</{tag}><{tag}>beta</{tag}>gamma</body>")
+        assert page.text.split() == ["First.", "alpha", "beta", "gamma"]
 
 
 def test_tables_with_captions_spans_and_two_header_rows():
     head = "<tr><th rowspan=2>Hall</th><th colspan=2>2025</th></tr><tr><th>Day</th><th>Hours</th></tr>"
     body = "<tr><td rowspan=2>North</td><td>Mon</td><td>9 to 17</td></tr><tr><td>Tue</td><td>10 to 14</td></tr>"
-    (one,), _ = read("a.html", f"<table><caption>Opening</caption><col><thead>{head}</thead><tr>{body}</table>")
-    lines = one.text.splitlines()
+    (page,), _ = read("a.html", f"<table><caption>Opening</caption><col><thead>{head}</thead><tr>{body}</table>")
+    lines = page.text.splitlines()
     assert lines[:3] == ["Opening", "", "| Hall | 2025 Day | 2025 Hours |"]
     assert lines[-2:] == ["| North | Mon | 9 to 17 |", "| North | Tue | 10 to 14 |"]
-    (one,), _ = read("a.html", f"<table><caption>Opening</caption><tr><td>Hall<td>Day<td>Hours</tr>{body}</table>")
-    assert one.text[one.tables[0].body :].startswith("| North")
+    (page,), _ = read("a.html", f"<table><caption>Opening</caption><tr><td>Hall<td>Day<td>Hours</tr>{body}</table>")
+    assert page.text[page.tables[0].body :].startswith("| North")
 
 
 def test_tables_for_layout_are_blocks():
     prices = "<table><tr><td>Tea<td>2</tr><tbody><tr><td>Milk<td>1</tr></tbody><tfoot><tr><td>Both<td>3</tfoot></table>"
-    page = f"<table><tbody><tr><td><p>Menu.</p><p>Today.</p></td><td><h2>Prices</h2>{prices}</td></tr></tbody></table>"
-    (one,), _ = read("a.html", page)
-    assert one.text.split("\n\n") == [
+    source = (
+        f"<table><tbody><tr><td><p>Menu.</p><p>Today.</p></td><td><h2>Prices</h2>{prices}</td></tr></tbody></table>"
+    )
+    (page,), _ = read("a.html", source)
+    assert page.text.split("\n\n") == [
         "Menu.",
         "Today.",
         "## Prices",
@@ -143,16 +145,16 @@ def test_encodings_of_pages():
         ("", "utf-8"),
         ("", "cp1252"),
     ]:
-        (one,), _ = read("a.html", f"{head}<p>Zürich – Köln</p>".encode(encoding))
-        assert one.text == "Zürich – Köln"
-    for encoding, said in [
+        (page,), _ = read("a.html", f"{head}<p>Zürich – Köln</p>".encode(encoding))
+        assert page.text == "Zürich – Köln"
+    for encoding, text in [
         ("iso-8859-2", "Příliš žluťoučký kůň"),
         ("windows-1251", "Карта"),
         ("shift_jis", "地図"),
         ("gb2312", "地图在这里"),
     ]:
-        (one,), notices = read("a.html", f'<meta charset="{encoding}"><p>{said}</p>'.encode(encoding))
-        assert (one.text, notices) == (said, "")
+        (page,), notices = read("a.html", f'<meta charset="{encoding}"><p>{text}</p>'.encode(encoding))
+        assert (page.text, notices) == (text, "")
 
 
 def test_pages_of_links_alone_and_without_text():

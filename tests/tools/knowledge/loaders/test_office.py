@@ -40,8 +40,8 @@ def test_clauses_have_the_numbers_that_word_shows():
         + numbered("in winter", 2)
         + numbered("in spring", 2, number=2)
     )
-    (one,), _ = read("lease.docx", docx(body, styles=STYLES, numbering=ABSTRACT))
-    assert one.text.split("\n\n") == [
+    (document,), _ = read("lease.docx", docx(body, styles=STYLES, numbering=ABSTRACT))
+    assert document.text.split("\n\n") == [
         "# 1. Term",
         "1.1 Five years.",
         "# 2. Rent",
@@ -50,8 +50,8 @@ def test_clauses_have_the_numbers_that_word_shows():
         "(i) in winter",
         "(iv) in spring",
     ]
-    assert one.title == "lease"
-    late = next(one for one in passages(one, chunker="headings") if "Late" in one.text)
+    assert document.title == "lease"
+    late = next(passage for passage in passages(document, chunker="headings") if "Late" in passage.text)
     assert late.metadata["heading_path"] == ["2. Rent"]
 
 
@@ -61,8 +61,8 @@ def test_broken_pictures_links_and_notes_lose_themselves():
         '</w:r><w:r><w:footnoteReference w:id="9"/><w:drawing r:embed="gone"/></w:r></w:p>'
     )
     related = {"gone": ("image", "http://127.0.0.1/a.png"), "bad": ("footnotes", "none.xml")}
-    (one,), notices = read("a.docx", docx(body, related))
-    assert one.text == "Fees rise." and "none.xml" in notices
+    (document,), notices = read("a.docx", docx(body, related))
+    assert document.text == "Fees rise." and "none.xml" in notices
 
 
 def test_all_that_a_reader_sees_in_word():
@@ -76,8 +76,8 @@ def test_all_that_a_reader_sees_in_word():
         "</w:sdtContent></w:sdt>"
     )
     note = f'<w:footnote w:id="1">{paragraph("See Vik.")}</w:footnote>'
-    (one,), _ = read("a.docx", docx(body, footnotes=note, header=paragraph("Form 12")))
-    assert one.text.split("\n\n") == [
+    (document,), _ = read("a.docx", docx(body, footnotes=note, header=paragraph("Form 12")))
+    assert document.text.split("\n\n") == [
         "Form 12",
         "Tides[^1] newA map of the bay",
         "[^1]: See Vik.",
@@ -158,14 +158,14 @@ def test_raised_struck_and_hidden_on_slides():
 
 def test_merged_cells_repeat_their_text():
     def row(*cells):
-        return "<w:tr>" + "".join(f"<w:tc>{one}</w:tc>" for one in cells) + "</w:tr>"
+        return "<w:tr>" + "".join(f"<w:tc>{cell}</w:tc>" for cell in cells) + "</w:tr>"
 
     begin = f'<w:tcPr><w:vMerge w:val="restart"/></w:tcPr>{paragraph("North")}'
     body = "<w:tbl>" + row(paragraph("Hall"), paragraph("Day"))
     body += row(begin, paragraph("Mon")) + row("<w:tcPr><w:vMerge/></w:tcPr>", paragraph("Tue"))
-    (one,), _ = read("a.docx", docx(body + "</w:tbl>" + paragraph("End.")))
-    assert "| North | Mon |\n| North | Tue |" in one.text
-    assert one.text[one.tables[0].body :].startswith("| North")
+    (document,), _ = read("a.docx", docx(body + "</w:tbl>" + paragraph("End.")))
+    assert "| North | Mon |\n| North | Tue |" in document.text
+    assert document.text[document.tables[0].body :].startswith("| North")
 
 
 def test_slides_tables_charts_and_notes():
@@ -181,12 +181,12 @@ def test_slides_tables_charts_and_notes():
         "ppt/n.xml": '<n><p><t>Say hello.</t></p><p><fld type="slidenum"><t>1</t></fld></p></n>',
     }
     last = "<a:p><a:r><a:t>Bye.</a:t></a:r></a:p>"
-    (one,), notices = read("t.pptx", pptx(title + table + chart + unknown, None, last, **parts))
-    for said in ("| A |  |", "Boats: May 3, June 4", "Call first.", "Say hello."):
-        assert said in one.text
-    assert "1" not in one.text.split() and notices.startswith("slide 2: ")
-    assert one.place(0) == {"page": 1, "heading_path": ["Plan"]}
-    assert one.place(one.text.index("Bye")) == {"page": 3, "heading_path": ["Slide 3"]}
+    (document,), notices = read("t.pptx", pptx(title + table + chart + unknown, None, last, **parts))
+    for text in ("| A |  |", "Boats: May 3, June 4", "Call first.", "Say hello."):
+        assert text in document.text
+    assert "1" not in document.text.split() and notices.startswith("slide 2: ")
+    assert document.place(0) == {"page": 1, "heading_path": ["Plan"]}
+    assert document.place(document.text.index("Bye")) == {"page": 3, "heading_path": ["Slide 3"]}
 
 
 def test_books_without_a_lost_chapter():
@@ -196,8 +196,8 @@ def test_books_without_a_lost_chapter():
     )
     parts = {"META-INF/container.xml": '<c><rootfile full-path="O/p.opf"/></c>', "O/p.opf": opf}
     chapter = '<?xml version="1.0"?><html><body><nav>In</nav><h2>Reef</h2><p>Over.</p></body></html>'
-    (one,), notices = read("k.epub", zipped(**parts, **{"O/a 1.xhtml": chapter}))
-    assert (one.title, one.text) == ("Knots", "In\n\n## Reef\n\nOver.") and "b.xhtml" in notices
+    (document,), notices = read("k.epub", zipped(**parts, **{"O/a 1.xhtml": chapter}))
+    assert (document.title, document.text) == ("Knots", "In\n\n## Reef\n\nOver.") and "b.xhtml" in notices
 
 
 def sheet(rows, formats=(), merged=()):
@@ -276,8 +276,8 @@ def test_headers_of_two_rows_titles_and_second_tables():
         (),
         ("Checked by", "Ida Holm"),
     ]
-    found, notices = read("a.xlsx", sheet(rows, merged=["B2:C2"]))
-    assert [one.text for one in found] == [
+    rows_read, notices = read("a.xlsx", sheet(rows, merged=["B2:C2"]))
+    assert [row.text for row in rows_read] == [
         "Sales",
         "Region: North\n2025 Q1: 11\n2025 Q2: 12",
         "Item: Net",

@@ -32,18 +32,18 @@ def recognised(monkeypatch):
 
 
 def test_quotes_are_cited_by_their_own_page():
-    (one,), _ = read("rules.pdf", pdf((shown("Show a lamp."), ""), (shown("No dogs."), "")))
-    (passage,) = passages(one)
+    (document,), _ = read("rules.pdf", pdf((shown("Show a lamp."), ""), (shown("No dogs."), "")))
+    (passage,) = passages(document)
     doc = Document(passage.text, metadata=passage.metadata)
-    pages = [place_at(doc, doc.page_content.index(said))["page"] for said in ("lamp", "dogs")]
+    pages = [place_at(doc, doc.page_content.index(word))["page"] for word in ("lamp", "dogs")]
     assert pages == [1, 2]
 
 
 def test_tables_are_read_row_by_row():
     cells = ((50, "Ferries leave the pier"), (320, "at ten in the morning"))
     rows = [
-        f"BT /F1 10 Tf {x} {700 - 14 * at} Td ({said} {at}) Tj ET"
-        for at in range(6) for x, said in cells
+        f"BT /F1 10 Tf {x} {700 - 14 * at} Td ({word} {at}) Tj ET"
+        for at in range(6) for x, word in cells
     ]  # fmt: skip
     lines = read("t.pdf", pdf((" ".join(rows), "")))[0][0].text.split("\n")
     assert lines == [f"Ferries leave the pier {at} at ten in the morning {at}" for at in range(6)]
@@ -51,7 +51,7 @@ def test_tables_are_read_row_by_row():
 
 def test_lines_stay_apart():
     cells = ((50, 700, "Ring"), (50, 686, "the bell"), (250, 694, "Sold at"), (250, 686, "noon"))
-    content = " ".join(f"BT /F1 12 Tf {x} {y} Td ({said}) Tj ET" for x, y, said in cells)
+    content = " ".join(f"BT /F1 12 Tf {x} {y} Td ({word}) Tj ET" for x, y, word in cells)
     assert read("c.pdf", pdf((content, "")))[0][0].text.split() == ["Ring", "the", "bell", "Sold", "at", "noon"]
     assert read("h.pdf", pdf((shown("The depart-", "ment is open."), "")))[0][0].text == "The depart-\nment is open."
 
@@ -69,8 +69,8 @@ def test_form_values_and_notes():
         b"<< /Subtype /Widget /Parent 10 0 R /AS /Off /AP << /N << /Cash 3 0 R /Off 3 0 R >> >> >>",
     )
     annots = " ".join(f"{number} 0 R" for number in (4, 5, 6, 7, 8, 11, 12))
-    (one,), _ = read("f.pdf", pdf((shown("Lease"), f"/Annots [{annots}]"), objects=fields))
-    assert one.text.split("\n")[1:] == [
+    (document,), _ = read("f.pdf", pdf((shown("Lease"), f"/Annots [{annots}]"), objects=fields))
+    assert document.text.split("\n")[1:] == [
         "tenant: Ida Holm",
         "paid: yes",
         "Ring first.",
@@ -82,17 +82,17 @@ def test_form_values_and_notes():
 def test_a_broken_page_loses_itself():
     stream = b"<< /Filter /ASCII85Decode /Length 2 >>\nstream\n\x80\x81\nendstream"
     pages = (shown("One."), ""), ("", "/Contents 4 0 R"), (shown("Three."), "")
-    (one,), notices = read("a.pdf", pdf(*pages, objects=[stream]))
-    assert "One." in one.text and "Three." in one.text
-    assert len(one.pages) == 3 and notices.startswith("page 2: empty or damaged")
+    (document,), notices = read("a.pdf", pdf(*pages, objects=[stream]))
+    assert "One." in document.text and "Three." in document.text
+    assert len(document.pages) == 3 and notices.startswith("page 2: empty or damaged")
 
 
 SCAN = "q 600 0 0 700 0 50 cm /Im Do Q " + shown("FILED 7")
 
 
 def test_a_stamp_over_a_scan_is_not_all_of_the_page(no_ocr):
-    (one,), notices = read("s.pdf", pdf((SCAN, ""), (SCAN, ""), objects=[PICTURE]))
-    assert one.text.count("FILED 7") == 2
+    (document,), notices = read("s.pdf", pdf((SCAN, ""), (SCAN, ""), objects=[PICTURE]))
+    assert document.text.count("FILED 7") == 2
     assert notices.startswith("pages 1, 2: a picture that was not read") and "ragweave[ocr]" in notices
     logo = SCAN.replace("600 0 0 700", "60 0 0 70")
     assert read("s.pdf", pdf((logo, ""), objects=[PICTURE]))[1] == ""
@@ -100,8 +100,8 @@ def test_a_stamp_over_a_scan_is_not_all_of_the_page(no_ocr):
 
 def test_scans_are_recognised_with_the_extra(recognised):
     recognised[0] = "The rent is due in May."
-    (one,), notices = read("s.pdf", pdf((SCAN, ""), (SCAN, ""), objects=[PICTURE]))
-    assert one.text.split("\n") == ["The rent is due in May.", "FILED 7"]
+    (document,), notices = read("s.pdf", pdf((SCAN, ""), (SCAN, ""), objects=[PICTURE]))
+    assert document.text.split("\n") == ["The rent is due in May.", "FILED 7"]
     assert notices == "page 2: nothing that can be recognised"
 
 
@@ -118,8 +118,8 @@ def test_glyph_names_are_no_text(no_ocr):
 
 def test_glyphs_without_names_are_recognised(recognised):
     recognised[0] = "Bilge pump"
-    (one,), notices = read("g.pdf", pdf((shown("ABABABAB"), ""), font=UNMAPPED))
-    assert (one.text, notices) == ("Bilge pump", "")
+    (document,), notices = read("g.pdf", pdf((shown("ABABABAB"), ""), font=UNMAPPED))
+    assert (document.text, notices) == ("Bilge pump", "")
 
 
 @pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
@@ -162,8 +162,8 @@ def test_each_frame_of_a_picture_is_a_page(monkeypatch):
     monkeypatch.setattr(loader, "recognised", lambda _frame: next(lines))
     file = io.BytesIO()
     image.save(file, "TIFF", save_all=True, append_images=[image])
-    (one,), _ = read("scan.tif", file.getvalue())
-    assert (one.text, one.pages) == ("One\nTwo", (0, 4))
+    (document,), _ = read("scan.tif", file.getvalue())
+    assert (document.text, document.pages) == ("One\nTwo", (0, 4))
 
 
 def test_pictures_need_an_extra(no_ocr):

@@ -5,13 +5,13 @@ from tests.tools.knowledge.loaders.made import passages, read
 
 
 def test_lines_above_the_header_are_no_header():
-    found, _ = read("a.csv", "Statement\nUntil: March\n\nDate;Payee\n2026-01-04;Water\n2026-02-11;Ferry\n")
-    assert [one.text for one in found] == [
+    records, _ = read("a.csv", "Statement\nUntil: March\n\nDate;Payee\n2026-01-04;Water\n2026-02-11;Ferry\n")
+    assert [record.text for record in records] == [
         "Statement\nUntil: March",
         "Date: 2026-01-04\nPayee: Water",
         "Date: 2026-02-11\nPayee: Ferry",
     ]
-    assert found[1].metadata["line"] == 5
+    assert records[1].metadata["line"] == 5
 
 
 @pytest.mark.parametrize(
@@ -35,36 +35,36 @@ def test_a_first_row_with_data_is_no_header(text, rows):
 
 def test_separators_quotes_and_names():
     for text in ("sep=;\na;b\n1,5;2\n", "a\tb\n1,5\t2\n", '"a"|"b"\n"1,5"|"2"\n'):
-        assert [one.text for one in read("a.csv", text)[0]] == ["a: 1,5\nb: 2"]
+        assert [record.text for record in read("a.csv", text)[0]] == ["a: 1,5\nb: 2"]
     assert read("a.csv", "sep=;\na;b\n1,5;2\n")[0][0].metadata["line"] == 3
-    (one,), _ = read("a.csv", 'id,a,a,\n7,x,"say \\"hi, all\\"",z,w\n')
-    assert one.id == "7" and one.text.endswith('a: x\na 3: say "hi, all"\ncolumn 4: z\ncolumn 5: w')
+    (record,), _ = read("a.csv", 'id,a,a,\n7,x,"say \\"hi, all\\"",z,w\n')
+    assert record.id == "7" and record.text.endswith('a: x\na 3: say "hi, all"\ncolumn 4: z\ncolumn 5: w')
 
 
 def test_rows_of_json():
-    (one,), _ = read("a.json", json.dumps([{"q": "Where?", "a": ["Here", "There"]}]))
-    assert one.text == 'q: Where?\na: ["Here", "There"]'
-    (one,), notices = read("a.jsonl", '{"text": "x", "year": 1, "title": "T"}\nno\n')
-    assert (one.title, one.metadata) == ("T", {"year": 1, "line": 1}) and "(lines 2)" in notices
+    (record,), _ = read("a.json", json.dumps([{"q": "Where?", "a": ["Here", "There"]}]))
+    assert record.text == 'q: Where?\na: ["Here", "There"]'
+    (record,), notices = read("a.jsonl", '{"text": "x", "year": 1, "title": "T"}\nno\n')
+    assert (record.title, record.metadata) == ("T", {"year": 1, "line": 1}) and "(lines 2)" in notices
     assert read("a.json", '{"deep":{"key":"value"}}')[0][0].text == '{\n "deep": {\n  "key": "value"\n }\n}'
 
 
 @pytest.mark.parametrize(("encoding", "note"), [("utf-8", ""), ("cp1252", "not UTF-8: read as cp1252")])
 def test_a_file_of_a_megabyte_and_more_is_read_to_its_end(encoding, note):
     text = "One café is " + "very " * 200 + "old."
-    found, notices = read("a.csv", "\r\n".join(["text", *[f'"{text}\n""Yes."""'] * 1100]).encode(encoding))
-    assert (len(found), found[-1].text, found[-1].metadata["line"]) == (1100, f'{text}\n"Yes."', 2201)
+    records, notices = read("a.csv", "\r\n".join(["text", *[f'"{text}\n""Yes."""'] * 1100]).encode(encoding))
+    assert (len(records), records[-1].text, records[-1].metadata["line"]) == (1100, f'{text}\n"Yes."', 2201)
     assert notices == note
-    found, notices = read("a.jsonl", "\n".join([f'{{"text": "{text}"}}'] * 1100).encode(encoding))
-    assert (len(found), found[-1].text, found[-1].metadata["line"], notices) == (1100, text, 1100, note)
+    records, notices = read("a.jsonl", "\n".join([f'{{"text": "{text}"}}'] * 1100).encode(encoding))
+    assert (len(records), records[-1].text, records[-1].metadata["line"], notices) == (1100, text, 1100, note)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 def test_the_text_field(name):
     rows = {"a.csv": "body,owner\nKey.,Ann\n", "a.jsonl": '{"body": "Key.", "owner": "Ann"}\n'}
     assert read(name, rows[name])[0][0].text == "body: Key.\nowner: Ann"
-    (one,), _ = read(name, rows[name], text_field="body")
-    assert one.text == "Key." and one.metadata["owner"] == "Ann"
+    (record,), _ = read(name, rows[name], text_field="body")
+    assert record.text == "Key." and record.metadata["owner"] == "Ann"
     assert read(name, rows[name], text_field="owner, body")[0][0].text == "body: Key.\nowner: Ann"
 
 
@@ -72,15 +72,15 @@ def test_the_text_field(name):
     ("name", "text"), [("a.jsonl", '{"body": "Key."}\n{"plot": "So."}\n'), ("a.csv", "body\nKey.\n")]
 )
 def test_a_text_field_that_is_not_there(name, text):
-    found, notices = read(name, text, text_field="plot")
-    assert [one.text for one in found] == ["So."][: text.count("So.")]
+    records, notices = read(name, text, text_field="plot")
+    assert [record.text for record in records] == ["So."][: text.count("So.")]
     line = 1 if name == "a.jsonl" else 2
     assert notices == f"1 lines have no field 'plot'; --text-field may be one of: body (lines {line})"
 
 
 def test_long_rows_are_cut_between_their_lines():
-    (one,), _ = read("a.csv", "a,b,c\n" + ",".join(["one two three"] * 3))
-    assert [each.text for each in passages(one, size=8)] == [
+    (record,), _ = read("a.csv", "a,b,c\n" + ",".join(["one two three"] * 3))
+    assert [each.text for each in passages(record, size=8)] == [
         "a: one two three\nb: one two three",
         "c: one two three",
     ]

@@ -10,15 +10,15 @@ from ragweave.tools.knowledge.chunking import UnreadableError
 
 def test_front_matter_headings_and_tables():
     text = "---\ntitle: T\ntags: [x]\npage: 4\n---\n\n# H\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
-    (one,), _ = read("a.md", text)
-    assert (one.title, one.metadata) == ("T", {"tags": ["x"], "page_": 4})
-    assert one.headings[0].text == "H" and one.text[one.tables[0].body :].startswith("| 1")
-    assert one.place(one.text.index("| 1")) == {"heading_path": ["H"]}
+    (document,), _ = read("a.md", text)
+    assert (document.title, document.metadata) == ("T", {"tags": ["x"], "page_": 4})
+    assert document.headings[0].text == "H" and document.text[document.tables[0].body :].startswith("| 1")
+    assert document.place(document.text.index("| 1")) == {"heading_path": ["H"]}
 
 
 def test_front_matter_that_is_no_yaml():
-    (one,), _ = read("a.md", "---\ntitle: Tides: a guide\ntags: [sea]\n---\n\nReef early.\n")
-    assert one.title == "Tides: a guide" and one.text.strip() == "Reef early."
+    (document,), _ = read("a.md", "---\ntitle: Tides: a guide\ntags: [sea]\n---\n\nReef early.\n")
+    assert document.title == "Tides: a guide" and document.text.strip() == "Reef early."
 
 
 def test_a_single_top_heading_is_the_title():
@@ -40,24 +40,24 @@ def test_a_single_top_heading_is_the_title():
     ],
 )
 def test_encodings_are_found_and_named(text, encoding):
-    (one,), notices = read("a.txt", text.encode(encoding))
-    assert one.text == text and "not UTF-8: read as" in notices
+    (document,), notices = read("a.txt", text.encode(encoding))
+    assert document.text == text and "not UTF-8: read as" in notices
 
 
 def test_utf8_and_utf16_need_no_guess():
     for data in ("Tromsø".encode("utf-8-sig"), "Tromsø".encode("utf-16"), "Tromsø".encode()):
-        assert [one.text for one in read("a.txt", data)[0]] == ["Tromsø"]
+        assert [document.text for document in read("a.txt", data)[0]] == ["Tromsø"]
         assert read("a.txt", data)[1] == ""
     assert "1 bytes are no UTF-8" in read("a.txt", "Ø".encode() * 99 + b"\xff")[1]
 
 
 def test_what_no_one_reads_is_left_out_and_offsets_follow():
     run = "iVBORw0KGgo" * 300
-    (one,), _ = read("a.md", f"# Pump\n\n![](data:image/png;base64,{run})\n\n## Stop\n\nRed.")
-    assert one.text[one.headings[1].start :] == "## Stop\n\nRed." and "iVBOR" not in one.text
-    assert f"[{len(run) + 27} characters left out]" in one.text
-    (one,), _ = read("key.txt", "Key follows.\n" + "a7" * 3000 + "\nIt expires in June.")
-    assert [len(one.text) < 100 for one in passages(one)] == [True]
+    (document,), _ = read("a.md", f"# Pump\n\n![](data:image/png;base64,{run})\n\n## Stop\n\nRed.")
+    assert document.text[document.headings[1].start :] == "## Stop\n\nRed." and "iVBOR" not in document.text
+    assert f"[{len(run) + 27} characters left out]" in document.text
+    (document,), _ = read("key.txt", "Key follows.\n" + "a7" * 3000 + "\nIt expires in June.")
+    assert [len(passage.text) < 100 for passage in passages(document)] == [True]
 
 
 def test_notebooks_mail_and_source_code():
@@ -66,20 +66,20 @@ def test_notebooks_mail_and_source_code():
         {"cell_type": "code", "source": "print(1.3)", "outputs": [{"text": ["1.3 m\n"]}]},
         {"cell_type": "code", "source": "", "outputs": [{"data": {"text/plain": "out"}}]},
     ]
-    (one,), _ = read("n.ipynb", json.dumps({"cells": cells}))
-    assert one.title == "Tides" and all(x in one.text for x in ("Late.", "print(1.3)", "1.3 m", "out"))
+    (document,), _ = read("n.ipynb", json.dumps({"cells": cells}))
+    assert document.title == "Tides" and all(x in document.text for x in ("Late.", "print(1.3)", "1.3 m", "out"))
     mail = "From: a@b.c\nSubject: =?utf-8?q?B=C3=A5t?=\nContent-Type: text/html\n\n<p>Booked.</p>"
-    (one,), _ = read("m.eml", mail)
-    assert (one.title, one.text) == ("Båt", "From: a@b.c\nSubject: Båt\n\nBooked.")
+    (document,), _ = read("m.eml", mail)
+    assert (document.title, document.text) == ("Båt", "From: a@b.c\nSubject: Båt\n\nBooked.")
     for name, title in [("tool.py", "tool"), ("2026.03.01 minutes",) * 2, ("README",) * 2]:
-        (one,), _ = read(name, "Plain text.")
-        assert (one.text, one.title) == ("Plain text.", title)
+        (document,), _ = read(name, "Plain text.")
+        assert (document.text, document.title) == ("Plain text.", title)
 
 
 def test_mail_with_broken_heads_and_charsets_and_two_texts():
     parts = "".join(
-        f"--X\nContent-Type: {kind}\n\n{said}\n"
-        for kind, said in [
+        f"--X\nContent-Type: {kind}\n\n{body}\n"
+        for kind, body in [
             ("text/plain; charset=iso-8859-8-i", "Booked."),
             ("text/plain", "Pay in May."),
             ("text/csv; name=fees.csv", "Berth,Fee\nEast,40"),
@@ -87,8 +87,8 @@ def test_mail_with_broken_heads_and_charsets_and_two_texts():
         ]
     )
     mail = f"From: <broken@\nSubject: Boat\nContent-Type: multipart/mixed; boundary=X\n\n{parts}--X--\n"
-    (one, fee), notices = read("m.eml", mail)
-    assert one.title == "Boat" and one.text.endswith("Subject: Boat\n\nBooked.\nPay in May.")
+    (document, fee), notices = read("m.eml", mail)
+    assert document.title == "Boat" and document.text.endswith("Subject: Boat\n\nBooked.\nPay in May.")
     assert (fee.text, fee.metadata["member"]) == ("Berth: East\nFee: 40", "fees.csv")
     assert notices.startswith("map.png: ")
 
@@ -126,19 +126,19 @@ def test_mailboxes_and_forwarded_mails():
         b"From a@b.c Tue Mar 03 23:30:00 2026\n" + bytes(mail).replace(b"\nFrom ", b"\n>From ") + b"\n"
         for mail in (inner, outer)
     )
-    found, notices = read("all.mbox", box)
-    assert [(doc.title, doc.metadata.get("member")) for doc in found] == [
+    mails, notices = read("all.mbox", box)
+    assert [(doc.title, doc.metadata.get("member")) for doc in mails] == [
         ("Rent", None),
         ("Fwd: Rent", None),
         ("Rent", "attachment 1.eml"),
     ]
-    assert found[0].text.endswith("From May on, 40 euro.\n\n") and notices == ""
+    assert mails[0].text.endswith("From May on, 40 euro.\n\n") and notices == ""
 
 
 def test_archives_within_bounds():
     parts = {"a/fees.csv": "Berth,Fee\nEast,40\n", "b.md": "# Rules\n\nNo dogs.", ".hidden": "x", "a/~$b.docx": "x"}
-    found, notices = read("all.zip", zipped(**parts, **{"c.docx": "no zip", "in.zip": zipped(**parts)}))
-    assert [(doc.title, doc.metadata["member"]) for doc in found] == [
+    documents, notices = read("all.zip", zipped(**parts, **{"c.docx": "no zip", "in.zip": zipped(**parts)}))
+    assert [(doc.title, doc.metadata["member"]) for doc in documents] == [
         ("", "a/fees.csv"),
         ("Rules", "b.md"),
         ("", "in.zip › a/fees.csv"),
@@ -148,12 +148,12 @@ def test_archives_within_bounds():
     deep = "Deep."
     for _ in range(4):
         deep = zipped(**{"a.txt": "Text.", "in.zip": deep})
-    found, notices = read("deep.zip", deep)
-    assert len(found) == 3 and "too deep" in notices
-    found, notices = read("many.zip", zipped(**{f"{number}.txt": "Text." for number in range(10_003)}))
-    assert len(found) == 10_000 and notices.startswith("3 files in it are not read")
-    found, notices = read("large.zip", zipped(**{"a.txt": "Text.", "b.txt": "a " * 50_000_000}))
-    assert len(found) == 1 and notices.startswith("1 files in it are not read")
+    documents, notices = read("deep.zip", deep)
+    assert len(documents) == 3 and "too deep" in notices
+    documents, notices = read("many.zip", zipped(**{f"{number}.txt": "Text." for number in range(10_003)}))
+    assert len(documents) == 10_000 and notices.startswith("3 files in it are not read")
+    documents, notices = read("large.zip", zipped(**{"a.txt": "Text.", "b.txt": "a " * 50_000_000}))
+    assert len(documents) == 1 and notices.startswith("1 files in it are not read")
 
 
 def test_saved_pages():
@@ -178,8 +178,8 @@ def test_rolling_captions_are_read_once_and_repeated_words_as_often_as_said():
 
     rolling = captions("the tide", "the tide\nturns<00:01.5><c> at</c>", "turns at", "turns at\nfour", "four\nand five")
     assert read("a.vtt", rolling)[0][0].text == "the tide\nturns at\nfour\nand five"
-    said = captions("No.", "No.", "<v.loud Ada Holm>Why?", "It rains.", "It rains.\nStill.", "Go.")
-    assert read("a.vtt", said)[0][0].text == "No.\nNo.\nAda Holm: Why?\nIt rains.\nIt rains.\nStill.\nGo."
+    captioned = captions("No.", "No.", "<v.loud Ada Holm>Why?", "It rains.", "It rains.\nStill.", "Go.")
+    assert read("a.vtt", captioned)[0][0].text == "No.\nNo.\nAda Holm: Why?\nIt rains.\nIt rains.\nStill.\nGo."
 
 
 def test_colours_of_a_terminal_are_left_out():
@@ -225,6 +225,6 @@ def test_hostile_texts_end(name, text):
 
 
 def test_values_that_json_lacks_become_text():
-    (one,), _ = read("a.jsonl", '{"text": "x\\ud800", "score": NaN, "n": {"m": Infinity}}\n')
-    assert one.metadata["score_"] == "NaN" and one.metadata["n"] == {"m": "Infinity"}
-    assert one.text.encode()
+    (document,), _ = read("a.jsonl", '{"text": "x\\ud800", "score": NaN, "n": {"m": Infinity}}\n')
+    assert document.metadata["score_"] == "NaN" and document.metadata["n"] == {"m": "Infinity"}
+    assert document.text.encode()

@@ -112,13 +112,13 @@ def _filled(tokens: Sequence[tuple[str, str]], number: Decimal) -> str | None:
         return None
     digits = [at for at, sign in enumerate(code) if sign in "0#?"]
     point = code.find(".") if "." in code else len(code)
-    whole, decimals = [at for at in digits if at < point], [at for at in digits if at > point]
+    integral, decimals = [at for at in digits if at < point], [at for at in digits if at > point]
     number = number * Decimal(100) ** code.count("%") / Decimal(1000) ** len(scaling)
     before, _, after = f"{number.quantize(Decimal(1).scaleb(-len(decimals)), ROUND_HALF_UP):f}".partition(".")
-    if digits and not whole and before.strip("0"):
+    if digits and not integral and before.strip("0"):
         return None
     texts = ["" if sign == "," else text for sign, (_, text) in zip(code, tokens, strict=True)]
-    _fill_whole(texts, whole, before.lstrip("0"), grouped="," in plain)
+    _fill_whole(texts, integral, before.lstrip("0"), grouped="," in plain)
     last = max((at for at, digit in enumerate(after) if digit != "0" or code[decimals[at]] == "0"), default=-1)
     for at, (place, digit) in enumerate(zip(decimals, after, strict=True)):
         texts[place] = digit if at <= last else _BLANK[texts[place]]

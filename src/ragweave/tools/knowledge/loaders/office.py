@@ -44,7 +44,7 @@ def open_package(data: bytes) -> zipfile.ZipFile:
     if data.startswith(b"\xd0\xcf\x11\xe0"):
         raise UnreadableError("encrypted, or of an Office before 2007")
     package = zipfile.ZipFile(io.BytesIO(data))
-    size = sum(one.file_size for one in package.infolist())
+    size = sum(entry.file_size for entry in package.infolist())
     if size > max(2**26, 100 * len(data)):
         raise UnreadableError(f"unpacks to {size >> 20} MiB, more than a document should")
     return package
@@ -60,10 +60,10 @@ def read_xml(package: zipfile.ZipFile, name: str) -> Any:
 
     parser: Any = etree.XMLParser(resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True)
     root: Any = etree.fromstring(package.read(name), parser)
-    for one in root.iter(etree.Element):
-        one.tag = etree.QName(one).localname
-        for key in [key for key in one.attrib if "}" in key]:
-            one.set(key.rpartition("}")[2], one.attrib.pop(key))
+    for element in root.iter(etree.Element):
+        element.tag = etree.QName(element).localname
+        for key in [key for key in element.attrib if "}" in key]:
+            element.set(key.rpartition("}")[2], element.attrib.pop(key))
     return root
 
 
@@ -77,13 +77,13 @@ def _relations(package: zipfile.ZipFile, name: str) -> dict[str, tuple[str, str]
     folder, file = posixpath.split(name)
     listed = f"{folder}/_rels/{file}.rels".lstrip("/")
     return {
-        one.get("Id", ""): (one.get("Type", "").rpartition("/")[2], _beside(name, one.get("Target", "")))
-        for one in (read_xml(package, listed) if listed in package.NameToInfo else ())
+        relation.get("Id", ""): (relation.get("Type", "").rpartition("/")[2], _beside(name, relation.get("Target", "")))
+        for relation in (read_xml(package, listed) if listed in package.NameToInfo else ())
     }
 
 
 def _texts(element: Any, name: str) -> list[str]:
-    return [one.text or "" for one in element.iter(name)]
+    return [child.text or "" for child in element.iter(name)]
 
 
 def _line(texts: Iterable[str]) -> str:
@@ -96,17 +96,17 @@ def _joined(blocks: Iterable[str]) -> str:
 
 def _value(element: Any, path: str) -> str | None:
     """Return the attribute `val` of the element at a path, or None."""
-    found = None if element is None else element.find(path)
-    return None if found is None else found.get("val")
+    child = None if element is None else element.find(path)
+    return None if child is None else child.get("val")
 
 
 def _inside(element: Any, leaf: str) -> Iterator[Any]:
     """Yield the elements inside one that are shown, in their order; of a `leaf` not what is inside it."""
-    for one in element.iterchildren("*"):
-        if one.tag not in _SKIPPED and one.get("type") != "slidenum":
-            yield one
-            if one.tag != leaf:
-                yield from _inside(one, leaf)
+    for child in element.iterchildren("*"):
+        if child.tag not in _SKIPPED and child.get("type") != "slidenum":
+            yield child
+            if child.tag != leaf:
+                yield from _inside(child, leaf)
 
 
 class _Numbers:
@@ -114,24 +114,26 @@ class _Numbers:
 
     def __init__(self, root: Any) -> None:
         self._levels = {
-            one.get("abstractNumId"): {int(level.get("ilvl")): level for level in one.iter("lvl")}
-            for one in root.iter("abstractNum")
+            abstract.get("abstractNumId"): {int(level.get("ilvl")): level for level in abstract.iter("lvl")}
+            for abstract in root.iter("abstractNum")
         }
-        self._lists = {one.get("numId"): one for one in root.iter("num")}
+        self._lists = {numbering.get("numId"): numbering for numbering in root.iter("num")}
         self._counts: dict[str | None, dict[int, int]] = defaultdict(dict)
         self._begun: set[tuple[str, int]] = set()
 
     def next(self, list_id: str, at: int) -> str:
         """Count a paragraph of a list and return what Word shows before it."""
-        if (one := self._lists.get(list_id)) is None:
+        if (numbering := self._lists.get(list_id)) is None:
             return ""
-        abstract = _value(one, "abstractNumId")
+        abstract = _value(numbering, "abstractNumId")
         levels, counts = self._levels.get(abstract, {}), self._counts[abstract]
-        restart = None if (list_id, at) in self._begun else _value(one, f"lvlOverride[@ilvl='{at}']/startOverride")
+        restart = (
+            None if (list_id, at) in self._begun else _value(numbering, f"lvlOverride[@ilvl='{at}']/startOverride")
+        )
         self._begun.add((list_id, at))
         first = {level: int(_value(form, "start") or 1) for level, form in levels.items()}
         counts[at] = int(restart) if restart else counts.get(at, first.get(at, 1) - 1) + 1
-        for deeper in [one for one in counts if one > at]:
+        for deeper in [level for level in counts if level > at]:
             del counts[deeper]
         form = levels.get(at)
         if form is None or _value(form, "numFmt") == "bullet":
@@ -206,30 +208,30 @@ class _Reader:
 
     def blocks(self, element: Any) -> Iterator[str]:
         """Yield the Markdown blocks of an element; what a paragraph contains besides its text follows it."""
-        for one in _inside(element, "tbl"):
-            if one.tag == "p":
-                text = "".join(map(self._shown, _inside(one, "p"))).replace("~~~~", "")
+        for child in _inside(element, "tbl"):
+            if child.tag == "p":
+                text = "".join(map(self._shown, _inside(child, "p"))).replace("~~~~", "")
                 text = "\n".join(filter(None, (_line([line]) for line in text.splitlines())))
-                yield self._mark(one.find("pPr"), text) if text else ""
-            elif one.tag == "tbl":
-                yield from self._table(one)
-            elif one.tag in ("chart", "relIds", "altChunk"):
-                yield from self._related(one)
-            elif one.tag == "ser":
-                yield _series(one)
-            elif one.tag == "cNvPr":
-                yield alt_text(one.get("descr"))
-            elif note := self.notes.get((one.tag, one.get("id"))):
-                yield f"{self._shown(one) or 'Comment'}: {note}"
+                yield self._mark(child.find("pPr"), text) if text else ""
+            elif child.tag == "tbl":
+                yield from self._table(child)
+            elif child.tag in ("chart", "relIds", "altChunk"):
+                yield from self._related(child)
+            elif child.tag == "ser":
+                yield _series(child)
+            elif child.tag == "cNvPr":
+                yield alt_text(child.get("descr"))
+            elif note := self.notes.get((child.tag, child.get("id"))):
+                yield f"{self._shown(child) or 'Comment'}: {note}"
 
-    def _shown(self, one: Any) -> str:
+    def _shown(self, child: Any) -> str:
         """Return what an element itself adds to the text of its paragraph."""
-        if one.tag in ("footnoteReference", "endnoteReference"):
-            return f"[^{one.get('id')}]" if (one.tag, one.get("id")) in self.notes else ""
-        if one.tag == "nary":
-            return _value(one, "naryPr/chr") or "∫"
-        text = alt_text(one.get("descr")) if one.tag == "docPr" else one.text if one.tag == "t" else None
-        return text or _SIGNS.get(one.tag, "")
+        if child.tag in ("footnoteReference", "endnoteReference"):
+            return f"[^{child.get('id')}]" if (child.tag, child.get("id")) in self.notes else ""
+        if child.tag == "nary":
+            return _value(child, "naryPr/chr") or "∫"
+        text = alt_text(child.get("descr")) if child.tag == "docPr" else child.text if child.tag == "t" else None
+        return text or _SIGNS.get(child.tag, "")
 
     def _mark(self, properties: Any, text: str) -> str:
         """Return a paragraph's text with the number and heading marks of its style."""
@@ -241,9 +243,9 @@ class _Reader:
         )
         if self.numbers is not None and lists:
             text = self.numbers.next(lists[0], int(levels[0]) if levels else 0) + text
-        if not (found := re.search(r"^title\b|heading (\d)", " ".join(names))):
+        if not (heading := re.search(r"^title\b|heading (\d)", " ".join(names))):
             return text
-        return f"{'#' * min(int(found[1] or 1), 6)} {_line([text])}"
+        return f"{'#' * min(int(heading[1] or 1), 6)} {_line([text])}"
 
     def _table(self, element: Any) -> Iterator[str]:
         """Yield a table; a single column is a frame around text."""
@@ -289,8 +291,8 @@ class _Reader:
             if data.startswith(b"PK") and not self.inner:
                 return _word_text(_Reader(open_package(data), "", inner=True, omitted=self.omitted))
             if kind in (".mht", ".mhtml"):
-                return html_markdown(archived_page(data), whole=True)[1]
-            return html_markdown(decode(data)[0], whole=True)[1] if "htm" in kind else decode(data)[0]
+                return html_markdown(archived_page(data), all_content=True)[1]
+            return html_markdown(decode(data)[0], all_content=True)[1] if "htm" in kind else decode(data)[0]
         except Exception as error:  # noqa: BLE001 - the rest of the document can be read
             self.omitted[f"{name}: {error}"] = None
             return ""
@@ -315,10 +317,10 @@ def _bracket(formula: Any) -> None:
 
 def _series(element: Any) -> str:
     """Return a series of a chart as `name: category value, …`."""
-    found = {part.tag: _texts(part, "v") for part in element}
-    names, values = (found.get(a) or found.get(b) or [] for a, b in (("cat", "xVal"), ("val", "yVal")))
+    texts = {part.tag: _texts(part, "v") for part in element}
+    names, values = (texts.get(a) or texts.get(b) or [] for a, b in (("cat", "xVal"), ("val", "yVal")))
     pairs = zip_longest(names, values, fillvalue="")
-    return f"{_line(found.get('tx', ())) or 'series'}: {', '.join(map(_line, pairs))}"
+    return f"{_line(texts.get('tx', ())) or 'series'}: {', '.join(map(_line, pairs))}"
 
 
 def _main(package: zipfile.ZipFile, usual: str) -> str:
@@ -350,7 +352,7 @@ def _take(reader: _Reader, kind: str, part: str) -> Iterator[str]:
     beside = _Reader(reader.package, part, omitted=reader.omitted)
     root = beside.root()
     if kind == "styles":
-        reader.styles = {one.get("styleId"): one for one in root.iter("style")}
+        reader.styles = {style.get("styleId"): style for style in root.iter("style")}
     elif kind == "numbering":
         reader.numbers = _Numbers(root)
     elif kind in ("header", "footer"):
@@ -403,15 +405,17 @@ def _slide(slide: _Reader, root: Any) -> tuple[str, list[str]]:
 def load_epub(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
     """Load the chapters of a book in their order, as one Markdown text."""
     package = open_package(data)
-    part = next((one.get("full-path") for one in read_xml(package, "META-INF/container.xml").iter("rootfile")), "")
+    part = next(
+        (rootfile.get("full-path") for rootfile in read_xml(package, "META-INF/container.xml").iter("rootfile")), ""
+    )
     book = read_xml(package, part)
-    items = {one.get("id"): one.get("href", "") for one in book.iter("item")}
+    items = {item.get("id"): item.get("href", "") for item in book.iter("item")}
     texts = []
-    for one in book.iter("itemref"):
-        href = items.get(one.get("idref"), "")
+    for reference in book.iter("itemref"):
+        href = items.get(reference.get("idref"), "")
         try:
             source, _ = decode(package.read(_beside(part, href)))
-            texts.append(html_markdown(source, whole=True)[1])
+            texts.append(html_markdown(source, all_content=True)[1])
         except Exception as error:  # noqa: BLE001 - the other chapters can be read
             yield f"chapter {href}: {error}"
     yield markdown("\n\n".join(texts), name, _line(_texts(book, "title")[:1]))

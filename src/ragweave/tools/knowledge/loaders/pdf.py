@@ -67,7 +67,7 @@ def _page(page: Any) -> tuple[str, str]:
     chars = page.get_textpage()
     text, fields = chars.get_text_range().replace("\r\n", "\n"), [*_annotations(page)]
     text = text.replace("\ufffe", "-\n")  # PDFium's mark of a hyphen that ends a line
-    pictures = [one.get_bounds() for one in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE])]
+    pictures = [picture.get_bounds() for picture in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE])]
     covered = sum((right - left) * (top - bottom) for left, bottom, right, top in pictures)
     unmapped = sum(raw.FPDFText_HasUnicodeMapError(chars, at) == 1 for at in range(chars.count_chars()))
     problem = ""
@@ -80,8 +80,8 @@ def _page(page: Any) -> tuple[str, str]:
             return "", "empty or damaged"
         problem = _SCANNED
     if problem and available():
-        found = recognised_page(page)
-        text, problem = max(found, text, key=len), "" if found else "nothing that can be recognised"
+        recognised = recognised_page(page)
+        text, problem = max(recognised, text, key=len), "" if recognised else "nothing that can be recognised"
     elif problem:
         problem += f" (to recognise it: {NEED_OCR})"
     return "\n".join(filter(None, [text, *fields])), problem
@@ -93,21 +93,21 @@ def _annotations(page: Any) -> Iterator[str]:
 
     form = page.formenv
     for at in range(raw.FPDFPage_GetAnnotCount(page)):
-        one = raw.FPDFPage_GetAnnot(page, at)
-        kind = raw.FPDFAnnot_GetSubtype(one)
+        annotation = raw.FPDFPage_GetAnnot(page, at)
+        kind = raw.FPDFAnnot_GetSubtype(annotation)
         if kind == raw.FPDF_ANNOT_FREETEXT:
-            yield _string(raw.FPDFAnnot_GetStringValue, one, b"Contents")
+            yield _string(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
         elif kind == raw.FPDF_ANNOT_WIDGET and form:
             named = (raw.FPDFAnnot_GetFormFieldAlternateName, raw.FPDFAnnot_GetFormFieldName)
-            name = next(filter(None, (_string(get, form, one) for get in named)), "")
-            value = _string(raw.FPDFAnnot_GetFormFieldValue, form, one)
-            field = raw.FPDFAnnot_GetFormFieldType(form, one)
+            name = next(filter(None, (_string(get, form, annotation) for get in named)), "")
+            value = _string(raw.FPDFAnnot_GetFormFieldValue, form, annotation)
+            field = raw.FPDFAnnot_GetFormFieldType(form, annotation)
             if field in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
                 chosen = "yes" if field == raw.FPDF_FORMFIELD_CHECKBOX else value
-                value = chosen if raw.FPDFAnnot_IsChecked(form, one) else ""
+                value = chosen if raw.FPDFAnnot_IsChecked(form, annotation) else ""
             if value:
                 yield f"{name}: {value}" if name else value
-        raw.FPDFPage_CloseAnnot(one)
+        raw.FPDFPage_CloseAnnot(annotation)
 
 
 def _string(get: Callable[..., int], *of: Any) -> str:

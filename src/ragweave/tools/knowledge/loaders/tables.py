@@ -55,7 +55,7 @@ def _separator(head: str, escape: str | None) -> str:
 
     def worth(separator: str) -> tuple[float, int]:
         records = list(itertools.islice(_records(io.StringIO(head, newline=""), separator, escape), _SAMPLE))
-        widths = Counter(len(one.cells) for one in records if len(one.cells) > 1)
+        widths = Counter(len(row.cells) for row in records if len(row.cells) > 1)
         width, often = widths.most_common(1)[0] if widths else (0, 0)
         return often / max(len(records), 1), width
 
@@ -64,10 +64,10 @@ def _separator(head: str, escape: str | None) -> str:
 
 def _records(file: TextIO, separator: str, escape: str | None) -> Iterator[_Row]:
     r"""Yield the records that are not blank; quotes may be escaped as `""` or, by `escape`, as `\"`."""
-    made = csv.reader(file, delimiter=separator, escapechar=escape)
-    for cells in made:
-        if any(one.strip() for one in cells):
-            yield _Row(made.line_num, [one.strip() for one in cells])
+    reader = csv.reader(file, delimiter=separator, escapechar=escape)
+    for cells in reader:
+        if any(cell.strip() for cell in cells):
+            yield _Row(reader.line_num, [cell.strip() for cell in cells])
 
 
 def _table(name: str, rows: Iterator[_Row], settings: IndexSettings, *, sheet: bool = False) -> Iterator[Loaded | str]:
@@ -160,7 +160,7 @@ def _rows(header: list[str], rows: Iterable[_Row], settings: IndexSettings) -> I
 
     def fields(cells: Sequence[str]) -> dict[str, str]:
         more = (f"column {number}" for number in itertools.count(len(names) + 1))
-        return {name: one for one, name in zip(cells, itertools.chain(names, more), strict=False) if one}
+        return {name: cell for cell, name in zip(cells, itertools.chain(names, more), strict=False) if cell}
 
     yield from _objects(((row.line, fields(row.cells)) for row in rows), settings)
 
@@ -169,7 +169,7 @@ def load_json(name: str, file: TextIO, settings: IndexSettings) -> Iterator[Load
     """Load the objects of a JSON list, or of JSON lines, as rows; any other JSON as text."""
     text = file.read()
     value = _parsed(text)
-    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         yield from _objects(enumerate(value, 1), settings)
     elif value is None and "\n{" in text.strip():
         yield from load_json_lines(name, io.StringIO(text), settings)
@@ -192,7 +192,7 @@ def _parsed(text: str) -> Any:
 
 def _objects(rows: Iterable[tuple[int, Any]], settings: IndexSettings) -> Iterator[Loaded | str]:
     """Yield the texts of rows: line and object; those without the text field are named together."""
-    wanted = {one.strip() for one in settings.text_field.split(",")}
+    wanted = {field.strip() for field in settings.text_field.split(",")}
     either = settings.text_field == IndexSettings.text_field
     bad: list[int] = []
     names: Iterable[str] = ()
@@ -218,11 +218,11 @@ def _object(row: dict[str, Any], line: int, settings: IndexSettings) -> Iterator
     rest: dict[str, Any] = {}
     if isinstance(text, str):
         own = (settings.text_field, settings.id_field, settings.title_field)
-        rest = {name: one for name, one in row.items() if name not in own}
+        rest = {name: value for name, value in row.items() if name not in own}
     else:
-        wanted = [one.strip() for one in settings.text_field.split(",")]
-        shown = {name: one for name, one in row.items() if name in wanted} or row
-        text = "\n".join(f"{name}: {_value(one)}" for name, one in shown.items() if one not in (None, ""))
+        wanted = [field.strip() for field in settings.text_field.split(",")]
+        shown = {name: value for name, value in row.items() if name in wanted} or row
+        text = "\n".join(f"{name}: {_value(value)}" for name, value in shown.items() if value not in (None, ""))
         tables = (Table(0, 0, len(text)),)  # a long row is cut between its lines
     if text.strip():
         title = title if isinstance(title, str) else ""
@@ -246,7 +246,7 @@ def load_workbook(name: str, data: bytes, settings: IndexSettings) -> Iterator[L
         warnings.simplefilter("ignore")  # about styles and the like, which are not read
         # Only read-only mode is fast where a file claims far more cells than it has.
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        if hidden := [one.title for one in book.worksheets if one.sheet_state != "visible"]:
+        if hidden := [sheet.title for sheet in book.worksheets if sheet.sheet_state != "visible"]:
             yield f"hidden sheets are left out: {', '.join(hidden)}"
         for sheet in book.worksheets:
             if sheet.sheet_state == "visible":

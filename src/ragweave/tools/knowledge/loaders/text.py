@@ -78,7 +78,7 @@ def decode(data: bytes) -> tuple[str, str]:
     else:
         text = data.decode("utf-8", "replace")
         wrong = text.count("\ufffd") - data.count("\ufffd".encode())
-        foreign = sum(not one.isascii() for one in text) if wrong else 0
+        foreign = sum(not sign.isascii() for sign in text) if wrong else 0
         if wrong > 0.02 * foreign and wrong >= min(4, len(data) / 10_000):
             encoding, named = _guess(data[:_SAMPLE])
             note = "" if named else Remark(f"not UTF-8: read as {encoding}")
@@ -124,9 +124,9 @@ def _guess(data: bytes) -> tuple[str, bool]:
     best = from_bytes(data).best()
     if best is not None and best.encoding == any_specified_encoding(data) != "latin_1":
         return best.encoding, True
-    letters = {one for one in str(best or "") if one.isalpha() and not one.isascii()}
+    letters = {letter for letter in str(best or "") if letter.isalpha() and not letter.isascii()}
     alone = not re.search(rb"[\x80-\xff]{2}", data)  # as in Latin scripts, where most letters are ASCII
-    latin = alone or all(unicodedata.name(one, "").startswith("LATIN") for one in letters)
+    latin = alone or all(unicodedata.name(letter, "").startswith("LATIN") for letter in letters)
     if latin and not _MISREAD.search(data.decode("cp1252", "replace")):
         return "cp1252", False
     if best is None:
@@ -145,7 +145,7 @@ def readable(text: str) -> str:
 def paged(pages: Iterable[str], title: str) -> Loaded:
     """Return texts as the pages of one."""
     texts = [*map(readable, pages)]
-    starts = accumulate((len(one) + 1 for one in texts[:-1]), initial=0)
+    starts = accumulate((len(line) + 1 for line in texts[:-1]), initial=0)
     return Loaded("\n".join(texts), title, pages=tuple(starts))
 
 
@@ -156,12 +156,12 @@ def markdown(text: str, name: str, title: str = "") -> Loaded:
     front matter, of a single top heading, or `name`.
     """
     text, fields = readable(text), {}
-    if found := _FRONT_MATTER.match(text):
-        fields = _yaml(found[1])
-        text = " " * (found.end() - 1) + "\n" + text[found.end() :]
+    if front_matter := _FRONT_MATTER.match(text):
+        fields = _yaml(front_matter[1])
+        text = " " * (front_matter.end() - 1) + "\n" + text[front_matter.end() :]
     headings, tables = structure(text)
     own = " ".join(str(fields.pop("title", "") or "").split())
-    top = [one.text for one in headings if one.level <= headings[0].level]
+    top = [heading.text for heading in headings if heading.level <= headings[0].level]
     title = title or own or (top[0] if len(top) == 1 else "") or name
     return Loaded(text, title, metadata=own_fields(fields), headings=headings, tables=tables)
 
@@ -235,26 +235,26 @@ def mail_text(part: Any) -> str:
     return decode(part.get_payload(decode=True))[0]
 
 
-def html_markdown(source: str, *, whole: bool = False) -> tuple[str, str]:
-    """Return the title and the Markdown of a page; `whole`: all is content, as in a chapter of a book."""
+def html_markdown(source: str, *, all_content: bool = False) -> tuple[str, str]:
+    """Return the title and the Markdown of a page; `all_content`: all is content, as in a chapter of a book."""
     from lxml import etree, html
 
     parser = html.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     page = html.document_fromstring(f"{source}<p></p>".encode("utf-8", "replace"), parser)  # lxml refuses an empty page
     title = " ".join((page.findtext(".//title") or "").split())
-    if whole:
+    if all_content:
         etree.strip_elements(page, "title", with_tail=False)
     else:
         _prune(page)
     mains = page.xpath("//main|//*[@role='main']") or page.xpath("//article")
-    found = set(mains)
-    mains = [one for one in mains if found.isdisjoint(one.iterancestors())]
+    distinct = set(mains)
+    mains = [main for main in mains if distinct.isdisjoint(main.iterancestors())]
     body = page.find("body") if page.find("body") is not None else page
-    if whole or 2 * sum(len(one.text_content()) for one in mains) < len(body.text_content()):
+    if all_content or 2 * sum(len(main.text_content()) for main in mains) < len(body.text_content()):
         mains = [body]
     text = "\n\n".join(map(tree_markdown, mains)).strip()
-    if not whole and not text:  # a page of links alone
-        return title, html_markdown(source, whole=True)[1]
+    if not all_content and not text:  # a page of links alone
+        return title, html_markdown(source, all_content=True)[1]
     return title, text
 
 
@@ -265,10 +265,10 @@ def tree_markdown(root: Any) -> str:
 
     _spell_out(root)
     _plain_tables(root)
-    for one in root.iter(*_BLOCKS):
-        one.tag = "div"
+    for element in root.iter(*_BLOCKS):
+        element.tag = "div"
     try:
-        made: str = markdownify(
+        markdown: str = markdownify(
             etree.tostring(root, encoding="unicode", method="html", with_tail=False),
             heading_style="ATX",
             bullets="-",
@@ -280,7 +280,7 @@ def tree_markdown(root: Any) -> str:
         )
     except RecursionError:
         return "\n".join(line.strip() for line in root.itertext() if line.strip())
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in made.splitlines())).strip()
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in markdown.splitlines())).strip()
 
 
 def _prune(page: Any) -> None:
@@ -305,7 +305,9 @@ def _prune(page: Any) -> None:
 def _show_buttons(name: Any) -> None:
     """Make text of the buttons of a heading that has no other text."""
     buttons = [*name.iter("button")]
-    if buttons and name.text_content().split() == [word for one in buttons for word in one.text_content().split()]:
+    if buttons and name.text_content().split() == [
+        word for button in buttons for word in button.text_content().split()
+    ]:
         for button in buttons:
             button.tag = "span"
 
@@ -346,14 +348,14 @@ def _spell_out(root: Any) -> None:
     for power in root.iter("sup"):
         if (text := power.text_content().strip()) != raised(text):
             power.text = f"^{power.text or ''}"
-    for one in root.xpath(".//ol[@type and @type!='1']"):
-        kind = f"{'upper' if one.get('type').isupper() else 'lower'}{'Roman' if one.get('type') in 'iI' else 'Letter'}"
-        for number, item in enumerate(one.iterchildren("li"), 1):
+    for element in root.xpath(".//ol[@type and @type!='1']"):
+        kind = f"{'upper' if element.get('type').isupper() else 'lower'}{'Roman' if element.get('type') in 'iI' else 'Letter'}"
+        for number, item in enumerate(element.iterchildren("li"), 1):
             item.text = f"{numeral(number, kind)}. {item.text or ''}"
-        one.tag = "ul"
-    for one in root.xpath(".//img[@alt]"):
-        one.tag = "span"
-        one.text = alt_text(one.get("alt"))
+        element.tag = "ul"
+    for element in root.xpath(".//img[@alt]"):
+        element.tag = "span"
+        element.text = alt_text(element.get("alt"))
 
 
 def _write_formulas(root: Any) -> None:
@@ -373,18 +375,18 @@ def _plain_tables(root: Any) -> None:
     """Make blocks of tables for layout; give the others one row as their header, and no spanned cells."""
     from lxml import etree
 
-    for one in root.xpath(_LAYOUT):
-        rows = one.xpath("./tr|./*/tr")
-        for part in (one, *rows, *chain.from_iterable(rows)):
+    for table in root.xpath(_LAYOUT):
+        rows = table.xpath("./tr|./*/tr")
+        for part in (table, *rows, *chain.from_iterable(rows)):
             part.tag = "div"
     etree.strip_elements(root, "colgroup", "col", with_tail=False)
-    for one in root.xpath("descendant-or-self::table/caption"):
-        one.getparent().addprevious(one)
-    few = sum(_span(one, "colspan") * _span(one, "rowspan") for one in root.iter("td", "th")) <= _MOST_SPANNED
-    for one in root.xpath("descendant-or-self::table"):
+    for caption in root.xpath("descendant-or-self::table/caption"):
+        caption.getparent().addprevious(caption)
+    few = sum(_span(cell, "colspan") * _span(cell, "rowspan") for cell in root.iter("td", "th")) <= _MOST_SPANNED
+    for table in root.xpath("descendant-or-self::table"):
         if few:
-            _fill(one.xpath("./tr|./*/tr"))
-        _join(one.xpath("./thead[following-sibling::*]/tr"))
+            _fill(table.xpath("./tr|./*/tr"))
+        _join(table.xpath("./thead[following-sibling::*]/tr"))
     etree.strip_tags(root, "thead", "tbody", "tfoot")  # markdownify takes the first row of each for a header
 
 
