@@ -68,14 +68,45 @@ def test_the_answer_of_an_example_is_a_copy() -> None:
 
 
 def test_blendfilters_tables_have_plain_react() -> None:
-    replies = (SEARCH, SEARCH, "Hm.", FINISH)
-    out, calls, searches = run(*replies, profile="blendfilter")
+    out, calls, searches = run(SEARCH, SEARCH, FINISH, profile="blendfilter")
     assert (out["answer"], searches) == ("Ada Brenner", ["bridge at Alden"] * 2)
-    first, again = [transcript(calls[3]).split(f"Observation {number}:")[1] for number in (1, 2)]
+    first, again = [transcript(calls[2]).split(f"Observation {number}:")[1] for number in (1, 2)]
     assert first.partition("Thought")[0] == again.partition("Thought")[0]
-    assert calls[0].last.endswith(f"Action 3: Finish[1934]\n\nQuestion: {QUESTION}\nThought 1:")
+    assert first.startswith("\nCard 1 | The river Sorre runs under the bridge at Alden.")
+    assert calls[0].text.startswith(
+        "Solve a question answering task with interleaving Thought, Action, Observation steps."
+    )
+    assert calls[0].last.endswith(
+        f"So Pavel Urysohn and Leonid Levin have the same type of work.\nAction 3: Finish[yes]\n"
+        f"Question: {QUESTION}\nThought 1:"
+    )
     out, calls, searches = run("Finish[Karl Oster]", profile="blendfilter")
     assert (out["answer"], len(calls), searches) == ("Karl Oster", 1, [])
+
+
+def test_there_a_thought_without_an_action_is_asked_for_its_action() -> None:
+    """Yao et al.'s released code."""
+    thought = "I do not know yet what the answer is, so I should look up the bridge."
+    out, calls, searches = run(thought, "Search[bridge at Alden]", FINISH, profile="blendfilter", k=1)
+    assert (out["answer"], searches) == ("Ada Brenner", ["bridge at Alden"])
+    assert transcript(calls[1]) == f"Thought 1: {thought}\nAction 1:"
+    assert transcript(calls[2]).startswith(
+        f"Thought 1: {thought}\nAction 1: Search[bridge at Alden]\nObservation 1:\nCard 1 | "
+    )
+    _, calls, _ = run("Hm.", "I look it up.", FINISH, profile="blendfilter")
+    assert transcript(calls[2]) == "Thought 1: Hm.\nObservation 1: Invalid action: I look it up.\nThought 2:"
+
+
+@pytest.mark.parametrize(
+    "prose", ["The final answer is Karl Oster.", "I don't know yet what the answer is.", "Answer: Karl"]
+)
+@pytest.mark.parametrize("profile", ["", "blendfilter"])
+def test_only_finish_ends(prose: str, profile: str) -> None:
+    out, _, _ = run(SEARCH, *[prose] * (1 + bool(profile)), FINISH, **({"profile": profile} if profile else {}))
+    assert out["answer"] == "Ada Brenner"
+    searching = [f"Search[bridge {number}]" for number in range(6)]
+    out, _, _ = run(*searching, prose, prose, profile="blendfilter")
+    assert (out["status"], out["truncated"]) == ("unknown", True)
 
 
 def test_seven_free_steps_without_finish_are_wrong_there() -> None:

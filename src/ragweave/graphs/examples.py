@@ -2,8 +2,8 @@
 
 Ours are in the form of BlendFilter's appendix F, of Self-Ask and of ReAct. Under a paper's profile the
 paper's own are shown: BlendFilter's nine (appendix F, which leaves their knowledge out: ours states the
-facts that their reasoning uses), and the three for MuSiQue that SlimPLM's released code shows (of Shao
-et al. 2023, ITER-RETGEN).
+facts that their reasoning uses), those of Press et al. and Yao et al. for Self-Ask and ReAct, and the three
+for MuSiQue that SlimPLM's released code shows (of Shao et al. 2023, ITER-RETGEN).
 """
 
 import json
@@ -159,7 +159,10 @@ PRESS_PAIRS = "\n".join(_DATA["press_pairs"])
 """What SlimPLM shows to the model that reads a reference for Self-Ask (table 10)."""
 
 ACTIONS = "\n".join(_DATA["actions"])
-"""ReAct's transcripts."""
+"""ReAct's transcripts, in our words."""
+
+YAO = "\n".join(_DATA["yao"])
+"""The three transcripts of Yao et al. 2022 (appendix C, and released code) whose actions only search and finish."""
 
 
 def action_turns(cue: str) -> list[tuple[str, str]]:
