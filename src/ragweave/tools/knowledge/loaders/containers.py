@@ -2,6 +2,7 @@
 
 import email
 import email.policy
+import mimetypes
 import re
 import zipfile
 from collections.abc import Callable, Iterator
@@ -42,10 +43,10 @@ def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     texts = [*_bodies(mail), *map(_text_of, inline)]
     yield Loaded("\n".join([*map(": ".join, heads.items()), "", *texts]), heads.get("Subject", name))
     for number, part in enumerate((part for part in others if part not in inline), 1):
-        forwarded = part.get_content_type() == "message/rfc822"
-        content = part.get_payload(0).as_bytes() if forwarded else part.get_payload(decode=True) or b""
-        filename = part.get_filename() or f"attachment {number}{'.eml' * forwarded}"
-        yield Member(filename, len(content), partial(bytes, content))
+        mails: Any = part.get_payload() if part.is_multipart() else []  # of a forwarded mail
+        content: Any = mails[0].as_bytes() if mails else part.get_payload(decode=True) or b""
+        suffix = ".eml" if mails else mimetypes.guess_extension(part.get_content_type()) or ""
+        yield Member(part.get_filename() or f"attachment {number}{suffix}", len(content), partial(bytes, content))
 
 
 def _bodies(mail: Any) -> list[str]:

@@ -84,8 +84,8 @@ def _table(name: str, rows: Iterator[_Row], settings: IndexSettings, *, sheet: b
         return
     headed = not _is_data(first[at], first[at + 1 :])
     if sheet and _is_form(first[at:], settings, headed=headed):
-        pairs = ([cell for cell in row.cells if cell] for row in itertools.chain(first[at:], rows))
-        text = "\n".join(": ".join([pair[0].rstrip(":"), *pair[1:]]) for pair in pairs)
+        texts = ([cell for cell in row.cells if cell] for row in itertools.chain(first[at:], rows))
+        text = "\n".join(": ".join([cells[0].rstrip(":"), *cells[1:]]) for cells in texts)
         yield Loaded(text, name, metadata={"line": first[at].line}, tables=(Table(0, 0, len(text)),))
         return
     body = itertools.chain(first[at + headed :], rows)
