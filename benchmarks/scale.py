@@ -52,7 +52,7 @@ def read(corpus: Path) -> Iterator[str]:
 def terms(text: str) -> list[str]:
     from ragweave.tools.retrieval.analyzer import analyzer_for
 
-    return analyzer_for("english").terms(text)
+    return analyzer_for("english").index_terms(text)
 
 
 def build_ragweave(corpus: Path, folder: Path) -> None:

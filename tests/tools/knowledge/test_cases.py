@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from langchain_core.documents import Document
 
+from ragweave.names import RetrieverName
 from ragweave.state.passages import place_at
 from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 
@@ -109,6 +110,30 @@ def test_cases(file: str, question: str, must: list[str], must_not: list[str], t
     text = "\n".join([*map(shown, passages), *lines])
     assert [pattern for pattern in must if not re.search(pattern, text, re.DOTALL)] == [], text
     assert [pattern for pattern in must_not if re.search(pattern, text, re.DOTALL)] == [], text
+
+
+CHAIR = "Where was the chair of the harbour board born?"
+SEARCHED: list[tuple[str, str, str, str]] = [
+    ("lang", "bm25", "C# style guide", "csharp"),
+    ("lang", "bm25", "C++ style guide", "cpp"),
+    ("lang", "bm25", "F# style guide", "fsharp"),
+    ("lang", "bm25", "C style guide", "c"),
+    ("lang", "bm25", ".NET patched monthly", "net"),
+    ("accents", "bm25", "cafe", "a"),
+    ("accents", "bm25", "Jose Pena", "a"),
+    ("accents", "bm25", "Soren Bjork", "b"),
+    ("accents", "bm25", "Lodz", "b"),
+    ("accents", "bm25", "facade", "c"),
+    ("names", "graph", CHAIR, "board zz"),
+]
+
+
+@pytest.mark.parametrize(("folder", "mode", "question", "names"), SEARCHED)
+def test_search_cases(folder: str, mode: RetrieverName, question: str, names: str, tmp_path: Path) -> None:
+    with KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None)) as kb:
+        kb.index_paths(CASES / "search" / folder)
+        docs = kb.as_retriever(3 if mode == "graph" else 1, mode).invoke(question)
+    assert {*names.split()} <= {Path(doc.metadata["source"]).stem for doc in docs}
 
 
 def test_another_text_field_on_the_same_folder(tmp_path: Path) -> None:

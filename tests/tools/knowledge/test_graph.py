@@ -56,7 +56,7 @@ def top_passages(kb: KnowledgeBase, question: str, k: int = 2) -> list[str | Non
     ("text", "name"),
     [
         ("The Beatles", "beatles"),
-        ("Mara Ødegård’s", "mara ødegard"),
+        ("Mara Ødegård’s", "mara odegard"),
         ("max_iter", "max iter"),
         ("東京大学", "東 京 大 学"),
     ],

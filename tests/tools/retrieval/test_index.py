@@ -8,8 +8,10 @@ from pathlib import Path
 import bm25s
 import numpy as np
 import pytest
+from langchain_core.documents import Document
 
 from ragweave.errors import UsageError
+from ragweave.tools.retrieval import Bm25Retriever
 from ragweave.tools.retrieval.analyzer import Analyzer
 from ragweave.tools.retrieval.bm25_index import Bm25Index, top_k
 
@@ -29,8 +31,19 @@ def corpus(size: int, seed: int = 1) -> list[list[str]]:
         ("ภาษาไทย", ["ภา", "าษ", "ษา", "าไ", "ไท", "ทย"]),
         ("เสื้อ", ["เสื้", "สื้อ"]),
         ("第3章 ABC", ["第", "3", "章", "abc"]),
-        ("café", ["café"]),
-        ("cafe\u0301", ["café"]),
+        ("café", ["cafe"]),
+        ("cafe\u0301", ["cafe"]),
+        ("Łódź, Bjørk, Straße", ["lodz", "bjork", "strasse", "strass"]),
+        ("й и ё", ["й", "и", "е"]),
+        ("C++17, C#, (F#) and C", ["c++", "17", "c#", "f#", "c"]),
+        ("issue #4, a heading#", ["issu", "4", "head"]),
+        (".NET on ASP.NET", ["net", "asp", "net", ".net"]),
+        ("1,500 or 1.500.000", ["1", "500", "1", "500", "000", "1500", "1500000"]),
+        ("1.5 and 3.11.2", ["1", "5", "3", "11", "2"]),
+        ("KX-7741-B", ["kx", "7741", "b", "kx7741b"]),
+        ("To be or not to be?", ["to", "be", "or", "not", "to", "be"]),
+        ("Which IT budget is it?", ["which", "budget", "IT"]),
+        ("TERMS OF USE", ["term", "use"]),
         ("well-known", ["well", "known"]),
     ],
 )
@@ -53,6 +66,36 @@ def test_a_word_broken_at_a_lines_end_is_found_whole() -> None:
 )
 def test_stop_words_of_other_languages_are_left_out(language: str, text: str, terms: list[str]) -> None:
     assert Analyzer(language).terms(text) == terms
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("1500", "It costs 1,500 crowns."),
+        ("1,500", "It costs 1500 crowns."),
+        ("1500", "Es kostet 1.500 Kronen."),
+        ("KX7741B", "The part KX-7741-B is in stock."),
+        ("kx-7741-b", "The part KX7741B is in stock."),
+        ("Where is IT?", "IT has moved to the second floor."),
+        ("to be or not to be", "That is the question: to be or not to be."),
+    ],
+)
+def test_a_question_finds_other_spellings(question: str, text: str) -> None:
+    others = [
+        Document("It is said that the crane lifts 500 kg and 15 tonnes."),
+        Document("The part B 41 is on the third floor."),
+    ]
+    retriever = Bm25Retriever.from_documents([*others, Document(text)], k=1)
+    assert [doc.page_content for doc in retriever.invoke(question)] == [text]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "question"),
+    [("french", "les réunions", "reunion"), ("spanish", "informaciones", "información"), ("german", "Tür", "tur")],
+)
+def test_a_word_without_its_accents_is_found_in_any_language(language: str, text: str, question: str) -> None:
+    analyzer = Analyzer(language)
+    assert not {*analyzer.terms(question)}.isdisjoint(analyzer.index_terms(text))
 
 
 def test_an_unknown_language_is_refused() -> None:

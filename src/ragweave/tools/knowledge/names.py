@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from ragweave.tools.text.words import UNSPACED_LETTER
+from ragweave.tools.text.words import UNSPACED_LETTER, unaccented
 
 _WORD = rf"{UNSPACED_LETTER}|(?:(?!{UNSPACED_LETTER})[^\W_])+"
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
@@ -66,14 +66,14 @@ def folded(text: str) -> str:
     """Return the form in which names are compared: lower case, no accents, single blanks between words.
 
     Examples:
-        >>> folded("The Beatles’"), folded("Max_iter"), folded("東京")
-        ('beatles', 'max iter', '東 京')
+        >>> folded("The Beatles’"), folded("Max_iter"), folded("Søren Bjørnsen"), folded("東京")
+        ('beatles', 'max iter', 'soren bjornsen', '東 京')
     """
     if text.isascii():
         words = _ASCII_WORD.findall(re.sub(r"'s\b", "", text.lower()))
     else:
         plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-        words = re.findall(_WORD, re.sub(r"['’]s\b", "", unicodedata.normalize("NFC", plain).lower()))
+        words = re.findall(_WORD, re.sub(r"['’]s\b", "", unaccented(unicodedata.normalize("NFC", plain).lower())))
     while words and words[0] in ("the", "a", "an"):
         del words[0]
     return " ".join(words)

@@ -61,7 +61,8 @@ class Search:
 
     def __init__(self, store: Store, embeddings: Embeddings | None) -> None:
         self.store, self.embeddings = store, embeddings
-        self.terms = analyzer_for(store.settings.language).terms
+        analyzer = analyzer_for(store.settings.language)
+        self.terms, self.index_terms = analyzer.terms, analyzer.index_terms
         self.open = lru_cache(maxsize=_STATES)(self._open)
 
     def model(self) -> Embeddings:
@@ -101,7 +102,7 @@ class Search:
         rows = now.rows()
         keep = np.isin(before.rows, rows, assume_unique=True)
         last = int(before.rows[-1]) if len(before.rows) else 0
-        texts = (self.terms(indexed_text(text, meta)) for _, text, meta in now.texts(last))
+        texts = (self.index_terms(indexed_text(text, meta)) for _, text, meta in now.texts(last))
         Bm25Index.build(texts, folder, before=before.bm25, keep=keep)
         rows.tofile(folder / _ROWS)
         if self.store.settings.embedding is not None:

@@ -93,19 +93,22 @@ def qdrant(url: str, name: str, embeddings: Embeddings, settings: IndexSettings,
     from langchain_qdrant import QdrantVectorStore, RetrievalMode, SparseEmbeddings, SparseVector
     from qdrant_client import QdrantClient, models
 
-    terms_of = analyzer_for(settings.language).terms
+    analyzer = analyzer_for(settings.language)
 
     class Bm25(SparseEmbeddings):  # type: ignore[misc, unused-ignore]
         """BM25's term weights; Qdrant multiplies them by the inverse document frequency."""
 
         def embed_documents(self, texts: list[str]) -> list[SparseVector]:
-            return [self._vector(text, lambda tf, n: tf * 2.5 / (tf + 0.4 + n / 100)) for text in texts]
+            return [
+                self._vector(analyzer.index_terms(text), lambda tf, n: tf * 2.5 / (tf + 0.4 + n / 100))
+                for text in texts
+            ]
 
         def embed_query(self, text: str) -> SparseVector:
-            return self._vector(text, lambda tf, _: tf)
+            return self._vector(analyzer.terms(text), lambda tf, _: tf)
 
-        def _vector(self, text: str, weigh: Callable[[int, int], float]) -> SparseVector:
-            hashes = [hashlib.blake2b(t.encode(), digest_size=4).digest() for t in terms_of(text)]
+        def _vector(self, terms: list[str], weigh: Callable[[int, int], float]) -> SparseVector:
+            hashes = [hashlib.blake2b(t.encode(), digest_size=4).digest() for t in terms]
             counts = sorted(Counter(int.from_bytes(digest, "little") for digest in hashes).items())
             weights = [weigh(tf, len(hashes)) for _, tf in counts]
             return SparseVector(indices=[number for number, _ in counts], values=weights)

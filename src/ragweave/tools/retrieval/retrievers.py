@@ -92,7 +92,7 @@ class Bm25Retriever(SearchRetriever):
         """
         passages = [with_id(as_document(doc)) for doc in listed(documents)]
         analyzer = analyzer_for(language)
-        index = Bm25Index.of(analyzer.terms(indexed_text(doc.page_content, doc.metadata)) for doc in passages)
+        index = Bm25Index.of(analyzer.index_terms(indexed_text(doc.page_content, doc.metadata)) for doc in passages)
 
         def search(query: str, k: int) -> list[Document]:
             scores = index.score(analyzer.terms(query))

@@ -90,6 +90,26 @@ def folded(word: str) -> str:
     return unicodedata.normalize("NFKC", word).lower().replace("i\u0307", "i")
 
 
+_ACCENTS = re.compile("(?<![\u0400-\u052f])[\u0300-\u036f]+")
+"""Accents of Latin and Greek; those of Cyrillic make other letters (й is not и)."""
+_PLAIN = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "ħ": "h", "ŧ": "t", "ı": "i", "ё": "е"}
+) | str.maketrans({"ß": "ss", "æ": "ae", "œ": "oe", "þ": "th"})
+
+
+def unaccented(word: str) -> str:
+    """Return a word in lower case as a keyboard without its accents writes it.
+
+    Examples:
+        >>> unaccented("café"), unaccented("bjørk"), unaccented("łódź"), unaccented("straße")
+        ('cafe', 'bjork', 'lodz', 'strasse')
+    """
+    if word.isascii():
+        return word
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", word.translate(_PLAIN)))
+    return unicodedata.normalize("NFC", plain).translate(_PLAIN)
+
+
 # ---- answers and tokens
 
 
