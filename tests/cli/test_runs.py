@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from ragweave.cli.main import app
 from ragweave.cli.options import models_of
-from ragweave.cli.runs import limits_of, prices_of
+from ragweave.cli.runs import prices_of
 from ragweave.errors import UsageError
-from ragweave.evaluation import Limits
 
 Run = Callable[..., Any]
 
@@ -149,9 +148,14 @@ def test_a_refused_key_ends_a_run_with_the_servers_words(run: Run) -> None:
     assert "stopped: the key was refused: Incorrect API key provided" in done.output
 
 
-def test_a_budget_is_named_by_its_limits() -> None:
-    assert limits_of(["max_calls=10", "max_cost_usd=0.5"]) == Limits(max_calls=10, max_cost_usd=0.5)
-    assert limits_of(None) == Limits()
+def test_a_budget_of_calls_or_dollars_stops_a_run(run: Run) -> None:
+    command = ("eval", "q.jsonl", "--methods", "concat", "--concurrency", "1", "--price", "1000000,0")
+    stopped = run(*command, "--max-calls", "1")
+    assert stopped.exit_code == 1
+    assert "stopped: the budget is spent: max_calls=1" in stopped.output
+    assert "stopped: the budget is spent: max_cost_usd=0.5" in run(*command, "--max-cost", "0.5").output
+    assert run(*command, "--max-calls", "50").exit_code == 0
+    assert run(*command, "--max-calls", "0").exit_code == 2
 
 
 def test_models_have_roles() -> None:
@@ -167,8 +171,6 @@ def test_models_have_roles() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: limits_of(["max_call=1"]), "--budget max_call: did you mean 'max_calls'"),
-        (lambda: limits_of(["max_calls=0"]), "max_calls: "),
         (lambda: models_of(["prxy=x"], ("generator", "proxy")), "no role 'prxy': did you mean 'proxy'"),
         (lambda: models_of(["a:b", "c:d"], ("generator",)), "--model generator: given twice"),
         (lambda: models_of(["proxy="], ("proxy",)), "--model proxy: names no model"),

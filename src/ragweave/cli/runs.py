@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,10 +15,10 @@ import typer
 
 from ragweave.cli import options
 from ragweave.cli.screen import console, table_of
-from ragweave.errors import UsageError, did_you_mean
+from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from ragweave.evaluation import EvalSettings, Limits, Summary
+    from ragweave.evaluation import EvalSettings, Summary
     from ragweave.evaluation.reproduce import Paper, Plan
 
 Model = Annotated[
@@ -34,14 +34,8 @@ Price = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(help="Use only the first N questions.")]
 Concurrency = Annotated[int, typer.Option(help="Questions in flight at once.")]
-Budget = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help="Stop the run at a limit for all questions together: max_calls, max_total_tokens, max_cost_usd, timeout. "
-        "Repeatable.",
-    ),
-]
+MaxCalls = Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop the run after N model calls.")]
+MaxCost = Annotated[float | None, typer.Option(metavar="USD", help="Stop the run after this many US dollars.")]
 Shard = Annotated[str, typer.Option(help="I/N: use every N-th question, starting with the I-th.")]
 Cache = Annotated[Path | None, typer.Option(help="File of replies to share among runs.")]
 Ray = Annotated[
@@ -61,22 +55,6 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:
             raise UsageError(f"--price must be INPUT,OUTPUT, such as 0.15,0.60, not {pair!r}") from error
         prices[role if equals else "*"] = (read, written)
     return prices
-
-
-def limits_of(texts: Iterable[str] | None) -> Limits:
-    """Return the limits that NAME=VALUE texts set.
-
-    Raises:
-        UsageError: There is no such limit, or a value is out of its range.
-    """
-    from ragweave.evaluation import Limits
-    from ragweave.graphs.specs import read_pairs
-    from ragweave.nodes.options import Options, make_options
-
-    limits, names = read_pairs(texts or ()), [field.name for field in fields(Limits)]
-    if unknown := next((name for name in limits if name not in names), None):
-        raise UsageError(f"--budget {unknown}: {did_you_mean(unknown, names)}")
-    return make_options(Options, limits).limits
 
 
 def sharded(work: Callable[..., Summary], folder: Path, *, ray: str | None, shard: str, **limits: Any) -> Summary:
@@ -126,7 +104,8 @@ def evaluate(
     sample: Annotated[int | None, typer.Option(help="Draw N of them at random (see --seed).")] = None,
     seed: int = 0,
     price: Price = None,
-    budget: Budget = None,
+    max_calls: MaxCalls = None,
+    max_cost: MaxCost = None,
     concurrency: Concurrency = 16,
     shard: Shard = "",
     ray: Ray = None,
@@ -136,7 +115,7 @@ def evaluate(
 
     Each answer is saved at once. If a run is interrupted, the same command resumes it and pays for no call twice.
     """
-    from ragweave.evaluation import EVAL_ROLES, EvalSettings
+    from ragweave.evaluation import EVAL_ROLES, EvalSettings, Limits
     from ragweave.graphs.specs import read_pairs, split_systems
 
     settings: EvalSettings
@@ -172,7 +151,7 @@ def evaluate(
             seed=seed,
             prices=prices_of(price),
         )
-    more: dict[str, Any] = {"limits": limits_of(budget), "concurrency": concurrency, "cache": cache}
+    more: dict[str, Any] = {"limits": Limits(max_calls=max_calls, max_cost_usd=max_cost), "concurrency": concurrency, "cache": cache}
     if synthetic:
         more |= _write_questions(settings, synthetic, folder, **more)
     _run(settings, folder, shard=shard, ray=ray, **more)
@@ -291,14 +270,15 @@ def reproduce(
     ] = "",
     limit: Limit = None,
     price: Price = None,
-    budget: Budget = None,
+    max_calls: MaxCalls = None,
+    max_cost: MaxCost = None,
     concurrency: Concurrency = 16,
     cache: Cache = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/PAPER-TABLE-DATA]")] = None,
 ) -> None:
     """Evaluate the rows of a paper's table. Without a data set, list the tables."""
     from ragweave.datasets import open_dataset
-    from ragweave.evaluation import EVAL_ROLES
+    from ragweave.evaluation import EVAL_ROLES, Limits
     from ragweave.evaluation import reproduce as papers
     from ragweave.evaluation.evaluate import SCORER
     from ragweave.graphs.specs import read_pairs
@@ -325,7 +305,7 @@ def reproduce(
         drop_answered=drop_answered,
         prices=prices_of(price),
     )
-    more: dict[str, Any] = {"limits": limits_of(budget), "concurrency": concurrency, "cache": cache}
+    more: dict[str, Any] = {"limits": Limits(max_calls=max_calls, max_cost_usd=max_cost), "concurrency": concurrency, "cache": cache}
     _run(settings, folder, paper=plan.paper, **more)
 
 
