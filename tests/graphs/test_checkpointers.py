@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from tests import postgres_server
 
 from ragweave import build_graph
-from ragweave.testing import RecordingRetriever, ScriptedModel
+from ragweave.testing import Record, RecordingRetriever, ScriptedModel
 
 
 async def savers(kind: str, folder: Path) -> AsyncIterator[Any]:
@@ -52,3 +52,17 @@ async def test_it_conforms_and_stores_a_thread(kind: str, tmp_path: Path) -> Non
         out = await graph.ainvoke({"question": "Who built the bridge at Alden?"}, config)
         state = await graph.aget_state(config)
         assert (state.values["answer"], state.values["passages"]) == ("Ada", out["passages"])
+
+
+def test_edited_passages_are_what_a_thread_answers_from() -> None:
+    record = Record()
+    config: Any = {"configurable": {"thread_id": "alden"}}
+    model = ScriptedModel(script=["Ada"]).recording(record)
+    graph = build_graph("concat", model=model, retriever=RecordingRetriever(), checkpointer=InMemorySaver())
+    graph.invoke({"question": "Who built the bridge at Alden?"}, config)
+    before = next(point for point in graph.get_state_history(config) if point.next == ("concat",))
+    edited = {"page_content": "Ida Holm built the bridge at Alden.", "metadata": {"title": "Bridge"}}  # Studio's form
+    out = graph.invoke(None, graph.update_state(before.config, {"passages": [edited]}))
+    assert [doc.page_content for doc in out["passages"]] == ["Ida Holm built the bridge at Alden."]
+    assert "Ida Holm" in record.calls[-1].text
+    assert "Ada Brenner" not in record.calls[-1].text

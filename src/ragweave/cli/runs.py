@@ -151,7 +151,8 @@ def evaluate(
             seed=seed,
             prices=prices_of(price),
         )
-    more: dict[str, Any] = {"limits": Limits(max_calls=max_calls, max_cost_usd=max_cost), "concurrency": concurrency, "cache": cache}
+    limits = Limits(max_calls=max_calls, max_cost_usd=max_cost)
+    more: dict[str, Any] = {"limits": limits, "concurrency": concurrency, "cache": cache}
     if synthetic:
         more |= _write_questions(settings, synthetic, folder, **more)
     _run(settings, folder, shard=shard, ray=ray, **more)
@@ -305,7 +306,8 @@ def reproduce(
         drop_answered=drop_answered,
         prices=prices_of(price),
     )
-    more: dict[str, Any] = {"limits": Limits(max_calls=max_calls, max_cost_usd=max_cost), "concurrency": concurrency, "cache": cache}
+    limits = Limits(max_calls=max_calls, max_cost_usd=max_cost)
+    more: dict[str, Any] = {"limits": limits, "concurrency": concurrency, "cache": cache}
     _run(settings, folder, paper=plan.paper, **more)
 
 

@@ -14,7 +14,7 @@ The graph already has its node `begin`. A package lists its method as an entry p
 """
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NotRequired, TypeAlias, get_args, get_origin, get_type_hints
 
@@ -25,7 +25,7 @@ from langchain_core.tools import BaseTool
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
-from langgraph.types import Command
+from langgraph.types import Command, StateUpdate
 
 from ragweave.errors import UsageError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
@@ -150,11 +150,13 @@ def empty_state(state_type: type[Any]) -> dict[str, Any]:
 class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A compiled method.
 
-    It differs from what `StateGraph.compile` returns in four ways. The method's options end its loops, and a config's
+    It differs from what `StateGraph.compile` returns in five ways. The method's options end its loops, and a config's
     `recursion_limit`, which LangChain sets to 25 in batches, chains and tools, has no effect. A run without a `context` has the
     build's options, where LangGraph would give its nodes None. What an input leaves out is empty, where
     LangGraph would take the passages of the thread's last input. A run has a budget (`Options.limits`): once it is spent,
-    no model is called, and the run ends with what was answered, truncated. A deadline cuts an asynchronous call.
+    no model is called, and the run ends with what was answered, truncated. A deadline cuts an asynchronous call. An edit of the state
+    (`update_state`) is routed by the build's options, where LangGraph's routes would have none (langgraph issue 6340), and
+    its passages may have any form that an input's may.
 
     Raises:
         RunTimeoutError: The time was up before anything was answered.
@@ -185,6 +187,16 @@ class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
         options = self._options(context)
         chunks = super().astream(_complete(input), _unlimited(config), context=options, **settings)
         return chunks if options.limits == Limits() else _abudgeted(chunks, Budget(options.limits, outer_budget()))
+
+    def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
+        """Edit a thread's state; `update_state` leads here too."""
+        return super().bulk_update_state(self._with_runtime(config), _completed(supersteps))
+
+    async def abulk_update_state(
+        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        """Edit a thread's state; `aupdate_state` leads here too."""
+        return await super().abulk_update_state(self._with_runtime(config), _completed(supersteps))
 
     def get_graph(self, *args: Any, **settings: Any) -> DrawableGraph:
         """Return the graph to draw, without LangGraph's nodes for errors."""
@@ -219,12 +231,19 @@ class MethodGraph(CompiledStateGraph[Any, Any, Any, Any]):
         options: Options = context if isinstance(context, schema) else make_options(schema, context or {})
         return options
 
+    def _with_runtime(self, config: RunnableConfig) -> RunnableConfig:
+        """Return a config with the runtime that routes read."""
+        runtime = Runtime(context=self._options(None))
+        return {**config, "configurable": {**config.get("configurable", {}), _RUNTIME: runtime}}
+
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """Show the graph in a notebook; LangGraph's own picture is drawn by a server far away."""
         picture = draw_svg(self.get_graph(), title=f"The graph of {self.get_name()}")
         return {"text/plain": repr(self), "image/svg+xml": picture}
 
 
+_RUNTIME = "__pregel_runtime"
+"""The entry of a config's `configurable` where LangGraph looks for a node's or route's runtime."""
 _SUPERSTEPS = 10_000
 """The recursion limit of every run, which only a loop without an end reaches."""
 
@@ -245,6 +264,19 @@ def _complete(given: Any) -> Any:
     asked = (None, given.get("question"))
     passages = [doc for doc in given.get("passages") or () if getattr(doc, "metadata", {}).get(QUESTION) in asked]
     return {**absent, **given, "passages": passages}
+
+
+def _completed(supersteps: Sequence[Sequence[StateUpdate]]) -> list[list[StateUpdate]]:
+    """Return edits whose passages are documents with id and rank, as nodes read them."""
+    return [[StateUpdate(_with_documents(values), *at) for values, *at in updates] for updates in supersteps]
+
+
+def _with_documents(values: Any) -> Any:
+    if not isinstance(values, Mapping) or not values.get("passages"):
+        return values
+    passages = [*map(as_document, values["passages"])]
+    ready = all(doc.id and "rank" in doc.metadata for doc in passages)
+    return {**values, "passages": passages if ready else ranked(passages, GIVEN)}
 
 
 _END = object()

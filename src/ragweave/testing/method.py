@@ -148,6 +148,23 @@ class MethodTests:
         assert out["answer"] == expected["answer"]
         assert _asked(second) == _asked(alone)
 
+    def test_a_thread_goes_on_after_an_edit(self) -> None:
+        """Forked at any checkpoint with other passages, a run goes on to its end, sync and async alike."""
+        saver = InMemorySaver()
+        config: Any = {"configurable": {"thread_id": "contract"}}
+        self.run(Record(), checkpointer=saver)
+        graph = self.build(Record(), script=lambda _call: self.answer, checkpointer=saver)
+        edit = {"question": self.question, "passages": [self.documents[1].page_content]}
+        history = [*graph.get_state_history(config)]
+        for point, before in zip(history, [*history[1:], None], strict=True):
+            # LangGraph asks for `as_node` where several nodes have just ended.
+            node = before.next[0] if before is not None and len(before.next) > 1 else None
+            forks = [graph.update_state(point.config, edit, node)]
+            forks.append(asyncio.run(graph.aupdate_state(point.config, edit, node)))
+            first, second = (graph.invoke(None, fork) for fork in forks)
+            assert _json(first) == _json(second)
+            assert (first["answer"] == "Unknown") == (first["status"] == "unknown")
+
     # -- what it costs -------------------------------------------------------------------------
 
     def test_usage_counts_the_calls_made(self) -> None:
