@@ -130,6 +130,16 @@ def test_asqa_counts_answers_and_slimplm_names() -> None:
     assert score("hit_at_1", question, output) == 1.0
 
 
+def test_slimplm_counts_an_answer_in_a_part_of_a_word() -> None:
+    """SlimPLM, equation 2 and `calculate_short_answer_EM` of its released code."""
+    question = Question(id="1", question="?", answers=("Norwegian", "the Danes"))
+    output = state("They were Norwegians.")
+    assert score("contains", question, output) == 0.0
+    assert score("hit_at_1", question, output) == 1.0
+    assert score("answer_share", question, output) == 0.5
+    assert score("hit_at_1", question, state("They were Swedes.")) == 0.0
+
+
 def test_rouge_takes_one_reference_for_all_three() -> None:
     scores = rouge("a b c d", ("a b c x", "d c b a"))  # the second has the better ROUGE-1, not the better ROUGE-L
     assert scores["rougeL"] == scores["rouge1"] == 0.75

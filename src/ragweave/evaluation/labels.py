@@ -245,7 +245,7 @@ def _spans(
     if settings.measure == "lexical" and question.kind == "yes_no":
         answers = [filco_task(question.question).asked]
     scores = kind.scores(question.question, segments, answers, FilterSettings(scorer=scorer))
-    best = kind.best(scores, top=settings.top, threshold=settings.threshold, answers=True)
+    best = kind.best(scores, top=settings.top, threshold=settings.threshold)
     return [span_of(segments[at], round(scores[at], 6)) for at in sorted(best)]
 
 

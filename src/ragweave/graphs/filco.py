@@ -2,7 +2,9 @@
 
 Source: Wang et al. 2023 (Learning to Filter Context for Retrieval-Augmented Generation), section 2
 and figure 1. With right answers in the input the filter is the paper's oracle (SILVER). To verify a
-claim, words are shared with the claim, not with its verdict (section 2.2).
+claim, letters are shared with the claim, not with its verdict (section 2.2). LEXICAL counts letters, as
+the released code does, not words, and keeps the best sentence whatever its score; section 2.2 prints a
+threshold of 0.5.
 
 Where we differ: the paper trains its filter. Without answers, and without a trained filter
 (`filter="my-filter/"`), segments are scored against the question, and the best that make up half of the
@@ -46,7 +48,7 @@ class FilterOptions(Options):
 
     filter: filters.FilterName = Field(
         "lexical",
-        description="What scores segments (section 2.2): words shared, an answer contained (strinc), the output's "
+        description="What scores segments (section 2.2): letters or words shared, an answer contained (strinc), the output's "
         "probability (cxmi), a bi-encoder (recomp), the filter that the graph was built with (own); or a model names "
         "them (llm), or all stay (full).",
     )
@@ -57,7 +59,7 @@ class FilterOptions(Options):
         "untrained filter without an answer, or all that a filter object wants.",
     )
     threshold: float | None = Field(
-        None, description="What a score must exceed; none: 0.5 for words shared with an answer (section 2.2), else 0."
+        None, description="What a score must exceed; none: the filter's own, 0 for those of FILCO (released code)."
     )
     encoder: str = Field("", description="Bi-encoder of recomp, by path or hub name; empty: the packaged MiniLM.")
     rerank: bool = Field(False, description="Whether the scores order the passages, too, each by its best segment.")
@@ -174,7 +176,7 @@ def best_of(
     kind, compared = chosen.kind, bool(chosen.answers) and chosen.kind.reads_answers
     half = o.top == "auto" and kind.untrained and not compared and not o.paper and o.encoder in ("", "minilm")
     top = None if half else kind.top if o.top == "auto" else o.top
-    best = kind.best(scores, top=top, threshold=chosen.threshold, answers=compared)
+    best = kind.best(scores, top=top, threshold=chosen.threshold)
     text = sum(len(doc.page_content) for doc in state["passages"])
     return filters.best_share(segments, best, HALF * text) if half else best
 

@@ -14,7 +14,7 @@ released code without Lookup, which BlendFilter's ReAct lacks, and the examples 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Literal, Self
 
 from langchain_core.documents import Document
@@ -154,7 +154,9 @@ def acting(state: LoopState, options: ReactOptions, *, last: bool, thought: str 
     )
 
 
-def next_action(state: LoopState, options: ReactOptions, *, last: bool) -> Asking[Action, tuple[Action, Reply[Action]]]:
+def next_action(
+    state: LoopState, options: ReactOptions, *, last: bool
+) -> Generator[Prompt[Action], Reply[Action], tuple[Action, Reply[Action]]]:
     """Ask for the next action; its input is empty if it could not be read."""
     reply = yield acting(state, options, last=last)
     if reply.form:

@@ -16,8 +16,9 @@ ones stay; the paper trains Contriever for it.
 Where we differ: Wizard of Wikipedia's `query: …` and `response: …` are a question and an answer here.
 """
 
+import re
 import threading
-from collections import Counter
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,10 +32,11 @@ from ragweave.registry import Registry
 from ragweave.tools.embeddings.named import BiEncoderScorer
 from ragweave.tools.models.roles import LogprobScorer
 from ragweave.tools.text import CLAIM
-from ragweave.tools.text.words import split_sentences, words
+from ragweave.tools.text.words import overlap, split_sentences, words
 
 _LABELS = {"yes": "SUPPORTS", "true": "SUPPORTS", "no": "REFUTES", "false": "REFUTES"}
 _VERDICTS = {*_LABELS, *map(str.lower, _LABELS.values())}
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
 _QUOTED = 0.5
 """Unigram F1 that a segment needs to count as the one that was written."""
 
@@ -97,14 +99,17 @@ def generator_task(question: str, *, context: bool = True) -> str:
     return f"Given the [{given}], predict the {task.wanted}.{task.rule}"
 
 
+def filco_normalize(text: str) -> str:
+    """Return a text in lower case without articles but with punctuation: the rule of FILCO's released code."""
+    return " ".join(_ARTICLES.sub(" ", unicodedata.normalize("NFD", text).lower()).split())
+
+
 def lexical(text: str, target: str) -> float:
-    """Return the unigram F1 of a text with a target, in [0, 1] (LEXICAL).
+    """Return the F1 of the letters that a text shares with a target, in [0, 1] (LEXICAL, as released).
 
     The target is the right answer (question answering, dialogue) or the query (fact verification).
     """
-    own, wanted = Counter(words(text)), Counter(words(target))
-    common = (own & wanted).total()
-    return 2 * common / (own.total() + wanted.total()) if common else 0.0
+    return overlap(filco_normalize(text), filco_normalize(target))
 
 
 def quoted(written: str, texts: Sequence[str]) -> list[float]:
@@ -118,7 +123,7 @@ def quoted(written: str, texts: Sequence[str]) -> list[float]:
         quote = f" {' '.join(words(sentence.text))} "
         if not quote.strip():
             continue
-        similarity = [lexical(text, sentence.text) for text in texts]
+        similarity = [overlap(words(text), words(sentence.text)) for text in texts]
         matches = [at for at, text in enumerate(folded) if quote in text][:1]
         matches = matches or [at for at, text in enumerate(folded) if text.strip() and text in quote]
         if matches:
@@ -179,8 +184,6 @@ class FilterKind:
     """From question, segments and right answers (maybe none) to a score for each segment."""
     threshold: float = 0.0
     """What a score must exceed."""
-    oracle_threshold: float | None = None
-    """The same if there are answers; None: `threshold`."""
     top: int | None = 1
     """Maximum number of segments kept; None: all above the threshold."""
     granularity: Granularity | None = None
@@ -190,16 +193,13 @@ class FilterKind:
     untrained: bool = False
     """Whether, without answers, it only compares with the question; half of the text then stays."""
 
-    def best(
-        self, scores: Sequence[float], *, top: int | None = 1, threshold: float | None = None, answers: bool = False
-    ) -> list[int]:
+    def best(self, scores: Sequence[float], *, top: int | None = 1, threshold: float | None = None) -> list[int]:
         """Return the indices of the segments to keep, best first, equal ones in order.
 
-        `top` is their maximum number (None: all above the threshold), `threshold` is what a score must exceed (None: the
-        filter's own), and `answers` says whether the scores compare with answers.
+        `top` is their maximum number (None: all above the threshold), and `threshold` is what a score must exceed (None:
+        the filter's own).
         """
-        usual = self.oracle_threshold if answers else None
-        least = threshold if threshold is not None else usual if usual is not None else self.threshold
+        least = self.threshold if threshold is None else threshold
         above = [at for at, score in enumerate(scores) if score > least]
         return sorted(above, key=lambda at: -scores[at])[:top]
 
@@ -221,8 +221,11 @@ def _strinc(question: str, segments: Sequence[Document], answers: Sequence[str],
 
 
 def _lexical(question: str, segments: Sequence[Document], answers: Sequence[str], _: FilterSettings) -> list[float]:
-    targets = outputs_of(question, answers) or [question]
-    return [max(lexical(segment.page_content, target) for target in targets) for segment in segments]
+    texts = [segment.page_content for segment in segments]
+    if not answers:
+        asked = list(words(filco_task(question).asked))
+        return [overlap(words(text), asked) for text in texts]
+    return [max(lexical(text, target) for target in outputs_of(question, answers)) for text in texts]
 
 
 def _cxmi(question: str, segments: Sequence[Document], answers: Sequence[str], settings: FilterSettings) -> list[float]:
@@ -261,9 +264,8 @@ def _encoder(name: str) -> BiEncoderScorer:
 
 LEXICAL = FilterKind(
     name="lexical",
-    summary="Segments that share words with an answer, or with the question (LEXICAL).",
+    summary="Segments that share letters with an answer, or words with the question (LEXICAL).",
     scores=_lexical,
-    oracle_threshold=0.5,
     untrained=True,
 )
 _OURS = (

@@ -1,12 +1,12 @@
 """Metrics of answers and their costs. If no answer is given, this is right only if the question has none.
 
-Sources: SQuAD (Rajpurkar et al. 2018); ASQA (Stelmakh et al. 2022); SlimPLM (Tan et al. 2024, section 4.2 and
-released code); FILCO (Wang et al. 2023, section 3.1 and released code, which compares with punctuation, and
+Sources: SQuAD (Rajpurkar et al. 2018); ASQA (Stelmakh et al. 2022); SlimPLM (Tan et al. 2024, section 4.2, equation 2
+and released code: an answer may be a part of a word); FILCO (Wang et al. 2023, section 3.1 and released code, which compares with punctuation, and
 counts letters instead of words); Liu et al. 2024 (%Unk, %NM); ROUGE (Lin 2004) by the package rouge-score. With
 several references, ROUGE-1 and ROUGE-2 use the one with the best ROUGE-L (SlimPLM, section 4.2).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,8 +14,10 @@ from ragweave.datasets import Question
 from ragweave.datasets.formats import verdict
 from ragweave.errors import need
 from ragweave.evaluation.metrics.metric import Compute, Metric, Score, State, given
-from ragweave.evaluation.metrics.text import all_words, filco_normalize, overlap, squad_normalize, stands_in, words_of
+from ragweave.evaluation.metrics.text import all_words, squad_normalize, stands_in, words_of
 from ragweave.roles import ROLES
+from ragweave.tools.filters import filco_normalize
+from ragweave.tools.text.words import overlap
 
 Rule = Callable[[str, Iterable[str]], float]
 
@@ -55,6 +57,12 @@ def contains(text: str, names: Iterable[str]) -> float:
     return float(any(stands_in(rule(name), rule(text)) for name in names for rule in (words_of, all_words)))
 
 
+def name_share(text: str, names: Sequence[str]) -> float:
+    """Return the share of names that are a part of a text, be it of a word: the rule of SlimPLM's released code."""
+    plain = squad_normalize(text)
+    return sum(squad_normalize(name) in plain for name in names) / len(names)
+
+
 def accuracy(answer: str, golds: Iterable[str]) -> float:
     """Return 1.0 if the answer's first word is that of a right answer; SUPPORTS counts as Yes, REFUTES as No."""
     word = _first_word(answer)
@@ -85,12 +93,6 @@ def _contains(question: Question, state: State) -> Score:
     return contains(given(state), question.answers) if applies else None
 
 
-def _hit(question: Question, state: State) -> Score:
-    if question.kind not in ("short", "parts"):
-        return None
-    return max((contains(given(state), names) for names in question.names), default=None)
-
-
 def _coverage(question: Question, state: State) -> Score:
     if question.kind != "parts":
         return None
@@ -98,8 +100,13 @@ def _coverage(question: Question, state: State) -> Score:
 
 
 def _answer_share(question: Question, state: State) -> Score:
-    aliases = [(alias,) for names in question.names for alias in names] if question.kind in ("short", "parts") else []
-    return sum(contains(given(state), alias) for alias in aliases) / len(aliases) if aliases else None
+    aliases = [alias for names in question.names for alias in names] if question.kind in ("short", "parts") else []
+    return name_share(given(state), aliases) if aliases else None
+
+
+def _hit(question: Question, state: State) -> Score:
+    share = _answer_share(question, state)
+    return None if share is None else float(share > 0)
 
 
 def _unknown(_question: Question, state: State) -> Score:
@@ -145,7 +152,9 @@ METRICS = (
     Metric("f1", "F1", "Words shared with the best right answer.", _of(f1, "short")),
     Metric("accuracy", "Accuracy", "The answer's first word is right, such as Yes.", _of(accuracy, "yes_no")),
     Metric("coverage_em", "EM (ASQA)", "Share of the short answers that appear in the text.", _coverage, source=_ASQA),
-    Metric("hit_at_1", "Hit@1", "The text contains at least one short answer.", _hit, source=_SLIMPLM),
+    Metric(
+        "hit_at_1", "Hit@1", "The text has at least one short answer, parts of words included.", _hit, source=_SLIMPLM
+    ),
     Metric(
         "rouge_l", "ROUGE-L", "Longest common subsequence with the best reference.", _rouge("rougeL"), source=_ROUGE
     ),
@@ -168,7 +177,7 @@ METRICS = (
     Metric(
         "answer_share",
         "EM (share)",
-        "Share of the right answers' aliases that appear in the text.",
+        "Share of the right answers' aliases that the text has, parts of words included.",
         _answer_share,
         source=_SLIMPLM,
     ),

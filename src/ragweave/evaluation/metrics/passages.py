@@ -14,7 +14,8 @@ from langchain_core.documents import Document
 
 from ragweave.datasets import Question
 from ragweave.evaluation.metrics.metric import Compute, Metric, Score, State
-from ragweave.evaluation.metrics.text import dpr_tokens, filco_normalize, stands_in, words_of
+from ragweave.evaluation.metrics.text import dpr_tokens, stands_in, words_of
+from ragweave.tools.filters import filco_normalize
 
 
 def gold_names(question: Question, passages: Iterable[Document]) -> list[str]:

@@ -10,8 +10,7 @@ these have no spaces.
 import re
 import string
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -59,21 +58,8 @@ def dpr_tokens(text: str) -> tuple[str, ...]:
     return tuple(_DPR.findall(unicodedata.normalize("NFD", text.translate(_SAME)).lower()))
 
 
-def filco_normalize(text: str) -> str:
-    """Return a text in lower case without articles but with punctuation: the rule of FILCO's released code."""
-    return " ".join(_ARTICLES.sub(" ", unicodedata.normalize("NFD", text).lower()).split())
-
-
 def stands_in(part: Sequence[str], words: Sequence[str]) -> bool:
     """Return whether `part` occurs as a run in `words`; an empty part does not."""
     size = len(part)
     starts = (at for at, word in enumerate(words) if part and word == part[0])
     return any(words[at : at + size] == part for at in starts)
-
-
-def overlap(answer: Iterable[str], gold: Iterable[str]) -> float:
-    """Return the F1 of two bags of words, or of letters."""
-    first, second = Counter(answer), Counter(gold)
-    if not first or not second:
-        return float(first == second)
-    return 2 * (first & second).total() / (first.total() + second.total())

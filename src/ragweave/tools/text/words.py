@@ -11,6 +11,7 @@ import re
 import string
 import threading
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -232,3 +233,11 @@ def _boundaries(text: str, language: str) -> list[tuple[int, int]]:
             raise
         return [(0, len(text))]
     return [(sentence["start_index"], sentence["end_index"]) for sentence in sentences]
+
+
+def overlap(first: Iterable[str], second: Iterable[str]) -> float:
+    """Return the F1 of two bags of words, or of letters, in [0, 1]."""
+    own, other = Counter(first), Counter(second)
+    if not own or not other:
+        return float(own == other)
+    return 2 * (own & other).total() / (own.total() + other.total())
