@@ -5,6 +5,7 @@
 * 674 replies of three small models at every step of the methods (`tests/recorded`), read by the forms and
   readers of the methods; what each means was written down by people. Floors: 95 %, and 98 % of those that
   had to fill a form.
+* 140 wordings of ids, verdicts and steps, written without a model. Floor: 95 % of each.
 * 131 refusals and 2,116 answers of Llama 2 and 3.1 (`../shared/data`), none of which the reader was written
   with. Floors: 115 refusals read as Unknown, 98.5 % of the answers not.
 * 23 replies of up to 300,000 characters that make careless patterns backtrack: seconds of the slowest.
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ragweave.graphs import chain_of_note, crag, ircot, react, self_ask, self_eval, slimplm, sure
-from ragweave.nodes import read, route
+from ragweave.nodes import forms, read, route
 from ragweave.state import UNKNOWN
 from ragweave.tools.models.messages import without_thoughts
 from ragweave.tools.text.words import normalize_answer
@@ -134,6 +135,28 @@ def _rewrite(record: dict[str, Any]) -> list[list[str]]:
     searches = [*rewrite.questions, *rewrite.claims] if rewrite else []
     pairs = dict.fromkeys((item.text, (item.query or item.text) if item.needs_search else "") for item in searches)
     return [list(pair) for pair in pairs]
+
+
+WORDED: dict[str, Callable[[str], Any]] = {
+    "ids": _form(forms.ids_form(1, 5), "ids"),
+    "yes_no": lambda text: read.answer(getattr(forms.YesNo.from_text(text), "answer", text), "yes_no"),
+    "known": _form(slimplm.Verdict, "known"),
+    "grade": _form(crag.Grade, "grade"),
+    "need": _form(self_eval.Need, "needed"),
+    "route": _form(route.Complexity, "searches"),
+    "react": lambda text: _fields(react.Action.from_text(text), "action", "input"),
+    "self_ask": lambda text: _fields(self_ask.Line.from_text(text), "kind", "text"),
+}
+
+
+def _fields(form: Any, *names: str) -> list[str]:
+    return [getattr(form, name, "") for name in names]
+
+
+def wordings() -> list[tuple[dict[str, Any], bool]]:
+    """Return what ids, verdicts and steps are worded like, and whether each is read as meant."""
+    rows = [json.loads(line) for line in (RECORDED / "wordings.jsonl").read_text("utf-8").splitlines()]
+    return [(row, _words(WORDED[row["form"]](read.plain(row["reply"]))) == _words(row["meant"])) for row in rows]
 
 
 STEPS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -253,6 +276,13 @@ def main() -> None:
     for record in misread if arguments.wrong else ():
         print(f"--- {record['node']}: {record['reply'][:300]!r}")
         print(f"    read {read_record(record)}, meant {record['meant']}")
+    worded = wordings()
+    for kind in ("ids", "verdict", "step"):
+        as_worded = [is_read for row, is_read in worded if row["kind"] == kind]
+        _share(f"wordings read as meant: {kind}", sum(as_worded), len(as_worded))
+    for row, is_read in worded if arguments.wrong else ():
+        if not is_read:
+            print(f"--- {row['form']}: {row['reply']!r}, meant {row['meant']}")
     if DATA.exists():
         refused, answered = refusals()
         _share("refusals read as Unknown", sum(refused), len(refused))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from benchmarks import reader
 
 
@@ -11,3 +12,10 @@ def test_recorded_replies_are_read_as_meant() -> None:
     assert sum(map(reader.as_meant, records)) >= 0.95 * len(records)
     constrained = [record for record in records if record["grammar"]]
     assert sum(map(reader.as_meant, constrained)) >= 0.98 * len(constrained)
+
+
+@pytest.mark.parametrize("kind", ["ids", "verdict", "step"])
+def test_ids_verdicts_and_steps_are_read_in_most_wordings(kind: str) -> None:
+    results = [is_read for row, is_read in reader.wordings() if row["kind"] == kind]
+    assert len(results) >= 40
+    assert sum(results) >= 0.95 * len(results)

@@ -55,7 +55,8 @@ def test_async_is_sync_and_a_second_question_starts_clean() -> None:
 def test_each_sentence_is_quoted_or_marked() -> None:
     answer = "The bridge at Alden was built by Ada Brenner. It glows at night."
     retrieved = {"passages": CARDS[:3]}
-    shown = agent_of(ScriptedModel(script=[answer]), QuoteOrMark()).invoke({**QUESTION, **retrieved})
+    own_marks = "The bridge at Alden was built by Ada Brenner [1]. It glows at night [2]."
+    shown = agent_of(ScriptedModel(script=[own_marks]), QuoteOrMark()).invoke({**QUESTION, **retrieved})
     text = shown["messages"][-1].text
     assert text.startswith("The bridge at Alden was built by Ada Brenner.\n> “")
     assert text.endswith("It glows at night. [unsupported]")

@@ -12,6 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from ragweave import build_chat
 from ragweave.errors import UsageError
 from ragweave.testing import ModelCall, RecordingRetriever, ScriptedModel
+from ragweave.tools.footnotes import with_marks
 
 
 def says(call: ModelCall) -> str:
@@ -50,6 +51,16 @@ def test_the_reply_cites_and_a_record_stands_beside_it() -> None:
     assert record["sources"][0] == "Card 0"
     assert record["usage"]["calls"] == 1
     assert record["citations"] == output["citations"]
+
+
+def test_the_model_s_own_marks_give_way_to_the_citation() -> None:
+    model = ScriptedModel(script=["The bridge at Alden was built by Ada Brenner [2]."])
+    graph = build_chat("concat", model=model, retriever=RecordingRetriever(), answer_type="long")
+    output = graph.invoke({"messages": [("user", "Who built the bridge at Alden?")]})
+    [block] = output["messages"][-1].content
+    assert block["text"] == "The bridge at Alden was built by Ada Brenner."
+    assert [annotation["type"] for annotation in block["annotations"]] == ["citation"]
+    assert with_marks(output["answer"], output["citations"]) == f"{block['text']} [1]"
 
 
 def test_a_stream_of_messages_shows_the_answer_alone() -> None:

@@ -90,10 +90,109 @@ def test_choices(reply: str, choice: str | None) -> None:
         ("No passage is relevant.", []),
         ("all of them", [1, 2, 3, 4]),
         ("hm", None),
+        ("1: relevant, 2: not relevant", [1]),
+        ("Irrelevant:\n2, 4\n\nRelevant:\n1, 3", [1, 3]),
+        ("All except 2", [1, 3, 4]),
+        ("It opened in 1931 and has 3 arches.", None),
+        ("I don't think that any of them helps.", []),
     ],
 )
 def test_ids(reply: str, ids: list[int] | None) -> None:
     assert read.ids(reply, 1, 4) == ids
+
+
+SEEN = (
+    "Which film is it? The Unknown Soldier is a film of 1955. Unclear Wave is a band, the No Information Society a club. "
+    "The date is unknown. An unknown gunman was seen. He wrote “No Answer”. Am 1. Mai 1931 closed. Use arr[1] here."
+)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The Unknown Soldier",
+        "Unclear Wave",
+        "the No Information Society",
+        "An unknown gunman",
+        "“No Answer”",
+        "1. Mai 1931",
+    ],
+)
+def test_what_stands_in_a_passage_is_an_answer_whatever_words_it_holds(answer: str) -> None:
+    assert read.answer(answer, seen=SEEN) == answer.strip("“”")
+    assert not read.is_unknown(f"The answer is {answer}.", SEEN)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "Unknown",
+        "unknown",
+        "The date is unknown.",
+        "No information",
+        "It is unclear.",
+        "The passages do not say who made The Unknown Soldier.",
+        "I do not know The Unknown Soldier.",
+    ],
+)
+def test_a_refusal_stays_one_even_if_its_words_stand_in_a_passage(refusal: str) -> None:
+    assert read.answer(refusal, seen=SEEN) == "Unknown"
+    assert read.answer(refusal, "long", seen=SEEN) == "Unknown"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "not sure",
+        "I'm not sure.",
+        "idk",
+        "No idea.",
+        "No clue",
+        "N/A",
+        "null",
+        '{"answer": null}',
+        "It does not say.",
+        "Not in the provided passages.",
+        "not mentioned in the passages",
+        "No data",
+    ],
+)
+def test_plain_refusals(reply: str) -> None:
+    assert read.answer(reply) == "Unknown"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "## Answer\n\n1931",
+        "**Answer**\n1931",
+        "1931 [1]",
+        "1931 [1][2].",
+        "1931 (passage 2)",
+        "1931【1†source】",
+        "1. 1931",
+        "- 1931",
+        "### 1931",
+        "Answer：1931",
+        "答案：1931",
+        "答案是：1931",
+        "因此，答案是1931。",
+        "Antwort: 1931",
+        r"\boxed{1931}.",
+        r"So the answer is \boxed{\text{1931}}. It is old.",
+        "| bridge | opened |\n|---|---|\n| Aster | 1931 |",
+        "\ufeff1931",
+    ],
+)
+def test_what_stands_around_a_short_answer_is_no_part_of_it(reply: str) -> None:
+    assert read.answer(reply, seen="The Aster Bridge opened in 1931.") == "1931"
+
+
+def test_a_model_s_own_marks_are_no_part_of_a_long_answer() -> None:
+    assert read.answer("## Answer\nIt opened in 1931 [1]. It is old[2].", "long") == "It opened in 1931. It is old."
+    code = "Use arr[1] here, and `x[2]` there."
+    assert read.answer(f"{code} [3]", "long", seen=SEEN) == code
+    assert read.answer("See [1](https://example.org).", "long") == "See [1](https://example.org)."
 
 
 def test_a_refusal_ends_at_a_but_that_gives_an_answer() -> None:

@@ -24,7 +24,7 @@ from ragweave.nodes.retrieve import Route, collect_node, retrieve_node, search_b
 from ragweave.nodes.runner import Components, Retriever
 from ragweave.state import Citation
 from ragweave.state.passages import unique
-from ragweave.tools.citations import cite
+from ragweave.tools.citations import cite, without_marks
 from ragweave.tools.footnotes import cited_message, with_quotes
 from ragweave.tools.models.decisions import Gate
 from ragweave.tools.models.roles import ChatModel
@@ -138,7 +138,7 @@ class QuoteOrMark(AgentMiddleware[PassagesState, Any, Any]):
 
     Passages are those of `RetrieveWhenUncertain`, of subagents, and of tools whose artifact is a list of documents
     or has `passages`: `kb.as_tools()`, `build_graph(…).as_tool()`, LangChain's retriever tools. The state's `citations`
-    holds the citations of the answer as the model wrote it.
+    holds the citations of the answer, which loses the marks of sources that the model wrote itself.
     """
 
     state_schema = PassagesState
@@ -161,11 +161,12 @@ class QuoteOrMark(AgentMiddleware[PassagesState, Any, Any]):
         if not isinstance(last, AIMessage) or last.tool_calls or not last.text.strip():
             return None
         passages = unique([*state.get("passages", ()), *_read_by_tools(messages)])
-        citations = cite(_question(messages), last.text, passages, "long")
+        answer = without_marks(last.text, " ".join(doc.page_content for doc in passages))
+        citations = cite(_question(messages), answer, passages, "long")
         if self._show == "annotations":
-            shown = cited_message(last.text, passages, citations, id=last.id, usage_metadata=last.usage_metadata)
+            shown = cited_message(answer, passages, citations, id=last.id, usage_metadata=last.usage_metadata)
         else:
-            shown = last.model_copy(update={"content": with_quotes(last.text, citations, passages, self._mark)})
+            shown = last.model_copy(update={"content": with_quotes(answer, citations, passages, self._mark)})
         return {"messages": [shown], "citations": citations}
 
 

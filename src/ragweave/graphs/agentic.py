@@ -238,10 +238,12 @@ def at_the_limit(state: AgenticState, options: AgenticOptions) -> RAGState:
 def next_step(state: AgenticState, options: AgenticOptions, reply: Reply[ToolCall]) -> AgenticState | RAGState:
     """Call the tools that a reply names, or end with its answer; before an answer from nothing, look the question up."""
     calls, conclusion, thought = called(reply)
-    answer = read.answer(conclusion, state["answer_type"], reasoning=not reply.form) if conclusion else UNKNOWN
-    passages = [*every(state, "read").values()]
-    says_nothing = not conclusion or (answer == UNKNOWN and not read.is_unknown(conclusion))
-    if says_nothing or copies_example(answer, _EXAMPLE, state, [doc.page_content for doc in passages]):
+    passages, answer = [*every(state, "read").values()], UNKNOWN
+    seen = read.text_read(state["question"], passages)
+    if conclusion:
+        answer = read.answer(conclusion, state["answer_type"], reasoning=not reply.form, seen=seen)
+    says_nothing = not conclusion or (answer == UNKNOWN and not read.is_unknown(conclusion, seen))
+    if says_nothing or copies_example(answer, _EXAMPLE, state, [seen]):
         return start(state, calls, thought, looks_up=False)
     if calls := look_up(state, options):
         return start(state, calls, looks_up=True)

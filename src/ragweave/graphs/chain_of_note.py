@@ -26,6 +26,7 @@ from ragweave.nodes.answer import (
     answer_prompt,
     answer_update,
     answering,
+    seen_in,
     uncopied,
     unknown_clause,
 )
@@ -78,12 +79,12 @@ _NOTE = re.compile(r"^[\W_]{0,9}(?:reading )?note(?: on passage)?\W*\d.*$", re.I
 _LABEL = re.compile(r"^[\W_]{0,9}(?:final |short )?answer[*_ ]*:", re.I | re.M)
 
 
-def read_noted(text: str, kind: AnswerType) -> str:
-    """Read the answer after the notes; a note is not an answer."""
+def read_noted(text: str, kind: AnswerType, seen: str = "") -> str:
+    """Read the answer after the notes; a note is not an answer. `seen` is what the model was shown."""
     rest = _NOTE.sub("", text)
     if kind == "long":
-        return read.answer(_LABEL.split(rest, maxsplit=1)[-1], kind)
-    return read.answer(rest, kind, reasoning=True)
+        return read.answer(_LABEL.split(rest, maxsplit=1)[-1], kind, seen=seen)
+    return read.answer(rest, kind, reasoning=True, seen=seen)
 
 
 _READER = (
@@ -147,7 +148,7 @@ def take_notes(branch: Branch, options: ChainOfNoteOptions) -> Asking[Notes, RAG
     _, read_as = style_of(options.paper).worded(kind, options.wording)
 
     def read_text(text: str) -> str:
-        return uncopied(read_noted(text, read_as), "1891", branch)
+        return uncopied(read_noted(text, read_as, seen_in(branch)), "1891", branch)
 
     prompt = replace(
         answer_prompt("chain_of_note", branch, options, reasoning=True, otherwise=otherwise(options)),

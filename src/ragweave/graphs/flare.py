@@ -132,10 +132,10 @@ def _end_of_answer(text: str) -> int:
     return next((sentence.end for sentence in split_sentences(text) if sentence.end > last), len(text))
 
 
-def answer_of(text: str, kind: AnswerType, options: FlareOptions) -> str:
-    """Read the answer off the text at its end."""
+def answer_of(text: str, kind: AnswerType, options: FlareOptions, seen: str = "") -> str:
+    """Read the answer off the text at its end; `seen` is what the model was shown."""
     read_as = STYLES.get(options.paper, OURS).read_as.get(kind, kind)
-    return reading.answer(text, read_as, reasoning=read_as == "short")
+    return reading.answer(text, read_as, reasoning=read_as == "short", seen=seen)
 
 
 def writing(state: LoopState, options: FlareOptions) -> Prompt[Any]:
@@ -169,11 +169,12 @@ def write(state: LoopState, options: FlareOptions) -> Asking[Any, LoopState | RA
         notes = [] if addition.query else [note("query_all_masked", sentence=addition.doubt.text)]
         return {**add_step(state, addition.text, addition.query or state["question"]), "read": read, "notes": notes}
     text, truncated, notes = so_far(state, addition.text), addition.doubtful, []
-    answer = answer_of(text, kind, options)
-    if answer == UNKNOWN and not reading.is_unknown(text) and options.ask_again and reply.text:
+    seen = reading.text_read(state["question"], reply.passages)
+    answer = answer_of(text, kind, options, seen)
+    if answer == UNKNOWN and not reading.is_unknown(text, seen) and options.ask_again and reply.text:
         again = yield prompt.again(reply, ANSWER_ALONE)
         text, truncated, notes = f"{text} {again.text}".strip(), False, [note("asked_again")]
-        answer = reading.answer(again.text, kind)
+        answer = reading.answer(again.text, kind, seen=seen)
     end = end_loop(state, answer, text, read, passages=state["passages"], truncated=truncated)
     return {**end, "notes": notes}
 

@@ -117,11 +117,11 @@ def next_sentence(text: str, chain: Sequence[str]) -> str:
     return ""
 
 
-def concluded(sentence: str, kind: AnswerType) -> str:
-    """Return the answer that a sentence concludes with; "" if it goes on."""
+def concluded(sentence: str, kind: AnswerType, seen: str = "") -> str:
+    """Return the answer that a sentence concludes with; "" if it goes on. `seen` is what the model was shown."""
     mark = _CONCLUDES.search(sentence)
     rest = sentence[mark.end() :].strip(" :*_") if mark else ""
-    return read.answer(rest if kind == "long" else f"So the answer is {rest}", kind) if rest else ""
+    return read.answer(rest if kind == "long" else f"So the answer is {rest}", kind, seen=seen) if rest else ""
 
 
 @model_node("generator")
@@ -133,10 +133,10 @@ def reason(state: LoopState, options: IrcotOptions) -> Asking[Any, LoopState | R
     show = style_of(options.paper).show
     reply = yield Prompt("ircot", values, passages, show=show, max_tokens=QUERY_TOKENS, task="step")
     sentence = next_sentence(reply.text, [state["question"], *chain])
-    seen = " ".join([state["question"], *(doc.page_content for doc in passages)])
-    if read.is_unknown(sentence) or read.copied(sentence, _EXAMPLE, seen):
+    seen = read.text_read(state["question"], passages)
+    if read.is_unknown(sentence, seen) or read.copied(sentence, _EXAMPLE, seen):
         sentence = ""
-    answer = concluded(sentence, state["answer_type"])
+    answer = concluded(sentence, state["answer_type"], seen)
     ends = not sentence or bool(answer) or len(chain) + 1 >= options.max_steps
     truncated = ends and bool(sentence) and not answer
     step = add_step(state, sentence, *([] if ends else [sentence]))

@@ -64,12 +64,13 @@ class Action(Form):
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        """Read the first action, `Search[…]` or `Finish[…]`, and the thought before it."""
+        """Read the first action, `Search[…]` or `Finish[…]`, and the thought before it; also `Action Input: …` or JSON."""
         match = next((match for match in _ACTION.finditer(text) if re.search(r"\w", match["what"])), None)
         if match is None:
             return None
-        action, thought = match["act"].capitalize(), _thought_in(text[: match.start()])
-        return cls.model_construct(thought=thought, action=action, input=read.bare(match["what"]))
+        what, thought = match["what"].rstrip('"} '), _thought_in(text[: match.start()])
+        text_of_input = read.bare(what if "(" in what else what.rstrip('")'))
+        return cls.model_construct(thought=thought, action=match["act"].capitalize(), input=text_of_input)
 
     def of(self, action: str) -> str:
         """Return the input of an action; empty if this is another."""
@@ -82,7 +83,11 @@ def _thought_in(text: str) -> str:
     return re.sub(r"[\s*_#>-]*action\W*\d*\W*\Z", "", thought, flags=re.I).strip()
 
 
-_ACTION = re.compile(r"\b(?P<act>search|finish)\W{0,3}?[\[(:]\W{0,3}(?P<what>[^\]\n]*)", re.I)
+_ACTION = re.compile(
+    r"\b(?P<act>search|finish)(?:\W{0,3}?[\[(:]|\W{1,6}(?:action[ _])?input\W{0,3}?:|(?<=action: search))\W{0,3}"
+    r"(?P<what>[^\]\n]*)",
+    re.I,
+)
 _NO_ACTION = "No action was read. Write Search or Finish, and behind it square brackets."
 _REPEATED = (
     "{query} was searched before. Read the observations above; then search for something else, or write Finish with "
@@ -179,11 +184,11 @@ def react(state: LoopState, options: ReactOptions) -> Asking[Action, LoopState |
     def end(answer: str, *, truncated: bool) -> RAGState:
         return end_loop(state, answer, reply.text, reply.ids, passages=seen, truncated=truncated)
 
-    texts = [f"{doc.metadata.get('title') or ''} {doc.page_content}" for doc in seen]
-    if not plain and copies_example(action.of("Finish"), ACTIONS, state, texts):
+    text_seen = read.text_read(state["question"], seen)
+    if not plain and copies_example(action.of("Finish"), ACTIONS, state, [text_seen]):
         action = Action(action="Search", input="")
     finish = action.of("Finish")
-    answer = read.answer(finish, state["answer_type"]) if finish else UNKNOWN
+    answer = read.answer(finish, state["answer_type"], seen=text_seen) if finish else UNKNOWN
     if last or (finish and (steps or plain or (answer != UNKNOWN and not options.fallback_retrieval))):
         return end(answer, truncated=last and answer == UNKNOWN)
     query = action.of("Search") or ("" if steps or plain else state["question"])  # nothing was observed yet

@@ -116,7 +116,11 @@ def write(state: ResearchState, options: ResearchOptions) -> Asking[Form, Resear
     values = {"question": question, "answer_type": "long", "unknown": UNKNOWN_CLAUSE if options.unknown else ""}
     reply = (yield Prompt("section", values, passages)) if passages else Reply[Form]()
     text = "\n".join(line for line in reply.text.splitlines() if not line.lstrip().startswith("#"))
-    section: Section = {"question": question, "text": read.answer(text, "long"), "passages": reply.ids}
+    section: Section = {
+        "question": question,
+        "text": read.answer(text, "long", seen=read.text_read(question, reply.passages)),
+        "passages": reply.ids,
+    }
     return {"sections": [*state["sections"], section]}
 
 

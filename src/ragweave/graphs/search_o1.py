@@ -118,10 +118,13 @@ def reason(state: LoopState, options: SearchO1Options) -> Asking[Any, LoopState 
     if query:
         return add_step(state, turn.text, query)
     conclusion, kind = boxed(turn.text), state["answer_type"]
-    answer = read.answer(conclusion or turn.text, kind, reasoning=not conclusion) if turn.tags is None else UNKNOWN
+    seen = read.text_read(state["question"], passages_found(state, options))
+    answer = UNKNOWN
+    if turn.tags is None:
+        answer = read.answer(conclusion or turn.text, kind, reasoning=not conclusion, seen=seen)
     if copies_example(answer, _TASK, state, [step["shown"] for step in steps]):
         conclusion, answer = "", UNKNOWN
-    if answer == UNKNOWN and not last and not (conclusion and read.is_unknown(conclusion)):
+    if answer == UNKNOWN and not last and not (conclusion and read.is_unknown(conclusion, seen)):
         return {**add_step(state, turn.text), "must_answer": True}
     written, truncated = "".join(step["text"] for step in steps) + turn.text, last and not state["must_answer"]
     return end_loop(state, answer, written, state["read"], passages=passages_found(state, options), truncated=truncated)

@@ -108,7 +108,8 @@ def search_r1(state: LoopState, options: SearchR1Options) -> Asking[Any, LoopSta
     turn = first_action(reply, [protocol.query, ANSWER], opened=ANSWER.begin if last else "")
     if last or turn.tags == ANSWER:
         conclusion = boxed(turn.action) or turn.action if turn.tags == ANSWER else ""
-        answer = read.answer(conclusion, state["answer_type"]) if conclusion else UNKNOWN
+        seen = read.text_read(state["question"], passages)
+        answer = read.answer(conclusion, state["answer_type"], seen=seen) if conclusion else UNKNOWN
         written = "".join(step["text"] for step in state["steps"]) + turn.text
         truncated = last and not state["must_answer"]
         return end_loop(state, answer, written, reply.ids, passages=passages, truncated=truncated)

@@ -77,7 +77,7 @@ class Line(Form):
         mark = _MARK.search(rest)
         if mark and mark["final"]:
             return cls(kind="Final answer", text=_until_mark(rest[mark.end() :]))
-        line = reading.phrase(_until_mark(rest[mark.end() :] if mark else rest))
+        line = reading.phrase(_until_mark(rest[mark.end() :] if mark else rest), "next question")
         if mark or (line.endswith("?") and not (needed and needed[1].lower() == "no")):
             return cls(kind="Follow up", text=line) if line else None
         return cls(kind="Final answer", text=_until_mark(rest)) if line else None
@@ -180,7 +180,8 @@ def chain(state: LoopState, options: SelfAskOptions) -> Asking[Line, LoopState |
     follow_up = line.text if line.kind == "Follow up" and not last else ""
     if not options.paper and asked_before(follow_up, state):
         return {"must_answer": True, "queries": {}, "notes": [note("search_repeated")]}
-    answer = reading.answer(line.text, state["answer_type"]) if not follow_up else UNKNOWN
+    seen = reading.text_read(state["question"], passages_found(state, options))
+    answer = reading.answer(line.text, state["answer_type"], seen=seen) if not follow_up else UNKNOWN
     copied = not options.paper and copies_example(answer, FOLLOW_UPS, state, [step["shown"] for step in steps])
     if copied or answer.endswith("?"):
         answer = UNKNOWN
@@ -210,7 +211,8 @@ def read(state: LoopState, options: SelfAskOptions) -> Asking[Any, LoopState]:
         unknown = "If they do not answer it, just say Unknown." if options.unknown else ""
         values = {"question": step["text"], "answer_type": "long", "unknown": unknown}
         reply = yield Prompt("self_ask_reader", values, passages, max_tokens=QUERY_TOKENS)
-        passages, shown = [*reply.passages], reading.answer(reply.text, "long")
+        seen = reading.text_read(step["text"], reply.passages)
+        passages, shown = [*reply.passages], reading.answer(reply.text, "long", seen=seen)
     update: LoopState = {"read": list(dict.fromkeys([*state["read"], *(str(doc.id) for doc in passages)]))}
     if options.found_before:
         return update

@@ -7,7 +7,8 @@ Where we differ: with `fallback_retrieval`, the method retrieves after all if th
 Unknown. The examples of our own prompt are ours.
 """
 
-from typing import Any, ClassVar, Literal
+import re
+from typing import Any, ClassVar, Literal, Self
 
 from langchain_core.decisions import Noul
 from langgraph.runtime import Runtime
@@ -20,6 +21,7 @@ from ragweave.nodes.forms import Form
 from ragweave.nodes.papers import Paper
 from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, search_node
+from ragweave.nodes.read import choice
 from ragweave.nodes.retrieve import Route, add_search, fallback_wanted, search_branches
 from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import add_fallback
@@ -61,6 +63,13 @@ class Need(Form):
     decides = Noul(instructions="Does one have to look something up to answer the question?")
 
     needed: Literal["Yes", "No"]
+
+    @classmethod
+    def from_text(cls, text: str) -> Self | None:
+        """Read Yes or No, or a sentence that says whether the model needs something."""
+        said = re.search(r"\b(?:i|we) (do not |don't )?need\b", text, re.I)
+        word = choice(text, "Yes", "No") or (said and ("No" if said[1] else "Yes"))
+        return cls.model_validate({"needed": word}) if word else None
 
 
 _NEEDED, _NOT_NEEDED = "Yes, I need additional information.", "No, I don't need additional information."

@@ -182,9 +182,9 @@ def propose(state: SureState, o: SureOptions) -> Asking[Candidates, SureState]:
         max_tokens=tokens,
         settings=o.sampling,
     )
-    answers: dict[str, str] = {}
+    answers, seen = dict[str, str](), read.text_read(state["question"], reply.passages)
     for text in reply.form.candidates if reply.form else ():
-        if (answer := read.answer(text, kind)) != UNKNOWN:
+        if (answer := read.answer(text, kind, seen=seen)) != UNKNOWN:
             answers.setdefault(normalize_answer(answer) or answer, answer)
     proposed = [*answers.values()][: o.max_candidates]
     candidates = {

@@ -8,9 +8,14 @@ is None. Every pattern takes time linear in the text.
 
 import json
 import re
+from collections.abc import Iterable
+
+from langchain_core.documents import Document
 
 from ragweave.state import UNKNOWN, AnswerType
+from ragweave.tools.citations import without_marks
 from ragweave.tools.models.messages import without_thoughts
+from ragweave.tools.text.untrusted import title_of
 from ragweave.tools.text.words import split_sentences
 
 MAX_CHARACTERS = 20_000
@@ -21,20 +26,31 @@ MAX_QUERY_CHARACTERS = 2000
 
 
 _FENCE = re.compile(r"^[ \t]*```[^\n]*$", re.M)
-_AROUND = " \t\r\n*_`\"'“”‘’"
+_AROUND = " \t\r\n*_`\"'“”‘’\ufeff\u200b"
 _ANSWER = re.compile(
-    r"\b(?:so|thus|hence|therefore),? (?:the |my )?(?:final |correct |short )?answer(?: is|:)\s*:?"
+    r"\b(?:so|thus|hence|therefore),? (?:the |my )?(?:final |correct |short )?answer(?: is|[:：])\s*[:：]?"
     r"|(?:^|(?<=[.!?,;:] ))[\W_]{0,12}(?:the |my )?(?:final |correct |short )?(?:answer|judgement)"
-    r"(?: to (?:the|this|your) question[^\n]{0,300}?)?[*_ ]*(?: is\b|:)\s*:?"
-    r"|<answer>|\\boxed\{",
+    r"(?: to (?:the|this|your) question[^\n]{0,300}?)?[*_ ]*(?: is\b|[:：])\s*[:：]?"
+    r"|^[#*_ ]{0,12}(?:final |short )?answer[*_ ]*$"
+    r"|(?:^|(?<=[。，,]))[\W_]{0,12}(?:最终|正确)?(?:答案|回答|答え|정답|답변?|antwort|réponse|respuesta)[*_ ]*(?:[:：]|是|は)[*_ ]*[:：]?"
+    r"|<answer>|\\boxed\{(?:\\\w+\{)?",
     re.I | re.M,
 )
 """What introduces an answer."""
-_LABEL = re.compile(r"\A[\W_]{0,12}(?:the |my )?(?:final |short )?answer[*_ ]*:\s*|</?answer>", re.I)
-_VERDICT = r"(yes|no|true|false|supports|refutes)\b"
-_AFTER = re.compile(r"</answer>.*|\}\s*\Z", re.S | re.I)
+_BOX = re.compile(r"\\boxed\{(?:\\\w+\{)?")
+_LABEL = re.compile(r"\A[\W_]{0,12}(?:the |my )?(?:final |short )?answer[*_ ]*(?:[:：]\s*|\n\s*)|</?answer>", re.I)
+_YES, _NO = r"(?:yes|oui|ja|sí)\b(?!-)|是(?!否)|对|はい|네|예", r"(?:no|non|nein)\b(?!-)|不|否|いいえ|아니"
+_TRUE, _FALSE = r"(?:true|correct|supports|supported)\b", r"(?:false|incorrect|refutes|refuted)\b"
+_VERDICT = (
+    rf"(?:(?P<yes>{_YES})|(?P<no>{_NO})|(?:(?:it|that|this|the (?:claim|statement)) (?:is|was) )?(?P<not>not )?"
+    rf"(?:(?P<true>{_TRUE})|(?P<false>{_FALSE})))"
+)
+_AFTER = re.compile(r"</answer>.*", re.S | re.I)
+_TABLE_HEADER = re.compile(r"^[ \t]*\|[^\n]*\n[ \t]*\|[ \t:|-]+$", re.M)
+_ITEM_MARK = re.compile(r"\A(?:#{1,6}|[-•*+]|1[.)])[ \t]+(?=\S)")
+"""What stands before an answer that is written as a heading or as the first item of a list."""
 _WORDS = re.compile(
-    r"n/a|not applicable|unspecified"
+    r"n/a|null|not applicable|unspecified|undetermined|unsure|(?:i'm )?not sure|idk|dunno"
     r"|unbekannt|inconnu|desconocido|sconosciuto|desconhecido|onbekend|неизвестно|不明|未知|不知道|わからない|알 수 없음"
     r"|未提及|无法确定"
 )
@@ -45,13 +61,19 @@ _DECLINES = re.compile(
     r"|\b(?:cannot|can't|could not|couldn't) (?:be )?(?:determined?|answer(?:ed)?|inferred|found|tell)\b"
     r"|\b(?:not|never|nowhere|\w+n't) (?:\w+ly )?(?:mentioned|stated|specified|given|provided|discussed|named|available"
     r"|found|clear|known|answered|answerable|possible to)\b"
-    rf"|\bnot in the {_SOURCE}|\bthere \w+ no (?:such\b|(?:\w+ ){{1,3}}(?:named|titled|called)\b)"
+    rf"|\bnot in the (?:\w+ )?{_SOURCE}|\b(?:does not|doesn't|do not|don't) say\b|\bthere \w+ no (?:such\b|(?:\w+ ){{1,3}}(?:named|titled|called)\b)"
     r"|\b(?:unknown|unclear|unanswerable|unable to|insufficient|not enough|nobody knows|no one knows|impossible to)\b"
     r"|\b(?:no|nothing|none|neither|any) (?:\w+ ){0,4}?(?:information|mention\w*|answers?|details?|indication|record"
-    r"|of th\w+|passages?|idea|said|says?|given|provided)\b"
+    r"|of th\w+|passages?|idea|clue|data|said|says?|given|provided)\b"
     rf"|\b{_SOURCE}\b[^.;]{{0,80}}?(?:n't|\b(?:not|lacks?|fails? to|never|nothing|silent))\b"
 )
 """How a sentence declines to answer."""
+_NAME = re.compile(
+    r"\b[A-Z][\w']{0,40}(?:[ -](?:(?:of|the|and|in|for|to|a|de|la) ){0,2}[A-Z][\w']{0,40})+"
+    r"|\b(?P<thing>(?i:an?|some|the) unknown [a-z]+)"
+    r"|《[^》\n]+》|「[^」\n]+」|“[^”\n]+”|\"[^\"\n]+\""
+)
+"""A name of several words, a quoted title, or an "unknown" thing."""
 _BUT = re.compile(r"\b(?:but|however)\b(?=.*\w)")
 
 
@@ -69,18 +91,41 @@ def bare(text: str) -> str:
     return (text[:-1] if ends else text).strip(_AROUND)
 
 
-def is_unknown(reply: str) -> bool:
-    """Return whether a reply declines to answer: by the word, or by its first sentence, up to a "but" that gives an answer."""
+def text_read(question: str, passages: Iterable[Document]) -> str:
+    """Return what a model was shown: the question, and the titles and texts of the passages."""
+    return " ".join([question, *(f"{title_of(doc)} {doc.page_content}" for doc in passages)]).replace("’", "'")
+
+
+def is_unknown(reply: str, seen: str = "") -> bool:
+    """Return whether a reply declines to answer: by the word, or by its first sentence, up to a "but" that gives an answer.
+
+    Names and quoted titles that stand word for word in `seen` (`text_read`) decline nothing, such as "The Unknown
+    Soldier". The word Unknown alone declines, even if it is in a passage.
+    """
     text = plain(reply)
-    text = bare(text[_last_mark(text) :]).casefold()
-    if not re.search(r"\w", text) or _WORDS.fullmatch(text.strip(" .,:;!?…()[]{}<>-–—。")):
+    text = bare(text[_last_mark(text) :])
+    if not re.search(r"\w", text) or _WORDS.fullmatch(text.casefold().strip(" .,:;!?…()[]{}<>-–—。")):
         return True
     first = re.split(r"(?<=[.!?])\s+|\n|。", text, maxsplit=1)[0]
+    if seen and _DECLINES.search(first.casefold()):
+        first = _without_names(first, seen)
+    first = first.casefold()
     declines = _DECLINES.search(first)
     if declines is None:
         return False
     but = _BUT.search(first, declines.end())
     return but is None or _DECLINES.search(first, but.end()) is not None
+
+
+def _without_names(text: str, seen: str) -> str:
+    """Return a text without the names that stand in `seen`."""
+    folded = seen.casefold()
+
+    def rest(name: re.Match[str]) -> str:
+        stands = name["thing"].casefold() in folded if name["thing"] else name[0] in seen
+        return "" if stands else name[0]
+
+    return _NAME.sub(rest, text)
 
 
 def _last_mark(text: str) -> int:
@@ -89,34 +134,53 @@ def _last_mark(text: str) -> int:
     return max((end for end in ends if re.search(r"\w", text[end : end + 400])), default=0)
 
 
-def answer(reply: str, kind: AnswerType = "short", *, reasoning: bool = False) -> str:
+def answer(reply: str, kind: AnswerType = "short", *, reasoning: bool = False, seen: str = "") -> str:
     """Return a reply's answer: what follows its last "the answer is", else its first line.
 
     Args:
         reply: The reply.
         kind: A long answer is the whole text, without a label; yes_no is one word.
         reasoning: Whether the reply reasons first; without a conclusion, it then has no answer.
+        seen: What the model was shown (`text_read`): what stands there word for word is not a refusal.
     """
-    text = _json_answer(plain(reply))
+    text = without_marks(_json_answer(plain(reply)), seen)
     if kind == "long":
         long = _LABEL.sub("", text[_last_mark(text) if reasoning else 0 :]).strip()
-        return UNKNOWN if is_unknown(long) else long
+        return UNKNOWN if is_unknown(long, seen) else long
     at = _last_mark(text)
-    conclusion = _AFTER.sub("", text[at:]).strip()
+    conclusion = _conclusion(text, at)
     line = next((line for line in conclusion.splitlines() if re.search(r"\w", line)), "")
     if kind == "yes_no":
         return _verdict(line, conclusion)
     if reasoning and not at and len(split_sentences(text.replace("\n", " "))) > 1 and len(line.split()) > 4:
         return UNKNOWN
-    short = bare(split_sentences(line)[0].text if at and line else line)
-    return UNKNOWN if not short or is_unknown(short if at else text) else short
+    short = bare(split_sentences(line)[0].text if at and line else _without_item_mark(line, seen))
+    return UNKNOWN if not short or is_unknown(short if at else text, seen) else short
+
+
+def _conclusion(text: str, at: int) -> str:
+    """Return the text from `at` on: a box's content, or all up to a closing tag, without a table's header."""
+    boxes = list(_BOX.finditer(text))
+    if boxes and boxes[-1].end() == at:
+        return text[at:].partition("}")[0]
+    return _TABLE_HEADER.sub("", _AFTER.sub("", text[at:])).strip()
+
+
+def _without_item_mark(line: str, seen: str) -> str:
+    """Return a table row's last cell, or a line without the mark of a heading or of a list's first item."""
+    cells = [cell for cell in line.split("|") if cell.strip()]
+    if line.lstrip().startswith("|") and cells:
+        return cells[-1]
+    return line if line.strip() in seen else _ITEM_MARK.sub("", line.strip())
 
 
 def _verdict(line: str, text: str) -> str:
     """Return Yes or No as a line begins with it, or a text ends with it."""
     word = re.match(rf"\W*{_VERDICT}", line, re.I)
     word = word or re.search(rf"(?:^|[.\n])\W*(?:so,? )?{_VERDICT}[^.\n]*\W*\Z", text, re.I)
-    return UNKNOWN if word is None else "Yes" if word[1].lower() in ("yes", "true", "supports") else "No"
+    if word is None:
+        return UNKNOWN
+    return "Yes" if word["yes"] or ((word["not"] is None) == (word["true"] is not None) and not word["no"]) else "No"
 
 
 def _json_answer(text: str) -> str:
@@ -124,7 +188,9 @@ def _json_answer(text: str) -> str:
         value, _ = json.JSONDecoder().raw_decode(text, text.index("{"))
     except (ValueError, RecursionError):
         return text
-    return str(value["answer"]) if isinstance(value, dict) and "answer" in value else text
+    if not isinstance(value, dict) or "answer" not in value:
+        return text
+    return "" if value["answer"] is None else str(value["answer"])
 
 
 _NEGATED = re.compile(r"\b(?:not|no|cannot|isn't|n't)\W+(?:\w+\W+){0,2}\Z", re.I)
@@ -146,44 +212,91 @@ def choice(reply: str, *options: str) -> str | None:
     return first if leads or {option for _, option in named} == {first} else None
 
 
-_LABELLED_IDS = re.compile(
-    r"(?:knowledges?|passages?|sentences?|strips?|documents?|ids?)\W{0,3}((?:\d{1,4}(?!\d)\W{0,3}(?:and )?)+)", re.I
+_ID_LABEL = r"(?:(?:knowledge|passag|pasaj|sentence|strip|document|dokument|text|source|chunk|result|id)\w{0,3}|\bno\.|\bnr\.|#|№)"
+_RUN = re.compile(
+    rf"(?<![\w.])\d{{1,4}}(?![a-z\d])"
+    rf"(?:(?:[\s,;&/、，()\[\]*#]|\b(?:and|und|et|or|{_ID_LABEL})(?=\W)){{1,8}}\d{{1,4}}(?![a-z\d]))*",
+    re.I,
 )
+"""Numbers in a row."""
+_AFTER_LABEL = re.compile(rf"{_ID_LABEL}\W{{0,4}}\Z", re.I)
+_RANGE = re.compile(r"(?<!\d)(\d{1,3}) ?(?:[-–—]|to|through|bis) ?(\d{1,3})(?!\d)", re.I)
+_CLAUSE = re.compile(r"\n|(?<=[^\W\d])[)*\"']{0,3}[.,;!?。；，](?:\s|\Z)|\b(?:but|while|whereas)\b", re.I)
+_REJECTS = re.compile(
+    r"\b(?:not|none|neither|nor|cannot|irrelevant|unrelated|unhelpful|useless|incorrect|false)\b|\bno\b(?!\. ?\d)"
+    r"|n't\b|[✗✘❌]|不|无关",
+    re.I,
+)
+_EXCEPTS = re.compile(r"\b(?:except|excluding|other than|apart from|all but)\b", re.I)
 
 
 def ids(reply: str, first: int, last: int) -> list[int] | None:
     """Return the numbers from `first` to `last` that a reply names, in its order.
 
-    They are on its last line that holds nothing else, or after a label. If the reply counts from 0 and the prompt
-    from 1, or the reverse, its numbers are converted.
+    They are on its last lines that hold nothing else; or, clause by clause, after a label or at the clause's start or
+    end, where a clause that says "not relevant" rejects them. If a reply only rejects numbers, it names the others. If
+    it counts from 0 and the prompt from 1, or the reverse, its numbers are converted.
 
     Returns:
         [] if the reply says that none fits; None if it says nothing of the kind.
     """
-    text = plain(reply)
-    lines = [line for line in text.splitlines() if re.search(r"\d", line)]
-    lists = [
-        line for line in lines if not re.search(r"[^\W\d]{2}", re.sub(r"(?i)\b(?:and|to|[a-z]+(?= ?\d))\b", "", line))
-    ]
-    named = " ".join(lists[-1:] or _LABELLED_IDS.findall(text))
-    named = re.sub(
-        r"(\d{1,3}) ?[-–] ?(\d{1,3})",
-        lambda ends: " ".join(map(str, range(int(ends[1]), min(int(ends[2]), last + 1) + 1))),
-        named,
-    )
-    numbers = list(dict.fromkeys(map(int, re.findall(r"\d{1,4}", named))))
-    base = first
-    if first == 1 and 0 in numbers and last not in numbers:
-        base = 0
-    if first == 0 and last + 1 in numbers and 0 not in numbers:
-        base = 1
-    in_range = [number - base + first for number in numbers if 0 <= number - base <= last - first]
-    if in_range:
-        return in_range
-    if re.search(r"\b(?:none|nothing|no (?:relevant|such))\b|\A\W*no\b", text, re.I):
+    text = _RANGE.sub(lambda ends: _spelled_out(int(ends[1]), int(ends[2]), last), plain(reply))
+    named, rejected = _listed_ids(text), list[int]()
+    if not named:
+        for clause in _CLAUSE.split(re.sub(r":[ *_]*\n+(?=[^\w\n]*\d[\W\d]*(?:\n|\Z))", ": ", text)):
+            is_rejected = bool(_REJECTS.search(clause)) != bool(_EXCEPTS.search(clause))
+            (rejected if is_rejected else named).extend(_ids_of(clause))
+    base = _counts_from([*named, *rejected], first, last)
+
+    def in_range(numbers: list[int]) -> list[int]:
+        return [number - base + first for number in dict.fromkeys(numbers) if 0 <= number - base <= last - first]
+
+    if picked := in_range(named):
+        return picked
+    if not_these := in_range(rejected):
+        return [number for number in range(first, last + 1) if number not in not_these]
+    if re.search(r"\b(?:none|nothing|no (?:relevant|such)|(?:not|\w+n't) (?:\w+ ){1,3}any)\b|\A\W*no\b", text, re.I):
         return []
     says_all = re.search(r"\b(?:all|everything)\b", text, re.I) and not re.search(r"\bnot\b", text)
     return list(range(first, last + 1)) if says_all else None
+
+
+def _spelled_out(start: int, end: int, last: int) -> str:
+    return ", ".join(map(str, range(start, min(end, last + 1) + 1)))
+
+
+def _listed_ids(text: str) -> list[int]:
+    """Return the numbers of the last lines in a row that hold only numbers, labels and "and"."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    is_list = [
+        bool(re.search(r"\d", line))
+        and not re.search(r"[^\W\d]{2}", re.sub(r"(?i)\b(?:and|to|[a-z]+(?= ?\d))\b", "", line))
+        for line in lines
+    ]
+    if True not in is_list:
+        return []
+    end = len(lines) - is_list[::-1].index(True)
+    start = end - next((count for count, fits in enumerate(is_list[:end][::-1]) if not fits), end)
+    return [int(number) for line in lines[start:end] for number in re.findall(r"\d{1,4}", line)]
+
+
+def _ids_of(clause: str) -> list[int]:
+    """Return the numbers of a clause that follow a label, else those at its start and its end."""
+    runs = list(_RUN.finditer(clause))
+    labelled = [run[0] for run in runs if _AFTER_LABEL.search(clause, max(run.start() - 24, 0), run.start())]
+    at_an_end = [
+        run[0]
+        for run in runs
+        if not (re.search(r"\w", clause[: run.start()]) and re.search(r"\w", clause[run.end() :]))
+    ]
+    return [int(number) for run in labelled or at_an_end for number in re.findall(r"\d{1,4}", run)]
+
+
+def _counts_from(numbers: list[int], first: int, last: int) -> int:
+    """Return the number that a reply gives the first item: 0 or 1."""
+    if first == 1 and 0 in numbers and last not in numbers:
+        return 0
+    return 1 if first == 0 and last + 1 in numbers and 0 not in numbers else first
 
 
 _ITEM = re.compile(

@@ -9,6 +9,7 @@ Agreement with human annotations is in `benchmarks/results/citations.json`.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
@@ -26,6 +27,14 @@ _QUESTION = 0.3
 """Weight of a sentence's overlap with the question; its overlap with the answer has weight 1."""
 _MAX_QUOTES = 3
 """Maximum number of quotes of a claim (as in ALCE)."""
+
+
+_MARKS = re.compile(
+    r"`[^`\n]*`|(?P<before>(?<!\w)\w{0,40}|)(?P<marks>(?:[ \t]?(?:\[\^?[1-9]\d{0,2}(?:[ ,;–-]{1,2}\^?\d{1,3}){0,9}\](?!\()"
+    r"|[\[(](?:passages?|sources?|documents?) \d{1,3}(?:(?:, ?| and )\d{1,3}){0,9}[\])]|【\d[^】\n]{0,80}】))+)",
+    re.I,
+)
+"""Code; or a word and the marks of sources after it."""
 
 
 class _Line(NamedTuple):
@@ -63,6 +72,18 @@ def cite(question: str, answer: str, passages: Sequence[Document], answer_type: 
         quotes = [quote.copy() for quote in by_words[wanted]]
         citations.append({"text": claim.text, "start": claim.start, "end": claim.end, "quotes": quotes})
     return citations
+
+
+def without_marks(answer: str, seen: str = "") -> str:
+    """Return an answer without the marks of sources that a model wrote itself: `[1]`, `(passage 2)`, `【1†source】`.
+
+    Marks within code stay, and those that stand so, after the same word, in `seen`, the text of the passages.
+    """
+
+    def word(match: re.Match[str]) -> str:
+        return match[0] if match["marks"] is None or match[0] in seen else match["before"]
+
+    return _MARKS.sub(word, answer).strip() or answer
 
 
 def _claims(answer: str, answer_type: AnswerType) -> list[Sentence]:
