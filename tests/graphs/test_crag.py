@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 
 from ragweave import build_graph
 from ragweave.testing import CARDS, ModelCall, RecordingRetriever, ScriptedModel
@@ -49,3 +51,27 @@ def test_the_papers_prompts() -> None:
     )
     assert texts["keywords"].endswith(f"question: {ASK['question']}\nquery: ")
     assert {call.node for call in run("yes", {"profile": "paper"})[1]} == {"grade", "refine", "answer"}
+
+
+def verdict(chance: float) -> AIMessage:
+    """Return a reply of yes with its probability."""
+    listed = [{"token": "yes", "logprob": math.log(chance)}, {"token": "no", "logprob": math.log(1 - chance)}]
+    return AIMessage("yes", response_metadata={"logprobs": {"content": [{**listed[0], "top_logprobs": listed}]}})
+
+
+@pytest.mark.parametrize(
+    ("chance", "options", "grade"),
+    [
+        (0.81, {}, "Correct"),
+        (0.78, {}, "Ambiguous"),
+        (0.006, {}, "Ambiguous"),
+        (0.004, {}, "Incorrect"),
+        (0.78, {"upper": 0.5}, "Correct"),
+    ],
+)
+def test_the_papers_thresholds_reach_all_three_actions(chance: float, options: dict[str, float], grade: str) -> None:
+    """Section 4.3: above 0.59 and below -0.99 on PopQA, on a scale from -1 to 1."""
+    out, calls = run(verdict(chance), {"profile": "paper", "k": 1, **options})  # type: ignore[arg-type]
+    searches = [call.node for call in calls].count("keywords")
+    kept = [passage.id for passage in out["passages"]]
+    assert {"Correct": (0, ["doc0"]), "Ambiguous": (1, ["doc0"]), "Incorrect": (1, ["doc6"])}[grade] == (searches, kept)

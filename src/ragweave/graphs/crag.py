@@ -8,10 +8,12 @@ keywords (4.5), which is refined in the same way. Ambiguous: both.
 
 Where we differ: the paper fine-tunes T5-large to score passages and strips in [-1, 1]; here a chat
 model says one of the three words, and names the strips that help in one reply. A decision model scores, as in the
-paper: a passage is Correct above `upper`, Incorrect below `lower`. Passages that the
-caller gave are graded and refined, and nothing is searched. Wording is ours; `grade@crag`, which asks
+paper: a passage is Correct above `upper`, Incorrect below `lower`; its score is twice the probability of Yes, minus one.
+Passages that the caller gave are graded and refined, and nothing is searched. Wording is ours; `grade@crag`, which asks
 for yes or no, is the paper's for a chat model (table 6), `keywords@crag` the released code's; `refine@crag`
-is ours, too, and asks for the best strips first. The released generator reads Self-RAG's own format.
+is ours, too, and asks for the best strips first. Under the paper's profile a chat model that reports log-probabilities
+scores by those of yes and no; one that doesn't never says Ambiguous. The released generator reads Self-RAG's format
+on PubHealth and Biography, a plain prompt on PopQA and ARC.
 """
 
 from typing import Annotated, Literal, Self, get_args
@@ -29,10 +31,11 @@ from ragweave.nodes.prompts import QUERY_TOKENS, VERDICT_TOKENS, Asking, Prompt,
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import choice
 from ragweave.nodes.retrieve import Route, arranged, retrieve_node, search_branches
-from ragweave.nodes.runner import Components
+from ragweave.nodes.runner import Components, Node
 from ragweave.nodes.segments import recomposed, split_passages
 from ragweave.state import RAGState, merge, note
 from ragweave.state.passages import by_query
+from ragweave.tools.models.calls import Endpoint
 from ragweave.tools.text.untrusted import numbered, render_passages
 
 Word = Literal["Correct", "Ambiguous", "Incorrect"]
@@ -49,9 +52,18 @@ class CragOptions(SearchOptions):
     rewrite: bool = Field(True, description="Whether the second search asks by keywords (table 3).")
     second_search: bool = Field(True, description="Whether to search again when the retrieval is doubtful.")
     upper: float = Field(
-        0.75, ge=0, le=1, description="Probability by a decision model above which a passage is Correct (section 4.3)."
+        0.5,
+        ge=-1,
+        le=1,
+        description="Score by a decision model above which a passage is Correct; the paper has 0.59 on PopQA, 0.5 on "
+        "PubHealth and ARC, 0.95 on Biography (section 4.3).",
     )
-    lower: float = Field(0.25, ge=0, le=1, description="The same, below which it is Incorrect.")
+    lower: float = Field(
+        -0.5,
+        ge=-1,
+        le=1,
+        description="The same, below which it is Incorrect; the paper has -0.99 on PopQA, -0.91 on the others.",
+    )
 
 
 class CragState(RAGState, total=False):
@@ -122,16 +134,31 @@ PROMPTS: Prompts = {
 }
 
 
-@model_node("judge")
-def grade(state: Branch, options: CragOptions) -> Asking[Grade, CragState]:
-    """Grade a passage, by the word or by its score; a reply that can't be read means Ambiguous."""
-    show = context_text if options.paper == "crag" else render_passages
-    reply = yield Prompt("grade", {}, state["passages"], show=show, form=Grade, max_tokens=VERDICT_TOKENS, task="grade")
-    word: Word = reply.form.grade if reply.form else "Ambiguous"
-    if reply.probability is not None:
-        above, below = reply.probability > options.upper, reply.probability < options.lower
-        word = "Correct" if above else "Incorrect" if below else "Ambiguous"
-    return {"grades": {str(state["passages"][0].id): word}}
+def grade_node(components: Components) -> Node:
+    """Return the node that grades a passage, by the word or by its score; a reply that can't be read means Ambiguous."""
+    models = components.models
+    reports_logprobs = not models.decides("judge") and Endpoint(models.for_role("judge")).reports_logprobs
+
+    @model_node("judge")
+    def grade(state: Branch, options: CragOptions) -> Asking[Grade, CragState]:
+        printed = options.paper == "crag"
+        reply = yield Prompt(
+            "grade",
+            {},
+            state["passages"],
+            show=context_text if printed else render_passages,
+            form=Grade,
+            max_tokens=VERDICT_TOKENS,
+            task="grade",
+            probability=printed and reports_logprobs,
+        )
+        word: Word = reply.form.grade if reply.form else "Ambiguous"
+        if reply.probability is not None:
+            score = 2 * reply.probability - 1
+            word = "Correct" if score > options.upper else "Incorrect" if score < options.lower else "Ambiguous"
+        return {"grades": {str(state["passages"][0].id): word}}
+
+    return grade(components)
 
 
 def assess(state: CragState) -> CragState:
@@ -196,7 +223,7 @@ def to_second_search(state: CragState) -> Route:
 def crag(graph: Graph, components: Components) -> None:
     """Retrieval is graded, then refined, added to, or replaced by a second search."""
     add_retrieval(graph, components)
-    graph.add_node("grade", grade(components))
+    graph.add_node("grade", grade_node(components))
     graph.add_node("assess", assess)
     graph.add_node("keywords", keywords(components))
     graph.add_node("search", retrieve_node(components.second_retriever))

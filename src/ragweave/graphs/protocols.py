@@ -30,6 +30,12 @@ class Protocol:
     """What follows a reply that neither searches nor answers; "": the answer is asked for at once."""
     chat: bool = False
     """Whether what was found comes as a user's message."""
+    reply_tokens: int = 1024
+    """Maximum tokens of a reply."""
+    result_tokens: int | None = None
+    """Maximum tokens of what follows a query, after which it is cut; None: no limit."""
+    temperature: float | None = None
+    """The temperature at which the checkpoints were evaluated; None: the model's own."""
 
 
 _R1_PROMPT = """\
@@ -98,7 +104,15 @@ _SEARCH, ANSWER = Tags("<search>", "</search>"), Tags("<answer>", "</answer>")
 _DOC = "Doc {number}(Title: {title}) {text}\n"
 PROTOCOLS: Mapping[Name, Protocol] = {
     "search_r1": Protocol(
-        _R1_PROMPT, _SEARCH, "\n\n<information>{found}</information>\n\n", _DOC, k=3, max_rounds=4, invalid=_R1_INVALID
+        _R1_PROMPT,
+        _SEARCH,
+        "\n\n<information>{found}</information>\n\n",
+        _DOC,
+        k=3,
+        max_rounds=4,
+        invalid=_R1_INVALID,
+        result_tokens=500,
+        temperature=0.0,
     ),
     "r1_searcher": Protocol(
         _SEARCHER_PROMPT,
@@ -107,6 +121,7 @@ PROTOCOLS: Mapping[Name, Protocol] = {
         "({number})Title: {title} Text: {text}\n",
         k=5,
         max_rounds=9,
+        reply_tokens=512,
     ),
     "research": Protocol(
         [("system", _RESEARCH_PROMPT), ("human", "{question}")],
@@ -117,7 +132,15 @@ PROTOCOLS: Mapping[Name, Protocol] = {
         max_rounds=8,
     ),
     "autorefine": Protocol(
-        _REFINE_PROMPT, _SEARCH, "\n\n<documents>{found}</documents>\n\n", _DOC, k=3, max_rounds=5, invalid=_R1_INVALID
+        _REFINE_PROMPT,
+        _SEARCH,
+        "\n\n<documents>{found}</documents>\n\n",
+        _DOC,
+        k=3,
+        max_rounds=5,
+        invalid=_R1_INVALID,
+        result_tokens=512,
+        temperature=0.0,
     ),
     "o2_searcher": Protocol(
         [("system", _O2_PROMPT), ("human", "Initial query: {question}")],
@@ -128,5 +151,6 @@ PROTOCOLS: Mapping[Name, Protocol] = {
         max_rounds=4,
         invalid=_O2_INVALID,
         chat=True,
+        reply_tokens=2048,
     ),
 }

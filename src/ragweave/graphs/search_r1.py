@@ -4,14 +4,15 @@ Sources: each protocol's tags, prompt, passages per search and number of searche
 trained or evaluated with, in the released code:
 
 * `search_r1`: Jin et al. 2025 (Search-R1, arXiv 2503.09516), table 1, algorithm 1 and section 4.3; three passages, four
-  searches and then the answer (the released code; algorithm 1 counts the answer as one of the four).
+  searches and then the answer (the released code; algorithm 1 counts the answer as one of the four); what a search
+  finds is cut after 500 tokens, and decoding is greedy.
 * `r1_searcher`: Song et al. 2025 (R1-Searcher, arXiv 2503.05592), the prompt of base models; five passages, nine
-  searches.
+  searches, 512 tokens a reply.
 * `research`: Chen et al. 2025 (ReSearch, arXiv 2503.19470), the prompt of instruct models; five passages.
-* `autorefine`: Shi et al. 2025 (AutoRefine, arXiv 2505.11277); three passages, five searches as in training (three in
-  its evaluation).
+* `autorefine`: Shi et al. 2025 (AutoRefine, arXiv 2505.11277); three passages, five searches, results cut after 512
+  tokens as in training (three searches and 1,024 tokens in its evaluation); greedy.
 * `o2_searcher`: Mei et al. 2025 (O2-Searcher, arXiv 2505.16582); one to five queries at once, three passages each, five
-  replies; search results come in a user message.
+  replies of 2,048 tokens; search results come in a user message.
 
 The model writes up to the end of a query, the results are appended in the protocol's tags, and the model continues its
 own turn (algorithm 1). After the last search it must answer.
@@ -21,7 +22,8 @@ prompt opens the answer tag for the model; the released code only stops searchin
 reply that neither searches nor answers; here the answer is asked for. ReSearch limits tokens, not searches: the limit
 of eight is ours. R1-Searcher removes quotation marks from queries; we don't. Its base checkpoints take a plain prompt
 (`llamacpp:FILE?chat_template=plain`). For open questions, O2-Searcher has a second model sum up what was found; here
-the passages are shown, as its release does for questions with one answer. A model that was not trained for a protocol
+the passages are shown, as its release does for questions with one answer. The tokens of results are estimated.
+Search-R1's release adds a question mark to a question that lacks one; we don't. A model that was not trained for a protocol
 follows it poorly.
 """
 
@@ -53,6 +55,7 @@ from ragweave.nodes.runner import Components
 from ragweave.nodes.tags import boxed, first_action, transcript
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.tools.text.untrusted import title_of, untrusted
+from ragweave.tools.text.words import first_tokens
 
 _MAX_QUERIES = 5
 """Queries of one reply (O2-Searcher's prompt)."""
@@ -65,23 +68,26 @@ class SearchR1Options(ChainOptions):
     protocol: Name = Field("search_r1", description="The tags and the prompt that the model was trained on.")
     k: int = Field(3, ge=1, description="Passages per query, unless the protocol sets it.")
     max_rounds: int = Field(4, ge=1, description="Maximum number of searches, unless the protocol sets it.")
-    reply_tokens: int = Field(1024, ge=1, description="Maximum tokens of a reply (Search-R1's released code).")
+    reply_tokens: int = Field(1024, ge=1, description="Maximum tokens of a reply, unless the protocol sets it.")
 
     def derived(self) -> dict[str, Any]:
         """Add the protocol's settings, which rank above a paper's."""
         protocol = PROTOCOLS[self.protocol]
-        return {**super().derived(), "k": protocol.k, "max_rounds": protocol.max_rounds}
+        settings = {"k": protocol.k, "max_rounds": protocol.max_rounds, "reply_tokens": protocol.reply_tokens}
+        greedy = {} if protocol.temperature is None else {"sample_temperature": protocol.temperature}
+        return {**super().derived(), **settings, **greedy}
 
 
 def shown(protocol: Protocol, passages: Sequence[Document]) -> str:
-    """Return the result of a search: the passages, which can't close the protocol's marks."""
+    """Return the result of a search: the passages, which can't close the protocol's marks, cut as in the release."""
     texts = "".join(
         protocol.passage.format(
             number=number, title=title_of(doc), text=_MARKS.sub("‹", untrusted(doc.page_content)).strip()
         )
         for number, doc in enumerate(passages, start=1)
     )
-    return protocol.result.replace("{found}", texts.strip() or _NOTHING)
+    result = protocol.result.replace("{found}", texts.strip() or _NOTHING)
+    return result if protocol.result_tokens is None else first_tokens(result, protocol.result_tokens)
 
 
 @model_node("generator")

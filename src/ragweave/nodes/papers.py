@@ -54,7 +54,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "chain_of_note": {**_PLAIN, "k": 5},
     "sure": {**_PLAIN, "k": 10},
     "dos_rag": _PLAIN,
-    "crag": {**_PLAIN, "k": 10, "max_strips": 5},
+    "crag": {**_PLAIN, "k": 10, "max_strips": 5, "upper": 0.59, "lower": -0.99},
     "astute": {**_PLAIN, "k": 10, "max_own_passages": 1, "iterations": 1},
 }
 """Options by the paper whose tables they hold for; a method takes those that it has."""

@@ -11,6 +11,7 @@ import re
 import string
 import threading
 import unicodedata
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -121,6 +122,12 @@ def estimate_tokens(text: str) -> int:
     """
     plain = len(text.encode("ascii", "ignore"))
     return math.ceil(plain / 4 + (len(text) - plain) / 2)
+
+
+def first_tokens(text: str, max_tokens: int) -> str:
+    """Return as much of the beginning of a text as has a number of tokens, by `estimate_tokens`."""
+    end = bisect_right(range(len(text) + 1), max_tokens, key=lambda end: estimate_tokens(text[:end]))
+    return text[: end - 1]
 
 
 def estimate_message_tokens(messages: Sequence[BaseMessage]) -> int:
