@@ -136,7 +136,23 @@ def test_a_question_needs_retrieval_if_only_that_answers_it(label: Label, server
     rows, dropped = label("needed", PASSAGES, {**PASSAGES, "answers": ["1750"]}, models={"generator": spec})
     assert [row["needed"] for row in rows] == [True]
     assert set(rows[0]) == {"id", "question", "needed"}
-    assert dropped == {"right or wrong either way": 1}
+    assert dropped == {"as right without passages as with them": 1}
+
+
+@pytest.mark.loopback
+def test_retrieval_is_needed_where_it_finds_more_of_the_answers(label: Label, server: OpenAIServer, spec: str) -> None:
+    """SlimPLM's released cell "filter training data for SKR", which compares shares of aliases."""
+    row = {
+        "ambiguous_question": "Who built it?",
+        "qa_pairs": [
+            {"short_answers": [name], "context": f"{name} built it.", "wikipage": "Bridge"}
+            for name in ("Ida Holm", "Karl Oster")
+        ],
+    }
+    both = "Ida Holm and Karl Oster."
+    for alone, helped, needed in (("Ida Holm.", both, [True]), (both, "Ida Holm.", [False]), (both, both, [])):
+        server.script = lambda body, alone=alone, helped=helped: helped if "<passage" in str(body) else alone
+        assert [row["needed"] for row in label("needed", row, models={"generator": spec})[0]] == needed
 
 
 REPLY = (

@@ -151,6 +151,9 @@ def test_a_right_candidate_that_lost_the_vote() -> None:
     pool = {"a": {"answer": "Oslo"}, "b": {"answer": "Bergen"}}
     assert score("nm", question, state("Bergen", candidates=pool)) == 1.0
     assert score("nm", question, state("Oslo", candidates=pool)) == 0.0
+    quotes = Question(id="1", question="?", answers=("rock 'n' roll",))
+    pool = {"a": {"answer": "rock ’n’ roll"}}
+    assert score("nm", quotes, state("jazz", candidates=pool)) == 0.0  # by SQuAD's EM, as Liu et al.
 
 
 # ---- passages

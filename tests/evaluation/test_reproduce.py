@@ -8,6 +8,7 @@ import pytest
 from tests.hash_embeddings import HashEmbeddings
 
 from ragweave import build_graph
+from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation.metrics import METRICS
 from ragweave.evaluation.reproduce import PAPERS, best_of, listing, measured, plan, table_of, tables
@@ -81,6 +82,16 @@ def test_a_row_by_cxmi_is_empty_without_a_scorer() -> None:
     assert "SILVER, top 5" not in without.settings.names
     assert "SILVER, top 5" in plan("filco", "table4", "fever", scorer=True).settings.names
     assert "SILVER, top 5" in plan("filco", "table4", "nq").settings.names
+
+
+def test_self_asks_rounds_are_counted_without_its_reader() -> None:
+    """SlimPLM, table 1, #API: three calls of the chain; the reader's two are apart."""
+    method, options, _ = read_system(table_of("slimplm", "1").rows[5].spec("nq"))
+    model = ScriptedModel(script=lambda _call: "Follow up: Who built the bridge?")
+    out = build_graph(method, model=model, retriever=RecordingRetriever(), **options).invoke({"question": "Who?"})
+    assert out["usage"]["calls"] == 5
+    state = {**out, "large": {"generator"}}
+    assert METRICS["api_calls"].compute(Question(id="1", question="Who?"), state) == 3.0
 
 
 def prompts_of(paper: str, table: str, dataset: str, label: str) -> list[str]:

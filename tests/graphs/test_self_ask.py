@@ -106,3 +106,18 @@ def test_a_lone_intermediate_answer_is_gone_on_from_there() -> None:
     out, calls, _ = run(f"Yes.\nFollow up: {FIRST}", "Ada Brenner did.", FINAL, profile="blendfilter")
     assert (out["answer"], len(calls)) == ("Norhaven", 3)
     assert calls[-1].last.endswith("Intermediate answer: Ada Brenner did.")
+
+
+def test_blendfilters_table_has_no_limit_of_three() -> None:
+    """BlendFilter, appendix C: follow-ups until the model asks none."""
+    asked = [f"Yes.\nFollow up: Who built bridge {number}?" for number in range(5)]
+    out, _, searches = run(*asked, FINAL, profile="blendfilter", k=1)
+    assert (out["answer"], len(searches)) == ("Norhaven", 5)
+
+
+def test_slimplms_reader_is_shown_bare_references() -> None:
+    """SlimPLM's released `selfask_reader.py`."""
+    _, calls, _ = run(f"Follow up: {FIRST}", FINAL, profile="paper", k=1)
+    reader = next(call for call in calls if call.node == "read")
+    assert "References:The bridge at Alden was built by Ada Brenner" in reader.last
+    assert "<passage" not in reader.last

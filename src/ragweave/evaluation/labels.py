@@ -15,8 +15,8 @@ a reason, so that a resumed run does not ask it again. The rows, one JSON object
 * `needed` (SKR): `id, question, needed` (bool: retrieval helps).
 
 Sources: Tan et al. 2024 (SlimPLM), section 3.2: a draft is known if it contains more than θ of the right answers; section
-3.3 and appendix A: a draft's claims and queries. Wang et al. 2023 (Self-Knowledge Guided Retrieval), section 3.1: a
-question needs retrieval if only the answer with passages is right; ties are dropped. Wang et al. 2023 (FILCO),
+3.3 and appendix A: a draft's claims and queries. Wang et al. 2023 (Self-Knowledge Guided Retrieval), section 3.1, by
+SlimPLM's released code: a question needs retrieval if the answer with passages has more of the aliases; ties are dropped. Wang et al. 2023 (FILCO),
 sections 2.2 and 3.2: STRINC, LEXICAL, CXMI; in fact verification LEXICAL compares with the claim.
 """
 
@@ -47,7 +47,7 @@ from ragweave.evaluation.folder import (
     shard_folder,
     shards,
 )
-from ragweave.evaluation.metrics.answers import contains
+from ragweave.evaluation.metrics.answers import name_share
 from ragweave.evaluation.metrics.judged import ask
 from ragweave.evaluation.run import FunctionSystem, Run, Summary
 from ragweave.evaluation.systems import graph_system, open_model, own_passages
@@ -193,10 +193,11 @@ def needed(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
         if why := unmatched(question.names):
             return dropped(why)
         answers = [(await graph(question))["answer"] for graph in graphs]
-        alone, helped = (any(contains(answer, names) for names in question.names) for answer in answers)
+        aliases = [alias for names in question.names for alias in names]
+        alone, helped = (name_share(answer, aliases) for answer in answers)
         if alone == helped:
-            return dropped("right or wrong either way")
-        return row(id=question.id, question=question.question, needed=helped)
+            return dropped("as right without passages as with them")
+        return row(id=question.id, question=question.question, needed=helped > alone)
 
     return label
 

@@ -9,7 +9,8 @@ answers where the limit brings none. A follow-up that was asked before makes the
 under a paper's profile. The last call's prompt itself says "So the final answer is:", also under
 `profile="slimplm"`, where the released code takes the third reply as it is. Under
 `profile="blendfilter"` what is found stands before the question, and the model writes the intermediate
-answers itself (appendix C, after Yoran et al. 2023); the paper prints no prompt for that: it is ours.
+answers itself (appendix C, after Yoran et al. 2023); the paper prints no prompt for that: it is ours. It has no
+limit of rounds; ours is ten.
 """
 
 import re
@@ -36,21 +37,23 @@ from ragweave.nodes.loop import (
     is_last,
     passages_found,
 )
+from ragweave.nodes.papers import bare_texts
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt
 from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, RAGState, note
 from ragweave.state.passages import unique
-from ragweave.tools.text.untrusted import one_line, render_lines
+from ragweave.tools.text.untrusted import one_line, render_lines, render_passages
 
 
 class SelfAskOptions(ChainOptions):
     own_paper = "slimplm"
-    paper_settings: ClassVar = {"slimplm": {"max_rounds": 2}}
+    paper_settings: ClassVar = {"slimplm": {"max_rounds": 2}, "blendfilter": {"max_rounds": 10}}
 
     max_rounds: int = Field(
         3,
         ge=1,
-        description="Maximum number of follow-ups; two in SlimPLM's tables, whose chain takes three calls (appendix B).",
+        description="Maximum number of follow-ups; two in SlimPLM's tables, whose chain takes three calls (appendix B); ten "
+        "in BlendFilter's, where the paper has no limit (appendix C).",
     )
     fallback_retrieval: bool = Field(
         True, description="Whether answers before any search are looked up, and Concat answers at the limit."
@@ -128,7 +131,7 @@ PROMPTS = {
     "self_ask_reader": [("system", READER), ("human", _READ)],
     "self_ask_reader@slimplm": [
         ("system", _PRINTED_READER),
-        ("human", "{passages}\n\n" + PRESS_PAIRS + "Question: {question}\nAnswer:"),
+        ("human", "References:{passages}\n" + PRESS_PAIRS + "Question: {question}\nAnswer:"),
     ],
 }
 
@@ -210,7 +213,8 @@ def read(state: LoopState, options: SelfAskOptions) -> Asking[Any, LoopState]:
     if reads and passages:
         unknown = "If they do not answer it, just say Unknown." if options.unknown else ""
         values = {"question": step["text"], "answer_type": "long", "unknown": unknown}
-        reply = yield Prompt("self_ask_reader", values, passages, max_tokens=QUERY_TOKENS)
+        show = bare_texts if options.paper == "slimplm" else render_passages
+        reply = yield Prompt("self_ask_reader", values, passages, show=show, max_tokens=QUERY_TOKENS)
         seen = reading.text_read(step["text"], reply.passages)
         passages, shown = [*reply.passages], reading.answer(reply.text, "long", seen=seen)
     update: LoopState = {"read": list(dict.fromkeys([*state["read"], *(str(doc.id) for doc in passages)]))}

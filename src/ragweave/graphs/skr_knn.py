@@ -1,10 +1,12 @@
 """SKR-KNN: retrieve if most of the nearest training questions needed it. One call.
 
 Source: Wang et al. 2023 (Self-Knowledge Guided Retrieval Augmentation for Large Language Models), as SlimPLM's
-baseline (section 4.3): eight neighbours by unsupervised SimCSE, labelled as SlimPLM's judge data (released code).
+baseline (section 4.3): eight neighbours by unsupervised SimCSE; a training question needs retrieval if the answer with
+passages has more of the right answers' aliases than the answer without, and ties are dropped (released code).
 
 Where we differ: sentence-transformers averages SimCSE's token vectors, the released code takes its pooler's; with
-`fallback_retrieval`, the method retrieves after all if the answer without passages is Unknown.
+`fallback_retrieval`, the method retrieves after all if the answer without passages is Unknown. `label needed` writes
+the training questions by the released rule, but asks in our prompts, and by default over five passages instead of twenty.
 """
 
 from functools import cache

@@ -114,7 +114,7 @@ def _unknown(_question: Question, state: State) -> Score:
 
 
 def _lost(question: Question, state: State) -> Score:
-    rule = {"short": exact_match, "yes_no": accuracy}.get(question.kind)
+    rule = {"short": squad_em, "yes_no": accuracy}.get(question.kind)
     if rule is None or not question.answers:
         return None
     pool = [candidate["answer"] for candidate in state.get("candidates", {}).values()]
@@ -209,13 +209,16 @@ METRICS = (
 _SMALL = tuple(name for name, role in ROLES.items() if "proxy" in (name, role.fallback))
 """The roles of small models: the proxy's, and those that fall back to it."""
 _SOURCE = "Tan et al. 2024, SlimPLM, table 4"
-"""`api_calls` are those of the answering model in all its roles (#API). A token counts a tenth if a small model wrote it
+"""`api_calls` are those of the answering model in all its roles (#API), without those that read for Self-Ask, of which
+the paper counts the rounds (appendix B). A token counts a tenth if a small model wrote it
 (section 4.6), and one if the answering model wrote it in a small model's place."""
 
 
 def _large_calls(_question: Question, state: State) -> Score:
-    by_role = state["usage"]["by_role"]
-    return float(sum(counts["calls"] for role, counts in by_role.items() if role in state["large"]))
+    usage = state["usage"]
+    calls = sum(counts["calls"] for role, counts in usage["by_role"].items() if role in state["large"])
+    reader = usage["by_node"].get("read") if "self_ask" in usage["by_node"] else None
+    return float(calls - (reader["calls"] if reader else 0))
 
 
 def _written(state: State, role: str) -> float:
@@ -240,7 +243,7 @@ def _cost(name: str, label: str, summary: str, compute: Compute, source: str = "
 
 
 COSTS = (
-    _cost("api_calls", "#API", "Calls of the answering model.", _large_calls, _SOURCE),
+    _cost("api_calls", "#API", "Calls of the answering model, without Self-Ask's reader.", _large_calls, _SOURCE),
     _cost("tokens", "Tokens", "Tokens read and written.", _usage("input_tokens", "output_tokens")),
     _cost("input_tokens", "Tokens in", "Tokens that models read.", _usage("input_tokens")),
     _cost("output_tokens", "Tokens out", "Tokens that models wrote.", _usage("output_tokens")),
