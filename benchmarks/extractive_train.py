@@ -144,7 +144,7 @@ def example_of(row: Row) -> Example | None:
 
 
 class Reader(torch.nn.Module):
-    """MiniLM with an adapter, or trainable but for its word vectors, and a head for begin and end."""
+    """MiniLM with an adapter, or trainable except for its word vectors, and a head for begin and end."""
 
     def __init__(self, *, low_rank: bool, dropout: bool) -> None:
         super().__init__()

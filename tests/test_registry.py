@@ -28,7 +28,7 @@ def registry() -> Registry[Thing]:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on the path, whose packages are looked up anew."""
+    """A folder on the path, whose packages are looked up again."""
     monkeypatch.syspath_prepend(tmp_path)
     forget_packages()
     before = set(sys.modules)
@@ -99,7 +99,7 @@ def test_what_is_broken_is_left_out_with_one_line(
         things.named("one")
 
 
-def test_packages_that_were_forgotten_are_looked_up_anew(site: Path) -> None:
+def test_packages_that_were_forgotten_are_looked_up_again(site: Path) -> None:
     lay(site, "first", "import lacking\n" + GOOD, one="ONE")
     lay(site, "second", GOOD, two="TWO")
     things = registry()

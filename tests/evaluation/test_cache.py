@@ -21,7 +21,7 @@ pytestmark = pytest.mark.loopback
 
 @pytest.fixture
 def open_again(tmp_path: Path, spec: str) -> Callable[..., Any]:
-    """Opens the cache and the model anew, as another process would."""
+    """Opens the cache and the model again, as another process would."""
     return lambda query="": ReplyCache(tmp_path / "r.sqlite", run="one").attach(chat_model(spec + query), "m")
 
 

@@ -107,11 +107,11 @@ def test_the_table_fits_the_terminal(scripted: Callable[..., Path], width: int) 
 
 def test_a_paper_stands_beside(run: Path) -> None:
     paper = {"title": "Table 1", "values": [["concat", "em", 41.5]], "columns": ["em"], "notes": ["k is 5"]}
-    (run / "paper.json").write_text(json.dumps({**paper, "empty": {"FID": "it is no method of ours"}}))
+    (run / "paper.json").write_text(json.dumps({**paper, "empty": {"FID": "it is not a method of ours"}}))
     text = markdown(read_report(run))
     assert "| EM | paper |" in text
     assert "| 41.5 |" in text
-    assert "> FID was not run: it is no method of ours" in text
+    assert "> FID was not run: it is not a method of ours" in text
     assert "| FID |" in text
 
 

@@ -1,4 +1,4 @@
-"""Chain-of-Note: notes, the answer behind them, and what a model is held to."""
+"""Chain-of-Note: notes, the answer after them, and the forms that constrain a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader of free text: answers, refusals, verdicts, ids, lists, and marks that are no part of a reply."""
+"""The reader of free text: answers, refusals, verdicts, ids, lists, and marks that are not part of a reply."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ that agree are summed up together, those in conflict stay separate, irrelevant o
 answer per group is proposed, and the best supported one given (4.4). With t = 1, the paper's two calls, the
 last prompt consolidates, too.
 
-Where we differ: passages from memory are no sources, so the output's `passages` are retrieved ones. The paper
+Where we differ: passages from memory are not sources, so the output's `passages` are retrieved ones. The paper
 searches the web; without passages of either source the question is asked by itself. Wording and the example are
 ours; `NAME@astute` is printed in the paper's appendix, except for how passages are set off.
 """
@@ -37,7 +37,7 @@ from ragweave.tools.text.untrusted import title_of, untrusted
 MEMORY = "memory"
 """`metadata["query"]` of a passage that the model wrote."""
 _LONGEST = 4_000
-"""The most characters that are taken over from a reply."""
+"""Maximum characters that are taken from a reply."""
 
 
 class AstuteOptions(SearchOptions):

@@ -67,8 +67,8 @@ class BlendFilterState(RAGState, total=False):
     """What the question is about, for the filter."""
     relevance: Annotated[dict[str, str], merge]
     """What the first turn said about each query's set."""
-    kept: Annotated[dict[str, list[Document]], merge]
-    """What is kept of each set."""
+    filtered: Annotated[dict[str, list[Document]], merge]
+    """What the filter keeps of each set."""
 
 
 class PassageSet(TypedDict):
@@ -247,7 +247,7 @@ def choose(state: PassageSet, options: Options) -> Asking[Ids, BlendFilterState]
     form = ids_form(prompt.values["first"], prompt.values["last"])
     reply = yield replace(prompt, form=form, max_tokens=VERDICT_TOKENS + 4 * count)
     picked = reply.form.pick(reply.passages, prompt.values["first"]) if reply.form else state["passages"]
-    return {"kept": {state["name"]: picked}}
+    return {"filtered": {state["name"]: picked}}
 
 
 def passage_sets(state: RAGState) -> dict[str, list[Document]]:
@@ -270,7 +270,7 @@ def collect(state: BlendFilterState, runtime: Runtime[Any]) -> BlendFilterState:
     """Merge what is kept of each query's set, in query order (section 3.3)."""
     sets = passage_sets(state)
     union = by_query if runtime.context.union == "by_query" else interleave
-    passages = union([state["kept"].get(name, passages) for name, passages in sets.items()])
+    passages = union([state["filtered"].get(name, passages) for name, passages in sets.items()])
     notes = [] if passages else [note("filter_kept_nothing" if any(sets.values()) else "no_passages_found")]
     return {"passages": arranged(passages, runtime.context.order), "notes": notes}
 

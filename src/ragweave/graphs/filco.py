@@ -211,7 +211,7 @@ def to_filter(_state: RAGState, runtime: Runtime[FilterOptions]) -> str:
 
 
 def scores_by_model(o: FilterOptions) -> int:
-    """Return the most calls of the context filter for a question."""
+    """Return the maximum number of calls of the context filter for a question."""
     return int(o.filter in ("llm", "cxmi"))
 
 

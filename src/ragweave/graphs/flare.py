@@ -25,7 +25,7 @@ from ragweave.nodes.answer import ANSWER_ALONE, unknown_clause
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.loop import LoopState, add_loop, add_step, end_loop
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import INSTRUCTIONS, OURS, STYLES, layout
+from ragweave.nodes.papers import INSTRUCTIONS, layout, style_of
 from ragweave.nodes.prompts import REASONING_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
@@ -41,6 +41,11 @@ class FlareOptions(Options):
     max_rounds: int = Field(3, ge=1, description="Maximum number of retrievals (SlimPLM, appendix B).")
     threshold: float = Field(0.8, ge=0, le=1, description="Token probability θ below which a sentence is looked up.")
     mask_below: float = Field(0.4, ge=0, le=1, description="Token probability β below which a word is left out.")
+
+    @property
+    def as_baseline(self) -> bool:
+        """Whether it runs as SlimPLM's released code runs it."""
+        return self.paper == "slimplm"
 
 
 _SENTENCES = "Answer the question in complete sentences that give the facts it takes, one fact a sentence."
@@ -113,7 +118,7 @@ def addition_of(state: LoopState, reply: Reply[Any], options: FlareOptions) -> A
     if doubt is None or len(state["steps"]) >= options.max_rounds:
         return Addition(text, doubtful=doubt is not None)
     end = doubt.start
-    if options.paper == "slimplm":  # the released code keeps the sentence up to its first weak token
+    if options.as_baseline:  # the released code keeps the sentence up to its first weak token
         end = next(token.start for token in tokens if token.probability < options.threshold and token.end > doubt.start)
     query = "" if reading.is_unknown(doubt.text) else masked(doubt, tokens, options.mask_below)
     return Addition(text[:end].strip(), doubt, query)
@@ -134,7 +139,7 @@ def _end_of_answer(text: str) -> int:
 
 def answer_of(text: str, kind: AnswerType, options: FlareOptions, seen: str = "") -> str:
     """Read the answer off the text at its end; `seen` is what the model was shown."""
-    read_as = STYLES.get(options.paper, OURS).read_as.get(kind, kind)
+    read_as = style_of(options.paper).read_as.get(kind, kind)
     return reading.answer(text, read_as, reasoning=read_as == "short", seen=seen)
 
 
@@ -151,8 +156,8 @@ def writing(state: LoopState, options: FlareOptions) -> Prompt[Any]:
         "flare_passages" if passages else "flare",
         values,
         passages,
-        show=layout("[{number}] {text}") if options.paper == "slimplm" else render_passages,
-        max_tokens=None if kind == "long" or options.paper == "slimplm" else REASONING_TOKENS,
+        show=layout("[{number}] {text}") if options.as_baseline else render_passages,
+        max_tokens=None if kind == "long" or options.as_baseline else REASONING_TOKENS,
         task="reason",
         settings={"logprobs": True},
     )

@@ -96,9 +96,9 @@ def search_r1(state: LoopState, options: SearchR1Options) -> Asking[Any, LoopSta
     protocol, last = PROTOCOLS[options.protocol], is_last(state, options)
     passages = passages_found(state, options)
 
-    def messages(kept: Sequence[Document]) -> list[BaseMessage]:
+    def messages(fitting: Sequence[Document]) -> list[BaseMessage]:
         def result_of(step: Step) -> str:
-            return step["shown"] or (shown(protocol, found_by(step, kept)) if step["queries"] else "")
+            return step["shown"] or (shown(protocol, found_by(step, fitting)) if step["queries"] else "")
 
         return transcript(state["steps"], result_of, _LAST + ANSWER.begin if last else "")
 

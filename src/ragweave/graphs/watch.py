@@ -86,7 +86,7 @@ class WatchedStep:
         self.notes, self.error = written.get("notes") or [], error
         self.passages = {
             f"{name} for {query}": docs
-            for name in ("retrieved", "kept")
+            for name in ("retrieved", "filtered")
             for query, docs in (written.get(name) or {}).items()
         }
         if written.get("passages"):

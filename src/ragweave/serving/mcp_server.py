@@ -28,7 +28,7 @@ _LOG = logging.getLogger("ragweave.serving")
 
 Question = Annotated[str, Field(description="The question, understandable by itself.", max_length=4_000)]
 Query = Annotated[str, Field(description="What to look for.", max_length=4_000)]
-Count = Annotated[int, Field(description="Most passages to return.", ge=1, le=20)]
+Count = Annotated[int, Field(description="Maximum number of passages.", ge=1, le=20)]
 
 
 def create_server(graph: MethodGraph, retriever: BaseRetriever | None) -> MCPServer:

@@ -188,7 +188,7 @@ class SpanEncoder(nn.Module):
 
 
 def cross_encoder(folder: Path, limit: int) -> Any:
-    """Read a cross-encoder, or an encoder under a new head, with the most tokens of a pair.
+    """Read a cross-encoder, or an encoder under a new head; a pair has `limit` tokens at most.
 
     Its `predict` gives probabilities; pairs that are too long lose the end of the longer text.
     """

@@ -48,7 +48,7 @@ def test_utf8_and_utf16_need_no_guess():
     for data in ("Tromsø".encode("utf-8-sig"), "Tromsø".encode("utf-16"), "Tromsø".encode()):
         assert [document.text for document in read("a.txt", data)[0]] == ["Tromsø"]
         assert read("a.txt", data)[1] == ""
-    assert "1 bytes are no UTF-8" in read("a.txt", "Ø".encode() * 99 + b"\xff")[1]
+    assert "1 bytes are not UTF-8" in read("a.txt", "Ø".encode() * 99 + b"\xff")[1]
 
 
 def test_what_no_one_reads_is_left_out_and_offsets_follow():

@@ -84,7 +84,7 @@ def decode(data: bytes) -> tuple[str, str]:
             note = "" if named else Remark(f"not UTF-8: read as {encoding}")
         elif wrong:
             first = text.index("\ufffd")
-            note = f"{wrong} bytes are no UTF-8 (the first after {first} characters)"
+            note = f"{wrong} bytes are not UTF-8 (the first after {first} characters)"
     text = data.decode(encoding, "replace")
     sample = _ESCAPES.sub("", text[:10_000])
     if len(_UNPRINTABLE.findall(sample)) > 0.1 * len(sample):
@@ -167,7 +167,7 @@ def markdown(text: str, name: str, title: str = "") -> Loaded:
 
 
 def _yaml(block: str) -> dict[str, Any]:
-    """Return the fields of front matter; if it is no YAML, its lines of the form `name: value`."""
+    """Return the fields of front matter; if it is not YAML, its lines of the form `name: value`."""
     import yaml
 
     with suppress(yaml.YAMLError, ValueError, RecursionError):
