@@ -1,4 +1,7 @@
-"""The methods by name, in the order in which they are listed."""
+"""The methods by name, in the order in which they are listed.
+
+A method is imported when it is first asked for: `research` asks for others by name, so an import here would be a circle.
+"""
 
 from collections.abc import Iterable
 from importlib import import_module

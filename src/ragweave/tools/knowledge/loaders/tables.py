@@ -206,7 +206,9 @@ def _objects(rows: Iterable[tuple[int, Any]], settings: IndexSettings) -> Iterat
         lines = ", ".join(map(str, bad[:5])) + ", …" * (len(bad) > 5)
         known = ", ".join(names)[:200]
         lack = (
-            f"have no field {settings.text_field!r}; --text-field may be one of: {known}" if known else "are not objects"
+            f"have no field {settings.text_field!r}; --text-field may be one of: {known}"
+            if known
+            else "are not objects"
         )
         yield f"{len(bad)} lines {lack} (lines {lines})"
 
