@@ -64,6 +64,49 @@ def test_other_forms_of_the_same_letters_are_found(answer: str, sentence: str) -
     check_citations(answer, [passage], [citation])
 
 
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("7.4%", "Prices rose by 7.4 per cent."),
+        ("7.4 %", "Die Preise stiegen um 7,4 Prozent."),
+        ("1850000", "The budget is 1,850,000."),
+        ("1,850,000", "Der Haushalt hat 1.850.000."),
+        ("18.400 Euro", "The grant is €18,400."),
+        ("18.400 Euro", "The grant is 18,400."),
+        ("17 February 2025", "It was signed on 2025-02-17."),
+        ("February 17th, 2025", "Am 17. Februar 2025 wurde es unterschrieben."),
+        ("17/02/2025", "It was signed on Feb 17, 2025."),
+        ("2025年2月17日", "It was signed on 17.02.2025."),
+    ],
+)
+def test_numbers_and_dates_are_compared_by_value(answer: str, sentence: str) -> None:
+    passage = Document(f"The clerk has 7 rooms. {sentence} It rained in May.", id="a")
+    (citation,) = cite("Which?", answer, [passage])
+    assert [quote["text"] for quote in citation["quotes"]] == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("1.5", "It weighs 15 kg."),
+        ("18.400 Euro", "The grant is 18,500 euro."),
+        ("400 euro", "The grant is $400."),
+        ("17 March 2025", "It was signed on 17 February 2023."),
+        ("3.11.2", "It needs 3112 seats."),
+    ],
+)
+def test_other_numbers_are_not_the_number(answer: str, sentence: str) -> None:
+    (citation,) = cite("Which?", answer, [Document(sentence, id="a")])
+    assert citation["quotes"] == []
+
+
+def test_a_row_is_quoted_after_its_header() -> None:
+    table = "Salinity by station.\n| Station | Salinity |\n|---|---|\n| S044 | 31.2 |\n| S045 | 33.9 |"
+    (citation,) = cite("What is the salinity at station S045?", "33.9", [Document(table, id="a")])
+    assert [quote["text"] for quote in citation["quotes"]] == ["| Station | Salinity |", "| S045 | 33.9 |"]
+    check_citations("33.9", [Document(table, id="a")], [citation])
+
+
 def test_letters_of_a_word_are_not_the_word() -> None:
     (citation,) = cite("यह क्या है?", "किताब", [Document("क त ब.", id="a")])
     assert citation["quotes"] == []

@@ -1,10 +1,11 @@
 """Citations: the sentences of the passages that support an answer, found without a model.
 
 A claim is a sentence of a long answer, or any other answer as a whole. Its words, weighted by their
-rarity in the passages, are matched with the sentences of the passages. Sentences are quoted, best
+rarity in the passages, are matched with the sentences of the passages; numbers, dates and amounts are
+compared by value. Sentences are quoted, best
 first, as long as each covers words that the earlier ones did not. If several cover the same words, the
 one that shares more with the question wins, counting the passage's title. Every quote is a verbatim
-span of its passage; a claim whose words are not found has no quotes.
+span of its passage; the row of a table stands after its header; a claim whose words are not found has no quotes.
 Agreement with human annotations is in `benchmarks/results/citations.json`.
 """
 
@@ -17,7 +18,8 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.state import UNKNOWN, AnswerType, Citation, Quote
-from ragweave.tools.text.words import Sentence, normalize_answer, split_sentences, terms
+from ragweave.tools.text.numbers import CURRENCIES, comparable
+from ragweave.tools.text.words import Sentence, normalize_answer, rows_of, split_sentences, terms
 
 _SUPPORT = 0.6
 """Least share of a claim's weighted words that its quotes hold together; tuned, as the next two, on half of the data."""
@@ -26,7 +28,7 @@ _GAIN = 0.1
 _QUESTION = 0.3
 """Weight of a sentence's overlap with the question; its overlap with the answer has weight 1."""
 _MAX_QUOTES = 3
-"""Maximum number of quotes of a claim (as in ALCE)."""
+"""Maximum number of quotes of a claim (as in ALCE), headers of tables not counted."""
 
 
 _MARKS = re.compile(
@@ -44,7 +46,9 @@ class _Line(NamedTuple):
     sentence: Sentence
     words: frozenset[str]
     around: frozenset[str]
-    """Its words and those of the passage's title."""
+    """Its words, those of the passage's title, and of its table's header."""
+    header: Sentence | None
+    """If it is the row of a table with names of columns."""
 
 
 def cite(question: str, answer: str, passages: Sequence[Document], answer_type: AnswerType = "short") -> list[Citation]:
@@ -60,13 +64,15 @@ def cite(question: str, answer: str, passages: Sequence[Document], answer_type: 
         return []
     lines = [line for doc in passages for line in _lines(doc)]
     weights = _Weights(lines)
-    asked = frozenset(terms(question))
+    asked = _words(question)
     near = [(line, _QUESTION * weights.share(line.around, asked)) for line in lines]
     near.sort(key=lambda pair: -pair[1])
+    silent = frozenset() if any(CURRENCIES & line.words for line in lines) else CURRENCIES
     by_words: dict[frozenset[str], list[Quote]] = {}
     citations: list[Citation] = []
     for claim in _claims(answer, answer_type):
         wanted = _wanted(claim.text, asked)
+        wanted = wanted - silent or wanted
         if wanted not in by_words:
             by_words[wanted] = _quotes(wanted, near, weights)
         quotes = [quote.copy() for quote in by_words[wanted]]
@@ -95,10 +101,15 @@ def _claims(answer: str, answer_type: AnswerType) -> list[Sentence]:
 
 
 def _lines(doc: Document) -> Iterable[_Line]:
-    title = frozenset(terms(str(doc.metadata.get("title") or "")))
+    title = _words(str(doc.metadata.get("title") or ""))
+    headers = rows_of(doc.page_content)
     for sentence in split_sentences(doc.page_content):
-        words = frozenset(terms(sentence.text))
-        yield _Line(doc.id or "", sentence, words, words | title)
+        words, header = _words(sentence.text), headers.get(sentence.start)
+        yield _Line(doc.id or "", sentence, words, words | title | _words(header.text if header else ""), header)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(terms(comparable(text)))
 
 
 class _Weights(dict[str, float]):
@@ -130,7 +141,7 @@ def _quotes(wanted: frozenset[str], near: Iterable[tuple[_Line, float]], weights
     total = weights.of(wanted)
     chosen: list[Quote] = []
     covered: frozenset[str] = frozenset()
-    while len(chosen) < _MAX_QUOTES:
+    for _ in range(_MAX_QUOTES):
         least = _GAIN * total if chosen else 0.0
         best = max(
             (hit for hit in hits.items() if weights.of(hit[0][0] - covered) > least),
@@ -140,15 +151,19 @@ def _quotes(wanted: frozenset[str], near: Iterable[tuple[_Line, float]], weights
         if best is None:
             break
         (_, around), (line, _) = best
-        text, start, end = line.sentence
         score = round(weights.of(around) / total, 4)
-        chosen.append({"passage": line.passage, "start": start, "end": end, "text": text, "score": score})
+        chosen += [
+            {"passage": line.passage, "start": start, "end": end, "text": text, "score": score}
+            for text, start, end in filter(None, [line.header, line.sentence])
+        ]
         covered |= around
-    return chosen if chosen and weights.of(covered) / total >= _SUPPORT else []
+    if not chosen or weights.of(covered) / total < _SUPPORT:
+        return []
+    return list({(quote["passage"], quote["start"]): quote for quote in chosen}.values())
 
 
 def _wanted(claim: str, asked: frozenset[str]) -> frozenset[str]:
     """Return the words to look for: a claim's own, or the question's for Yes and No."""
     if normalize_answer(claim) in ("yes", "no"):
         return asked
-    return frozenset(terms(claim)) or frozenset(normalize_answer(claim).split())
+    return _words(claim) or frozenset(normalize_answer(claim).split())

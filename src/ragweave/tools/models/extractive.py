@@ -32,7 +32,7 @@ from ragweave.errors import MissingExtraError
 from ragweave.state import UNKNOWN
 from ragweave.tools.embeddings.minilm import CLS, SEP, onnx_available, token_states, tokens
 from ragweave.tools.models.messages import Task, TaskName, TaskPassage, task_of
-from ragweave.tools.text.words import STOP_WORDS, split_sentences, terms
+from ragweave.tools.text.words import STOP_WORDS, rows_of, split_sentences, terms
 
 NOTICE = (
     "extractive quotes a sentence of your passages; no language model wrote this. "
@@ -167,10 +167,16 @@ def _cosines(question: str, passages: Sequence[TaskPassage]) -> list[float]:
 
 
 def sentences_of(asked: Asked, passage: TaskPassage) -> list[str]:
-    """Return the sentences that may be quoted: no questions, headings or numbers alone."""
-    known = asked.terms.union(terms(passage["title"]))
-    texts = (part.text for part in split_sentences(passage["text"]) if not _is_heading(part.text, known))
-    return [" ".join(text.split()) for text in texts if not text.endswith("?") and re.search(r"[^\W\d_]", text)]
+    """Return the sentences that may be quoted, a row after its table's header: no questions, headings or numbers alone."""
+    known, rows = asked.terms.union(terms(passage["title"])), rows_of(passage["text"])
+    headers = {header.start for header in rows.values() if header}
+    texts = []
+    for part in split_sentences(passage["text"]):
+        is_heading = part.start in headers or (part.start not in rows and _is_heading(part.text, known))
+        if not is_heading and not part.text.endswith("?") and re.search(r"[^\W\d_]", part.text):
+            header = rows.get(part.start)
+            texts.append(" ".join(f"{header.text if header else ''} {part.text}".split()))
+    return texts
 
 
 def _is_heading(text: str, known: frozenset[str]) -> bool:

@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import sentencex
 import Stemmer
 
+from ragweave.tools.text.lines import Block, blocks
+from ragweave.tools.text.numbers import month_begins
+
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
@@ -198,6 +201,8 @@ def _stem(word: str) -> str:
 _PARAGRAPH = re.compile(r"(?s).{1,16384}?(?:\n\n|\Z)|.{1,16384}(?:[.!?]\s|[。！？])|.{1,16384}\s|.{1,16384}")
 """What sentencex reads at once: a paragraph, or as many of its sentences as fit. Its time grows with the square of
 the number of quotes in a text."""
+_OPEN = re.compile(r"[(\[][^()\[\].!?]{0,40}\s*\Z")
+_DAY = re.compile(r"\b\d{1,2}\.\s*\Z")
 _BLANKS = {
     ord(blank): "\n" if blank in "\x85\u2028\u2029" else " "
     for blank in map(chr, range(0x80, 0x3001))
@@ -217,18 +222,51 @@ class Sentence(NamedTuple):
 def split_sentences(text: str, language: str = "en") -> list[Sentence]:
     """Split `text` into sentences without surrounding white space; offsets are characters.
 
+    A row of a table is a sentence, and so is a line of a form.
+
     Args:
         text: Any text; white space alone gives an empty list.
         language: ISO 639-1 code; a language that sentencex lacks falls back to its nearest.
     """
     sentences: list[Sentence] = []
-    for paragraph in _PARAGRAPH.finditer(text):
-        for start, end in _boundaries(paragraph[0], language):
-            piece = paragraph[0][start:end]
-            if stripped := piece.strip():
-                first = paragraph.start() + start + len(piece) - len(piece.lstrip())
-                sentences.append(Sentence(stripped, first, first + len(stripped)))
+    for block in blocks(text) if "\n" in text else [Block(0, len(text), "")]:
+        part = text[block.start : block.end]
+        spans = [(0, len(part))] if block.kind == "row" else _prose(part, language)
+        sentences += [
+            _stripped(text, block.start + start, block.start + end) for start, end in spans if part[start:end].strip()
+        ]
     return sentences
+
+
+def rows_of(text: str) -> dict[int, Sentence | None]:
+    """Return the header of each row of a table, if its columns have names, by the offset of the row's sentence.
+
+    A line of a form is a row without a header.
+    """
+    rows = (block for block in blocks(text) if block.kind)
+    return {
+        _stripped(text, row.start, row.end).start: _stripped(text, *row.header) if row.header else None for row in rows
+    }
+
+
+def _stripped(text: str, start: int, end: int) -> Sentence:
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    return Sentence(piece.strip(), start, start + len(piece.strip()))
+
+
+def _prose(text: str, language: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of sentences; a list marker in an open bracket, or the day of a date, ends none."""
+    for paragraph in _PARAGRAPH.finditer(text):
+        begun: int | None = None
+        spans = _boundaries(paragraph[0], language)
+        for start, end in spans:
+            begun = start if begun is None else begun
+            piece, rest = paragraph[0][begun:end], paragraph[0][end:]
+            if end < spans[-1][1] and (_OPEN.search(piece) or (_DAY.search(piece) and month_begins(rest))):
+                continue
+            yield paragraph.start() + begun, paragraph.start() + end
+            begun = None
 
 
 def _boundaries(text: str, language: str) -> list[tuple[int, int]]:

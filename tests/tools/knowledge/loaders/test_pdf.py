@@ -1,5 +1,6 @@
 import importlib.util
 import io
+import re
 import sys
 from importlib.machinery import ModuleSpec
 
@@ -37,6 +38,30 @@ def test_quotes_are_cited_by_their_own_page():
     doc = Document(passage.text, metadata=passage.metadata)
     pages = [place_at(doc, doc.page_content.index(word))["page"] for word in ("lamp", "dogs")]
     assert pages == [1, 2]
+
+
+def test_running_heads_and_page_numbers_stand_once():
+    texts = ["Lift manual Show a lamp. 1", "Lift manual No dogs. 2", "Lift manual Case 88120 rose. 3"]
+    pages = [(shown(*re.split("(?<=manual) |(?<=[.]) ", text)), "") for text in texts]
+    (document,), _ = read("rules.pdf", pdf(*pages))
+    assert document.text.split() == [
+        "Lift",
+        "manual",
+        "Show",
+        "a",
+        "lamp.",
+        "1",
+        "No",
+        "dogs.",
+        "Case",
+        "88120",
+        "rose.",
+    ]
+
+
+def test_lines_that_two_pages_share_stay():
+    (document,), _ = read("rules.pdf", pdf((shown("No dogs."), ""), (shown("No dogs."), "")))
+    assert document.text.split() == ["No", "dogs.", "No", "dogs."]
 
 
 def test_tables_are_read_row_by_row():

@@ -5,6 +5,7 @@ Text in scans and pictures is recognised by RapidOCR. Its models come in its whe
 
 import ctypes
 import io
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -30,6 +31,8 @@ _LONGEST_SIDE = 4000
 _SHORT_SIDE = 320
 """Pixels to which RapidOCR enlarges the shorter side of a picture. At its own 736, it sees the words of a small
 picture apart, and misreads them."""
+_RUNNING = 3
+"""Pages that a running head or foot stands on, at least."""
 _LOCK = threading.Lock()
 """Neither RapidOCR nor PDFium is thread-safe."""
 NEED_OCR = 'pip install "ragweave[ocr]"'
@@ -57,7 +60,31 @@ def load_pdf(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loade
     if not any(text.strip() for text in texts):
         raise UnreadableError(": ".join(filter(None, ["PDF without text", "; ".join(notes)])))
     yield from notes
-    yield paged(texts, name)
+    yield paged(_without_running_heads(texts), name)
+
+
+def _without_running_heads(pages: list[str]) -> list[str]:
+    """Return texts of pages without the first and last lines that at least three pages share, except on the first.
+
+    Page numbers are left out of the comparison: a number is one if it goes up with the pages.
+    """
+    lines = [page.split("\n") for page in pages]
+    edges = {(number, at) for number, page in enumerate(lines) for at in (*range(2), *range(len(page) - 2, len(page)))}
+    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for number, at in sorted(edge for edge in edges if 0 <= edge[1] < len(lines[edge[0]])):
+        line = " ".join(lines[number][at].split())
+        for key in {line, *(_counted(line, match, number) for match in re.finditer(r"\d+", line))} - {""}:
+            places[key].append((number, at))
+    for same in places.values():
+        if len({number for number, _ in same}) >= _RUNNING:
+            for number, at in same[1:]:
+                lines[number][at] = ""
+    return ["\n".join(page) for page in lines]
+
+
+def _counted(line: str, number: re.Match[str], page: int) -> str:
+    """Return a line with a number as its distance from the page's."""
+    return f"{line[: number.start()]}\0{int(number[0][:9]) - page}{line[number.end() :]}"
 
 
 def _page(page: Any) -> tuple[str, str]:
