@@ -3,11 +3,12 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.documents import BaseDocumentCompressor, Document
 from tests.openai_server import HttpFault, OpenAIServer
 from typer.testing import CliRunner
 
@@ -17,6 +18,16 @@ from ragweave.cli.runs import prices_of
 from ragweave.errors import UsageError
 
 Run = Callable[..., Any]
+
+
+class FirstLast(BaseDocumentCompressor):
+    """Reranks by turning the order round."""
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Any = None
+    ) -> Sequence[Document]:
+        """Return the documents in reverse."""
+        return documents[::-1]
 
 
 @pytest.fixture
@@ -124,6 +135,25 @@ def test_reproduce_shows_its_plan(run: Run, tmp_path: Path) -> None:
     assert "The paper searched KILT Wikipedia 2019" in shown
     assert "flare: Where we differ" in shown
     assert not (tmp_path / "runs").exists()
+
+
+def test_reproduce_searches_and_reranks_as_it_is_told(run: Run, tmp_path: Path) -> None:
+    """SlimPLM's rows are reranked by E5."""
+    assert run("index", "q.jsonl", "--kb", "kb").exit_code == 0
+    more = ("--kb", "kb", "--retriever", "bm25", "--rerank", f"{__name__}:FirstLast", "--limit", "1", "--row", "Direct")
+    done = run("reproduce", "slimplm", "1", "nq:q.jsonl", *more)
+    assert done.exit_code == 0, done.output
+    settings = json.loads((tmp_path / "runs" / "slimplm-1-nq" / "run.json").read_text())
+    assert (settings["retriever"], settings["rerank"]) == ("bm25", f"{__name__}:FirstLast")
+
+
+def test_reproduce_runs_a_table_on_each_of_its_data_sets_over_made_questions(run: Run) -> None:
+    done = run("reproduce", "slimplm", "4", "--all", "--tiny")
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.stdout.splitlines() if line.startswith("slimplm")]
+    assert [line.split()[2] for line in lines] == ["asqa", "nq", "triviaqa", "musique", "eli5"]
+    assert all("2 answers, 0 failed, 1 rows" in line for line in lines)
+    assert isinstance(run("reproduce", "--all").exception, UsageError)
 
 
 def test_label_writes_rows_and_says_what_was_left_out(run: Run, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ model's memory (internal); of each query's set a dialogue of two turns keeps wha
 question; a reasoning over the union is read by a turn of its own.
 
 Where we differ, except under the paper's profile: a text that says only that it does not know adds no query, and ids
-count from 1, not from 0. Examples and wording are ours; `NAME@blendfilter` and its examples are printed in appendix F,
-except for the examples' knowledge.
+count from 1, not from 0; examples and wording are ours. `NAME@blendfilter` and its examples are those of appendix F,
+which leaves out the examples' knowledge: that is ours.
 """
 
 from collections.abc import Hashable

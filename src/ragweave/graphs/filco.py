@@ -5,11 +5,12 @@ and figure 1. With right answers in the input the filter is the paper's oracle (
 claim, letters are shared with the claim, not with its verdict (section 2.2).
 
 Where we differ: LEXICAL counts letters, not words, and keeps the best sentence whatever its score, as the
-released code does by default; section 2.2 prints a threshold of 0.5. The paper trains its filter. Without answers, and without a trained filter
-(`filter="my-filter/"`), segments are scored against the question, and the best that make up half of the
-text stay (the paper's trained filters leave 36 to 56 %, section 1); or a model names them
-(`filter="llm"`). Wizard of Wikipedia is asked with `question:` and `answer:`, where the release has `query:` and
-`response:`. Sentences are split by sentencex, not by spaCy. `NAME@filco` is the released code's.
+released code does by default; section 2.2 prints a threshold of 0.5. The paper trains its filter. Without
+answers, and without a trained filter (`filter="my-filter/"`), segments are scored against the question, and
+the best that make up half of the text stay (the paper's trained filters leave 36 to 56 %, section 1); or a
+model names them (`filter="llm"`). Wizard of Wikipedia is asked with `question:` and `answer:`, where the
+release has `query:` and `response:`. Sentences are split by sentencex, not by spaCy. `NAME@filco` is the
+released code's.
 """
 
 from collections.abc import Sequence

@@ -13,8 +13,9 @@ Where we differ: a draft that says only that it does not know is neither judged 
 the released prompts and by models trained for the task, which have learned from such drafts. With `fallback_retrieval`
 the method retrieves after all if what was judged known is answered Unknown. If the proxy is down, the question alone is
 searched.
-`NAME@slimplm` is printed in sections 3.2 and 3.3 and tables 8 and 9; `NAME_released` is what the released judge and
-rewriter were trained on, typos included. The released code finds ten pages per query and ranks their paragraphs by E5
+`NAME@slimplm` is printed in tables 8 and 9 and sections 3.2 and 3.3; the forms of replies that those sections show as
+outputs stand in the prompt here. `NAME_released` is what the released judge and rewriter were trained on, typos
+included. The released code finds ten pages per query and ranks their paragraphs by E5
 against the user's question; here that is the retriever's task, and passages of one title are a page.
 """
 

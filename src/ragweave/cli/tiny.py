@@ -1,0 +1,91 @@
+"""`ragweave reproduce --all --tiny`: each table on each of its data sets, over two made questions, to see that all rows run.
+
+A scripted model answers unless `--model` names one, so the scores mean nothing.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ragweave.errors import RagweaveError
+from ragweave.evaluation import EvalSettings, evaluate, read_report
+from ragweave.evaluation import reproduce as papers
+from ragweave.evaluation.evaluate import SCORER
+
+_NAMES = {"Aster Bridge": "Ida Holm", "Veld Tower": "Karl Oster"}
+_SCRIPT = "Ida Holm built it. So the answer is Ida Holm."
+
+
+def row_of(dataset: str, number: int, work: str, builder: str) -> dict[str, Any]:
+    """Return a question about who built a work, in a form in which a data set is published."""
+    fact = f"{builder} built the {work}."
+    passages = [
+        {"title": title, "text": f"{name} built the {title}. It is long.", "isgold": title == work}
+        for title, name in _NAMES.items()
+    ]
+    if dataset == "fever":
+        return {"id": number, "claim": fact, "label": "SUPPORTS", "gold_evidence": [{"text": fact}]}
+    if dataset == "strategyqa":
+        question = f"Did {builder} build the {work}?"
+        return {"qid": str(number), "question": question, "answer": True, "term": work, "facts": [fact]}
+    question = f"Who built the {work}?"
+    if dataset == "asqa":
+        pair = {"short_answers": [builder], "context": fact, "wikipage": work}
+        long = [{"long_answer": fact}]
+        return {"sample_id": str(number), "ambiguous_question": question, "qa_pairs": [pair], "annotations": long}
+    return {"id": str(number), "question": question, "answers": [builder], "ctxs": passages}
+
+
+def run_tables(
+    paper: str, table: str, folder: Path, *, models: Mapping[str, str], filters: Mapping[str, str]
+) -> Iterator[tuple[str, bool]]:
+    """Run tables on all of their data sets, and yield what happened, a line each, and whether it went well.
+
+    Args:
+        paper: The paper; "": all.
+        table: The table; "": all.
+        folder: Where data and runs are written.
+        models: Model specs by role.
+        filters: Folders of trained filters by row; "": for all other rows.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    needed = folder / "needed.jsonl"
+    needed.write_text(json.dumps({"question": "Who built the Aster Bridge?", "needed": True}) + "\n", "utf-8")
+    for name in (paper,) if paper else papers.PAPERS:
+        for shown in [papers.table_of(name, table)] if table else papers.tables(name):
+            for dataset in shown.datasets:
+                data = folder / f"{dataset}.jsonl"
+                rows = [row_of(dataset, number, *pair) for number, pair in enumerate(_NAMES.items())]
+                data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+                for model in shown.models or [""]:
+                    begin = " ".join(filter(None, [name, shown.name, dataset, model]))
+                    try:
+                        plan = papers.plan(
+                            name, shown.name, dataset, model=model, filters=filters, scorer=SCORER in models
+                        )
+                        settings = replace(plan.settings, data=f"{dataset}:{data}", models=models, retriever="auto")
+                        line, is_good = _run(plan, settings, folder / begin.replace(" ", "-"), needed)
+                    except RagweaveError as error:
+                        line, is_good = f"not run: {error}", False
+                    yield f"{begin}: {line}", is_good
+
+
+def _run(plan: papers.Plan, settings: EvalSettings, folder: Path, needed: Path) -> tuple[str, bool]:
+    """Run a plan, and return what happened and whether every question was answered."""
+    from ragweave.testing import ScriptedModel
+
+    if any(spec.startswith("skr_knn") for spec in settings.systems):
+        settings = replace(settings, options={"training": str(needed), "embedding": "minilm"})
+    scripted = {
+        role: ScriptedModel(script=lambda _call: _SCRIPT, role=role)
+        for role in ("generator", "proxy")
+        if role not in settings.models
+    }
+    summary = evaluate(settings, folder, given=scripted, quiet=True)
+    plan.paper.write(folder)
+    read_report([folder])
+    empty = "".join(f"; {label}: {reason}" for label, reason in plan.paper.empty.items())
+    answered = f"{summary.answered + summary.skipped} answers, {summary.failed} failed, {len(settings.systems)} rows"
+    return answered + empty, summary.exit_code == 0
