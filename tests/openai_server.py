@@ -38,6 +38,14 @@ class Reply:
 
 
 @dataclass(frozen=True)
+class Stream:
+    """A streamed reply, chunk by chunk."""
+
+    chunks: Sequence[Mapping[str, Any]]
+    """Each has `delta` and `finish_reason`, and may have a `usage`."""
+
+
+@dataclass(frozen=True)
 class HttpFault:
     """An HTTP error with OpenAI's error body."""
 
@@ -48,7 +56,7 @@ class HttpFault:
     code: str | None = None
 
 
-Answer = str | Reply | HttpFault
+Answer = str | Reply | Stream | HttpFault
 Script = Sequence[Answer] | Callable[[dict[str, Any]], Answer]
 
 
@@ -145,6 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
         match answer:
             case HttpFault():
                 self._fault(answer)
+            case Stream():
+                self._events(_given_chunks(answer, body))
             case str() | Reply():
                 reply = Reply(answer) if isinstance(answer, str) else answer
                 time.sleep(reply.delay)
@@ -229,6 +239,13 @@ def _completion(reply: Reply, body: Mapping[str, Any]) -> dict[str, Any]:
         "choices": [choice],
         "usage": _usage(reply, body),
     }
+
+
+def _given_chunks(stream: Stream, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for chunk in stream.chunks:
+        choice = {"index": 0, "delta": chunk.get("delta", {}), "finish_reason": chunk.get("finish_reason")}
+        usage = {"usage": chunk["usage"]} if "usage" in chunk else {}
+        yield {**_head(body, "chat.completion.chunk"), "choices": [choice], **usage}
 
 
 def _chunks(reply: Reply, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

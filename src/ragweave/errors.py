@@ -45,6 +45,10 @@ class ModelError(RagweaveError):
     """A model is not available or could not answer (no key, no server, unusable settings)."""
 
 
+class BrokenReplyError(ModelError):
+    """A model's provider broke off its reply, each time that it was asked."""
+
+
 class RunTimeoutError(RagweaveError, TimeoutError):
     """A run took longer than its `timeout` option."""
 

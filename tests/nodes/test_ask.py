@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_core.exceptions import ModelAuthenticationError
+from langchain_core.exceptions import ModelAPIError, ModelAuthenticationError
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatResult
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.checkpoint.memory import InMemorySaver
-from tests.openai_server import HttpFault, OpenAIServer, Reply
+from tests.openai_server import HttpFault, OpenAIServer, Reply, Stream
 
 from ragweave import build_graph, chat_model
-from ragweave.errors import PromptTooLongError, RunTimeoutError, UsageError
+from ragweave.errors import BrokenReplyError, PromptTooLongError, RunTimeoutError, UsageError
 from ragweave.graphs import method
 from ragweave.graphs.slimplm import Rewrite
 from ragweave.nodes.ask import model_node
@@ -210,6 +210,26 @@ def test_what_a_trace_should_tell_is_noted(reply: AIMessage, event: str) -> None
     assert event in events(ScriptedModel(script=[reply]))
 
 
+@pytest.mark.parametrize(
+    ("reply", "event"),
+    [
+        (AIMessage("", tool_calls=[{"name": "search", "args": {"query": "Ada"}, "id": "1"}]), "tool_not_offered"),
+        (AIMessage("Ada Brenner built it. " * 500), "answer_long"),
+    ],
+)
+def test_what_is_not_quite_an_answer_is_noted(reply: AIMessage, event: str) -> None:
+    assert event in events(ScriptedModel(script=[reply]))
+    assert event not in events(ScriptedModel(script=["Ada Brenner"]))
+
+
+def test_an_echo_is_unknown() -> None:
+    model = ScriptedModel(script=lambda call: AIMessage(call.text))
+    assert build_graph("concat", model=model, retriever=few(3)).invoke(ASK)["status"] == "unknown"
+    assert "prompt_echoed" in events(model)
+    quoting = ScriptedModel(script=[CARDS[0].page_content])
+    assert "prompt_echoed" not in events(quoting)
+
+
 def test_a_reply_that_cannot_be_read_is_noted() -> None:
     assert "reply_unreadable" in events(ScriptedModel(script=["hm"]), "crag")
 
@@ -243,7 +263,172 @@ def test_too_little_context_is_rated_before_an_answer() -> None:
     assert (graph.invoke(ASK)["answer"], len(printed.calls)) == ("Ada Brenner", 2)
 
 
+# -- prompts that a server refuses as too long -------------------------------------------------
+
+
+def counts(body: dict[str, Any]) -> int:
+    return json.dumps(body["messages"]).count("<passage ")
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("streaming", [False, True])
+def test_the_lowest_passages_go_if_a_server_says_that_the_prompt_is_too_long(streaming: bool) -> None:
+    def refuses(body: dict[str, Any]) -> Any:
+        text = "'max_tokens' is too large: 64. This model's maximum context length is 512 tokens."
+        return HttpFault(400, message=text) if counts(body) > 2 else "Ada Brenner"
+
+    with OpenAIServer(refuses) as server:
+        model = chat_model(f"openai:m?base_url={server.base_url}&streaming={streaming}".lower())
+        output = build_graph("concat", model=model, retriever=few(5)).invoke(ASK)
+        noted = events(model)
+        assert "max_tokens" in server.requests[-1].body
+    assert 0 < len(output["passages"]) <= 2
+    assert output["passages"][0].metadata["rank"] == 0
+    assert "passages_dropped" in noted
+    assert "setting_refused" not in noted
+
+
+@pytest.mark.loopback
+def test_a_prompt_that_is_too_long_without_passages_is_named() -> None:
+    with OpenAIServer([HttpFault(400, message="prompt is too long: 9000 tokens > 8192 maximum")]) as server:
+        graph = build_graph("direct", model=chat_model(f"openai:m?base_url={server.base_url}"))
+        with pytest.raises(PromptTooLongError, match="9000 tokens > 8192"):
+            graph.invoke(ASK)
+        assert server.count == 1
+
+
+@pytest.mark.loopback
+def test_a_reply_limit_that_is_too_large_for_one_call_is_sent_again_with_the_next() -> None:
+    def refuses(body: dict[str, Any]) -> Any:
+        text = "max_tokens is too large: 64. This model supports at most 32 completion tokens here."
+        return HttpFault(400, message=text) if "max_tokens" in body and "Alden" in str(body["messages"]) else "Ada"
+
+    with OpenAIServer(refuses) as server:
+        graph = build_graph("direct", model=chat_model(f"openai:m?base_url={server.base_url}"))
+        graph.invoke(ASK)
+        graph.invoke({"question": "Who built the lighthouse?"})
+        assert ["max_tokens" in request.body for request in server.requests] == [True, False, True]
+
+
+# -- replies that are broken off ---------------------------------------------------------------
+
+
+def test_a_reply_that_its_provider_broke_off_is_asked_for_again() -> None:
+    half = AIMessage("Ada Bren", response_metadata={"finish_reason": "error"})
+    output = build_graph("concat", model=ScriptedModel(script=[half, "Ada Brenner"]), retriever=few()).invoke(ASK)
+    assert (output["answer"], output["usage"]["calls"]) == ("Ada Brenner", 2)
+    assert "reply_broken_off" in events(ScriptedModel(script=[half, "Ada Brenner"]))
+    always = ScriptedModel(script=[half])
+    with pytest.raises(BrokenReplyError, match="3 times: error"):
+        build_graph("concat", model=always, retriever=few()).invoke(ASK)
+    assert len(always.calls) == 3
+
+
+HALF = ({"delta": {"role": "assistant", "content": "Ada "}}, {"delta": {"content": "Bren"}})
+WHOLE = (*HALF, {"delta": {"content": "ner"}}, {"finish_reason": "stop"})
+
+
+def streamed(server: OpenAIServer, *questions: str) -> list[Any]:
+    """Return the states in which the questions end for one model, its replies streamed."""
+    graph = build_graph("concat", model=chat_model(f"openai:m?base_url={server.base_url}&max_retries=0"))
+    states = []
+    for question in questions:
+        given: Any = {"question": question, "passages": ["Ada Brenner built the bridge at Alden."]}
+        for mode, state in graph.stream(given, stream_mode=["values", "messages"]):
+            states += [state] if mode == "values" and "answer" in state and state.get("status") else []
+    return states
+
+
+def noted_by(state: Any) -> list[str]:
+    return [note["event"] for note in state["notes"]]
+
+
+@pytest.mark.loopback
+def test_a_stream_that_is_cut_is_asked_for_again() -> None:
+    with OpenAIServer([Stream(WHOLE), Stream(HALF), Stream(WHOLE)]) as server:
+        states = streamed(server, "Who?", "Who built it?")
+        assert (states[-1]["answer"], server.count) == ("Ada Brenner", 3)
+        assert noted_by(states[-1]) == ["reply_broken_off"]
+    with OpenAIServer([Stream(WHOLE), Stream(HALF)]) as server, pytest.raises(BrokenReplyError, match="ended without"):
+        streamed(server, "Who?", "Who built it?")
+
+
+@pytest.mark.loopback
+def test_a_server_that_never_says_how_a_stream_ended_is_remembered() -> None:
+    with OpenAIServer([Stream(WHOLE[:-1])]) as server:
+        states = streamed(server, "Who?", "Who built it?")
+        assert (states[-1]["answer"], server.count) == ("Ada Brenner", 3)
+        assert noted_by(states[-1]) == ["ending_unknown"]
+
+
+@pytest.mark.loopback
+def test_an_empty_stream_is_asked_for_again() -> None:
+    with OpenAIServer([Stream(()), Stream(WHOLE)]) as server:
+        assert streamed(server, "Who?")[-1]["answer"] == "Ada Brenner"
+    with OpenAIServer([Stream(())]) as server, pytest.raises(BrokenReplyError, match="the stream was empty"):
+        streamed(server, "Who?")
+
+
+@pytest.mark.loopback
+def test_a_streamed_refusal_is_filtered() -> None:
+    refusal = (
+        {"delta": {"role": "assistant", "refusal": "I "}},
+        {"delta": {"refusal": "can't."}},
+        {"finish_reason": "stop"},
+    )
+    with OpenAIServer([Stream(refusal)]) as server:
+        assert "content_filtered" in noted_by(streamed(server, "Who?")[-1])
+
+
+@pytest.mark.loopback
+def test_usage_on_each_chunk_counts_once() -> None:
+    counts = [{"prompt_tokens": 100, "completion_tokens": n, "total_tokens": 100 + n} for n in range(4)]
+    with OpenAIServer(
+        [Stream([{**chunk, "usage": usage} for chunk, usage in zip(WHOLE, counts, strict=True)])]
+    ) as server:
+        usage = streamed(server, "Who?")[-1]["usage"]
+    assert (usage["input_tokens"], usage["output_tokens"], usage["estimated"]) == (100, 3, False)
+
+
 # -- errors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_pause_that_a_server_asks_for_is_kept_between_tries(retries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
+    faults = [HttpFault(429, retry_after=20)] * (1 + retries)
+    with OpenAIServer([*faults, "Ada Brenner"]) as server:
+        model = chat_model(f"openai:m?base_url={server.base_url}&max_retries={retries}")
+        output = build_graph("concat", model=model, retriever=few()).invoke(ASK)
+        assert (output["answer"], server.count) == ("Ada Brenner", 2 + retries)
+    assert sum(19 < seconds <= 20 for seconds in slept) == 1 + retries
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(("retries", "calls"), [(0, 3), (2, 9)])
+def test_the_clients_own_tries_multiply_those_of_the_node(
+    retries: int, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    with OpenAIServer([HttpFault(503)]) as server:
+        model = chat_model(f"openai:m?base_url={server.base_url}&max_retries={retries}")
+        with pytest.raises(ModelAPIError):
+            build_graph("concat", model=model, retriever=few()).invoke(ASK)
+        assert server.count == calls
+
+
+def test_the_connections_of_an_ended_event_loop_are_made_anew() -> None:
+    faults = [RuntimeError("Event loop is closed")]
+
+    def closed_once(_call: ModelCall) -> str:
+        if faults:
+            raise faults.pop()
+        return "Ada Brenner"
+
+    graph = build_graph("concat", model=ScriptedModel(script=closed_once), retriever=few())
+    assert asyncio.run(graph.ainvoke(ASK))["answer"] == "Ada Brenner"
 
 
 @pytest.mark.loopback
@@ -324,7 +509,7 @@ def test_a_message_says_its_text_blocks_alone() -> None:
     assert text_of(blocks) == "Ada"
     assert text_of(AIMessage("", additional_kwargs={"reasoning_content": "Karl"})) == ""
     call = AIMessage("", tool_calls=[{"name": "Grade", "args": {"grade": "Correct"}, "id": "1"}])
-    assert text_of(call) == '{"grade": "Correct"}'
+    assert text_of(call, called=True) == '{"grade": "Correct"}'
 
 
 class SyncModel(ScriptedModel):

@@ -33,6 +33,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from ragweave.tools.files import ClosingConnection
 from ragweave.tools.models.decisions import LogprobDecisions
 from ragweave.tools.models.extractive import ExtractiveChat
+from ragweave.tools.models.messages import ending_of
 from ragweave.tools.trained.models import TrainedChat
 
 _TABLE = """CREATE TABLE IF NOT EXISTS replies (key BLOB, number INTEGER, run TEXT, model TEXT,
@@ -126,7 +127,9 @@ class ReplyCache(BaseCache):
         return generations
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Any]) -> None:
-        """Store the reply to a call with its tokens, or an estimate of them."""
+        """Store the reply to a call with its tokens, or an estimate of them; a reply that was broken off is asked for anew."""
+        if ending_of(return_val[0].message) == "failed":
+            return
         stored = [
             {"message": message_to_dict(generation.message), "info": generation.generation_info}
             for generation in return_val

@@ -25,6 +25,7 @@ from langgraph.types import Overwrite, StreamMode
 from ragweave.graphs.base import MethodGraph
 from ragweave.state import Note
 from ragweave.tools.drawing import END, START, Edge, Taken
+from ragweave.tools.models.messages import ShownReply
 from ragweave.tools.text.untrusted import without_secrets
 
 
@@ -111,8 +112,7 @@ class Watch(BaseCallbackHandler):
         """
         self.output: dict[str, Any] = {}
         """The graph's output so far."""
-        self.streamed = ""
-        """The last reply that was written."""
+        self._shown_reply = ShownReply()
         self._write = write
         self._steps: dict[str, WatchedStep] = {}
         self._running: dict[str, tuple[Sequence[str], float]] = {}
@@ -122,6 +122,11 @@ class Watch(BaseCallbackHandler):
         self._calls: dict[UUID, WatchedCall | WatchedSearch] = {}
         self._shown: tuple[str, str | None] | None = None
         """The task and the message that are being written."""
+
+    @property
+    def streamed(self) -> str:
+        """The last reply that was written, without its thoughts."""
+        return self._shown_reply.text
 
     @property
     def steps(self) -> list[WatchedStep]:
@@ -187,17 +192,16 @@ class Watch(BaseCallbackHandler):
         values = {key: value.value if isinstance(value, Overwrite) else value for key, value in written.items()}
         step.end(values, without_secrets(str(event.get("error") or "")))
         if self._write and self._shown and self._shown[0] == task:
-            self._write("\n")
+            self._write(self._shown_reply.add("", ends=True) + "\n")
             self._shown = None
 
     def _token(self, write: Callable[[str], None], chunk: Any, metadata: Mapping[str, Any]) -> None:
         task = _task_of(metadata)
         if self._shown is None or (self._shown[0] == task and self._shown[1] != chunk.id):
             write(f"{chr(10) if self._shown else ''}[{metadata.get('langgraph_node')}] ")
-            self._shown, self.streamed = (task, chunk.id), ""
-        if self._shown == (task, chunk.id):
-            self.streamed += str(chunk.text)
-            write(str(chunk.text))
+            self._shown, self._shown_reply = (task, chunk.id), ShownReply()
+        if self._shown == (task, chunk.id) and (new := self._shown_reply.add(str(chunk.text))):
+            write(new)
 
     def _step(self, task: str) -> WatchedStep:
         return self._steps.setdefault(task, WatchedStep())

@@ -29,10 +29,11 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langgraph.runtime import get_runtime
 from pydantic import ValidationError
 
-from ragweave.errors import PromptTooLongError, UsageError
+from ragweave.errors import BrokenReplyError, PromptTooLongError, UsageError
 from ragweave.nodes import read
 from ragweave.nodes.forms import Form, Ids
 from ragweave.nodes.options import Options, OptionsT
@@ -43,10 +44,23 @@ from ragweave.state import Note, Tokens, Usage, add_usage, no_usage, note, runni
 from ragweave.state.passages import lowest_ranked
 from ragweave.tools.models import calls
 from ragweave.tools.models.budget import BudgetSpent, current_budget
-from ragweave.tools.models.calls import Endpoint
+from ragweave.tools.models.calls import Endpoint, is_empty_stream
 from ragweave.tools.models.decisions import LOGPROBS, log_odds, sigmoid
-from ragweave.tools.models.messages import Task, attach, finish_of, task_passage, text_of, tokens_of
+from ragweave.tools.models.messages import (
+    Ending,
+    StreamReport,
+    Task,
+    attach,
+    ending_of,
+    reason_of,
+    task_passage,
+    text_of,
+    tokens_of,
+    tool_calls_of,
+    without_echo,
+)
 from ragweave.tools.prices import check_priced, price_of
+from ragweave.tools.text.untrusted import title_of
 from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens
 
 _LOGGER = logging.getLogger("ragweave")
@@ -91,12 +105,14 @@ def model_node(
 
 
 class _Answered(NamedTuple):
-    """A call that a model has replied to, or that the budget refused."""
+    """A call that a model has replied to, or that the budget refused (`refused`)."""
 
     reply: Reply[Any]
     usage: Usage
     notes: list[Note]
     refused: bool = False
+    broken: str = ""
+    """Why the provider broke off the reply; "": it didn't."""
 
 
 def _with_costs(update: Any, answered: Sequence[_Answered]) -> dict[str, Any]:
@@ -135,16 +151,7 @@ async def _ask_model(
     if isinstance(endpoint.client, BaseDecisionModel):
         return await _ask_decision_model(prompt, role, endpoint, config, caller)
     call = _prepared(prompt, role, endpoint, components.prompts, state, options)
-    labelled = _labelled(config, role, call.sample)
-    while call.prompt.passages or not call.dropped:  # once all passages are dropped, there is nothing to ask
-        async with current_budget().call(awaits=caller.awaits):
-            try:
-                output = await caller.call(call.runnable(), call.given, labelled, is_sync=endpoint.is_sync)
-            except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
-                call = call.relaxed(error)
-            else:
-                return call.read(output)
-    return _Answered(Reply(), no_usage(), call.dropped_notes())
+    return await _answer(call, _labelled(config, role, call.sample), caller)
 
 
 @dataclass(frozen=True)
@@ -154,13 +161,14 @@ class _Call:
     endpoint: Endpoint
     role: RoleName
     prompt: Prompt[Any]
-    messages: list[BaseMessage]
-    turns: int
-    """How many of the messages follow the template."""
+    template: ChatPromptTemplate
     sample: int
-    dropped: Sequence[Document]
     form: type[Form] | None
     """What the reply is constrained to; None: free text."""
+    messages: Sequence[BaseMessage] = ()
+    turns: int = 0
+    """How many of the messages follow the template."""
+    dropped: Sequence[Document] = ()
     learned: calls.Constraint | None = None
     """What to remember of the model if this call succeeds after a stricter one was refused."""
     refused: Sequence[str] = ()
@@ -175,7 +183,7 @@ class _Call:
     def given(self) -> list[BaseMessage]:
         """The messages, of which those after the template are one if the model goes on with it."""
         if not self.continues:
-            return self.messages
+            return list(self.messages)
         own = "".join(str(message.text) for message in self.messages[-self.turns :])
         last = AIMessage(own, additional_kwargs=self.messages[-1].additional_kwargs)
         return [*self.messages[: -self.turns], last]
@@ -191,15 +199,46 @@ class _Call:
             return model.bind(stop=[*dict.fromkeys([*self.endpoint.own_stops, *self.prompt.stop])])
         return model
 
+    def fitted(self, limit: int | None) -> Self:
+        """Return the call rendered, without its lowest-ranked passages if the prompt is longer than `limit` tokens.
+
+        Raises:
+            PromptTooLongError: The prompt is too long without any passage.
+        """
+        prompt, dropped = self.prompt, list(self.dropped)
+        while True:
+            passages = list(prompt.passages)
+            turns = list(prompt.turns(passages))
+            messages = _rendered(self.template, prompt, turns, self.sample)
+            if limit is None or (size := estimate_message_tokens(messages)) <= limit or (dropped and not passages):
+                return replace(self, prompt=prompt, messages=messages, turns=len(turns), dropped=dropped)
+            if not passages:
+                raise PromptTooLongError(
+                    f"the prompt takes about {size} tokens without any passage, and {limit} fit: shorten the "
+                    "question or raise prompt_tokens"
+                )
+            dropped.append(passages.pop(lowest_ranked(passages)))
+            prompt = replace(prompt, passages=passages)
+
     def relaxed(self, error: Exception) -> Self:
-        """Return the call without the setting or the form that the server refused; raise any other error."""
+        """Return the call without what the model or its server refused: passages, a setting, a form.
+
+        Any other error is raised.
+        """
+        if calls.is_overflow(error) and self.prompt.passages:
+            return self.fitted(int(_SHRINK * estimate_message_tokens(self.messages)))
         stop = {"stop"} if self.prompt.stop and not self.form else set()
         sent = self.prompt.settings.keys() | stop | ({"continue_final_message"} if self.continues else set())
         if name := self.endpoint.learn_refusal(error, sent - set(self.refused)):
-            return replace(self, refused=[*self.refused, name])
-        if self.form and calls.refuses_form(error):
+            settings = {other: value for other, value in self.prompt.settings.items() if other != name}
+            return replace(self, refused=[*self.refused, name], prompt=replace(self.prompt, settings=settings))
+        if self.form and calls.refuses_form(error) and not calls.is_overflow(error):
             looser = self.form.unbounded() if self.form.bounded else None
             return replace(self, form=looser, learned="unbounded" if looser else "none")
+        if calls.is_overflow(error) and not isinstance(error, PromptTooLongError):
+            raise PromptTooLongError(
+                f"the model's server refused the prompt as too long: {calls.server_text(error)}"
+            ) from error
         if self.form and calls.is_unparsed(error):
             ignored = isinstance(error, ValidationError)  # a server that enforces forms writes JSON
             return replace(self, form=None, learned="none" if ignored else None)
@@ -208,36 +247,113 @@ class _Call:
     def dropped_notes(self) -> list[Note]:
         return [note("passages_dropped", dropped=[doc.id for doc in self.dropped])] if self.dropped else []
 
-    def read(self, output: Any) -> _Answered:
-        """Return the reply, what it cost, and what is to be noted."""
-        if self.learned:
-            self.endpoint.learn_constraint(self.learned)
+    def read(self, output: Any, report: StreamReport) -> _Answered:
+        """Return the reply, what it cost and what is to be noted."""
         message, form = (output["raw"], output["parsed"]) if self.form else (output, None)
         if not isinstance(message, BaseMessage):
             raise UsageError(
                 f"the model replied with a {type(message).__name__}, not a message: leave out the output parser"
             )
-        text = _before(read.plain(text_of(message)), self.prompt.stop)
-        if form is None and self.prompt.form and text:
-            form = self.prompt.form.from_text(text)
+        message = report.corrected(message)
         sent, received, estimated = tokens_of(message, self.messages)
         usage = cost_of(self.role, 1, sent, received, estimated=estimated, model=self.endpoint.client)
+        ending = ending_of(message)
+        if fault := self._fault(message, ending, streamed=report.streamed):
+            return _broken(fault, usage)
+        if self.learned:
+            self.endpoint.learn_constraint(self.learned)
+        offered = self.form is not None or bool(self.prompt.tools)
+        whole = text_of(message, called=offered)
+        own = without_echo(whole, self.messages, self._quotable())
+        text = _before(read.plain(own), self.prompt.stop)
+        if form is None and self.prompt.form and text:
+            form = self.prompt.form.from_text(text)
         notes = [*self.dropped_notes(), *(note("setting_refused", setting=name) for name in self.refused)]
-        finish, expected = finish_of(message), estimate_message_tokens(self.messages)
+        expected = estimate_message_tokens(self.messages)
         cut = expected > _LONG and not estimated and sent < expected / 2
         if cut:
             warning = "the server read %d of about %d tokens: raise its context, or set prompt_tokens"
             _LOGGER.warning(warning, sent, expected)
         events = {
             "input_cut": cut,
-            "reply_limit_reached": finish == "length" and not self.prompt.probability,
-            "content_filtered": finish == "content_filter",
-            "empty_reply": not text and form is None,
+            "reply_limit_reached": ending == "length" and not self.prompt.probability,
+            "content_filtered": ending == "content_filter",
+            "ending_unknown": report.streamed and not ending,
+            "prompt_echoed": own != whole,
+            "tool_not_offered": not offered and bool(tool_calls_of(message)),
+            "empty_reply": not text and form is None and not (offered and tool_calls_of(message)),
             "reply_unreadable": bool(text) and self.prompt.form is not None and form is None,
         }
         notes += [note(event) for event, happened in events.items() if happened]
         chance = sigmoid(log_odds(message)) if self.prompt.probability and text else None
         return _Answered(Reply(text, form, self.prompt.passages, message, probability=chance), usage, notes)
+
+    def _fault(self, message: BaseMessage, ending: Ending, *, streamed: bool) -> str:
+        """Return how the provider broke off a reply; "" if it didn't.
+
+        A stream without an ending was broken off, unless the server has never said how a reply ended, twice in a row.
+        """
+        if ending == "failed":
+            return reason_of(message)
+        if not streamed:
+            return ""
+        known = self.endpoint.says_ending
+        self.endpoint.learn_ending(said=bool(ending))
+        return "" if ending or known is False else "the stream ended without a reason"
+
+    def _quotable(self) -> list[str]:
+        """Return the texts of the prompt that a reply may repeat."""
+        passages = [
+            text for doc in self.prompt.passages for text in (doc.page_content, f"{title_of(doc)} {doc.page_content}")
+        ]
+        return [*(value for value in self.prompt.values.values() if isinstance(value, str)), *passages]
+
+
+async def _answer(call: _Call, config: RunnableConfig, caller: Caller) -> _Answered:
+    """Make a call, again if its model refuses a part of it or breaks off its reply."""
+    broken = list[_Answered]()
+    while call.prompt.passages or not call.dropped:  # once all passages are dropped, there is nothing to ask
+        outcome = await _outcome(call, config, caller)
+        if isinstance(outcome, _Call):
+            call = outcome
+            continue
+        if not outcome.broken:
+            return _joined(outcome, broken)
+        broken.append(outcome)
+        if len(broken) == _TRIES:
+            raise BrokenReplyError(f"the model's provider broke off its reply {_TRIES} times: {outcome.broken}")
+    return _joined(_Answered(Reply(), no_usage(), call.dropped_notes()), broken)
+
+
+async def _outcome(call: _Call, config: RunnableConfig, caller: Caller) -> _Call | _Answered:
+    """Return what the model answered, or the call without what it refused."""
+    endpoint, report = call.endpoint, StreamReport()
+    if pause := endpoint.pause():
+        left = current_budget().seconds_left()
+        await caller.sleep(pause if left is None else min(pause, max(left, 0.0)))
+    async with current_budget().call(awaits=caller.awaits):
+        try:
+            watched = merge_configs(config, {"callbacks": [report]})
+            output = await caller.call(call.runnable(), call.given, watched, is_sync=endpoint.is_sync)
+        except Exception as error:  # noqa: BLE001 - `relaxed` raises what is not about the call
+            endpoint.learn_pause(error)
+            return _broken("the stream was empty") if is_empty_stream(error) else call.relaxed(error)
+        return call.read(output, report)
+
+
+_TRIES = 3
+"""How often a model is asked whose provider breaks off its replies."""
+
+
+def _broken(fault: str, usage: Usage | None = None) -> _Answered:
+    """Return what is left of a call whose reply was broken off."""
+    return _Answered(Reply(), usage or no_usage(), [note("reply_broken_off", reason=fault)], broken=fault)
+
+
+def _joined(answered: _Answered, broken: Sequence[_Answered]) -> _Answered:
+    """Return what was answered, with the costs and notes of the calls before it whose replies were broken off."""
+    usage = reduce(add_usage, (call.usage for call in broken), answered.usage)
+    return answered._replace(usage=usage, notes=[*chain.from_iterable(call.notes for call in broken), *answered.notes])
 
 
 def _labelled(config: RunnableConfig, role: RoleName, sample: int) -> RunnableConfig:
@@ -308,6 +424,8 @@ def _requests(prompt: Prompt[Any], role: RoleName) -> list[dict[str, Any]]:
 
 _STATE_VALUES = ("question", "draft", "summary", "first", "second")
 """The values of a prompt that a decision model reads; a passage or passages are added."""
+_SHRINK = 0.75
+"""The share of a prompt that is sent again after a server refused it as too long."""
 _LONG = 1_000
 """Prompts with fewer tokens are too short for our estimate to show that a server cut them."""
 
@@ -320,26 +438,12 @@ def _prepared(
     state: Mapping[str, Any],
     options: Options,
 ) -> _Call:
-    """Choose the template and the settings, and drop the lowest-ranked passages until it fits."""
+    """Choose the template and the settings, and drop the lowest-ranked passages until the prompt fits."""
     sample = state.get("sample", 0)
     template = templates.get(f"{prompt.name}@{options.paper}") or templates[prompt.name]
     limit = options.prompt_tokens
     if limit is None and (context := endpoint.profile.get("max_input_tokens")):
         limit = max(context - options.reply_tokens, 1)
-    dropped = list[Document]()
-    while True:
-        passages = list(prompt.passages)
-        turns = list(prompt.turns(passages))
-        messages = _rendered(template, prompt, turns, sample)
-        if limit is None or (size := estimate_message_tokens(messages)) <= limit or (dropped and not passages):
-            break
-        if not passages:
-            raise PromptTooLongError(
-                f"the prompt takes about {size} tokens without any passage, and {limit} fit: shorten the "
-                "question or raise prompt_tokens"
-            )
-        dropped.append(passages.pop(lowest_ranked(passages)))
-        prompt = replace(prompt, passages=passages)
     settings = _settings(prompt, endpoint, role, sample, options)
     prompt = replace(prompt, settings={**settings, **LOGPROBS} if prompt.probability else settings)
     constrained = options.constrain and prompt.constrain and not prompt.probability
@@ -347,7 +451,7 @@ def _prepared(
     form = prompt.form if constraint != "none" else None
     if form and constraint == "unbounded":
         form = form.unbounded() or form
-    return _Call(endpoint, role, prompt, messages, len(turns), sample, dropped, form)
+    return _Call(endpoint, role, prompt, template, sample, form).fitted(limit)
 
 
 def _rendered(

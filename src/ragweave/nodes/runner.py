@@ -1,5 +1,7 @@
 """What a node is built from, and how it runs: written once, whether LangGraph invokes or awaits it."""
 
+import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -59,6 +61,13 @@ class Caller:
             call = partial(target.invoke, given, config, **settings)
             return await run_in_executor(_THREADS, partial(copy_context().run, call))
         return await target.ainvoke(given, config, **settings)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        if self.awaits:
+            await asyncio.sleep(seconds)
+        else:
+            time.sleep(seconds)
 
 
 class FunctionNode(Runnable[Any, Any]):

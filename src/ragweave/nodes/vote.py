@@ -10,11 +10,14 @@ from langgraph.runtime import Runtime, get_runtime
 from ragweave.nodes.options import Options
 from ragweave.nodes.retrieve import Route
 from ragweave.nodes.runner import StateNode
-from ragweave.state import UNKNOWN, Candidate, RAGState
+from ragweave.state import UNKNOWN, Candidate, RAGState, note
 from ragweave.state.passages import QUESTION
 from ragweave.tools.citations import cite
 from ragweave.tools.models.budget import current_budget
 from ragweave.tools.text.words import normalize_answer
+
+_MAX_SHORT = 1_000
+"""Characters: a longer answer to a question that asks for a short one is noted."""
 
 
 def vote_node(
@@ -99,6 +102,7 @@ def final_update(
     answer = winners[0]["answer"] if winners else UNKNOWN
     current_budget().ended(answered=answer != UNKNOWN)
     shown = passages_read([*(state["passages"] if passages is None else passages)], state, winners)
+    is_long = state["answer_type"] == "short" and len(answer) > _MAX_SHORT
     is_cited = get_runtime(Options).context.citations and answer != UNKNOWN
     citations = cite(state["question"], answer, shown, state["answer_type"]) if is_cited else []
     return {
@@ -107,6 +111,7 @@ def final_update(
         "truncated": truncated or state["truncated"],
         "passages": shown,
         "citations": citations,
+        "notes": [note("answer_long", characters=len(answer))] if is_long else [],
     }
 
 

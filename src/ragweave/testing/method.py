@@ -13,11 +13,14 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
+from langgraph.types import RetryPolicy
 from typing_extensions import TypedDict
 
+from ragweave.errors import ModelError, UnusableModelError, UsageError
 from ragweave.graphs import METHODS, Method, MethodGraph, build_graph
 from ragweave.roles import ROLES, arguments_of
 from ragweave.state import RAGOutput
+from ragweave.testing.odd import HIDDEN, ODD_MODELS
 from ragweave.testing.scripted import (
     CARDS,
     ForeignRetriever,
@@ -31,6 +34,9 @@ from ragweave.testing.scripted import (
 
 _ODD = ("", '}]> zqxv "ids": [[ <Known(Tr', "<passage 1> </passage> %s {0} \x00\n" * 3)
 """Replies that no reader can read."""
+
+
+_AT_ONCE = RetryPolicy(initial_interval=0.001, jitter=False, retry_on=ConnectionError)
 
 
 class _Parent(TypedDict, total=False):
@@ -212,6 +218,22 @@ class MethodTests:
                 out = self.run(Record(), script=self._odd(node, text))
                 assert (out["answer"] == "Unknown") == (out["status"] == "unknown")
                 assert out["answer"].strip()
+
+    def test_odd_models_give_no_false_answer(self) -> None:
+        """With each of the `ODD_MODELS`, a run ends as that says: what is not an answer is Unknown, and noted."""
+        for kind, odd in ODD_MODELS.items():
+            try:
+                graph = self.build(Record(), script=odd.reply, arguments={"retry_policy": _AT_ONCE})
+                *_, state = graph.stream({"question": self.question}, stream_mode="values")
+            except (ModelError, UsageError) as error:
+                assert type(error).__name__ in (odd.error, UnusableModelError.__name__), f"{kind}: {error!r}"
+                continue
+            events = {note["event"] for note in state["notes"]}
+            assert not odd.error, f"{kind}: no error"
+            assert HIDDEN not in state["answer"], f"{kind}: {state['answer']}"
+            assert not odd.note or odd.note in events, f"{kind}: {events}"
+            assert odd.answers or state["status"] == "unknown", f"{kind}: {state['answer']}"
+            assert state["usage"]["estimated"] is odd.estimated, f"{kind}: {state['usage']}"
 
     def test_odd_replies_end_under_every_profile(self) -> None:
         """Under each paper's profile, a run ends within the declared calls if odd replies follow its first one."""

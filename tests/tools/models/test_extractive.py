@@ -177,6 +177,8 @@ def test_a_prompt_without_passages_is_not_quoted() -> None:
 
 
 class TestStandard(ChatModelUnitTests):
+    has_tool_calling = False
+
     @property
     def chat_model_class(self) -> type[ExtractiveChat]:
         return ExtractiveChat

@@ -311,6 +311,7 @@ class _Ours:
 
     chat_model_class = LlamaCppChat
     has_structured_output = True
+    has_tool_calling = False
     supports_json_mode = True
     supports_model_override = False
 

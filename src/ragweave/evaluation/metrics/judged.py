@@ -55,7 +55,7 @@ async def ask(model: ChatModel, form: type[FormT], messages: Sequence[BaseMessag
             refused = calls.refuses_form(error)
         else:
             parsed: FormT | None = output["parsed"]
-            return parsed or form.from_text(read.plain(text_of(output["raw"])))
+            return parsed or form.from_text(read.plain(text_of(output["raw"], called=True)))
     reply = await model.ainvoke(list(messages))
     if refused:
         endpoint.learn_constraint("none")

@@ -5,17 +5,21 @@ refuses is remembered for as long as the model object lives.
 """
 
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
-from langchain_core.exceptions import ModelError
+from langchain_core.exceptions import ContextOverflowError, ModelError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
 from langchain_core.tools import BaseTool
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from ragweave.errors import RagweaveError
+from ragweave.errors import PromptTooLongError, RagweaveError
 from ragweave.tools.models.roles import bound_settings, unbound
 
 Constraint = Literal["bounded", "unbounded", "none"]
@@ -36,10 +40,14 @@ _REFUSABLE = ("temperature", "top_p", "stop", "seed", "max_tokens", *_LOGPROBS, 
 
 @dataclass
 class _Learned:
-    """What a model's server refused."""
+    """What is remembered of a model's server."""
 
     constraint: Constraint | None = None
     refused: set[str] = field(default_factory=set)
+    says_ending: bool | None = None
+    """Whether its streams say how a reply ended; None: not known yet."""
+    next_call: float = 0.0
+    """When it may be called again (`time.monotonic`), as it said in `Retry-After`."""
 
 
 class Endpoint:
@@ -119,15 +127,37 @@ class Endpoint:
         self._learned.constraint = constraint
 
     def learn_refusal(self, error: Exception, sent: Collection[str]) -> str:
-        """Remember which of the settings that were sent an error names, and return it; "" for none."""
+        """Return which of the settings that were sent an error names, and remember it; "" for none.
+
+        A reply limit that is too large for this call is not remembered.
+        """
         if status_of(error) not in (400, 422):
             return ""
         text = str(error)
         for name in _REFUSABLE:
             if name in sent and any(re.search(rf"\b{word}\b", text) for word in (name, *_ALIASES.get(name, ()))):
-                self._learned.refused.add(name)
+                if name != "max_tokens" or not (_TOO_LARGE.search(text) or is_overflow(error)):
+                    self._learned.refused.add(name)
                 return name
         return ""
+
+    @property
+    def says_ending(self) -> bool | None:
+        """Whether the model's streams say how a reply ended; None: not known yet."""
+        return self._learned.says_ending
+
+    def learn_ending(self, *, said: bool) -> None:
+        """Remember whether a stream said how its reply ended; once one did, all do."""
+        self._learned.says_ending = said or bool(self._learned.says_ending)
+
+    def learn_pause(self, error: BaseException) -> None:
+        """Remember how long the server asks its clients to wait."""
+        if pause := retry_after(error):
+            self._learned.next_call = max(self._learned.next_call, time.monotonic() + min(pause, MAX_PAUSE))
+
+    def pause(self) -> float:
+        """Return the seconds until the server may be called again, as it asked; 0 at most times."""
+        return max(self._learned.next_call - time.monotonic(), 0.0)
 
     def with_settings(self, settings: Mapping[str, Any]) -> Any:
         """Return a copy of the model with other settings, of those that it has and takes.
@@ -182,22 +212,68 @@ _TRANSIENT_STATUS = (408, 409, 425, 429)
 """HTTP statuses below 500 after which a retry may succeed."""
 _TRANSIENT_NAMES = {"TransportError", "APIConnectionError", "APITimeoutError", "ConnectionError", "TimeoutError"}
 """httpx's, OpenAI's and Python's: by name, so that no client is imported."""
+_STATUSES = {"server_error": 500, "rate_limit_exceeded": 429}
+"""The statuses that the Responses API has words for."""
+MAX_PAUSE = 60.0
+"""Seconds: a server that asks for a longer pause is not tried again."""
+_TOO_LARGE = re.compile(r"too large|exceed|at most|maximum|must be <=", re.I)
+"""How a server says that the reply limit does not suit this call."""
+_OVERFLOW = re.compile(
+    r"context[ _-]?(?:length|window|size|limit)|context the overflows|maximum (?:model|prompt) length"
+    r"|\b(?:prompt|input|messages?|request)\b[^.]{0,40}\btoo (?:long|large)|\binput (?:tokens?|length)\b[^.]{0,60}exceed"
+    r"|`?inputs`? (?:tokens|must have less than)|max_tokens must be at least 1, got -|maximum number of tokens allowed",
+    re.I,
+)
+"""How OpenAI, Anthropic, Bedrock, Gemini, Groq, LiteLLM, llama-server, LM Studio, Mistral, Ollama, TGI and vLLM say that a
+prompt does not fit."""
 
 
 def is_transient(error: BaseException) -> bool:
     """Return whether a call that failed with `error` is worth retrying.
 
-    Transient: HTTP 408, 409, 425, 429 and 5xx, timeouts, and dropped or refused connections, of any client library.
-    Never: other 4xx such as 400 and 401, and every error that ragweave itself raises. LangChain's own errors say it
-    themselves.
+    Transient: HTTP 408, 409, 425, 429 and 5xx, timeouts, dropped or refused connections, of any client library, and
+    connections of an event loop that has ended. Never: other 4xx such as 400 and 401, a prompt that is too long, a server
+    that asks for a pause of more than a minute, and every error that ragweave itself raises. LangChain's own errors say
+    it themselves.
     """
-    if isinstance(error, RagweaveError):
+    if isinstance(error, RagweaveError) or is_overflow(error) or (retry_after(error) or 0) > MAX_PAUSE:
         return False
     if isinstance(error, ModelError):
         return error.is_retryable
     if status := status_of(error):
         return status in _TRANSIENT_STATUS or status >= 500
-    return any(kind.__name__ in _TRANSIENT_NAMES for link in _chain(error) for kind in type(link).__mro__)
+    names = (kind.__name__ for link in _chain(error) for kind in type(link).__mro__)
+    return any(name in _TRANSIENT_NAMES for name in names) or "Event loop is closed" in map(str, _chain(error))
+
+
+def is_overflow(error: BaseException) -> bool:
+    """Return whether a model or its server refused a prompt because it is too long."""
+    if isinstance(error, RagweaveError | ContextOverflowError):
+        return isinstance(error, PromptTooLongError | ContextOverflowError)
+    status, text = status_of(error), " ".join(map(str, _chain(error)))
+    if status == 429:  # Groq and OpenAI: more tokens than a minute allows
+        return "Request too large" in text
+    return status not in (401, 403, 404) and _OVERFLOW.search(text) is not None
+
+
+def is_empty_stream(error: BaseException) -> bool:
+    """Return whether LangChain raised because a stream ended without a piece."""
+    return type(error) in (ValueError, RuntimeError) and str(error).startswith(_EMPTY_STREAM)
+
+
+_EMPTY_STREAM = ("No generation", "v2 stream finished without")
+
+
+def retry_after(error: BaseException) -> float | None:
+    """Return the seconds that a server asks its clients to wait, in its `Retry-After` header; None if it says nothing."""
+    headers = (getattr(getattr(link, "response", None), "headers", None) for link in _chain(error))
+    values = (headers.get("retry-after") for headers in headers if headers is not None)
+    value = str(next(filter(None, values), ""))
+    with suppress(ValueError):
+        return max(float(value), 0.0)
+    with suppress(ValueError):
+        return max((parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds(), 0.0)
+    return None
 
 
 def is_refused(error: BaseException) -> bool:
@@ -210,16 +286,15 @@ def status_of(error: BaseException) -> int | None:
 
     Some gateways (OpenRouter) report an error in a reply of status 200; its code counts then.
     """
-    statuses = (
-        status
-        for link in _chain(error)
-        for status in (
-            getattr(link, "status_code", None),
-            getattr(getattr(link, "response", None), "status_code", None),
-            _reported(link).get("code"),
-        )
-    )
+    statuses = (status for link in _chain(error) for status in _statuses(link))
     return next((status for status in statuses if type(status) is int and 400 <= status < 600), None)
+
+
+def _statuses(error: BaseException) -> tuple[Any, ...]:
+    """Return what an error says of its status, wherever clients put it."""
+    code = _reported(error).get("code")
+    response = getattr(error, "response", None)
+    return getattr(error, "status_code", None), getattr(response, "status_code", None), _STATUSES.get(str(code), code)
 
 
 def server_text(error: BaseException) -> str:
@@ -235,6 +310,7 @@ def _reported(error: BaseException) -> Mapping[str, Any]:
     The openai client stores it; LangChain's raises it unchanged where the reply's status was 200.
     """
     given = error.args[0] if isinstance(error, ValueError) and error.args else getattr(error, "body", None)
+    given = given.model_dump() if isinstance(given, BaseModel) else given
     return given if isinstance(given, Mapping) else {}
 
 

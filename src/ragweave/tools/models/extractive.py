@@ -26,9 +26,11 @@ from langchain_core.language_models import BaseChatModel, ModelProfile
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable
 from pydantic import Field
+from typing_extensions import override
 
-from ragweave.errors import MissingExtraError
+from ragweave.errors import MissingExtraError, UsageError
 from ragweave.state import UNKNOWN
 from ragweave.tools.embeddings.minilm import CLS, SEP, onnx_available, token_states, tokens
 from ragweave.tools.models.messages import Task, TaskName, TaskPassage, task_of
@@ -328,6 +330,17 @@ class ExtractiveChat(BaseChatModel):
         if self.similarity == "minilm" and not onnx_available():
             raise MissingExtraError("The MiniLM similarity of the extractive model", "offline")
         return self.similarity != "lexical" and onnx_available()
+
+    @override
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Runnable[Any, AIMessage]:
+        """Refuse: the model calls no tools.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(
+            "extractive is not a language model and calls no tools: name a model that does, such as openai:gpt-4o-mini"
+        )
 
     @property
     def _llm_type(self) -> str:

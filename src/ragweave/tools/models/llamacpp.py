@@ -17,7 +17,7 @@ from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.chat_models import agenerate_from_stream, generate_from_stream
 from langchain_core.language_models.model_profile import ModelProfile
-from langchain_core.messages import AIMessageChunk, BaseMessage, convert_to_openai_messages
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, convert_to_openai_messages
 from langchain_core.messages.ai import InputTokenDetails, UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableLambda
@@ -303,6 +303,17 @@ class LlamaCppChat(BaseChatModel):
     def get_num_tokens_from_messages(self, messages: Sequence[BaseMessage], *_: Any) -> int:
         """Return the length of the prompt that the chat template makes of the messages."""
         return len(self._tokens(self.weights.llama, messages))
+
+    @override
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Runnable[LanguageModelInput, AIMessage]:
+        """Refuse: the model calls no tools.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError(
+            "a llama.cpp model in this process calls no tools: start llama-server and name it with openai:NAME?base_url=…"
+        )
 
     @override
     def with_structured_output(

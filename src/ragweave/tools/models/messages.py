@@ -1,4 +1,4 @@
-"""What a prompt's message carries beside its text, what a model's message says, and a counter of calls.
+"""What a prompt's message carries beside its text, what a model's message says and how it ended, and a counter of calls.
 
 A node attaches a `Task`, the structured inputs of its prompt, to its last message under
 `additional_kwargs["ragweave"]`. Hosted models never see it; the embedded `extractive` model and trained components work
@@ -7,14 +7,16 @@ from it and so parse no prompt.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import chain
 from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
@@ -138,41 +140,162 @@ def without_thoughts(text: str) -> str:
     text = _WRAPPED.sub("", text).strip()
     while header := _HEADER.match(text):
         text = text[header.end() :].strip()
-    return _END.sub("", text).strip()
+    text = _END.sub("", text).strip()
+    return text if any(char.isprintable() and not char.isspace() for char in text) else ""
 
 
-def text_of(message: BaseMessage) -> str:
-    """Return a message's text blocks, or else the arguments of its tool call as JSON.
+_OPEN_MARK = re.compile(r"[<\[◁][^>\]▷\n]{0,30}\Z")
+"""What may become a mark as a reply goes on."""
+
+
+class ShownReply:
+    """A reply as it is streamed, without its thoughts."""
+
+    def __init__(self) -> None:
+        """Start with an empty reply."""
+        self.text = ""
+        """What has been shown."""
+        self._written = ""
+
+    def add(self, piece: str, *, ends: bool = False) -> str:
+        """Return what is to be shown after a further piece of the reply; `ends`: no other piece follows."""
+        self._written += piece
+        text = without_thoughts(self._written if ends else _OPEN_MARK.sub("", self._written))
+        new = text[len(self.text) :] if text.startswith(self.text) else ""
+        self.text += new
+        return new
+
+
+def text_of(message: BaseMessage, *, called: bool = False) -> str:
+    """Return a message's text blocks; if it has none and tools were offered (`called`), its tool call's arguments as JSON.
 
     Thoughts that a client returns separately (`reasoning_content`, blocks) are left out.
     """
-    if text := str(message.text).strip():
-        return text
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    return json.dumps(calls[0]["args"]) if calls else ""
+    text = str(message.text).strip()
+    calls = tool_calls_of(message) if called and not text else []
+    return json.dumps(calls[0]["args"]) if calls else text
+
+
+def tool_calls_of(message: BaseMessage) -> list[Any]:
+    """Return the tool calls of a message."""
+    return list(message.tool_calls) if isinstance(message, AIMessage) else []
+
+
+_ECHO_WORDS = 8
+"""A shorter text is not an echo: an answer may begin as the prompt does."""
+
+
+def without_echo(text: str, prompt: Sequence[BaseMessage], quotable: Sequence[str]) -> str:
+    """Return a reply without the prompt at its beginning, which some models and servers give back.
+
+    An echo begins as the instructions or the user's message do and goes on, word for word, to the prompt's end or to the
+    reply's. What stands in one of the `quotable` texts, such as a passage or the question, is a quote instead.
+    """
+    ends = [word.end() for word in _WORD.finditer(text)]
+    reply, texts = _WORD.findall(text), [_WORD.findall(str(message.text)) for message in prompt]
+    for first, message in enumerate(prompt):
+        if message.type == "ai" or texts[first][:1] != reply[:1]:
+            continue
+        rest = list(chain.from_iterable(texts[first:]))
+        size = min(len(rest), len(reply))
+        copied = " ".join(reply[:size])
+        repeats = size >= _ECHO_WORDS and " ".join(rest[:size]).startswith(copied)
+        if repeats and not any(copied in " ".join(_WORD.findall(quoted)) for quoted in quotable):
+            return text[ends[size - 1] :].lstrip("\n .:;!?\"')>]}*_`")
+    return text
+
+
+_WORD = re.compile(r"\w+")
 
 
 def tokens_of(message: BaseMessage, prompt: Sequence[BaseMessage]) -> tuple[int, int, bool]:
-    """Return a call's input and output tokens, and whether they are estimated."""
-    usage = getattr(message, "usage_metadata", None)
-    if usage and "input_tokens" in usage:
-        return usage["input_tokens"], usage["output_tokens"], False
-    return estimate_message_tokens(prompt), estimate_tokens(str(message.text)), True
+    """Return a call's input and output tokens, and whether they are estimated.
+
+    A report of no tokens for a prompt that has some, or for a reply that has some, is none. Cached tokens are part of
+    the input; where they exceed it, the server has counted them apart.
+    """
+    usage: Any = getattr(message, "usage_metadata", None) or {}
+    sent, written = usage.get("input_tokens") or 0, usage.get("output_tokens") or 0
+    details = usage.get("input_token_details") or {}
+    cached = sum(details.get(name) or 0 for name in ("cache_read", "cache_creation"))
+    sent += cached if cached > sent else 0
+    read, wrote = estimate_message_tokens(prompt), estimate_tokens(str(message.text))
+    if not sent and read:
+        return read, wrote, True
+    return sent, written or wrote, not written and wrote > 0
 
 
-def finish_of(message: BaseMessage) -> str:
-    """Return why a reply ended: `length`, `content_filter`, or the provider's own word."""
+# ---- how a reply ended
+
+Ending = Literal["stop", "length", "content_filter", "tool_calls", "failed", ""]
+"""Why a reply ended; `failed`: its provider broke it off; "": the provider doesn't say."""
+
+_ENDINGS: Mapping[Ending, str] = {
+    "length": "length max_tokens max_output_tokens model_length model_context_window_exceeded token_limit error_limit "
+    "incomplete",
+    "content_filter": "content_filter content_filtered guardrail_intervened refusal sensitive error_toxic safety "
+    "recitation language blocklist prohibited_content spii image_safety model_armor jailbreak",
+    "tool_calls": "tool_calls tool_call tool_use function_call",
+    "failed": "error abort aborted cancelled canceled user_cancel failed timeout time_limit network_error "
+    "insufficient_system_resource malformed_function_call malformed_model_output malformed_tool_use "
+    "unexpected_tool_call other load unload",
+    "": "none null unknown finish_reason_unspecified",
+}
+"""The providers' words in lower case; any other is a `stop`. Of OpenAI (Chat Completions and Responses), Azure, Anthropic,
+Bedrock, Cohere, DeepSeek, Gemini, Mistral, Ollama, OpenRouter, vLLM, SGLang, watsonx and Zhipu."""
+_REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason", "status")
+"""Where clients put the word; the Responses API says `incomplete` as its status, and why beside it."""
+
+
+def ending_of(message: BaseMessage) -> Ending:
+    """Return how a reply ended, in one vocabulary for all providers."""
     metadata = message.response_metadata
-    if message.additional_kwargs.get("refusal"):
+    blocks = message.content if isinstance(message.content, list) else []
+    refusal = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
+    if refusal or message.additional_kwargs.get("refusal") or metadata.get("is_blocked"):
         return "content_filter"
-    reasons = (metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason"))
+    if (metadata.get("prompt_feedback") or {}).get("block_reason") not in _NOT_BLOCKED:
+        return "content_filter"
+    reason = reason_of(message)
+    return next((ending for ending, words in _ENDINGS.items() if reason in words.split()), "stop" if reason else "")
+
+
+_NOT_BLOCKED = (None, 0, "", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
+"""What Gemini says of a prompt that was not blocked."""
+
+
+def reason_of(message: BaseMessage) -> str:
+    """Return the provider's own word for why a reply ended, in lower case."""
+    metadata = message.response_metadata
+    incomplete = (metadata.get("incomplete_details") or {}).get("reason")
+    reasons = (incomplete, *(metadata.get(name) for name in _REASONS))
     reason = str(next(filter(None, reasons), "")).lower()
-    if reason in ("length", "max_tokens", "max_output_tokens"):
-        return "length"
-    return "content_filter" if reason in _FILTERED else reason
+    return re.sub(r"\A(.+?)\1+\Z", r"\1", reason)  # LangChain joins the word of one chunk with that of the next
 
 
-_FILTERED = ("content_filter", "safety", "refusal", "recitation", "prohibited_content", "blocklist")
+class StreamReport(BaseCallbackHandler):
+    """What the stream of a call shows that its joined message doesn't."""
+
+    run_inline = True
+
+    def __init__(self) -> None:
+        """Start with a call that is not streamed."""
+        self.streamed = False
+        self._usages: list[UsageMetadata] = []
+
+    def on_llm_new_token(self, token: Any, *, chunk: Any = None, **_: Any) -> None:
+        """Take a piece of the reply."""
+        del token
+        self.streamed = True
+        usage = getattr(getattr(chunk, "message", None), "usage_metadata", None)
+        if usage and usage["input_tokens"]:
+            self._usages.append(usage)
+
+    def corrected(self, message: BaseMessage) -> BaseMessage:
+        """Return the message with its last usage, if several chunks report the prompt: each then counts from the start."""
+        if len(self._usages) < 2:
+            return message
+        return message.model_copy(update={"usage_metadata": self._usages[-1]})
 
 
 class CallCounter(BaseCallbackHandler):

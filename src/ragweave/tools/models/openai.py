@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_openai import ChatOpenAI
 
 from ragweave.errors import UnusableModelError, UsageError
@@ -16,7 +17,18 @@ _BODY = ("top_k", "min_p", "repetition_penalty", _TEMPLATE)
 """Settings that vLLM, llama-server and SGLang take in a request's body, and OpenAI does not."""
 
 
-class CompatibleChatOpenAI(ChatOpenAI):
+class RefusingChatOpenAI(ChatOpenAI):
+    """LangChain's client, whose streams keep a refusal: LangChain's own drop it and leave an empty reply."""
+
+    def _convert_chunk_to_generation_chunk(self, chunk: dict[str, Any], *args: Any) -> ChatGenerationChunk | None:
+        piece = super()._convert_chunk_to_generation_chunk(chunk, *args)
+        choices = chunk.get("choices") or [{}]
+        if piece and (refusal := (choices[0].get("delta") or {}).get("refusal")):
+            piece.message.additional_kwargs["refusal"] = refusal
+        return piece
+
+
+class CompatibleChatOpenAI(RefusingChatOpenAI):
     """LangChain's client, whose requests call the limit of a reply `max_tokens`.
 
     LangChain's own says `max_completion_tokens`, which OpenAI has put in its place: Ollama and the server
@@ -59,7 +71,7 @@ def openai_chat(name: str, settings: Mapping[str, Any]) -> ChatModel:
             )
         settings = {"api_key": "none", **settings}
     own = not url or (urlsplit(url).hostname or "").endswith("openai.com")
-    return (ChatOpenAI if own else CompatibleChatOpenAI)(model=name, **settings)
+    return (RefusingChatOpenAI if own else CompatibleChatOpenAI)(model=name, **settings)
 
 
 def _with_body(settings: dict[str, Any]) -> dict[str, Any]:
