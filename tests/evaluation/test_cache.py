@@ -51,6 +51,13 @@ def test_the_same_call_of_one_question_is_another_sample(open_again: Callable[..
     assert (sorted(again), paid) == (sorted(first), 0)
 
 
+def test_a_reply_that_was_broken_off_is_asked_for_anew(open_again: Callable[..., Any], server: OpenAIServer) -> None:
+    server.script = [Reply("half", finish_reason="error"), Reply("whole")]
+    assert ask(open_again(), "hi") == (["half"], 0)
+    assert ask(open_again(), "hi") == (["whole"], 1)
+    assert ask(open_again(), "hi") == (["whole"], 0)
+
+
 @pytest.mark.usefixtures("numbered")
 def test_another_question_gets_the_first_reply(open_again: Callable[..., Any]) -> None:
     model = open_again()

@@ -31,6 +31,7 @@ from langgraph.types import Command, Send
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
+from ragweave.errors import BrokenReplyError
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes import papers, route
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample
@@ -376,7 +377,7 @@ def proxy_failed(state: Any, error: NodeError) -> Command[str]:
     """
     del state
     cause = error.error
-    if not (isinstance(cause, Exception) and is_transient(cause)):
+    if not (isinstance(cause, BrokenReplyError) or (isinstance(cause, Exception) and is_transient(cause))):
         raise cause  # a mistake in code or settings is not an outage
     update: ProxyState = {"notes": [note("proxy_failed", fault=type(cause).__name__)]}
     return Command(update=update, goto="plan")

@@ -8,6 +8,7 @@ import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_tests.unit_tests import ChatModelUnitTests
 
+from ragweave.errors import UsageError
 from ragweave.tools.embeddings.minilm import OnnxEmbeddings
 from ragweave.tools.models.extractive import NOTICE, ExtractiveChat
 from ragweave.tools.models.messages import TaskName, attach
@@ -174,6 +175,11 @@ def test_a_prompt_without_passages_is_not_quoted() -> None:
         LEXICAL.invoke("Write a passage that answers the question.\nQuestion: Who wrote Hamlet?\nPassage:").content
         == "Unknown"
     )
+
+
+def test_it_says_that_it_calls_no_tools() -> None:
+    with pytest.raises(UsageError, match="extractive is not a language model and calls no tools"):
+        LEXICAL.bind_tools([])
 
 
 class TestStandard(ChatModelUnitTests):
