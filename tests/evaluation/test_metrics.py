@@ -140,6 +140,12 @@ def test_slimplm_counts_an_answer_in_a_part_of_a_word() -> None:
     assert score("hit_at_1", question, state("They were Swedes.")) == 0.0
 
 
+def test_asqas_script_counts_parts_of_words_too() -> None:
+    question = Question(id="1", question="?", kind="parts", parts=(("Norwegian",), ("Dane", "Danish")))
+    assert score("coverage_em", question, state("They were Norwegians.")) == 0.5
+    assert score("coverage_em", question, state("Norwegians and Danes.")) == 1.0
+
+
 def test_rouge_takes_one_reference_for_all_three() -> None:
     scores = rouge("a b c d", ("a b c x", "d c b a"))  # the second has the better ROUGE-1, not the better ROUGE-L
     assert scores["rougeL"] == scores["rouge1"] == 0.75

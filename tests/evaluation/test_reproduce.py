@@ -94,6 +94,22 @@ def test_self_asks_rounds_are_counted_without_its_reader() -> None:
     assert METRICS["api_calls"].compute(Question(id="1", question="Who?"), state) == 3.0
 
 
+@pytest.mark.parametrize(
+    ("paper", "table", "dataset", "said"),
+    [
+        ("blendfilter", "1", "hotpotqa", "HotpotQA's own script gives 0"),
+        ("blendfilter", "1", "2wiki", "It has no limit of rounds; ours is ten."),
+        ("slimplm", "1", "nq", "released Qwen-72B results take CoT's answer"),
+        ("slimplm", "1", "nq", "over five passages instead of twenty"),
+        ("filco", "figure5", "nq", "by Llama's tokenizer"),
+        ("filco", "table3", "wow", "the release has `query:` and `response:`"),
+        ("filco", "table3", "wow", "LEXICAL counts letters"),
+    ],
+)
+def test_plans_say_what_differs(paper: str, table: str, dataset: str, said: str) -> None:
+    assert any(said in note for note in plan(paper, table, dataset).paper.notes)
+
+
 def prompts_of(paper: str, table: str, dataset: str, label: str) -> list[str]:
     """Return the prompts of a row, as it asks one question."""
     row = next(row for row in table_of(paper, table).rows if row.label == label)

@@ -3,7 +3,7 @@
 Source: Yan et al. 2024 (Corrective Retrieval Augmented Generation), section 4 and algorithm 1. Every
 passage is graded: one correct one makes the retrieval Correct, none but incorrect ones Incorrect,
 anything else Ambiguous (4.3). Correct: it is refined, cut into strips of which the relevant ones
-are recomposed (4.4), five at most (appendix B.2). Incorrect: it is replaced by a second search by
+are recomposed (4.4), five at most (appendix B.2; the released code keeps six strips, or three passages). Incorrect: it is replaced by a second search by
 keywords (4.5), which is refined in the same way. Ambiguous: both.
 
 Where we differ: the paper fine-tunes T5-large to score passages and strips in [-1, 1]; here a chat

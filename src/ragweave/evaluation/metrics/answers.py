@@ -58,7 +58,7 @@ def contains(text: str, names: Iterable[str]) -> float:
 
 
 def name_share(text: str, names: Sequence[str]) -> float:
-    """Return the share of names that are a part of a text, be it of a word: the rule of SlimPLM's released code."""
+    """Return the share of names that are a part of a text, be it of a word: the rule of ASQA's and SlimPLM's scripts."""
     plain = squad_normalize(text)
     return sum(squad_normalize(name) in plain for name in names) / len(names)
 
@@ -96,7 +96,8 @@ def _contains(question: Question, state: State) -> Score:
 def _coverage(question: Question, state: State) -> Score:
     if question.kind != "parts":
         return None
-    return sum(contains(given(state), names) for names in question.parts) / len(question.parts)
+    shares = [name_share(given(state), names) for names in question.parts]
+    return sum(share > 0 for share in shares) / len(shares)
 
 
 def _answer_share(question: Question, state: State) -> Score:
@@ -151,7 +152,13 @@ METRICS = (
     Metric("em", "EM", "The answer equals a right answer, typography aside.", _of(exact_match, "short")),
     Metric("f1", "F1", "Words shared with the best right answer.", _of(f1, "short")),
     Metric("accuracy", "Accuracy", "The answer's first word is right, such as Yes.", _of(accuracy, "yes_no")),
-    Metric("coverage_em", "EM (ASQA)", "Share of the short answers that appear in the text.", _coverage, source=_ASQA),
+    Metric(
+        "coverage_em",
+        "EM (ASQA)",
+        "Share of the short answers that the text has, parts of words included.",
+        _coverage,
+        source=_ASQA,
+    ),
     Metric(
         "hit_at_1", "Hit@1", "The text has at least one short answer, parts of words included.", _hit, source=_SLIMPLM
     ),
