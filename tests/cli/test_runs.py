@@ -58,6 +58,18 @@ def test_eval_shows_a_table_and_resumes(run: Run, tmp_path: Path) -> None:
     assert "0 answered, 8 before" in run("eval", "--resume", "runs/q").output
 
 
+def test_eval_says_what_changed_in_the_data(run: Run, tmp_path: Path) -> None:
+    command = ("eval", "q.jsonl", "--methods", "concat")
+    run(*command)
+    rows = [json.loads(line) for line in (tmp_path / "q.jsonl").read_text().splitlines()]
+    rows[0]["answer"], rows[1]["question"] = 1950, "When did the first bridge open?"
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows[:3])))
+    again = run(*command)
+    assert "the data changed: 1 rescored, 1 asked again, 1 gone" in again.output
+    assert "1 answered, 2 before, 0 failed" in again.output
+    assert "the data changed" not in run(*command).output
+
+
 def test_eval_takes_options_for_the_methods_that_have_them(run: Run, tmp_path: Path) -> None:
     run(
         "eval", "q.jsonl", "--methods", "direct,slimplm", "-k", "3", "-o", "rewrite=false", "--limit", "1", "--out", "r"

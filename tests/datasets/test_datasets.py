@@ -107,6 +107,8 @@ def test_musique(tmp_path: Path) -> None:
         ({"answer": {"text": ["a"], "answer_start": [0]}}, ("a",)),
         ({"answer": True}, ("Yes",)),
         ({"reference": "a"}, ("a",)),
+        ({"id": float("nan"), "answers": ["a", float("nan")], "aliases": float("nan")}, ("a",)),
+        ({"answers": '["a", NaN]'}, ("a",)),
     ],
 )
 def test_answers_in_any_shape(tmp_path: Path, fields: dict[str, Any], answers: tuple[str, ...]) -> None:
@@ -128,6 +130,29 @@ def test_answers_in_any_shape(tmp_path: Path, fields: dict[str, Any], answers: t
 def test_passages_in_any_shape(tmp_path: Path, fields: dict[str, Any]) -> None:
     [question] = read(tmp_path, "", {"question": "Who?", "answer": "a", **fields})
     assert [doc.page_content for doc in question.passages] == ["Ida built it."]
+
+
+def test_nan_is_as_null(tmp_path: Path) -> None:
+    nan = float("nan")
+    with pytest.raises(UsageError, match="no right answer"):
+        read(tmp_path, "", {"question": "Who?", "answer": nan})
+    passages = [{"text": "Ida built it.", "title": nan, "id": nan, "is_gold": nan}]
+    [question] = read(tmp_path, "", {"question": "Who?", "answer": "a", "passages": passages})
+    assert (question.passages[0].metadata, question.gold) == ({}, {})
+    parquet, table = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow").table
+    rows = {"question": ["Who?"], "year": [nan], "answers": [[1931.0, nan]]}
+    parquet.write_table(table(rows), tmp_path / "rows.parquet")
+    [question] = open_dataset(str(tmp_path / "rows.parquet"), keeps_fields=True)
+    assert (question.answers, question.about["year"]) == (("1931",), None)
+
+
+def test_a_row_without_an_id_is_known_by_its_question(tmp_path: Path) -> None:
+    row = {"question": "Who?", "answer": "a"}
+    [alone] = read(tmp_path, "", row)
+    _, second, third = read(tmp_path, "", {**row, "question": "When?"}, {**row, "answer": "b"}, row)
+    assert (second.id, third.id) == (alone.id, f"{alone.id}#2")
+    parts = {name for name, value in alone.hashes.items() if value != second.hashes[name]}
+    assert parts == {"golds"}
 
 
 def test_dprs_positive_passages_are_gold(tmp_path: Path) -> None:

@@ -402,6 +402,71 @@ def test_many_failures_in_a_row_end_a_run(tmp_path: Path) -> None:
     assert "in a row failed: broken" in summary.stopped
 
 
+def rows_of(count: int) -> list[dict[str, Any]]:
+    return [
+        {"id": str(at), "question": f"When did bridge {at} open?", "answers": ["1931"], "passages": [f"Bridge {at}."]}
+        for at in range(count)
+    ]
+
+
+def written(folder: Path, rows: list[dict[str, Any]]) -> str:
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return f"jsonl:{folder / 'rows.jsonl'}"
+
+
+def test_a_stopped_run_goes_on_with_the_data_as_it_is_now(server: OpenAIServer, spec: str, tmp_path: Path) -> None:
+    rows, folder = rows_of(8), tmp_path / "run"
+    given: Any = {"quiet": True, "concurrency": 1}
+    evaluate(settings(spec, written(tmp_path, rows)), folder, limits=Limits(max_calls=5), **given)
+    results = folder / "results.jsonl"
+    results.write_bytes(results.read_bytes()[:-10])  # the fifth record was being written
+    rows[0]["answers"], rows[1]["question"], rows[2]["passages"] = ["1950"], "Who built bridge 1?", ["Bridge two."]
+    seconds = next(read_results(folder))["seconds"]
+    run = settings(spec, written(tmp_path, [*rows[:3], *rows[4:], {**rows[3], "id": "8", "question": "When?"}]))
+    summary = evaluate(run, folder, **given)
+    assert (summary.rescored, summary.asked_again, summary.gone, summary.skipped) == (1, 2, 1, 1)
+    assert (summary.answered, server.count) == (7, 5 + 2 + 3 + 1)  # the fifth reply was in the cache
+    records = {record["id"]: record for record in read_results(folder)}
+    assert sorted(records) == ["0", "1", "2", "4", "5", "6", "7", "8"]
+    assert {name: records[name]["scores"]["em"] for name in "012"} == {"0": 0.0, "1": 1.0, "2": 1.0}
+    assert (records["0"]["gold"], records["0"]["calls"], records["0"]["seconds"]) == (["1950"], 1, seconds)
+    again = evaluate(run, folder, **given)
+    assert (again.skipped, again.rescored, again.asked_again, again.gone) == (8, 0, 0, 0)
+    [line] = read_report(folder).lines
+    assert line.answered == 8
+
+
+def test_golds_that_a_method_reads_are_read_anew(server: OpenAIServer, spec: str, tmp_path: Path) -> None:
+    rows = [{**rows_of(1)[0], "passages": [{"text": f"Bridge 0, {n}.", "is_gold": n == 0} for n in range(2)]}]
+    run = settings(spec, written(tmp_path, rows), passages="given", gold="without")
+    evaluate(run, tmp_path / "run", quiet=True)
+    for passage in rows[0]["passages"]:
+        passage["is_gold"] = not passage["is_gold"]
+    written(tmp_path, rows)
+    assert evaluate(run, tmp_path / "run", quiet=True).rescored == 1
+    assert server.count == 2
+    assert "Bridge 0, 0." in str(server.requests[1].body)
+
+
+def test_rows_without_ids_are_known_by_their_questions(server: OpenAIServer, spec: str, tmp_path: Path) -> None:
+    rows = [{name: value for name, value in row.items() if name != "id"} for row in rows_of(3)]
+    evaluate(settings(spec, written(tmp_path, rows)), tmp_path / "run", quiet=True)
+    new = {**rows[0], "question": "When did the new bridge open?"}
+    rows[1]["answers"] = ["1950"]
+    summary = evaluate(settings(spec, written(tmp_path, [new, *rows])), tmp_path / "run", quiet=True)
+    assert (summary.answered, summary.rescored, summary.skipped, server.count) == (1, 1, 3, 4)
+    asked = sorted(record["question"] for record in read_results(tmp_path / "run"))
+    assert asked == sorted([new["question"], *(row["question"] for row in rows)])
+
+
+def test_a_question_that_moves_to_another_shard_counts_once(tmp_path: Path, spec: str) -> None:
+    rows = rows_of(4)
+    for place in (rows, rows[1:]):
+        for shard in ("1/2", "2/2"):
+            evaluate(settings(spec, written(tmp_path, place)), tmp_path / "run", shard=shard, quiet=True)
+    assert sorted(record["id"] for record in read_results(tmp_path / "run")) == ["1", "2", "3"]
+
+
 def test_a_line_that_was_cut_is_cut_off(tmp_path: Path) -> None:
     run_of(tmp_path, Echo(), 3)
     path = tmp_path / "results.jsonl"

@@ -58,14 +58,16 @@ def prices_of(texts: Iterable[str] | None) -> dict[str, tuple[float, float]]:
 
 
 def sharded(work: Callable[..., Summary], folder: Path, *, ray: str | None, shard: str, **limits: Any) -> Summary:
-    """Run work here, or as shards on a cluster if `ray` is its address."""
-    if ray is None:
-        return work(shard=shard, **limits)
+    """Run work here, or as shards on a cluster if `ray` is its address, and print what changed in the data."""
     from ragweave.evaluation.on_ray import run_on_ray
 
-    if shard:
+    if ray is not None and shard:
         raise UsageError("--ray makes the shards itself: omit --shard")
-    return run_on_ray(work, folder, address=ray, **limits)
+    summary = work(shard=shard, **limits) if ray is None else run_on_ray(work, folder, address=ray, **limits)
+    if summary.rescored or summary.asked_again or summary.gone:
+        changes = f"{summary.rescored} rescored, {summary.asked_again} asked again, {summary.gone} gone"
+        typer.echo(f"{folder}: the data changed: {changes}", err=True)
+    return summary
 
 
 def end(summary: Summary) -> None:

@@ -28,6 +28,7 @@ from ragweave.datasets.rows import Row, hub_rows, langsmith_rows, read_rows
 from ragweave.datasets.subsets import PaperSubset, chosen, subset_of
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.registry import Registry
+from ragweave.state.passages import content_id
 
 FORMATS: Registry[Format] = Registry("ragweave.datasets", Format, "data set", lambda: formats.FORMATS)
 """Every format by name: ours, then those of other packages (entry points `ragweave.datasets`).
@@ -90,7 +91,8 @@ class Dataset:
         for row in chain([first], rows):
             try:
                 for question in form.read(row):
-                    yield replace(question, about={**row.fields, **question.about}) if self.keeps_fields else question
+                    about = {**row.fields, **question.about} if self.keeps_fields else question.about
+                    yield replace(question, id=question.id or content_id(question.question), about=about)
             except UsageError as error:
                 raise _with_hint(error, row, self.place) from error
 

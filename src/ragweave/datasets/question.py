@@ -5,6 +5,8 @@ A package lists its format as an entry point of the group `ragweave.datasets`:
     FORMAT = Format("quiz", "Pub quizzes.", read=lambda row: [Question(id=row.text("nr"), …)])
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,7 @@ class Question:
     """A question and what its data set says about it."""
 
     id: str
+    """The data set's; "": a hash of the question's text takes its place."""
     question: str
     query: str = ""
     """What is searched for in the question's place, such as a claim without the words that ask about it; "": the
@@ -56,10 +59,26 @@ class Question:
         return text.replace(self.question, self.query) if self.query else text
 
     @property
+    def hashes(self) -> dict[str, str]:
+        """A hash of what is asked, of what is right, and of the passages that come with the question."""
+        passages = [(doc.id, doc.page_content, doc.metadata) for doc in self.passages]
+        parts = {
+            "question": (self.kind, self.question),
+            "golds": (self.answers, self.parts, self.gold, self.about),
+            "passages": passages,
+        }
+        return {name: _hash(part) for name, part in parts.items()}
+
+    @property
     def names(self) -> list[tuple[str, ...]]:
         """The short answers, each with its aliases; empty for long answers and passages alone."""
         own = [self.answers] if self.answers and self.kind in ("short", "yes_no") else []
         return list(self.parts) or own
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -100,9 +119,9 @@ def marked(passages: Iterable[Document]) -> dict[str, float]:
 
 
 def id_of(row: Row, *names: str) -> str:
-    """Return a row's id; its number, from 0, if it has none."""
+    """Return a row's id; "" if it has none."""
     value = row.get(*names, "id", "_id", "qid", "question_id", "example_id", "Id")
-    return str(row.number - 1 if value is None else value)
+    return "" if value is None else str(value)
 
 
 def about(row: Row, *names: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import csv
 import gzip
 import io
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ class Row:
         value = self.get(*names)
         if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
             with suppress(ValueError):
-                return json.loads(value)
+                return json_value(value)
             with suppress(ValueError, SyntaxError):
                 return ast.literal_eval(value.strip())
         return value
@@ -158,7 +159,7 @@ def hub_rows(name: str, config: str | None, split: str) -> Iterator[Row]:
     try:
         rows = load_dataset(name, config, split=split, streaming=True)
         for number, fields in enumerate(rows, 1):
-            yield Row(fields, f"hf:{name} {split}, row {number}", number)
+            yield Row(_without_nan(fields), f"hf:{name} {split}, row {number}", number)
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(f"hf:{name}: {' '.join(str(error).split())[:200]}") from error
 
@@ -235,9 +236,23 @@ def _lines(path: Path, file: io.TextIOBase) -> Iterator[Row]:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
+        return json_value(text)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: is not JSON: {error}") from error
+
+
+def json_value(text: str) -> Any:
+    """Return what a JSON text says, with null for NaN and Infinity, which are not JSON."""
+    return json.loads(text, parse_constant=lambda _name: None)
+
+
+def _without_nan(value: Any) -> Any:
+    """Return a value with None for each NaN: pandas writes missing texts so."""
+    if isinstance(value, Mapping):
+        return {name: _without_nan(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [*map(_without_nan, value)]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _checked(value: Any, where: str) -> Mapping[str, Any]:
@@ -267,7 +282,7 @@ def _parquet(path: Path) -> Iterator[Row]:
     for batch in ParquetFile(path).iter_batches():
         for fields in batch.to_pylist():
             number += 1
-            yield Row(fields, f"{path}: row {number}", number)
+            yield Row(_without_nan(fields), f"{path}: row {number}", number)
 
 
 def _kind(value: Any) -> str:

@@ -36,6 +36,11 @@ def dropped(why: str) -> Record:
     return {"row": None, "dropped": why, "scores": {}}
 
 
+def gone(record: Record) -> Record:
+    """Return a record that says that the question of another is no longer in the data."""
+    return {name: record[name] for name in ("at", "id", "system")} | {"gone": True}
+
+
 def write_settings(path: Path, settings: Mapping[str, Any]) -> None:
     """Write a run's settings; if it has begun, compare them with its own.
 
@@ -100,13 +105,14 @@ def shard_folder(folder: Path, shard: str) -> Path:
 
 
 def read_results(folder: Path) -> Iterator[Record]:
-    """Yield the last record of each question and system, over all shards."""
-    last: dict[tuple[str, str], Record] = {}
+    """Yield the last record of each question and system, over all shards, without questions that left the data."""
+    latest: dict[tuple[str, str], Record] = {}
     for shard in shards(folder):
-        path = shard / "results.jsonl"
+        path, last = shard / "results.jsonl", dict[tuple[str, str], Record]()
         # Not splitlines(): an answer may hold U+2028 and other characters that it takes for line ends.
         for line in path.read_text("utf-8").split("\n") if path.exists() else ():
             with suppress(ValueError):
                 record = json.loads(line)
                 last[record["id"], record["system"]] = record
-    yield from sorted(last.values(), key=lambda record: record["at"])
+        latest |= {key: record for key, record in last.items() if "gone" not in record}
+    yield from sorted(latest.values(), key=lambda record: record["at"])

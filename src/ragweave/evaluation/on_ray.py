@@ -89,5 +89,6 @@ def _added(first: Summary, second: Summary) -> Summary:
     spent = dict(first.spent)
     for model, counts in second.spent.items():
         spent[model] = [a + b for a, b in zip(counts, spent.get(model, (0, 0, 0)), strict=True)]
-    numbers = {name: getattr(first, name) + getattr(second, name) for name in ("answered", "failed", "skipped")}
+    counted = ("answered", "failed", "skipped", "rescored", "asked_again", "gone")
+    numbers = {name: getattr(first, name) + getattr(second, name) for name in counted}
     return Summary(**numbers, stopped=first.stopped or second.stopped, spent=spent)

@@ -8,7 +8,8 @@ A system is anything with a name that takes a question and returns a record:
             return {"answer": question.question, "scores": {}}
 
 A resumed run skips the questions with an answer in `results.jsonl` and asks failed ones again. Unfinished questions start
-over, with their finished calls from the cache. A run retries calls (`systems.open_model`) but not questions.
+over, with their finished calls from the cache. So do questions that changed in the data: if only their golds did, all
+calls come from the cache, except those of a judge, or a method, that reads the golds. A run retries calls (`systems.open_model`) but not questions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ragweave.datasets import Question
 from ragweave.errors import RagweaveError, UsageError
 from ragweave.evaluation.cache import ReplyCache, asking
-from ragweave.evaluation.folder import Record, open_results, read_results, write_settings
+from ragweave.evaluation.folder import Record, gone, open_results, read_results, write_settings
 from ragweave.evaluation.metrics.metric import finite
 from ragweave.tools.models.budget import Limits
 from ragweave.tools.models.calls import is_transient, server_text, status_of
@@ -88,7 +89,13 @@ class Summary:
     answered: int = 0
     failed: int = 0
     skipped: int = 0
-    """Questions answered by an earlier call."""
+    """Questions answered by an earlier call, rescored ones included."""
+    rescored: int = 0
+    """Questions of which only the golds changed."""
+    asked_again: int = 0
+    """Answered questions that changed, or whose passages did; they count as answered or failed, too."""
+    gone: int = 0
+    """Answers left out of the results because their questions left the data."""
     stopped: str = ""
     """Why the run ended early; "" if it did not."""
     spent: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -137,10 +144,15 @@ class Run:
         self._began = time.monotonic()
         self.closing = AsyncExitStack()
         """Closes the run's clients, in its event loop."""
-        self.done: set[tuple[str, str]] = set()
+        self.done: dict[tuple[str, str], Record] = {}
+        """Hashes, calls and seconds of each question and system with an answer."""
         self.failed: set[tuple[str, str]] = set()
         for record in read_results(folder):
-            (self.failed if record["error"] else self.done).add((record["id"], record["system"]))
+            key = (record["id"], record["system"])
+            if record["error"]:
+                self.failed.add(key)
+            else:
+                self.done[key] = {name: record[name] for name in ("hashes", "calls", "seconds")}
         # The run's own file needs no name for the run, so the folder can be moved.
         name = str(folder.resolve()) if cache else ""
         self.cache = ReplyCache(cache or folder / "replies.sqlite", run=name)
@@ -193,20 +205,26 @@ class Run:
         *,
         concurrency: int = 16,
         quiet: bool = False,
+        complete: bool = True,
     ) -> Summary:
-        """Ask every system its unanswered questions, `concurrency` at a time; those that failed before come last.
+        """Ask every system its unanswered and changed questions, `concurrency` at a time; those that failed come last.
+
+        If the questions are `complete`, answers to others leave the results.
 
         Raises:
             UsageError: `concurrency` is below 1.
         """
         if concurrency < 1:
             raise UsageError(f"concurrency must be at least 1, not {concurrency}")
-        pairs = [(question, system) for question in questions for system in systems]
-        todo = [pair for pair in pairs if (pair[0].id, pair[1].name) not in self.done]
-        todo.sort(key=lambda pair: (pair[0].id, pair[1].name) in self.failed)
+        asked = list(questions)
+        hashes = {question.id: question.hashes for question in asked}
+        pairs = [(question, system) for question in asked for system in systems]
+        tasks = [_Task(*pair, hashes[pair[0].id], self.done.get((pair[0].id, pair[1].name))) for pair in pairs]
+        todo = sorted((task for task in tasks if not task.is_done), key=lambda task: task.key in self.failed)
         loop = _Loop(self, todo, quiet)
         summary = loop.summary
         summary.skipped = len(pairs) - len(todo)
+        summary.gone = self._leave_out(hashes) if complete else 0
         self.cache.gate[:] = [loop.check, self.check_limits]
         try:
             await loop.work(concurrency)
@@ -215,11 +233,45 @@ class Run:
             summary.dollars = self.cost()
         return summary
 
+    def _leave_out(self, ids: Container[str]) -> int:
+        """Leave questions with other ids out of the results, and return the number of answers."""
+        others = [record for record in read_results(self.folder) if record["id"] not in ids]
+        for record in others:
+            self.write(gone(record))
+        return sum(not record["error"] for record in others)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A question that a system is asked."""
+
+    question: Question
+    system: System
+    hashes: Mapping[str, str]
+    """The question's."""
+    earlier: Record | None
+    """Hashes, calls and seconds of an earlier answer."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The ids of question and system."""
+        return self.question.id, self.system.name
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is an answer, and nothing changed since."""
+        return self.earlier is not None and self.earlier["hashes"] == self.hashes
+
+    @property
+    def is_rescored(self) -> bool:
+        """Whether there is an answer, and only the golds changed since."""
+        return self.earlier is not None and {**self.earlier["hashes"], "golds": self.hashes["golds"]} == self.hashes
+
 
 class _Loop:
     """One call of `Run.ask`."""
 
-    def __init__(self, run: Run, todo: Sequence[tuple[Question, System]], quiet: bool) -> None:
+    def __init__(self, run: Run, todo: Sequence[_Task], quiet: bool) -> None:
         self.run, self.quiet = run, quiet
         self.total, self.todo = len(todo), iter(todo)
         self.summary, self.answered = Summary(), asyncio.Event()
@@ -247,20 +299,23 @@ class _Loop:
     async def _worker(self, number: int, advance: Callable[[], None]) -> None:
         if number >= _FIRST:
             await self.answered.wait()
-        for question, system in self.todo:
+        for task in self.todo:
             if self.summary.stopped:
                 return
-            record = await self._record(question, system)
+            record = await self._record(task)
             if record is None:
                 return
             self.run.write(record)
-            self._count(record)
+            self._count(task, record)
             advance()
 
-    def _count(self, record: Record) -> None:
+    def _count(self, task: _Task, record: Record) -> None:
         summary = self.summary
+        summary.asked_again += task.earlier is not None and not task.is_rescored
         if not record["error"]:
-            summary.answered += 1
+            summary.answered += not task.is_rescored
+            summary.rescored += task.is_rescored
+            summary.skipped += task.is_rescored
             self.failures.clear()
             self.answered.set()
             return
@@ -269,12 +324,12 @@ class _Loop:
         none_yet = not (summary.answered or self.run.done)
         summary.stopped = summary.stopped or _why_hopeless(self.failures, self.total if none_yet else 0)
 
-    async def _record(self, question: Question, system: System) -> Record | None:
+    async def _record(self, task: _Task) -> Record | None:
         """Return a question's record; None if the run has ended."""
         began = time.perf_counter()
         with asking() as calls:
             try:
-                fields = await system(question)
+                fields = await task.system(task.question)
             except Stopped as error:
                 self.summary.stopped = self.summary.stopped or str(error)
                 return None
@@ -283,15 +338,19 @@ class _Loop:
                     self.summary.stopped = f"{reason}: {server_text(error)}"
                     return None
                 fields = {"error": describe(error)}
+        paid, seconds = calls.paid, round(time.perf_counter() - began, 3)
+        if task.earlier and task.is_rescored:  # most replies came from the cache
+            paid, seconds = paid + task.earlier["calls"], task.earlier["seconds"]
         return {
-            "at": question.at,
-            "id": question.id,
-            "system": system.name,
+            "at": task.question.at,
+            "id": task.question.id,
+            "system": task.system.name,
+            "hashes": task.hashes,
             "error": None,
             **fields,
             "scores": finite(fields.get("scores") or {}),
-            "calls": calls.paid,
-            "seconds": round(time.perf_counter() - began, 3),
+            "calls": paid,
+            "seconds": seconds,
         }
 
 

@@ -152,7 +152,7 @@ def write_questions(
         while (missing := count - len(_rows(run.folder))) > 0 and not (summary.stopped or summary.failed):
             if not (batch := list(islice(todo, missing))):
                 break
-            summary = await run.ask(batch, [system], concurrency=concurrency, quiet=quiet)
+            summary = await run.ask(batch, [system], concurrency=concurrency, quiet=quiet, complete=False)
         return summary
 
     with Run(folder / _NAME, plain, cache, limits) as run:
