@@ -6,8 +6,9 @@
 
 Every set is indexed into a knowledge base in a temporary folder and searched as a user does. `hybrid (RRF)` fuses ranks,
 `hybrid` scores; `graph, words` is the graph without vectors. `gain` is graph minus hybrid with the 95 % interval of a
-paired bootstrap over questions. SciFact's measure is nDCG@10. Vectors of the packaged MiniLM are stored by content, so
-a second run encodes nothing. Each set is written to `results/graph_retrieval.json` as soon as it is measured.
+paired bootstrap over questions, `p` that of the paired randomisation test, before correction. SciFact's measure is
+nDCG@10. Vectors of the packaged MiniLM are stored by content, so a second run encodes nothing. Each set is written to
+`results/graph_retrieval.json` as soon as it is measured.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def measure(name: str, limit: int | None) -> dict[str, Any]:
     row: dict[str, Any] = {"set": name, "passages": len(documents), "questions": len(questions)}
     row |= {method: in_percent(bootstrap(scores))[0] for method, scores in values.items()}
     for other in ("hybrid", "hybrid (RRF)"):
-        row[f"gain over {other}"] = in_percent(compare(values["graph"], values[other]).difference)
+        result = compare(values["graph"], values[other])
+        row |= {f"gain over {other}": in_percent(result.difference), f"p over {other}": round(result.p, 5)}
     shares = {method: round(100 * count / len(questions), 1) for method, count in full.items()}
     return row | {"all in five": shares, "ms": seconds}
 
@@ -156,13 +158,12 @@ def store(kind: str, key: str, row: dict[str, Any]) -> None:
 def table() -> None:
     """Print what is recorded."""
     results = stored()
-    print("| set | passages | questions |", " | ".join(METHODS), "| gain over hybrid | over hybrid (RRF) |")
-    print("|" + "---|" * (5 + len(METHODS)))
+    print("| set | passages | questions |", " | ".join(METHODS), "| gain over hybrid | p | over hybrid (RRF) | p |")
+    print("|" + "---|" * (7 + len(METHODS)))
     for row in results["sets"].values():
-        gains = [
-            "{:+.1f} [{:.1f}, {:.1f}]".format(*row[f"gain over {baseline}"]) for baseline in ("hybrid", "hybrid (RRF)")
-        ]
-        cells = [row["set"], row["passages"], row["questions"], *(row[method] for method in METHODS), *gains]
+        cells = [row["set"], row["passages"], row["questions"], *(row[method] for method in METHODS)]
+        for other in ("hybrid", "hybrid (RRF)"):
+            cells += ["{:+.1f} [{:.1f}, {:.1f}]".format(*row[f"gain over {other}"]), row[f"p over {other}"]]
         print("|", " | ".join(map(str, cells)), "|")
     for row in results["scale"].values():
         print(row)

@@ -5,7 +5,9 @@
 Reads `../shared/data/recorded-llama31-8b` (six data sets, 500 questions each: what Llama-3.1-8B-Instruct answered
 without retrieval, after one round of BM25 and by IRCoT). The router is fitted on four folds of the questions and
 measured on the fifth, on all data sets together; it never sees a right answer or a data set's name. An answer is right
-if it contains a right one (In-Accuracy). The threshold is chosen so that at most 60 % are retrieved for. Exits with 1 if the AUC of "right without retrieval" is below the floor, .745.
+if it contains a right one (In-Accuracy). The threshold is chosen so that at most 60 % are retrieved for. Then the router
+is compared with one search for every question, in points, with a 95 % interval and the p of a paired randomisation test.
+Exits with 1 if the AUC of "right without retrieval" is below the floor, .745.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from typing import Any
 
 import numpy as np
 
+from ragweave.evaluation.statistics import compare
 from ragweave.state import ROUTES
 from ragweave.tools.text.words import normalize_answer
 from ragweave.tools.trained.linear import read_rows
 from ragweave.training.job import auc
-from ragweave.training.linear import best_threshold, out_of_fold, routed
+from ragweave.training.linear import best_threshold, out_of_fold, routed, routes_of
 
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 SETS = {
@@ -79,6 +82,12 @@ def main() -> int:
         chosen = (sets == name) | (name == "all")
         measures = routed(chances[chosen], right[chosen], threshold)
         print(f"{shown:10}" + "  ".join(f"{key.replace('_', ' ')} {value:.3f}" for key, value in measures.items()))
+    answered = right[np.arange(len(right)), routes_of(chances, threshold)]
+    result = compare(100.0 * answered, 100.0 * right[:, 1])
+    gain = result.difference
+    print(
+        f"router − one search: {gain.mean:+.1f} [{gain.low:.1f}, {gain.high:.1f}], {gain.n} questions, p {result.p:.3f}"
+    )
     reached = auc(chances[:, 0], right[:, 0])
     print(f"AUC {reached:.4f} (floor {FLOOR})")
     return int(reached < FLOOR)

@@ -16,10 +16,11 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from ragweave.evaluation import METRICS
 from ragweave.evaluation.reproduce import listing
+from ragweave.evaluation.statistics import holm
 from ragweave.graphs import METHODS, Method
 from ragweave.graphs.base import Group
 from ragweave.roles import ROLES
@@ -29,6 +30,10 @@ from ragweave.tools.knowledge.loaders import FILE_TYPES
 from ragweave.tools.providers import MODELS
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "benchmarks"))
+
+import claims  # noqa: E402  (it lies beside the results)
+
 CHAT = "A conversation over a method: follow-ups are restated, answers quote their sources."
 
 
@@ -90,18 +95,65 @@ def reproductions() -> str:
     return table("paper | tables and figures | data sets", rows)
 
 
+def measured(name: str) -> Any:
+    """Return the results of a benchmark."""
+    return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text("utf-8"))
+
+
+def starred(difference: list[float], p: float) -> str:
+    """Return a difference with its interval, and a star if it is significant."""
+    return claims.interval_text(*difference) + "*" * (p < 0.05)
+
+
+def gains() -> dict[str, str]:
+    """Return what graph retrieval gains over hybrid retrieval on each set; p is corrected for the sets."""
+    sets = measured("graph_retrieval")["sets"].values()
+    corrected = holm([row["p over hybrid"] for row in sets])
+    return {row["set"]: starred(row["gain over hybrid"], p) for row, p in zip(sets, corrected, strict=True)}
+
+
 def recall() -> str:
-    """Return what graph retrieval gains over hybrid retrieval, from the benchmark's results."""
-    sets = json.loads((ROOT / "benchmarks/results/graph_retrieval.json").read_text("utf-8"))["sets"]
+    """Return the recall of hybrid and graph retrieval on four sets."""
+    sets, gain = measured("graph_retrieval")["sets"], gains()
     shown = {"2WikiMultihopQA": "2wiki", "HotpotQA": "hotpotqa", "MuSiQue": "musique", "NQ (one hop)": "nq"}
-    columns = [sets[name] for name in shown.values()]
-    gains = ["{:+} [{}, {}]".format(*column["gain over hybrid"]).replace("-", "−") for column in columns]
     rows = [
-        ["hybrid retrieval (BM25 and MiniLM)", *(str(column["hybrid"]) for column in columns)],
-        ["graph retrieval, the default", *(str(column["graph"]) for column in columns)],
-        ["gain, 95 % interval", *gains],
+        ["hybrid retrieval (BM25 and MiniLM)", *(str(sets[name]["hybrid"]) for name in shown.values())],
+        ["graph retrieval, the default", *(str(sets[name]["graph"]) for name in shown.values())],
+        ["gain, 95 % interval", *(gain[name] for name in shown.values())],
     ]
     return table(" | ".join(["", *shown]), rows)
+
+
+def retrieval() -> str:
+    """Return the recall of each way to search, on each set."""
+    names = {"2wiki": "2WikiMultihopQA", "hotpotqa": "HotpotQA", "musique": "MuSiQue", "nq": "NQ", "squad": "SQuAD"}
+    names |= {"clapnq": "CLAPNQ", "scifact": "SciFact"}
+    ways = {"BM25": "BM25", "dense": "dense", "hybrid (RRF)": "hybrid by rank", "hybrid": "hybrid"}
+    ways |= {"graph, words": "graph without vectors", "graph": "graph"}
+    gain = gains()
+    rows = [
+        [names.get(name, f"`{name}`"), f"{row['passages']:,}", str(row["questions"])]
+        + [str(row[way]) for way in ways]
+        + [gain[name]]
+        for name, row in measured("graph_retrieval")["sets"].items()
+    ]
+    return table(" | ".join(["set", "passages", "questions", *ways.values(), "gain"]), rows)
+
+
+def ablations() -> str:
+    """Return what variants of graph retrieval change."""
+    sets = measured("graph_ablations")
+    names = {"2wiki": "2WikiMultihopQA", "hotpotqa": "HotpotQA", "musique": "MuSiQue"}
+    rows = [
+        [
+            variant,
+            *(starred(row["variants"][variant]["difference"], row["variants"][variant]["p"]) for row in sets.values()),
+        ]
+        for variant in next(iter(sets.values()))["variants"]
+    ]
+    return table(
+        " | ".join(["tried", *(f"{names[name]}, {row['questions']} questions" for name, row in sets.items())]), rows
+    )
 
 
 def file_types() -> str:
@@ -115,6 +167,12 @@ def file_types() -> str:
 
 BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "README.md": {"recall": recall},
+    "docs/graph-retrieval.md": {"retrieval": retrieval, "ablations": ablations},
+    "docs/results.md": {
+        "methods": lambda: table(*claims.methods_table()),
+        "retrieval": lambda: table(*claims.retrieval_table()),
+        "constrained": lambda: table(*claims.constrained_table()),
+    },
     "docs/choose.md": {"methods": methods},
     "docs/models.md": {"models": models, "roles": roles},
     "docs/documents.md": {

@@ -6,7 +6,7 @@ import inspect
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -47,7 +47,6 @@ ARXIV = {
     "TARG": "2511.09803",
 }
 RESULTS = Path(__file__).parents[1] / "results.md"
-COLUMNS = ("F1", "Contains", "Unknown, %", "calls", "tokens", "F1 − `concat`")
 
 
 def on_config(config: Any) -> Any:
@@ -64,7 +63,7 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages and pictures."""
-    rows = list(measured())
+    rows = measured()
     for method in METHODS.ours():
         picture = build_graph(method)._repr_mimebundle_()["image/svg+xml"]
         files.append(File.generated(config, f"methods/{method.name}.md", content=method_page(method, rows)))
@@ -74,35 +73,27 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def measured() -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Read the tables of results.md whose last column compares with `concat`: method, section and cells of a row."""
-    section, head = "", []
-    for line in RESULTS.read_text("utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("## "):
-            section = line[3:]
-        elif re.fullmatch(r"[A-Z]+:", line):
-            section = f"{section.partition(':')[0]}: {line[:-1]}"
-        elif line.startswith("| method |"):
-            head = cells
-        elif line.startswith("| `") and head and head[-1] == COLUMNS[-1]:
-            yield cells[0].strip("`"), section, dict(zip(head, cells, strict=True))
-        elif not line:
-            head = []
+def measured() -> dict[str, list[str]]:
+    """Read the table of results.md that has a row for each method: its first row is the head."""
+    block = RESULTS.read_text("utf-8").partition("<!-- methods: begin -->")[2].partition("<!-- methods: end -->")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines() if line[:3] != "|--"]
+    return {cells[0].strip("`").partition("[")[0]: cells for cells in rows if len(cells) > 1}
 
 
-def method_page(method: Method, rows: Iterable[tuple[str, str, dict[str, str]]]) -> str:
+def method_page(method: Method, rows: dict[str, list[str]]) -> str:
     """Return the page of a method."""
     fewest, most = method.calls(method.options())
     cost = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     paper = re.sub("|".join(map(re.escape, ARXIV)), lambda name: f"[{name[0]}]({_arxiv(name[0])})", method.paper)
-    mine = [
-        [section, *(row.get(column, "") for column in COLUMNS)] for name, section, row in rows if name == method.name
-    ]
-    results = [
-        table(["questions", *COLUMNS], mine),
-        "Small models: [how and when this was measured](../results.md).",
-    ]
+    own = rows.get(method.name)
+    results = (
+        [
+            table(rows["method"], [own]),
+            "HotpotQA and 2WikiMultihopQA, with a small model: [how and when this was measured](../results.md).",
+        ]
+        if own
+        else ["[The results](../results.md) have no row for this method yet."]
+    )
     return "\n\n".join(
         [
             f"# {method.name}",
@@ -115,7 +106,7 @@ def method_page(method: Method, rows: Iterable[tuple[str, str, dict[str, str]]])
             "## Source",
             inspect.getdoc(inspect.getmodule(method.wire)) or "",
             "## Measured",
-            *(results if mine else ["[The results](../results.md) have no row for this method yet."]),
+            *results,
             "## Options",
             options_table(method),
             "## Prompts",
