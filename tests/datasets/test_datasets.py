@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,7 @@ def test_yes_or_no(tmp_path: Path) -> None:
     assert claims[0].question == "Is this claim true? It is old."
     assert [claim.query for claim in claims] == ["It is old.", "It is new.", "It is red.", "It is long."]
     assert question.searched("Is it old?") == "Is it old?"
+    assert replace(claims[0], query="").hashes["question"] != claims[0].hashes["question"]
     assert [claim.about["label"] for claim in claims] == [["REFUTES"], [], ["SUPPORTS"], ["SUPPORTS"]]
     assert len(claims[3].gold) == 1
 

@@ -60,10 +60,10 @@ class Question:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """A hash of what is asked, of what is right, and of the passages that come with the question."""
+        """A hash of what is asked and searched for, of what is right, and of the passages that come with the question."""
         passages = [(doc.id, doc.page_content, doc.metadata) for doc in self.passages]
         parts = {
-            "question": (self.kind, self.question),
+            "question": (self.kind, self.question, self.query),
             "golds": (self.answers, self.parts, self.gold, self.about),
             "passages": passages,
         }
