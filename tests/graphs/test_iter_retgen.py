@@ -77,3 +77,9 @@ def test_given_passages_are_answered_from_once() -> None:
     model = ScriptedModel(script=[SAID])
     out = build_graph("iter_retgen", model=model).invoke({"question": QUESTION, "passages": DOCS})
     assert (out["answer"], len(model.calls), len(out["passages"])) == ("Ada Brenner", 1, 2)
+
+
+def test_slimplms_release_puts_the_question_first() -> None:
+    """SlimPLM's released `itergen_search.py`."""
+    assert run(SAID, profile="slimplm")[2][1] == f"{QUESTION} {SAID}"
+    assert run(SAID, profile="blendfilter")[2][1] == f"{SAID} {QUESTION}"

@@ -2,7 +2,8 @@
 
 Source: Shao et al. 2023 (Enhancing Retrieval-Augmented Large Language Models with Iterative
 Retrieval-Generation Synergy), section 3: `y_t = M(q, R(y_{t-1} ⊕ q))`. As a baseline in SlimPLM
-(appendix B: three rounds) and BlendFilter (appendix C: the retriever is not trained).
+(appendix B: three rounds; its released code puts the question first) and BlendFilter (appendix C: the
+retriever is not trained).
 
 Where we differ, except under a paper's profile: sentences that say "unknown" stay out of the query, which is
 cut at 2,000 characters of text. If a round finds the last one's passages, a model at temperature 0 would
@@ -37,11 +38,13 @@ class IterRetgenState(RAGState, total=False):
 
 
 def requery(state: IterRetgenState, *, runtime: Runtime[IterRetgenOptions]) -> IterRetgenState:
-    """Start the next round: its query is the reply whose answer wins this one, then the question."""
+    """Start the next round: its query is the reply whose answer wins this one, and the question."""
     number, last = state["round"] + 1, latest(pool_of(state, "answer"))
     reply = (majority(last, state["passages"]) or last)[0]["reply"]
     text = " ".join(reply.split()) if runtime.context.paper else cut(without_unknown(reply), MAX_QUERY_CHARACTERS)
-    return {"round": number, "queries": {f"round_{number}": f"{text} {state['question']}".strip()}}
+    parts = [text, state["question"]]
+    query = " ".join(parts[::-1] if runtime.context.paper == "slimplm" else parts).strip()
+    return {"round": number, "queries": {f"round_{number}": query}}
 
 
 def to_answer(components: Components) -> Callable[[IterRetgenState, Runtime[IterRetgenOptions]], Route]:
