@@ -95,7 +95,7 @@ def test_self_asks_rounds_are_counted_without_its_reader() -> None:
 
 
 @pytest.mark.parametrize(
-    ("paper", "table", "dataset", "said"),
+    ("paper", "table", "dataset", "text"),
     [
         ("blendfilter", "1", "hotpotqa", "HotpotQA's own script gives 0"),
         ("blendfilter", "1", "2wiki", "It has no limit of rounds; ours is ten."),
@@ -106,8 +106,8 @@ def test_self_asks_rounds_are_counted_without_its_reader() -> None:
         ("filco", "table3", "wow", "LEXICAL counts letters"),
     ],
 )
-def test_plans_say_what_differs(paper: str, table: str, dataset: str, said: str) -> None:
-    assert any(said in note for note in plan(paper, table, dataset).paper.notes)
+def test_plans_say_what_differs(paper: str, table: str, dataset: str, text: str) -> None:
+    assert any(text in note for note in plan(paper, table, dataset).paper.notes)
 
 
 def prompts_of(paper: str, table: str, dataset: str, label: str) -> list[str]:

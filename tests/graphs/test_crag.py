@@ -73,5 +73,5 @@ def test_the_papers_thresholds_reach_all_three_actions(chance: float, options: d
     """Section 4.3: above 0.59 and below -0.99 on PopQA, on a scale from -1 to 1."""
     out, calls = run(verdict(chance), {"profile": "paper", "k": 1, **options})  # type: ignore[arg-type]
     searches = [call.node for call in calls].count("keywords")
-    kept = [passage.id for passage in out["passages"]]
-    assert {"Correct": (0, ["doc0"]), "Ambiguous": (1, ["doc0"]), "Incorrect": (1, ["doc6"])}[grade] == (searches, kept)
+    ids = [passage.id for passage in out["passages"]]
+    assert {"Correct": (0, ["doc0"]), "Ambiguous": (1, ["doc0"]), "Incorrect": (1, ["doc6"])}[grade] == (searches, ids)

@@ -54,16 +54,16 @@ def run_tables(
     needed = folder / "needed.jsonl"
     needed.write_text(json.dumps({"question": "Who built the Aster Bridge?", "needed": True}) + "\n", "utf-8")
     for name in (paper,) if paper else papers.PAPERS:
-        for shown in [papers.table_of(name, table)] if table else papers.tables(name):
-            for dataset in shown.datasets:
+        for entry in [papers.table_of(name, table)] if table else papers.tables(name):
+            for dataset in entry.datasets:
                 data = folder / f"{dataset}.jsonl"
                 rows = [row_of(dataset, number, *pair) for number, pair in enumerate(_NAMES.items())]
                 data.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-                for model in shown.models or [""]:
-                    begin = " ".join(filter(None, [name, shown.name, dataset, model]))
+                for model in entry.models or [""]:
+                    begin = " ".join(filter(None, [name, entry.name, dataset, model]))
                     try:
                         plan = papers.plan(
-                            name, shown.name, dataset, model=model, filters=filters, scorer=SCORER in models
+                            name, entry.name, dataset, model=model, filters=filters, scorer=SCORER in models
                         )
                         settings = replace(plan.settings, data=f"{dataset}:{data}", models=models, retriever="auto")
                         line, is_good = _run(plan, settings, folder / begin.replace(" ", "-"), needed)
