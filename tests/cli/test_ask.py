@@ -11,6 +11,7 @@ from tests.cli.conftest import run
 from tests.openai_server import HttpFault, OpenAIServer
 
 from ragweave.testing import ModelCall, ScriptedModel
+from ragweave.tools.footnotes import MEANING
 
 QUESTION = "When was the Old Bridge of Varn opened?"
 Models = dict[str, ScriptedModel]
@@ -24,9 +25,10 @@ def by_script(scripted: Models, script: Any = ("1932",)) -> tuple[str, str]:
 def test_it_prints_answer_quote_sources_and_cost(scripted: Models, kb: Path) -> None:
     done = run("ask", QUESTION, "--kb", str(kb), "-k", "1", *by_script(scripted))
     assert done.returncode == 0, done.stderr
-    answer, quote, head, source, cost = done.stdout.splitlines()
+    answer, quote, meaning, head, source, cost = done.stdout.splitlines()
     assert answer == "Answer: 1932 [1]"
     assert quote.startswith(" [1] “The Old Bridge of Varn was opened in 1932.” (The Old Bridge — ")
+    assert meaning.strip() == MEANING
     assert (head, source[:24]) == ("Sources", "   1. The Old Bridge — /")
     assert "bridge.md — The Old Bridge of Varn was opened" in source
     assert cost.startswith("1 call · ")

@@ -10,6 +10,7 @@ from typing import Any
 from tests.cli.conftest import run
 
 from ragweave.testing import ModelCall, ScriptedModel
+from ragweave.tools.footnotes import MEANING
 
 Models = dict[str, ScriptedModel]
 QUESTION = "When was the Old Bridge of Varn opened?"
@@ -39,7 +40,10 @@ def test_the_tree_has_each_step_with_its_result(scripted: Models, kb: Path) -> N
 
 
 def test_answer_and_quotes_are_written_to_a_page_or_as_markdown(scripted: Models, kb: Path, tmp_path: Path) -> None:
-    for name, shown in (("answer.html", ">[1]</a></sup>"), ("answer.md", "212 metres [1]\n\n## Quotes\n\n1. “")):
+    for name, shown in (
+        ("answer.html", ">[1]</a></sup>"),
+        ("answer.md", "212 metres [1]\n\n## Quotes\n\n" + MEANING + "\n\n1. “"),
+    ):
         asked(scripted, kb, "--save", str(tmp_path / name), script=lambda _call: "212 metres")
         assert shown in (tmp_path / name).read_text("utf-8")
 

@@ -15,7 +15,7 @@ from rich.tree import Tree
 from ragweave.cli.screen import console, one_line
 from ragweave.graphs.watch import Watch, WatchedStep, cost_line, counted
 from ragweave.state import Citation
-from ragweave.tools.footnotes import described, footnotes, path_of, with_marks
+from ragweave.tools.footnotes import MEANING, described, footnotes, path_of, with_marks
 from ragweave.tools.text.untrusted import plain
 from ragweave.tools.text.words import normalize_answer
 
@@ -102,6 +102,8 @@ def _show_quotes(screen: Console, citations: Sequence[Citation], passages: Seque
     for note in footnotes(citations, passages):
         where = _where(note.passage)
         _hang(screen, f" [{note.number}] ", f"“{note.quote['text']}”" + (f" ({where})" if where else ""))
+    if any(citation["quotes"] for citation in citations):
+        screen.print(Text(f" {MEANING}", "dim"), soft_wrap=not screen.is_terminal)
     if citations and not all(citation["quotes"] for citation in citations):
         screen.print(Text(" [?] no passage supports this", "yellow"))
 

@@ -18,7 +18,7 @@ from ragweave.graphs.base import MethodGraph
 from ragweave.graphs.watch import Watch, WatchedCall, WatchedSearch, WatchedStep, cost_line, counted
 from ragweave.state import Citation
 from ragweave.tools.drawing import draw_svg, edges_of
-from ragweave.tools.footnotes import Footnote, cited_html, footnotes, html_page, label_of, path_of
+from ragweave.tools.footnotes import MEANING, Footnote, cited_html, footnotes, html_page, label_of, path_of
 from ragweave.tools.text.words import normalize_answer
 
 _STYLE = """\
@@ -104,7 +104,8 @@ def _cited_passages(citations: Sequence[Citation], passages: Sequence[Document])
     notes = footnotes(citations, passages)
     cited = [doc for doc in passages if any(note.quote["passage"] == doc.id for note in notes)]
     blocks = "\n".join(_marked(doc, [note for note in notes if note.quote["passage"] == doc.id]) for doc in cited)
-    return f"<details open><summary><b>Citations</b></summary>\n{blocks}\n</details>" if cited else ""
+    meaning = f'<p class="dim">{MEANING}</p>'
+    return f"<details open><summary><b>Citations</b></summary>\n{meaning}\n{blocks}\n</details>" if cited else ""
 
 
 def _marked(doc: Document, notes: Sequence[Footnote]) -> str:

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from ragweave.errors import PromptTooLongError
 from ragweave.graphs import MethodGraph
 from ragweave.serving.guard import Guard, Limits
-from ragweave.tools.footnotes import footnotes, label_of, with_marks
+from ragweave.tools.footnotes import MEANING, footnotes, label_of, with_marks
 from ragweave.tools.retrieval.base import find_with
 from ragweave.tools.text.untrusted import one_line, untrusted
 
@@ -64,7 +64,7 @@ def answer_text(output: dict[str, Any]) -> str:
     cited = output["citations"]
     notes = footnotes(cited, output["passages"])
     quotes = [f"[{note.number}] {one_line(note.label)}: “{one_line(note.quote['text'])}”" for note in notes]
-    return "\n".join([with_marks(output["answer"], cited, "[unsupported]"), *quotes])
+    return "\n".join([with_marks(output["answer"], cited, "[unsupported]"), *quotes, *([MEANING] if quotes else [])])
 
 
 def passages_text(passages: Sequence[Document]) -> str:

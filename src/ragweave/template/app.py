@@ -33,6 +33,7 @@ from pydantic import BaseModel, Field
 
 from ragweave import KnowledgeBase, build_chat
 from ragweave.errors import RagweaveError
+from ragweave.tools.footnotes import MEANING
 
 HERE = Path(__file__).parent
 LOG = logging.getLogger("app")
@@ -172,7 +173,12 @@ def shown(message: BaseMessage, passages: Sequence[Document] = ()) -> dict[str, 
     known = {doc.id or "": doc for doc in passages}
     sources = [source(known.get(name), quotes) for name, quotes in quoted.items()]
     sources += [source(doc, []) for name, doc in known.items() if name not in quoted]
-    return {"text": text, "parts": [part for part in parts if part["text"]], "sources": sources}
+    return {
+        "text": text,
+        "parts": [part for part in parts if part["text"]],
+        "sources": sources,
+        "meaning": MEANING if quoted else "",
+    }
 
 
 def source(doc: Document | None, quotes: list[Any]) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from langchain_core.messages.content import Citation as Annotated
 from ragweave.state import Citation, Quote
 from ragweave.state.passages import heading_of, place_at
 
+MEANING = "The quotes hold the answer's words; whether they answer the question is yours to judge."
+"""What a citation means, for readers of quotes."""
 UNSUPPORTED = "unsupported"
 """`value["kind"]` of the annotation of a part that no passage supports."""
 
@@ -196,7 +198,7 @@ def markdown_report(output: Mapping[str, Any]) -> str:
     notes = footnotes(cited, output["passages"])
     quotes = "\n".join(f"{note.number}. “{' '.join(note.quote['text'].split())}” — {note.label}" for note in notes)
     text = with_marks(output["answer"], cited, _MARK)
-    return f"{text}\n\n## Quotes\n\n{quotes}\n" if quotes else f"{text}\n"
+    return f"{text}\n\n## Quotes\n\n{MEANING}\n\n{quotes}\n" if quotes else f"{text}\n"
 
 
 def html_report(output: Mapping[str, Any]) -> str:
@@ -205,7 +207,9 @@ def html_report(output: Mapping[str, Any]) -> str:
     notes = footnotes(cited, output["passages"])
     quoted = sum(bool(citation["quotes"]) for citation in cited)
     counts = (
-        f"{quoted} of {len(cited)} sentences are quoted. Underlined ones are supported by no passage." if cited else ""
+        f"{quoted} of {len(cited)} sentences are quoted. {MEANING} Underlined ones are supported by no passage."
+        if cited
+        else ""
     )
     body = "\n".join(_blocks(output["answer"], cited, notes))
     quotes = "\n".join(

@@ -9,6 +9,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_tests.unit_tests import ChatModelUnitTests
 
 from ragweave.errors import UsageError
+from ragweave.state import UNKNOWN
 from ragweave.tools.embeddings.minilm import OnnxEmbeddings
 from ragweave.tools.models.extractive import NOTICE, ExtractiveChat
 from ragweave.tools.models.messages import TaskName, attach
@@ -58,6 +59,44 @@ def test_a_heading_is_no_answer(heading: str, similarity: Any) -> None:
     assert rent in ask("How high is the rent of the Old Mill?", text, model=model)
     assert ask("Who signed the lease of the Old Mill?", text, model=model) == signed
     assert ask("Where is the Old Mill?", heading, model=model) == "Unknown"
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence", "right"),
+    [
+        (
+            "What is Ada Lund's date of birth?",
+            "The date of birth of Ada Lund was given by Ada Lund.",
+            "Ada Lund was born on 4 May 1932.",
+        ),
+        (
+            "How many arches has the Alden bridge?",
+            "The Alden bridge has arches of granite.",
+            "The Alden bridge has five arches.",
+        ),
+        (
+            "What is the e-mail address of the Alden office?",
+            "The Alden office has an e-mail address.",
+            "The e-mail address of the Alden office is a@b.example.",
+        ),
+    ],
+)
+def test_a_sentence_that_cannot_be_the_answer_is_not_given(question: str, sentence: str, right: str) -> None:
+    model = ExtractiveChat(similarity="lexical", threshold=0.0)
+    assert model.invoke(f"{sentence}\n\n{question}").content == UNKNOWN
+    assert model.invoke(f"{sentence} {right}\n\n{question}").content == right
+
+
+def test_a_row_is_given_after_its_header() -> None:
+    table = "| Station | Salinity |\n|---|---|\n| S044 | 31.2 |\n| S045 | 33.9 |"
+    answer = ExtractiveChat(similarity="lexical").invoke(f"{table}\n\nWhat is the salinity at station S045?").content
+    assert answer == "| Station | Salinity | | S045 | 33.9 |"
+
+
+def test_a_line_of_a_form_is_given_alone() -> None:
+    form = "The form\nName: Mirjam Oduya\nSerial number: KX-7741-B\nDepot: Tromso"
+    answer = ExtractiveChat(similarity="lexical").invoke(f"{form}\n\nWhat is the serial number?").content
+    assert answer == "Serial number: KX-7741-B"
 
 
 def test_the_packaged_encoder_reads_what_other_words_say() -> None:

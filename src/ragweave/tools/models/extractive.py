@@ -68,14 +68,18 @@ def best_evidence(question: str, passages: Sequence[TaskPassage], *, encoder: bo
 
     Args:
         question: The question.
-        passages: Passages without a sentence to quote give no evidence; with `encoder`, only the nearest two do.
+        passages: Passages without a sentence that can be the answer give no evidence; with `encoder`, only the nearest two do.
         encoder: Whether MiniLM reads too. It was trained on English: a question mostly in another script is
             compared by words alone.
     """
     encoder = encoder and 2 * len(re.findall("[A-Za-z]", question)) > sum(letter.isalpha() for letter in question)
     weights, evidence = SUPPORT["minilm" if encoder else "lexical"], []
+    must_hold = [answer for asked, answer in _MUST_HOLD if re.search(asked, question, re.IGNORECASE)]
     for place, rows in features_of(asked_of(question), passages, encoder=encoder):
-        text, best = max(rows, key=lambda row: weighted(RANK, row[1]))
+        able = [row for row in rows if all(re.search(answer, row[0], re.IGNORECASE) for answer in must_hold)]
+        if not able:
+            continue
+        text, best = max(able, key=lambda row: weighted(RANK, row[1]))
         evidence.append(Evidence(text, place, 1 / (1 + math.exp(-weighted(weights, best)))))
     return sorted(evidence, key=lambda sentence: -sentence.support)
 
@@ -102,6 +106,15 @@ _KINDS = {
     "where": r"\bwhere\b|\b(?:what|which) (?:city|country|state|place|county|river|town)\b",
 }
 """Kinds of questions, by what they ask for; the first that matches."""
+_MUST_HOLD = [
+    (r"\b(?:what|which) (?:year|date|century|decade)\b|\bdate of\b", rf"\d|\b(?:{_MONTH})\b|\bcentury\b"),
+    (
+        r"\bhow (?:many|old)\b|\b(?:phone|telephone|account|serial|invoice|part) number\b",
+        rf"\d|\b(?:{_NUMBER_WORDS}|\w+teen|\w+ty|eleven|no|none|zero|single|both|pair|several|few)\b",
+    ),
+    (r"\be-?mail address\b", "@"),
+]
+"""Questions that only some texts can answer, and what such a text has: a date, a number, an address."""
 _DATE = re.compile(rf"\b(?:1\d{{3}}|20\d\d|{_MONTH})\b")
 _NUMBER = re.compile(rf"\b(?!(?:1\d|20)\d\d\b)(?:\d|(?:{_NUMBER_WORDS}|first|second|third)\b)", re.I)
 _NAME = re.compile(r"\b[A-Z][\w’'.-]+(?:\s+(?:(?:of|de|the|van|von|la)\s+)?[A-Z][\w’'.-]*)*")
