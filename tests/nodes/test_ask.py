@@ -291,10 +291,13 @@ def test_the_lowest_passages_go_if_a_server_says_that_the_prompt_is_too_long(str
 @pytest.mark.loopback
 def test_a_prompt_that_is_too_long_without_passages_is_named() -> None:
     with OpenAIServer([HttpFault(400, message="prompt is too long: 9000 tokens > 8192 maximum")]) as server:
-        graph = build_graph("direct", model=chat_model(f"openai:m?base_url={server.base_url}"))
-        with pytest.raises(PromptTooLongError, match="9000 tokens > 8192"):
-            graph.invoke(ASK)
-        assert server.count == 1
+        model = chat_model(f"openai:m?base_url={server.base_url}")
+        for method in ("direct", "concat"):
+            with pytest.raises(PromptTooLongError, match="9000 tokens > 8192"):
+                build_graph(method, model=model, retriever=few()).invoke({"question": ASK["question"] * 50})
+        assert server.count == 2
+        long = RecordingRetriever(documents=[Document("The bridge at Alden. " * 300, id="long")])
+        assert build_graph("concat", model=model, retriever=long).invoke(ASK)["status"] == "unknown"
 
 
 @pytest.mark.loopback

@@ -226,7 +226,10 @@ class _Call:
         Any other error is raised.
         """
         if calls.is_overflow(error) and self.prompt.passages:
-            return self.fitted(int(_SHRINK * estimate_message_tokens(self.messages)))
+            limit = int(_SHRINK * estimate_message_tokens(self.messages))
+            shorter = self.fitted(limit)
+            if shorter.prompt.passages or estimate_message_tokens(shorter.messages) <= limit:
+                return shorter  # else it is the question that does not fit
         stop = {"stop"} if self.prompt.stop and not self.form else set()
         sent = self.prompt.settings.keys() | stop | ({"continue_final_message"} if self.continues else set())
         if name := self.endpoint.learn_refusal(error, sent - set(self.refused)):
