@@ -33,8 +33,11 @@ from ragweave.tools.text.words import WORD, split_sentences, word_spans
 Span = tuple[int, int]
 """Start and end in characters: `text[start:end]`."""
 
-LONGEST_FIELD = 1_000
-"""Longest metadata value, in characters; longer ones are left out, as every passage would repeat them."""
+_MAX_FIELD, _MAX_FIELDS = 1_000, 4_000
+"""Longest metadata value, and longest metadata of a text, in characters; what is longer is left out, as every passage
+would repeat it."""
+_MAX_HEADER = 1_000
+"""Longest header of a table, in characters, that its passages repeat."""
 _WORD = re.compile(r"\S+")
 _TOKEN = rf"{WORD}|[^\w\s]"
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
@@ -84,7 +87,7 @@ class Loaded:
     id: str | None = None
     """The id that the source gives, if any."""
     metadata: dict[str, Any] = field(default_factory=dict)
-    """JSON values to keep with every passage."""
+    """JSON values to keep with every passage, as far as `fields` has them."""
     pages: tuple[int, ...] = ()
     """Offsets at which pages 1, 2, … begin, for a text that has pages."""
     headings: tuple[Heading, ...] = ()
@@ -98,6 +101,17 @@ class Loaded:
         """Return the offsets between `start` and `end` at which page or headings change, and these."""
         first = bisect_right(self._places, start, key=itemgetter(0))
         return self._places[first : bisect_left(self._places, end, key=itemgetter(0))]
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """The metadata that passages have: values of up to 1,000 characters, the first 4,000 of all."""
+        fields, left = {}, _MAX_FIELDS
+        for name, value in self.metadata.items():
+            size = len(str(value))
+            if size <= min(_MAX_FIELD, left - len(name)):
+                left -= len(name) + size
+                fields[name] = value
+        return fields
 
     @cached_property
     def _places(self) -> list[tuple[int, dict[str, Any]]]:
@@ -318,13 +332,18 @@ def _prose(loaded: Loaded, start: int, end: int, measure: Measure) -> Iterator[t
 
 
 def _rows(text: str, table: Table, measure: Measure) -> Iterator[tuple[int, int, str]]:
-    """Yield passages of whole rows; the header counts, up to half of a passage."""
-    lead, body, size = text[table.start : table.body], text[table.body : table.end], measure.settings.size
-    free = size - min(len(measure.units(lead)), size // 2)
+    """Yield passages of whole rows. Each repeats the header, but of one longer than half a passage only its beginning."""
+    lead, start, size = text[table.start : table.body], table.body, measure.settings.size
+    units = measure.units(lead)
+    end = units[: size // 2][-1][1] if size > 1 and len(units) > size // 2 else len(lead)
+    if end < len(lead) or end > _MAX_HEADER:
+        lead, start = f"{lead[: min(end, _MAX_HEADER)]}\n", table.start  # the whole header is passages of its own
+    body = text[start : table.end]
     lines = (match.span() for match in _LINE.finditer(body))
+    free = size - min(len(units), size // 2)
     narrow = replace(measure, settings=replace(measure.settings, size=max(free, 1), overlap=0))
     for a, b in narrow.pack(measure.units(body), lines):
-        yield table.body + a, table.body + b, lead
+        yield start + a, start + b, lead
 
 
 def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str = "") -> Passage:
@@ -335,8 +354,7 @@ def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str
     `number` is what its id adds to the document's.
     """
     text = lead + loaded.text[start:end]
-    own = {k: v for k, v in loaded.metadata.items() if len(str(v)) <= LONGEST_FIELD}
-    meta = {**own, "title": loaded.title[:LONGEST_TITLE], "start": start, "end": end}
+    meta = {**loaded.fields, "title": loaded.title[:LONGEST_TITLE], "start": start, "end": end}
     meta |= loaded.place(start)
     if breaks := [[at - start + len(lead), place] for at, place in loaded.breaks(start, end)]:
         meta["breaks"] = breaks

@@ -149,9 +149,9 @@ class Ingest:
 
         try:
             count = self.writer.put(source, passages())
-        except UnreadableError as error:
+        except (UnreadableError, MemoryError) as error:
             count = self.writer.put(source, ())
-            source.notices[:] = [(str(error), "skipped")]
+            source.notices[:] = [(str(error) or "it needs more memory than there is", "skipped")]
         if not count:
             source.notices[:] = [(reason, "skipped") for reason, _ in source.notices] or [("empty", "skipped")]
         self._repeat(source)

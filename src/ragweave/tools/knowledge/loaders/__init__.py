@@ -32,6 +32,8 @@ Loader = Callable[[str, BinaryIO, IndexSettings], Iterable[Loaded | Member | str
 line for each thing that it leaves out."""
 MAX_MEMBERS = 10_000
 """Files that are read of a file that holds others; they may have 100 times its bytes, or 64 MiB."""
+MAX_TEXT = 2**20
+"""Characters that are made of a file; or 100 times its bytes, where these are more."""
 MAX_DEPTH = 3
 """Levels of files within files."""
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
@@ -189,7 +191,13 @@ def load(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     room = _Room(MAX_MEMBERS, _max_bytes(size))
-    yield from _texts(path, lambda: file, settings, room)
+    max_text = left = max(MAX_TEXT, 100 * size)
+    for loaded in _texts(path, lambda: file, settings, room):
+        left -= 0 if isinstance(loaded, str) else len(loaded.text) + len(str(loaded.fields))
+        if left < 0:
+            yield f"not read to its end: {max_text} characters were made of its {size} bytes"
+            break
+        yield loaded
     if room.refused:
         yield f"{room.refused} files in it are not read: there are too many, or they are too large"
 

@@ -1,7 +1,6 @@
 """Files that hold others: e-mails and mailboxes with attachments, ZIP archives, pages saved by a browser."""
 
 import email
-import email.policy
 import mimetypes
 import re
 import zipfile
@@ -12,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
 from ragweave.tools.knowledge.chunking import Loaded
-from ragweave.tools.knowledge.loaders.text import archived_page, html_markdown, mail_text, markdown
+from ragweave.tools.knowledge.loaders.text import MAIL, archived_page, html_markdown, mail_text, markdown
 from ragweave.tools.knowledge.settings import IndexSettings
 
 _FROM = re.compile(rb"From .*\d:\d\d")
@@ -33,7 +32,7 @@ class Member(NamedTuple):
 
 def load_mail(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | Member | str]:
     """Load the subject, sender, date and body of an e-mail, then its attachments."""
-    mail = email.message_from_bytes(data, policy=email.policy.default)
+    mail: Any = email.message_from_bytes(data, policy=MAIL)
     heads: dict[str, str] = {}
     for head in ("From", "To", "Cc", "Date", "Subject"):
         with suppress(Exception):  # a header that the library cannot parse

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any
 from urllib.parse import unquote
 
@@ -36,6 +36,12 @@ _SIGNS = {"tab": " ", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "sup": "^", 
 """What is shown before the text of an element; the last four are of formulas."""
 _OFF = frozenset(("0", "false", "off", "noStrike"))
 """Values of properties that are not set."""
+_LEVELS = 9
+"""Levels of Word's lists, from 0 (ECMA-376, part 1, 17.9.6)."""
+_MAX_NUMBER = 100
+"""Longest form of a list number, in characters; each paragraph of the list repeats it."""
+_MAX_REPEATED = 1_000
+"""Longest text of a merged cell, in characters, that each of its rows repeats."""
 _WORD_PARTS = frozenset(("styles", "numbering", "header", "footer", "footnotes", "endnotes", "comments"))
 
 
@@ -123,7 +129,7 @@ class _Numbers:
 
     def next(self, list_id: str, at: int) -> str:
         """Count a paragraph of a list and return what Word shows before it."""
-        if (numbering := self._lists.get(list_id)) is None:
+        if (numbering := self._lists.get(list_id)) is None or not 0 <= at < _LEVELS:
             return ""
         abstract = _value(numbering, "abstractNumId")
         levels, counts = self._levels.get(abstract, {}), self._counts[abstract]
@@ -131,14 +137,14 @@ class _Numbers:
             None if (list_id, at) in self._begun else _value(numbering, f"lvlOverride[@ilvl='{at}']/startOverride")
         )
         self._begun.add((list_id, at))
-        first = {level: int(_value(form, "start") or 1) for level, form in levels.items()}
-        counts[at] = int(restart) if restart else counts.get(at, first.get(at, 1) - 1) + 1
+        first = {level: int((_value(form, "start") or "1")[:9]) for level, form in levels.items()}
+        counts[at] = int(restart[:9]) if restart else counts.get(at, first.get(at, 1) - 1) + 1
         for deeper in [level for level in counts if level > at]:
             del counts[deeper]
         form = levels.get(at)
         if form is None or _value(form, "numFmt") == "bullet":
             return "- "
-        shown = _value(form, "lvlText") or ""
+        shown = (_value(form, "lvlText") or "")[:_MAX_NUMBER]
         for level in range(at + 1):
             number = numeral(counts.get(level, first.get(level, 1)), _value(levels.get(level), "numFmt") or "decimal")
             shown = shown.replace(f"%{level + 1}", number)
@@ -158,6 +164,8 @@ class _Reader:
     """Texts of footnotes, endnotes and comments by the element that refers to them, and id."""
     omitted: dict[str, None] = field(default_factory=dict)
     """Lines about what was left out."""
+    read: set[str] = field(default_factory=set)
+    """Parts and notes that were read: each is read once, however often the package refers to it."""
     inner: bool = False
     """Whether the document is a part of another."""
 
@@ -170,6 +178,13 @@ class _Reader:
             _bracket(formula)
         return root
 
+    def is_new(self, part: str) -> bool:
+        """Return whether a part of the package was not read yet, and note that it is read now."""
+        if part in self.read:
+            return False
+        self.read.add(part)
+        return True
+
     def _mark_run(self, run: Any) -> None:
         """Mark raised and struck text as HTML pages give it; remove hidden text."""
         texts = [text for text in run.iterchildren("t") if text.text]
@@ -177,7 +192,7 @@ class _Reader:
             run.getparent().remove(run)
             self.omitted["hidden text is left out"] = None
         elif texts:
-            if self._is_raised(run) and not any(map(self._is_raised, run.xpath("preceding-sibling::r[1]"))):
+            if self._is_raised(run) and not any(map(self._is_raised, islice(run.itersiblings("r", preceding=True), 1))):
                 texts[0].text = raised(texts[0].text)
             if self._property(run, "strike") or self._property(run, "dstrike"):
                 for text in texts:
@@ -221,7 +236,9 @@ class _Reader:
                 yield _series(child)
             elif child.tag == "cNvPr":
                 yield alt_text(child.get("descr"))
-            elif note := self.notes.get((child.tag, child.get("id"))):
+            elif (note := self.notes.get((child.tag, child.get("id")))) and self.is_new(
+                f"{child.tag} {child.get('id')}"
+            ):
                 yield f"{self._shown(child) or 'Comment'}: {note}"
 
     def _shown(self, child: Any) -> str:
@@ -264,9 +281,12 @@ class _Reader:
             for cell in row:
                 merged = cell.find("tcPr/vMerge")
                 if cell.get("vMerge") != "1" and (merged is None or merged.get("val") == "restart"):
-                    above[len(cells)] = _line(self.blocks(cell)).replace("|", "\\|")
+                    text = _line(self.blocks(cell)).replace("|", "\\|")
+                    above[len(cells)] = text[:_MAX_REPEATED]
+                else:
+                    text = above.get(len(cells), "")
                 span = int(_value(cell, "tcPr/gridSpan") or 1)
-                cells += [above.get(len(cells), "")] + [""] * min(span - 1, 100)
+                cells += [text] + [""] * min(span - 1, 100)
             lines.append(f"| {' | '.join(cells)} |")
             if len(lines) == 1:
                 lines.append("|" + " --- |" * len(cells))
@@ -276,10 +296,11 @@ class _Reader:
         """Yield the texts of a chart, diagram or embedded document, which are files of their own."""
         related = _relations(self.package, self.part)
         if element.tag == "altChunk":
-            yield self._embedded(related.get(element.get("id"), ("", "embedded document"))[1])
+            name = related.get(element.get("id"), ("", "embedded document"))[1]
+            yield self._embedded(name) if self.is_new(name) else ""
             return
         for ident in (element.get("id"), element.get("dm")):
-            if ident in related:
+            if ident in related and self.is_new(related[ident][1]):
                 with suppress(Exception):  # a broken one loses nothing but itself
                     yield from self.blocks(read_xml(self.package, related[ident][1]))
 
@@ -339,7 +360,7 @@ def _word_text(reader: _Reader) -> str:
     reader.part = _main(reader.package, "word/document.xml")
     margins: dict[str, None] = {}
     for kind, target in _relations(reader.package, reader.part).values():
-        if kind in _WORD_PARTS:
+        if kind in _WORD_PARTS and reader.is_new(target):
             try:
                 margins |= dict.fromkeys(_take(reader, kind, target))
             except Exception as error:  # noqa: BLE001 - the document can be read
@@ -349,7 +370,7 @@ def _word_text(reader: _Reader) -> str:
 
 def _take(reader: _Reader, kind: str, part: str) -> Iterator[str]:
     """Give a reader styles, numbers or notes; yield the texts of a page header or footer."""
-    beside = _Reader(reader.package, part, omitted=reader.omitted)
+    beside = _Reader(reader.package, part, omitted=reader.omitted, read=reader.read)
     root = beside.root()
     if kind == "styles":
         reader.styles = {style.get("styleId"): style for style in root.iter("style")}
@@ -369,10 +390,13 @@ def load_pptx(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     related = _relations(package, main)
     slides: list[str] = []
     hidden: list[str] = []
+    read: set[str] = set()
     for number, entry in enumerate(read_xml(package, main).iter("sldId"), 1):
         slides.append("")
         try:
-            slide = _Reader(package, related[entry.get("id")][1])
+            slide = _Reader(package, related[entry.get("id")][1], read=read)
+            if not slide.is_new(slide.part):
+                continue
             root = slide.root()
             if root.get("show") in _OFF:
                 hidden.append(str(number))
@@ -396,8 +420,8 @@ def _slide(slide: _Reader, root: Any) -> tuple[str, list[str]]:
         shape.getparent().remove(shape)
     blocks = [*filter(None, slide.blocks(root))]
     for kind, target in _relations(slide.package, slide.part).values():
-        if kind == "notesSlide" and target in slide.package.NameToInfo:
-            notes = _Reader(slide.package, target)
+        if kind == "notesSlide" and target in slide.package.NameToInfo and slide.is_new(target):
+            notes = _Reader(slide.package, target, read=slide.read)
             blocks += notes.blocks(notes.root())
     return title, blocks
 
@@ -411,8 +435,7 @@ def load_epub(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
     book = read_xml(package, part)
     items = {item.get("id"): item.get("href", "") for item in book.iter("item")}
     texts = []
-    for reference in book.iter("itemref"):
-        href = items.get(reference.get("idref"), "")
+    for href in dict.fromkeys(items.get(reference.get("idref"), "") for reference in book.iter("itemref")):
         try:
             source, _ = decode(package.read(_beside(part, href)))
             texts.append(html_markdown(source, all_content=True)[1])

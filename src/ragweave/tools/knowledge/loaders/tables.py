@@ -27,8 +27,12 @@ _DATE = r"\d{4}-\d\d?-\d\d?(?:[T ][\d:.]+)?|\d{1,2}([./-])\d{1,2}\1\d{2,4}|\d{1,
 _MERGED = re.compile(rb'<mergeCell ref="([A-Z]+\d+:[A-Z]+\d+)"')
 _UNSAVED = re.compile(rb"</f>\s*(?:(?:<v\s*/>|<v></v>)\s*)?</c>")
 """A formula without a saved value."""
-_MOST_MERGED = 100_000
-"""Largest merged area, in cells, that is filled with its text."""
+_MAX_MERGED = 100_000
+"""Cells of a sheet that are filled with the text of their merged areas; areas beyond them show it once."""
+_MAX_CELLS = 1_000_000
+"""Cells of a sheet, empty ones included, that are read; or as many as its XML has bytes, which holds all that have a value."""
+_MAX_GAPS = 100
+"""Empty columns that may divide tables; a block with more is one table."""
 
 
 class _Row(NamedTuple):
@@ -154,9 +158,11 @@ def _is_form(rows: Sequence[_Row], settings: IndexSettings, *, headed: bool) -> 
 def _rows(header: list[str], rows: Iterable[_Row], settings: IndexSettings) -> Iterator[Loaded | str]:
     """Yield the rows below a header; fields beyond the header keep their number as a name."""
     names: list[str] = []
+    known: set[str] = set()
     for number, name in enumerate(header, 1):
         name = name or f"column {number}"
-        names.append(name if name not in names else f"{name} {number}")
+        names.append(name if name not in known else f"{name} {number}")
+        known.add(names[-1])
 
     def fields(cells: Sequence[str]) -> dict[str, str]:
         more = (f"column {number}" for number in itertools.count(len(names) + 1))
@@ -263,22 +269,24 @@ def _sheet(name: str, package: zipfile.ZipFile, sheet: Any, settings: IndexSetti
     source = package.read(part) if part in package.NameToInfo else b""
     if unsaved := len(_UNSAVED.findall(source)):
         yield f"{unsaved} formulas of sheet {sheet.title!r} have no saved value"
-    rows = _filled(sheet, _MERGED.findall(source))
+    unread: list[str] = []
+    rows = _filled(sheet, _MERGED.findall(source), max(_MAX_CELLS, len(source)), unread)
     for filled, block in itertools.groupby(rows, key=lambda row: bool(row.cells)):
         for table in _side_by_side(block) if filled else ():
             for loaded in _table(name, iter(table), settings, sheet=True):
                 head = {"heading_path": [sheet.title]}
                 yield loaded if isinstance(loaded, str) else replace(loaded, metadata=loaded.metadata | head)
+    yield from unread
 
 
 def _side_by_side(block: Iterator[_Row]) -> Iterator[Iterable[_Row]]:
     """Yield the tables of a block of rows, which empty columns may divide."""
     first = list(itertools.islice(block, _SAMPLE))
-    if not _gaps(first):
+    if not 0 < len(_gaps(first)) <= _MAX_GAPS:
         yield itertools.chain(first, block)
         return
     rows = [*first, *block]
-    gaps = [*_gaps(rows), max(len(row.cells) for row in rows)]
+    gaps = [*_gaps(rows)[:_MAX_GAPS], max(len(row.cells) for row in rows)]
     edges = [-1, *(gap for gap, end in itertools.pairwise(gaps) if _is_divided(rows, gap, end)), gaps[-1]]
     for before, after in itertools.pairwise(edges):
         parts = (row._replace(cells=row.cells[before + 1 : after]) for row in rows)
@@ -304,22 +312,19 @@ def _is_divided(rows: Sequence[_Row], gap: int, end: int) -> bool:
     return all(_kind(name) == "text" and name for name in names) and len({*names}) == len(names) > 1
 
 
-def _filled(sheet: Any, merged: list[bytes]) -> Iterator[_Row]:
-    """Yield the rows of a sheet; merged cells all show their text."""
-    from openpyxl.utils import range_boundaries
+def _filled(sheet: Any, merged: list[bytes], max_cells: int, unread: list[str]) -> Iterator[_Row]:
+    """Yield the rows of a sheet up to a number of cells; merged cells all show their text.
 
-    origin: dict[tuple[int, int], tuple[int, int]] = {}
-    wide: dict[int, int] = {}
-    for area in merged:
-        left, top, right, bottom = range_boundaries(area.decode())
-        if (bottom - top + 1) * (right - left + 1) <= _MOST_MERGED:
-            cells = itertools.product(range(top, bottom + 1), range(left, right + 1))
-            origin.update(dict.fromkeys(cells, (top, left)))
-        if right > left:
-            wide[top] = max(right, wide.get(top, 0))
+    A line about the other rows is added to `unread`.
+    """
+    origin, wide = _areas(merged)
     shown: dict[tuple[int, int], str] = {}
     sheet.reset_dimensions()
     for line, row in enumerate(sheet.iter_rows(), 1):
+        max_cells -= max(len(row), wide.get(line, 0), 1)
+        if max_cells < 0:
+            unread.append(f"sheet {sheet.title!r} is not read from row {line} on: it has too many empty cells")
+            return
         texts = [*map(_cell, row), *[""] * (wide.get(line, 0) - len(row))]
         for at, text in enumerate(texts):
             if first := origin.get((line, at + 1)):
@@ -327,6 +332,22 @@ def _filled(sheet: Any, merged: list[bytes]) -> Iterator[_Row]:
         while texts and not texts[-1]:
             texts.pop()
         yield _Row(line, texts, line in wide)
+
+
+def _areas(merged: list[bytes]) -> tuple[dict[tuple[int, int], tuple[int, int]], dict[int, int]]:
+    """Return the first cell of each merged cell, and the last column of areas that begin in a row."""
+    from openpyxl.utils import range_boundaries
+
+    origin: dict[tuple[int, int], tuple[int, int]] = {}
+    wide: dict[int, int] = {}
+    for area in merged:
+        left, top, right, bottom = range_boundaries(area.decode())
+        if (bottom - top + 1) * (right - left + 1) <= _MAX_MERGED - len(origin):
+            cells = itertools.product(range(top, bottom + 1), range(left, right + 1))
+            origin.update(dict.fromkeys(cells, (top, left)))
+        if right > left:
+            wide[top] = max(right, wide.get(top, 0))
+    return origin, wide
 
 
 def _cell(cell: Any) -> str:

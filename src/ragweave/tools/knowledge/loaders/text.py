@@ -36,7 +36,7 @@ _MISREAD = re.compile(r"\ufffd|(?<=[^\W\d_])[^\w\s\x00-\x7f’‘–—…](?=[^
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\-_])")
 """Colours, links and moves of the cursor in the output of commands (ECMA-48)."""
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\ue000-\uf8ff]")
-_UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|[!-~]{2000,}")
+_UNREAD = re.compile(r"data:[\w.+/-]{0,80};base64,[A-Za-z0-9+/=%]+|(?<![!-~])[!-~]{2000,}")
 """Text that nobody reads: data URIs, and long runs without a space, such as keys."""
 _ANCHOR = re.compile(r"[:\[,-]\s*&\w")
 """A YAML anchor, by which a few lines could grow without bound."""
@@ -51,8 +51,10 @@ _BLOCKS = re.findall(
 _LAYOUT = "descendant-or-self::table[.//table or .//h1 or .//h2 or .//h3][not(./tr/th or ./*/tr/th)]"
 _MATH = {"msup": " ^", "msub": " _", "msubsup": " _^", "munderover": " _^", "munder": " _", "mfrac": " /", "msqrt": "√"}
 """Signs before the parts of a formula."""
-_MOST_SPANNED = 100_000
-"""Spanned cells are repeated on pages of up to this many cells, those included."""
+_MAX_HEADER = 4_000
+"""Longest header of an e-mail, in characters."""
+_MAX_SPANNED = 1_000_000
+"""Characters that a page's spanned cells repeat, an empty cell counted as ten; on a page with more they are not."""
 _AROUND = re.compile(
     r"(?:^|[-_ ])(?:cookies?|consent|breadcrumbs?|sidebar|navbar|site-header|skip-link|headerlink"
     r"|advert|newsletter|share|social)(?:$|[-_ ])",
@@ -66,6 +68,17 @@ _PERMALINK = re.compile(r"\s*[#¶§\U0001F517\uf0c1]\ufe0f?\s*")
 _HIDDEN = "//*[@hidden or @aria-hidden='true']"
 _BARS = "//*[@role='navigation' or @role='banner']"
 _POPUPS = frozenset(("dialog", "alertdialog", "menu", "listbox", "tooltip"))
+
+
+class _ShortHeaders(email.policy.EmailPolicy):
+    """Reads the beginning of a header: the library's time grows with the square of its length."""
+
+    def header_fetch_parse(self, name: str, value: str) -> Any:
+        return super().header_fetch_parse(name, value[:_MAX_HEADER])
+
+
+MAIL = _ShortHeaders()
+"""How e-mails and pages saved by a browser are parsed."""
 
 
 def decode(data: bytes) -> tuple[str, str]:
@@ -221,7 +234,8 @@ def load_html(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Load
 
 def archived_page(data: bytes) -> str:
     """Return the HTML of a page that a browser saved with its pictures as MHTML."""
-    page = email.message_from_bytes(data, policy=email.policy.default).get_body(("html",))
+    mail: Any = email.message_from_bytes(data, policy=MAIL)
+    page = mail.get_body(("html",))
     if page is None:
         raise UnreadableError("no page is in it")
     return mail_text(page)
@@ -382,9 +396,9 @@ def _plain_tables(root: Any) -> None:
     etree.strip_elements(root, "colgroup", "col", with_tail=False)
     for caption in root.xpath("descendant-or-self::table/caption"):
         caption.getparent().addprevious(caption)
-    few = sum(_span(cell, "colspan") * _span(cell, "rowspan") for cell in root.iter("td", "th")) <= _MOST_SPANNED
+    fits = sum(map(_repeated, root.iter("td", "th"))) <= _MAX_SPANNED
     for table in root.xpath("descendant-or-self::table"):
-        if few:
+        if fits:
             _fill(table.xpath("./tr|./*/tr"))
         _join(table.xpath("./thead[following-sibling::*]/tr"))
     etree.strip_tags(root, "thead", "tbody", "tfoot")  # markdownify takes the first row of each for a header
@@ -412,6 +426,12 @@ def _fill(rows: list[Any]) -> None:
             cell.set("rowspan", "1")
             for below in rows[at + 1 : at + high]:
                 below.insert(column, deepcopy(cell))
+
+
+def _repeated(cell: Any) -> int:
+    """Return how many characters a cell's copies have."""
+    copies = _span(cell, "colspan") * _span(cell, "rowspan") - 1
+    return copies * (10 + len(cell.text_content())) if copies else 0
 
 
 def _span(cell: Any, name: str) -> int:
