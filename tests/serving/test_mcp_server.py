@@ -11,7 +11,7 @@ from mcp import Client
 from mcp.server.mcpserver.exceptions import ToolError
 
 from ragweave import build_graph
-from ragweave.serving.guard import Limits
+from ragweave.serving.guard import AccessLimits
 from ragweave.serving.mcp_server import create_server, http_app
 from ragweave.testing import RecordingRetriever, ScriptedModel
 
@@ -87,6 +87,6 @@ async def test_a_failure_is_told_in_general_terms() -> None:
 
 
 async def test_by_http_a_key_is_needed() -> None:
-    app = http_app(server(), host="127.0.0.1", limits=Limits(api_keys=["k"]))
+    app = http_app(server(), host="127.0.0.1", limits=AccessLimits(api_keys=["k"]))
     web = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8000")
     assert (await web.post("/mcp", json={})).status_code == 401

@@ -17,7 +17,7 @@ from openai import APIError, APIStatusError, AsyncOpenAI, NotFoundError
 from ragweave import build_chat
 from ragweave.errors import UsageError
 from ragweave.serving import openai_api
-from ragweave.serving.guard import Limits
+from ragweave.serving.guard import AccessLimits
 from ragweave.serving.openai_api import create_app
 from ragweave.testing import ModelCall, RecordingRetriever, ScriptedModel
 
@@ -44,7 +44,7 @@ def chat(script: Any = (ANSWER,)) -> Any:
 
 
 def web(served: Any = None, plain: Any = None, **limits: Any) -> httpx.AsyncClient:
-    app = create_app({"concat": served or chat()}, Limits(**limits), plain)
+    app = create_app({"concat": served or chat()}, AccessLimits(**limits), plain)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
 
@@ -202,7 +202,7 @@ async def test_only_callers_with_a_key_are_let_through() -> None:
         assert (await app.get(path, headers={"authorization": "bearer  two"})).status_code == 200
     for keys in (["one", " "], "one"):
         with pytest.raises(UsageError):
-            Limits(api_keys=keys)
+            AccessLimits(api_keys=keys)
 
 
 async def test_pages_of_named_origins_may_call() -> None:

@@ -51,9 +51,9 @@ def serve(
     keys = [key for text in api_key or () for key in re.split(r"[,\s]+", text)]
     if host not in _LOCAL and not keys and not no_key:
         raise UsageError(f"{host} can be reached from other machines: give --api-key, or --no-key to let anyone call")
-    from ragweave.serving.guard import Limits
+    from ragweave.serving.guard import AccessLimits
 
-    limits = Limits(api_keys=keys, origins=origin or (), concurrency=concurrency)
+    limits = AccessLimits(api_keys=keys, origins=origin or (), concurrency=concurrency)
     setup = options.Setup.open(names, kb, model, None, retriever, rerank, second_retriever, option)
     if not mcp:
         from ragweave.serving.openai_api import create_app

@@ -120,7 +120,7 @@ def docs_of(state: AgenticState, name: str, text: str) -> dict[str, Document]:
     return {str(doc.id): doc for doc in passages}
 
 
-def every(state: AgenticState, *tools: str) -> dict[str, Document]:
+def results_of(state: AgenticState, *tools: str) -> dict[str, Document]:
     """Return what all calls of some tools found, by id, in that order; a passage's number is its place."""
     return {
         doc_id: doc
@@ -135,37 +135,39 @@ def must_end(state: AgenticState, options: AgenticOptions) -> bool:
     """Return whether no round is left, or the last two brought nothing new."""
     steps, rounds = state["steps"], len(state["steps"])
     earlier: AgenticState = {**state, "steps": steps[: max(rounds - 2, 0)]}
-    idle = all(every(state, *tools).keys() == every(earlier, *tools).keys() for tools in (SEARCHES, ("read",)))
+    idle = all(
+        results_of(state, *tools).keys() == results_of(earlier, *tools).keys() for tools in (SEARCHES, ("read",))
+    )
     return (rounds > 1 and idle) or rounds >= options.max_rounds
 
 
-def asked(state: AgenticState) -> dict[str, Document] | None:
+def found_for_question(state: AgenticState) -> dict[str, Document] | None:
     """Return what the method's own search for the question found, by id; None if there was none."""
     return docs_of(state, "question", state["question"]) if "question" in state["tools"] else None
 
 
-def look_up(state: AgenticState, options: AgenticOptions, *, at_end: bool = False) -> list[tuple[str, str]]:
+def fallback_calls(state: AgenticState, options: AgenticOptions, *, at_end: bool = False) -> list[tuple[str, str]]:
     """Return the call that comes before an answer from nothing: a search, then reading what it found."""
-    results = asked(state)
-    if not options.fallback_retrieval or (every(state, "read") and not (at_end and results is None)):
+    results = found_for_question(state)
+    if not options.fallback_retrieval or (results_of(state, "read") and not (at_end and results is None)):
         return []
     if results is None:
         return [("semantic_search", state["question"])]
-    places = [place for place, doc_id in enumerate(every(state, *SEARCHES), start=1) if doc_id in results]
+    places = [place for place, doc_id in enumerate(results_of(state, *SEARCHES), start=1) if doc_id in results]
     return [("read", ", ".join(map(str, places[: options.k])))] if places else []
 
 
-def forced(state: AgenticState, options: AgenticOptions) -> list[tuple[str, str]] | None:
+def known_calls(state: AgenticState, options: AgenticOptions) -> list[tuple[str, str]] | None:
     """Return the next calls if they are known: reading what a look-up found, or at the end, none; else None."""
     ends = must_end(state, options)
-    calls = look_up(state, options, at_end=ends)
-    looks_up = bool(state["steps"]) and "question" in state["steps"][-1]["queries"]
-    return calls if ends or (looks_up and (calls or every(state, "read"))) else None
+    calls = fallback_calls(state, options, at_end=ends)
+    is_fallback = bool(state["steps"]) and "question" in state["steps"][-1]["queries"]
+    return calls if ends or (is_fallback and (calls or results_of(state, "read"))) else None
 
 
-def transcript(state: AgenticState, shown: Sequence[Document]) -> str:
+def steps_text(state: AgenticState, shown: Sequence[Document]) -> str:
     """Write the steps so far; of what they found, only what is among `shown`."""
-    numbers = {doc_id: str(place) for place, doc_id in enumerate(every(state, *SEARCHES, "read"), start=1)}
+    numbers = {doc_id: str(place) for place, doc_id in enumerate(results_of(state, *SEARCHES, "read"), start=1)}
     fitting, listed, known, lines = {str(doc.id) for doc in shown}, set[str](), set[str](), list[str]()
     for step in state["steps"]:
         lines += [f"Thought: {one_line(step['text'])}"] if step["text"] else []
@@ -195,8 +197,8 @@ def agent_node(components: Components) -> Node:
 
     @model_node("generator")
     def agent(state: AgenticState, options: AgenticOptions) -> Asking[ToolCall, AgenticState | RAGState]:
-        if (calls := forced(state, options)) is not None:
-            return start(state, calls, looks_up=True) if calls else at_the_limit(state, options)
+        if (calls := known_calls(state, options)) is not None:
+            return start(state, calls, is_fallback=True) if calls else at_the_limit(state, options)
         kind, instruction = state["answer_type"], INSTRUCTIONS[state["answer_type"]].removesuffix(".")
         conclusion = instruction[:1].lower() + instruction[1:] + (OR_UNKNOWN if options.unknown else "")
         how = (_HOW_TO_CALL if native else _HOW_TO_FILL).format(conclusion=conclusion) + ("" if native else _EXAMPLE)
@@ -205,9 +207,9 @@ def agent_node(components: Components) -> Node:
         reply = yield Prompt(
             "agentic",
             {"how": how},
-            ranked([*reversed(every(state, "read").values()), *searches], ""),
-            show=lambda shown: transcript(state, shown),
-            form=None if native else ToolCall if every(state, *SEARCHES) else FirstToolCall,
+            ranked([*reversed(results_of(state, "read").values()), *searches], ""),
+            show=lambda shown: steps_text(state, shown),
+            form=None if native else ToolCall if results_of(state, *SEARCHES) else FirstToolCall,
             max_tokens=None if kind == "long" else PASSAGE_TOKENS,
             task="step",
             tools=tools if native else (),
@@ -217,11 +219,11 @@ def agent_node(components: Components) -> Node:
     return agent(components)
 
 
-def start(state: AgenticState, calls: list[tuple[str, str]], thought: str = "", *, looks_up: bool) -> AgenticState:
+def start(state: AgenticState, calls: list[tuple[str, str]], thought: str = "", *, is_fallback: bool) -> AgenticState:
     """Add a step that calls tools; a search for the question itself has its name."""
     tools, queries = {**state["tools"]}, dict[str, str]()
     for place, (tool, text) in enumerate(calls):
-        name = "question" if looks_up and tool in SEARCHES else f"round_{len(state['steps'])}_{place}"
+        name = "question" if is_fallback and tool in SEARCHES else f"round_{len(state['steps'])}_{place}"
         tools[name], queries[name] = tool, text
     step = Step(text=thought, queries=queries, shown="" if calls else _NO_TOOL)
     return {"steps": [*state["steps"], step], "tools": tools}
@@ -229,29 +231,31 @@ def start(state: AgenticState, calls: list[tuple[str, str]], thought: str = "", 
 
 def at_the_limit(state: AgenticState, options: AgenticOptions) -> RAGState:
     """Leave what was read, or else found, to Concat."""
-    read_docs = every(state, "read")
-    more = asked(state) or ({} if read_docs else dict(islice(every(state, *SEARCHES).items(), options.k)))
+    read_docs = results_of(state, "read")
+    more = found_for_question(state) or (
+        {} if read_docs else dict(islice(results_of(state, *SEARCHES).items(), options.k))
+    )
     passages = state["passages"] if state["given"] else [*{**read_docs, **more}.values()]
     return {"truncated": True, "passages": passages}
 
 
 def next_step(state: AgenticState, options: AgenticOptions, reply: Reply[ToolCall]) -> AgenticState | RAGState:
     """Call the tools that a reply names, or end with its answer; before an answer from nothing, look the question up."""
-    calls, conclusion, thought = called(reply)
-    passages, answer = [*every(state, "read").values()], UNKNOWN
+    calls, conclusion, thought = read_calls(reply)
+    passages, answer = [*results_of(state, "read").values()], UNKNOWN
     seen = read.text_read(state["question"], passages)
     if conclusion:
         answer = read.answer(conclusion, state["answer_type"], reasoning=not reply.form, seen=seen)
     says_nothing = not conclusion or (answer == UNKNOWN and not read.is_unknown(conclusion, seen))
     if says_nothing or copies_example(answer, _EXAMPLE, state, [seen]):
-        return start(state, calls, thought, looks_up=False)
-    if calls := look_up(state, options):
-        return start(state, calls, looks_up=True)
+        return start(state, calls, thought, is_fallback=False)
+    if calls := fallback_calls(state, options):
+        return start(state, calls, is_fallback=True)
     ids = [str(doc.id) for doc in passages if str(doc.id) in reply.ids]
     return end_loop(state, answer, reply.text, ids, passages=passages, truncated=False)
 
 
-def called(reply: Reply[ToolCall]) -> tuple[list[tuple[str, str]], str, str]:
+def read_calls(reply: Reply[ToolCall]) -> tuple[list[tuple[str, str]], str, str]:
     """Return the tools that a reply calls with their inputs, its answer if it calls none, and its thought."""
     if form := reply.form:
         return ([], form.input, "") if form.tool == "answer" else ([(form.tool, form.input)], "", form.thought)
@@ -267,7 +271,7 @@ def to_tools(state: AgenticState, runtime: Runtime[AgenticOptions]) -> Route:
         return "answered"
     if state["truncated"]:
         return answer_branches(state, "answer", runtime.context, together(state["passages"])) or "no passage"
-    numbers = {str(place): doc for place, doc in enumerate(every(state, *SEARCHES, "read").values(), start=1)}
+    numbers = {str(place): doc for place, doc in enumerate(results_of(state, *SEARCHES, "read").values(), start=1)}
     sides, branches = 0 if state["given"] else runtime.context.neighbours, []
     for name, text in state["steps"][-1]["queries"].items():
         docs = [numbers[number] for number in re.findall(r"\d+", text) if number in numbers]

@@ -34,7 +34,7 @@ _PLAIN = {
     "unknown": False,
     "sample_temperature": 0.0,
 }
-"""What no paper has is off; most don't ask for Unknown, and decode greedily."""
+"""Our additions are off; most papers don't ask for Unknown, and decode greedily."""
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "blendfilter": {**_PLAIN, "k": 5, "shots": 3, "reader": False},

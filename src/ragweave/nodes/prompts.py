@@ -98,11 +98,11 @@ def template_of(prompt: PromptText) -> ChatPromptTemplate:
     """Return a prompt's template."""
     if isinstance(prompt, ChatPromptTemplate):
         return prompt
-    return _made((("human", prompt),) if isinstance(prompt, str) else tuple((role, text) for role, text in prompt))
+    return _template((("human", prompt),) if isinstance(prompt, str) else tuple((role, text) for role, text in prompt))
 
 
 @cache  # most prompts belong to every method, and a template takes a while to make
-def _made(turns: tuple[tuple[str, str], ...]) -> ChatPromptTemplate:
+def _template(turns: tuple[tuple[str, str], ...]) -> ChatPromptTemplate:
     return ChatPromptTemplate(list(turns))
 
 

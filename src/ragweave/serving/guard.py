@@ -11,7 +11,7 @@ from ragweave.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class AccessLimits:
     """Who may call, and how much."""
 
     api_keys: Sequence[str] = ()
@@ -49,7 +49,7 @@ class Guard:
     `/health` needs no key. Only POST requests count, until their last byte is sent.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, limits: AccessLimits) -> None:
         """Guard `app`."""
         self._app = app
         self._keys = [key.strip().encode() for key in limits.api_keys]

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from ragweave.errors import PromptTooLongError
 from ragweave.graphs import MethodGraph
-from ragweave.serving.guard import Guard, Limits
+from ragweave.serving.guard import AccessLimits, Guard
 from ragweave.tools.footnotes import MEANING, footnotes, label_of, with_marks
 from ragweave.tools.retrieval.base import find_with
 from ragweave.tools.text.untrusted import one_line, untrusted
@@ -92,7 +92,7 @@ async def _safely(work: Awaitable[Any]) -> Any:
         raise ToolError("it failed: the operator's log says why") from error
 
 
-def http_app(server: MCPServer, *, host: str, limits: Limits | None = None) -> ASGIApp:
+def http_app(server: MCPServer, *, host: str, limits: AccessLimits | None = None) -> ASGIApp:
     """Return the server as a streamable-HTTP app under `/mcp`, without sessions.
 
     Args:
@@ -100,7 +100,7 @@ def http_app(server: MCPServer, *, host: str, limits: Limits | None = None) -> A
         host: The address that the server listens on; on a local address, other host names are refused.
         limits: Keys, sizes, concurrency; None: the defaults, without a key.
     """
-    limits = limits or Limits()
+    limits = limits or AccessLimits()
     app = server.streamable_http_app(
         stateless_http=True, json_response=True, host=host, max_request_body_size=limits.request_bytes
     )

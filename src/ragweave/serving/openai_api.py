@@ -26,7 +26,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from ragweave.errors import PromptTooLongError, RunTimeoutError
 from ragweave.graphs import MethodGraph
-from ragweave.serving.guard import Guard, Limits, error_body
+from ragweave.serving.guard import AccessLimits, Guard, error_body
 from ragweave.tools.footnotes import UNSUPPORTED
 from ragweave.tools.models import ChatModel, is_transient, status_of
 
@@ -72,7 +72,7 @@ class ApiError(Exception):
 class Endpoint:
     """The conversations that are served, and their metrics."""
 
-    def __init__(self, chats: Mapping[str, MethodGraph], limits: Limits, plain: ChatModel | None) -> None:
+    def __init__(self, chats: Mapping[str, MethodGraph], limits: AccessLimits, plain: ChatModel | None) -> None:
         """Serve `chats` by their names, and `plain` as `PLAIN`."""
         self._chats, self._plain, self._limits = chats, plain, limits
         self.names = [*chats, *([PLAIN] if plain is not None else [])]
@@ -162,7 +162,7 @@ class Endpoint:
 
 
 def create_app(
-    chats: Mapping[str, MethodGraph], limits: Limits | None = None, plain: ChatModel | None = None
+    chats: Mapping[str, MethodGraph], limits: AccessLimits | None = None, plain: ChatModel | None = None
 ) -> FastAPI:
     """Return the app that serves conversations, each as a model of the endpoint.
 
@@ -173,7 +173,7 @@ def create_app(
         limits: Keys, origins, sizes; None: the defaults, without a key.
         plain: A chat model to serve without a method, under the name `plain`; None: no such model.
     """
-    limits = limits or Limits()
+    limits = limits or AccessLimits()
     endpoint = Endpoint(chats, limits, plain)
     app = FastAPI(title="ragweave", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, limits=limits)
