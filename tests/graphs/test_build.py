@@ -16,7 +16,7 @@ from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 from langgraph.types import TracePolicy, omit_payload
 
 from ragweave import METHODS, build_chat, build_graph
-from ragweave.errors import UsageError
+from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.graphs import method
 from ragweave.nodes.answer import answer_node, each_sample
 from ragweave.nodes.prompts import few_shot
@@ -239,3 +239,11 @@ def test_a_roles_word_is_the_key_of_its_usage_and_its_tag() -> None:
     assert {tag for tags in seen for tag in tags if tag.startswith("role:")} == {
         f"role:{name}" for name in usage["by_role"]
     }
+
+
+def test_a_question_that_is_too_long_is_refused_before_any_call() -> None:
+    generator = model()
+    graph = build_graph("concat", model=generator, retriever=RecordingRetriever())
+    with pytest.raises(PromptTooLongError, match="100001 characters; 100000 are allowed"):
+        graph.invoke({"question": "x" * 100_001})
+    assert not generator.calls

@@ -89,7 +89,7 @@ def test_a_plan_that_cannot_be_read_leaves_the_question_itself() -> None:
 def test_the_report_as_a_document() -> None:
     out, _ = run()
     text, page = markdown_report(out), html_report(out)
-    assert "built by Ada Brenner in 1931. [1] It sings <b>at night</b>. [unsupported]" in text
+    assert "built by Ada Brenner in 1931. [1] It sings \\<b\\>at night\\</b\\>. [unsupported]" in text
     assert text.endswith("\n1. “The bridge at Alden was built by Ada Brenner in 1931.” — Card 0\n")
     assert "<h2>Who built the bridge at Alden?</h2>" in page
     assert "4 of 8 sentences are quoted." in page

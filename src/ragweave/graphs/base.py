@@ -27,7 +27,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command, StateUpdate
 
-from ragweave.errors import UsageError
+from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
 from ragweave.nodes import answer, queries, sufficiency
 from ragweave.nodes.options import Options, make_options
@@ -103,6 +103,10 @@ def method(
     return declare
 
 
+MAX_QUESTION = 100_000
+"""Longest question, in characters."""
+
+
 def begin_node(state_type: type[Any]) -> Any:
     """Return the node `begin`, which sets every key of a state."""
     empty = empty_state(state_type)
@@ -113,6 +117,8 @@ def begin_node(state_type: type[Any]) -> Any:
             raise UsageError(
                 "the input has no question: give {'question': …} (build_chat takes a conversation's messages)"
             )
+        if len(question) > MAX_QUESTION:
+            raise PromptTooLongError(f"the question has {len(question)} characters; {MAX_QUESTION} are allowed")
         answer_type = state.get("answer_type") or runtime.context.default_answer_type
         if answer_type not in get_args(AnswerType):
             raise UsageError(f"answer_type must be one of {', '.join(get_args(AnswerType))}, not {answer_type!r}")

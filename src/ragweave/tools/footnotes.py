@@ -7,6 +7,7 @@ and loads nothing; every text is untrusted and escaped.
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from html import escape
 from pathlib import PurePath, PureWindowsPath
 from typing import Any, NamedTuple
@@ -171,7 +172,10 @@ def key_of(quote: Quote) -> tuple[str, int, int]:
 # ---- documents
 
 _MARK = "[unsupported]"
-
+_ACTIVE = re.compile(r"[\\\[\]<>&]|(?i:(?<=javascript):)")
+"""What Markdown reads as a link, a picture or HTML."""
+_FORMATTING = re.compile(rf"{_ACTIVE.pattern}|[`*_~|]")
+"""The same and all formatting within a line."""
 _BLOCK = re.compile(r"^(?P<level>#{1,3}) (?P<heading>[^\n]+)$|(?P<text>(?:^(?!#{1,3} )[^\n]*\S[^\n]*(?:\n|\Z))+)", re.M)
 _BASE = """\
 :root{color-scheme:light dark;--ink:light-dark(#1d2433,#dde3f0);--dim:light-dark(#5f6880,#97a1b8);
@@ -193,12 +197,26 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def markdown_report(output: Mapping[str, Any]) -> str:
-    """Return a method's output, with citations, as Markdown: the answer with numbers, then the quotes with their places."""
+    """Return a method's output, with citations, as Markdown: the answer with numbers, then the quotes with their places.
+
+    Links, pictures and HTML are shown as text. The answer may have headings, lists and emphasis; quotes are verbatim.
+    """
     cited: Sequence[Citation] = output["citations"]
     notes = footnotes(cited, output["passages"])
-    quotes = "\n".join(f"{note.number}. “{' '.join(note.quote['text'].split())}” — {note.label}" for note in notes)
-    text = with_marks(output["answer"], cited, _MARK)
+
+    def show(text: str, notes: list[Footnote]) -> str:
+        return f"{_escaped(_ACTIVE, text)} {''.join(f'[{note.number}]' for note in notes) or _MARK}"
+
+    def verbatim(text: str) -> str:
+        return _escaped(_FORMATTING, " ".join(text.split()))
+
+    quotes = "\n".join(f"{note.number}. “{verbatim(note.quote['text'])}” — {verbatim(note.label)}" for note in notes)
+    text = annotated(output["answer"], cited, notes, show, partial(_escaped, _ACTIVE))
     return f"{text}\n\n## Quotes\n\n{MEANING}\n\n{quotes}\n" if quotes else f"{text}\n"
+
+
+def _escaped(marks: re.Pattern[str], text: str) -> str:
+    return marks.sub(r"\\\g<0>", text)
 
 
 def html_report(output: Mapping[str, Any]) -> str:

@@ -33,7 +33,17 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from ragweave.state.passages import indexed_text
-from ragweave.tools.knowledge.names import COMMON, folded, names_in, names_of, runs, sentences, subjects, without_keys
+from ragweave.tools.knowledge.names import (
+    COMMON,
+    LONGEST,
+    folded,
+    names_in,
+    names_of,
+    runs,
+    sentences,
+    subjects,
+    without_keys,
+)
 
 Scores = NDArray[np.float32]
 TABLES = """
@@ -180,7 +190,7 @@ def _names_in_question(db: sqlite3.Connection, query: str) -> dict[str, str]:
     names: dict[str, str] = {}
     at, words = 0, len(folded(query).split())
     while at < words:
-        ends = [end for end in range(at + 1, words + 1) if candidates.get((at, end)) in known]
+        ends = [end for end in range(at + 1, min(at + LONGEST, words) + 1) if candidates.get((at, end)) in known]
         if ends:
             run = candidates[at, ends[-1]]
             names[run] = spelt.get(run, run)
