@@ -8,6 +8,8 @@
 * 140 wordings of ids, verdicts and steps, written without a model. Floor: 95 % of each.
 * 131 refusals and 2,116 answers of Llama 2 and 3.1 (`../shared/data`), none of which the reader was written
   with. Floors: 115 refusals read as Unknown, 98.5 % of the answers not.
+* Refusals of a small model and answers in German, French, Spanish, Chinese, Japanese and Korean
+  (`tests/recorded/refusals_by_language.json`). Floors: 95 % of the refusals, all answers.
 * 23 replies of up to 300,000 characters that make careless patterns backtrack: seconds of the slowest.
 """
 
@@ -216,6 +218,18 @@ def refusals() -> tuple[list[bool], list[bool]]:
     return refused, answered
 
 
+def by_language() -> dict[str, tuple[list[bool], list[bool]]]:
+    """Return, for each language, which refusals are read as Unknown, and which answers are not."""
+    texts = json.loads((RECORDED / "refusals_by_language.json").read_text("utf-8"))
+    return {
+        language: (
+            [read.answer(text) == UNKNOWN for text in rows["refusals"]],
+            [read.answer(text) != UNKNOWN for text in rows["answers"]],
+        )
+        for language, rows in texts.items()
+    }
+
+
 HOSTILE = {
     **{name: unit * 100_000 for name, unit in {"parens": "(", "brackets": "[", "stars": "*", "quotes": "'"}.items()},
     **{name: unit * 20_000 for name, unit in {"search": "Search[", "claims": "<Claim(", "think": "<think>"}.items()},
@@ -283,6 +297,9 @@ def main() -> None:
     for row, is_read in worded if arguments.wrong else ():
         if not is_read:
             print(f"--- {row['form']}: {row['reply']!r}, meant {row['meant']}")
+    for language, (declined, answers) in by_language().items():
+        _share(f"{language}: refusals read as Unknown", sum(declined), len(declined))
+        _share(f"{language}: answers not read so", sum(answers), len(answers))
     if DATA.exists():
         refused, answered = refusals()
         _share("refusals read as Unknown", sum(refused), len(refused))

@@ -14,6 +14,15 @@ def test_recorded_replies_are_read_as_meant() -> None:
     assert sum(map(reader.as_meant, constrained)) >= 0.98 * len(constrained)
 
 
+def test_refusals_in_other_languages_are_unknown_and_answers_are_not() -> None:
+    results = reader.by_language()
+    declined = [is_read for refusals, _ in results.values() for is_read in refusals]
+    answered = [is_read for _, answers in results.values() for is_read in answers]
+    assert sum(declined) >= 0.95 * len(declined)
+    assert len(answered) >= 200
+    assert all(answered)
+
+
 @pytest.mark.parametrize("kind", ["ids", "verdict", "step"])
 def test_ids_verdicts_and_steps_are_read_in_most_wordings(kind: str) -> None:
     results = [is_read for row, is_read in reader.wordings() if row["kind"] == kind]

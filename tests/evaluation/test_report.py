@@ -57,6 +57,21 @@ def test_a_report_in_three_files(run: Path) -> None:
     assert report.lines[0].dollars == 0.002
 
 
+class Unread(Scripted):
+    """Gets replies that its steps can't read."""
+
+    async def __call__(self, question: Question) -> dict[str, Any]:
+        fields = await super().__call__(question)
+        return {**fields, "notes": [{"event": "reply_unreadable"}] if question.at < 3 else []}
+
+
+def test_unreadable_replies_are_counted_without_being_asked_for(scripted: Callable[..., Path]) -> None:
+    report = read_report(scripted(Scripted("concat", 10), Unread("crag", 30)))
+    [line] = [note for note in report.notes if "could not be read" in note]
+    assert line.endswith(": crag 3.")
+    assert line in markdown(report)
+
+
 def test_each_run_has_its_own_prices(questions: Callable[[int], str], tmp_path: Path) -> None:
     for name, price in (("cheap", 1.0), ("dear", 10.0)):
         settings = EvalSettings(data=questions(2), systems=("direct",), prices={"*": (price, price)})

@@ -195,6 +195,14 @@ def test_a_model_s_own_marks_are_no_part_of_a_long_answer() -> None:
     assert read.answer("See [1](https://example.org).", "long") == "See [1](https://example.org)."
 
 
+def test_a_title_in_quotes_is_an_answer_and_a_repeated_question_is_none() -> None:
+    seen = "他写了《未知的世界》。彼女は『わからないこと』を書いた。"
+    assert read.answer("未知的世界", seen=seen) == "未知的世界"
+    assert read.answer("わからないこと", seen=seen) == "わからないこと"
+    assert read.answer("わからない。", seen=seen) == "Unknown"
+    assert read.is_unknown("Wer hat sie gebaut? Das ist nicht bekannt.")
+
+
 def test_a_refusal_ends_at_a_but_that_gives_an_answer() -> None:
     assert not read.is_unknown("The year is not mentioned, but the bridge was built by Ada Brenner.")
     assert read.is_unknown("The year is not mentioned, but nobody knows the builder.")

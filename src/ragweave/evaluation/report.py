@@ -4,6 +4,7 @@ The table has a row for each system, a column for each metric, and what an answe
 questions that both have answered; the p-values are corrected for the number of pairs (Holm).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -233,3 +234,12 @@ def _remarks(
     if failed := sum(line.failed for line in lines):
         errors: list[str] = [record["error"]["text"] for record in records if record["error"]]
         yield f"{failed} failed: {max(set(errors), key=errors.count)}; the same command tries them again."
+    unread = Counter(
+        record["system"]
+        for record in records
+        for note in record.get("notes", ())
+        if note["event"] == "reply_unreadable"
+    )
+    if unread:
+        counts = ", ".join(f"{name} {count}" for name, count in unread.items())
+        yield f"Replies that could not be read, so that the method took its fallback: {counts}."

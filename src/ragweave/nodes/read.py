@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from langchain_core.documents import Document
 
+from ragweave.nodes.refusals import DECLINES, WORDS
 from ragweave.state import UNKNOWN, AnswerType
 from ragweave.tools.citations import without_marks
 from ragweave.tools.models.messages import without_thoughts
@@ -49,25 +50,6 @@ _AFTER = re.compile(r"</answer>.*", re.S | re.I)
 _TABLE_HEADER = re.compile(r"^[ \t]*\|[^\n]*\n[ \t]*\|[ \t:|-]+$", re.M)
 _ITEM_MARK = re.compile(r"\A(?:#{1,6}|[-•*+]|1[.)])[ \t]+(?=\S)")
 """What stands before an answer that is written as a heading or as the first item of a list."""
-_WORDS = re.compile(
-    r"n/a|null|not applicable|unspecified|undetermined|unsure|(?:i'm )?not sure|idk|dunno"
-    r"|unbekannt|inconnu|desconocido|sconosciuto|desconhecido|onbekend|неизвестно|不明|未知|不知道|わからない|알 수 없음"
-    r"|未提及|无法确定"
-)
-"""Whole replies that decline."""
-_SOURCE = r"(?:passages?|contexts?|texts?|documents?|articles?|information)"
-_DECLINES = re.compile(
-    r"\b(?:i|we)(?:(?:'m|'re| \w+) not| \w+n't| cannot)\b"
-    r"|\b(?:cannot|can't|could not|couldn't) (?:be )?(?:determined?|answer(?:ed)?|inferred|found|tell)\b"
-    r"|\b(?:not|never|nowhere|\w+n't) (?:\w+ly )?(?:mentioned|stated|specified|given|provided|discussed|named|available"
-    r"|found|clear|known|answered|answerable|possible to)\b"
-    rf"|\bnot in the (?:\w+ )?{_SOURCE}|\b(?:does not|doesn't|do not|don't) say\b|\bthere \w+ no (?:such\b|(?:\w+ ){{1,3}}(?:named|titled|called)\b)"
-    r"|\b(?:unknown|unclear|unanswerable|unable to|insufficient|not enough|nobody knows|no one knows|impossible to)\b"
-    r"|\b(?:no|nothing|none|neither|any) (?:\w+ ){0,4}?(?:information|mention\w*|answers?|details?|indication|record"
-    r"|of th\w+|passages?|idea|clue|data|said|says?|given|provided)\b"
-    rf"|\b{_SOURCE}\b[^.;]{{0,80}}?(?:n't|\b(?:not|lacks?|fails? to|never|nothing|silent))\b"
-)
-"""How a sentence declines to answer."""
 _NAME = re.compile(
     r"\b[A-Z][\w']{0,40}(?:[ -](?:(?:of|the|and|in|for|to|a|de|la) ){0,2}[A-Z][\w']{0,40})+"
     r"|\b(?P<thing>(?i:an?|some|the) unknown [a-z]+)"
@@ -104,21 +86,24 @@ def is_unknown(reply: str, seen: str = "") -> bool:
     """
     text = plain(reply)
     text = bare(text[_last_mark(text) :])
-    if not re.search(r"\w", text) or _WORDS.fullmatch(text.casefold().strip(" .,:;!?…()[]{}<>-–—。")):
+    if not re.search(r"\w", text) or WORDS.fullmatch(text.casefold().strip(" .,:;!?…()[]{}<>-–—。")):
         return True
+    text = re.sub(r"\A[^.!?。？\n]{1,300}[?？]\s*(?=\w)", "", text)  # the question, repeated
     first = re.split(r"(?<=[.!?])\s+|\n|。", text, maxsplit=1)[0]
-    if seen and _DECLINES.search(first.casefold()):
+    if seen and DECLINES.search(first.casefold()):
         first = _without_names(first, seen)
     first = first.casefold()
-    declines = _DECLINES.search(first)
+    declines = DECLINES.search(first)
     if declines is None:
         return False
     but = _BUT.search(first, declines.end())
-    return but is None or _DECLINES.search(first, but.end()) is not None
+    return but is None or DECLINES.search(first, but.end()) is not None
 
 
 def _without_names(text: str, seen: str) -> str:
-    """Return a text without the names that stand in `seen`."""
+    """Return a text without the names that stand in `seen`; nothing is left of a title that stands there in quotes."""
+    if re.search(rf"[«„“\"《「『‹] ?{re.escape(text.strip(_AROUND + '«»《》「」『』„'))} ?[»“”\"》」』›]", seen):
+        return ""
     folded = seen.casefold()
 
     def rest(name: re.Match[str]) -> str:
