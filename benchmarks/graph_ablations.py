@@ -235,7 +235,7 @@ def main() -> None:
         results = stored() | {name: measure(name)}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     sets = stored()
-    print("|".join(["", "variant", *sets, ""]))
+    print("| variant |", " | ".join(sets), "|\n|---|" + "---|" * len(sets))
     for variant in [*VARIANTS, FUSED]:
         rows = [row["variants"][variant] for row in sets.values()]
         print(

@@ -163,7 +163,7 @@ def table() -> None:
     for row in results["sets"].values():
         cells = [row["set"], row["passages"], row["questions"], *(row[method] for method in METHODS)]
         for other in ("hybrid", "hybrid (RRF)"):
-            cells += ["{:+.1f} [{:.1f}, {:.1f}]".format(*row[f"gain over {other}"]), row[f"p over {other}"]]
+            cells += ["{:+.1f} [{:.1f}, {:.1f}]".format(*row[f"gain over {other}"]), row.get(f"p over {other}", "")]
         print("|", " | ".join(map(str, cells)), "|")
     for row in results["scale"].values():
         print(row)

@@ -106,7 +106,10 @@ def starred(difference: list[float], p: float) -> str:
 
 
 def gains() -> dict[str, str]:
-    """Return what graph retrieval gains over hybrid retrieval on each set; p is corrected for the sets."""
+    """Return what graph retrieval gains over hybrid retrieval on each set; p is corrected for the sets.
+
+    A set that was measured before its p was recorded is not significant.
+    """
     sets = measured("graph_retrieval")["sets"].values()
     corrected = holm([row.get("p over hybrid", 1.0) for row in sets])
     return {row["set"]: starred(row["gain over hybrid"], p) for row, p in zip(sets, corrected, strict=True)}
