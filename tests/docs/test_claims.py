@@ -41,8 +41,8 @@ def test_a_difference_is_certain_or_called_not_certain(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_points_have_an_interval(page: str) -> None:
-    told = [text for text in sentences(page) if POINTS.search(text)]
-    assert [text for text in told if not DIFFERENCE.search(text) and not UNCERTAIN.search(text)] == []
+    points = [text for text in sentences(page) if POINTS.search(text)]
+    assert [text for text in points if not DIFFERENCE.search(text) and not UNCERTAIN.search(text)] == []
 
 
 def test_a_claim_is_about_what_was_recorded() -> None:

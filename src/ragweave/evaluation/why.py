@@ -232,7 +232,7 @@ def _unread(question: Question, state: State, library: Library, evidence: Sequen
 
 def _not_found(question: Question, unseen: Sequence[set[str]], library: Library, k: int) -> Finding:
     ranks = {mode: [library.rank(question, ids, mode) for ids in unseen] for mode in library.modes}
-    last = {mode: max(filter(None, found), default=0) if all(found) else 0 for mode, found in ranks.items()}
+    last = {mode: max(filter(None, values), default=0) if all(values) else 0 for mode, values in ranks.items()}
     shown = ", ".join(f"{mode} {rank or 'not at all'}" for mode, rank in last.items())
     detail = f"Its rank: {shown}; k was {k}."
     reaching = [mode for mode, rank in last.items() if rank]

@@ -67,8 +67,8 @@ class Need(Form):
     @classmethod
     def from_text(cls, text: str) -> Self | None:
         """Read Yes or No, or a sentence that says whether the model needs something."""
-        said = re.search(r"\b(?:i|we) (do not |don't )?need\b", text, re.I)
-        word = choice(text, "Yes", "No") or (said and ("No" if said[1] else "Yes"))
+        statement = re.search(r"\b(?:i|we) (do not |don't )?need\b", text, re.I)
+        word = choice(text, "Yes", "No") or (statement and ("No" if statement[1] else "Yes"))
         return cls.model_validate({"needed": word}) if word else None
 
 

@@ -266,8 +266,8 @@ class _Call:
         if self.learned:
             self.endpoint.learn_constraint(self.learned)
         offered = self.form is not None or bool(self.prompt.tools)
-        whole = text_of(message, called=offered)
-        own = without_echo(whole, self.messages, self._quotable())
+        full = text_of(message, called=offered)
+        own = without_echo(full, self.messages, self._quotable())
         text = _before(read.plain(own), self.prompt.stop)
         if form is None and self.prompt.form and text:
             form = self.prompt.form.from_text(text)
@@ -282,7 +282,7 @@ class _Call:
             "reply_limit_reached": ending == "length" and not self.prompt.probability,
             "content_filtered": ending == "content_filter",
             "ending_unknown": report.streamed and not ending,
-            "prompt_echoed": own != whole,
+            "prompt_echoed": own != full,
             "tool_not_offered": not offered and bool(tool_calls_of(message)),
             "empty_reply": not text and form is None and not (offered and tool_calls_of(message)),
             "reply_unreadable": bool(text) and self.prompt.form is not None and form is None,
@@ -301,7 +301,7 @@ class _Call:
         if not streamed:
             return ""
         known = self.endpoint.says_ending
-        self.endpoint.learn_ending(said=bool(ending))
+        self.endpoint.learn_ending(stated=bool(ending))
         return "" if ending or known is False else "the stream ended without a reason"
 
     def _quotable(self) -> list[str]:

@@ -153,8 +153,8 @@ def test_the_first_passage_stays_first(kb: KnowledgeBase) -> None:
 def test_a_name_is_found_in_a_very_long_question(kb: KnowledgeBase) -> None:
     kb.add(PASSAGES, split=False)
     question = f"{QUESTION} {'alpha beta of gamma Delta is ' * 10_000}"
-    found = kb.as_retriever(k=2, mode="graph").invoke(question)
-    assert {doc.id for doc in found} == {"Tin Harbour (song)", "Mara Ødegård"}
+    passages = kb.as_retriever(k=2, mode="graph").invoke(question)
+    assert {doc.id for doc in passages} == {"Tin Harbour (song)", "Mara Ødegård"}
 
 
 def test_a_filter_holds_for_seeds_and_for_what_they_reach(kb: KnowledgeBase) -> None:

@@ -146,9 +146,9 @@ class Endpoint:
         """Whether the model's streams say how a reply ended; None: not known yet."""
         return self._learned.says_ending
 
-    def learn_ending(self, *, said: bool) -> None:
+    def learn_ending(self, *, stated: bool) -> None:
         """Remember whether a stream said how its reply ended; once one did, all do."""
-        self._learned.says_ending = said or bool(self._learned.says_ending)
+        self._learned.says_ending = stated or bool(self._learned.says_ending)
 
     def learn_pause(self, error: BaseException) -> None:
         """Remember how long the server asks its clients to wait."""

@@ -98,8 +98,8 @@ def test_what_passages_repeat_is_bounded():
 
     rows = json.dumps([{"text": "some words " * 5_000, **{f"field{number}": "v" * 40 for number in range(1_000)}}])
     assert stored(read("a.json", rows)[0]) < 20 * len(rows)
-    kept = passages(read("a.json", rows)[0][0])[0].metadata
-    assert {"field0", "field50"} < kept.keys()
+    metadata = passages(read("a.json", rows)[0][0])[0].metadata
+    assert {"field0", "field50"} < metadata.keys()
 
     front = "---\n" + "".join(f"key{number}: {'v' * 40}\n" for number in range(1_000)) + "---\n" + WORDS
     assert stored(read("a.md", front)[0]) < 10 * len(front)

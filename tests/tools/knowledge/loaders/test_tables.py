@@ -28,9 +28,9 @@ def test_lines_above_the_header_are_no_header():
         ("Berth,03/01/2026,10/01/2026\nEast,4,5\nWest,2,1\n", ["Berth: East\n03/01/2026: 4\n10/01/2026: 5"]),
     ],
 )
-def test_a_first_row_with_data_is_no_header(text, rows):
-    found, _ = read("a.csv", text)
-    assert [doc.text for doc in found][:1] == rows
+def test_a_first_row_with_data_is_not_a_header(text, rows):
+    records, _ = read("a.csv", text)
+    assert [doc.text for doc in records][:1] == rows
 
 
 def test_separators_quotes_and_names():
