@@ -12,7 +12,8 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.exceptions import ContextOverflowError
 from langchain_openai import ChatOpenAI
-from openai import APIError, APIStatusError, AsyncOpenAI, NotFoundError
+from openai import APIError, APIStatusError, AsyncOpenAI, BadRequestError, NotFoundError
+from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave import build_chat
 from ragweave.errors import UsageError
@@ -172,6 +173,68 @@ async def test_a_failure_is_told_in_general_terms(error: Exception, status: int,
     with pytest.raises(APIError) as streamed:
         _ = [chunk async for chunk in await asked(chat(fails(error)), stream=True)]
     assert str(error) not in str(streamed.value)
+
+
+def upstream(server: OpenAIServer, **settings: Any) -> Any:
+    return ChatOpenAI(model="m", base_url=server.base_url, api_key="none", max_retries=0, **settings)
+
+
+FAULTS: list[tuple[HttpFault, int, str | None, int]] = [
+    (HttpFault(400, message="This model's maximum context length is 10 tokens"), 400, "context_length_exceeded", 1),
+    (HttpFault(400, message="flagged", code="content_filter"), 400, "content_filter", 1),
+    (HttpFault(400, message="flagged", code="invalid_prompt"), 400, "invalid_prompt", 1),
+    (HttpFault(401, message="Incorrect API key sk-secret"), 502, None, 1),
+    (HttpFault(429, message="no credit", code="insufficient_quota"), 429, "insufficient_quota", 1),
+    (HttpFault(429, retry_after=0.01, message="slow down"), 429, "rate_limit_exceeded", 3),
+    (HttpFault(503, retry_after=0.01, message="overloaded"), 502, None, 3),
+]
+"""What the model's server says, what the caller gets, and how often the caller's client asks."""
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(("fault", "status", "code", "requests"), FAULTS)
+async def test_a_client_tries_again_only_where_that_may_help(
+    fault: HttpFault, status: int, code: str | None, requests: int
+) -> None:
+    served, asks = [], QUESTION
+    with OpenAIServer([fault]) as server:
+        http = web(plain=upstream(server))
+        http.event_hooks = {"response": [lambda response: append(served, response)]}
+        caller = AsyncOpenAI(base_url="http://test/v1", api_key="none", max_retries=2, http_client=http)
+        with pytest.raises(APIStatusError) as caught:
+            await caller.chat.completions.create(model="plain", messages=asks)
+    assert (caught.value.status_code, caught.value.code, len(served)) == (status, code, requests)
+    assert fault.message not in str(caught.value)
+    assert served[0].headers.get("retry-after") == ("1" if code == "rate_limit_exceeded" else None)
+
+
+async def append(responses: list[Any], response: Any) -> None:
+    responses.append(response)
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("fault", [fault for fault, status, _, _ in FAULTS if status == 400])
+async def test_a_method_whose_prompt_is_refused_is_no_servers_failure(fault: HttpFault) -> None:
+    with OpenAIServer([fault]) as server:
+        served = build_chat("concat", model=upstream(server), retriever=RecordingRetriever(documents=DOCUMENTS))
+        with pytest.raises(BadRequestError) as caught:
+            await asked(served)
+    assert caught.value.code == (fault.code or "context_length_exceeded")
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize(("ending", "finish"), [("stop", "stop"), ("length", "length")])
+async def test_a_reply_that_was_cut_says_so(ending: str, finish: str) -> None:
+    with OpenAIServer([Reply("Ada Brenner built", finish_reason=ending)]) as server:
+        model = upstream(server)
+        served = build_chat("concat", model=model, retriever=RecordingRetriever(documents=DOCUMENTS))
+        api = client(served, plain=model)
+        for name in ("concat", "plain"):
+            done = await api.chat.completions.create(model=name, messages=QUESTION)
+            assert done.choices[0].finish_reason == finish
+            stream = await api.chat.completions.create(model=name, messages=QUESTION, stream=True)
+            reasons = [chunk.choices[0].finish_reason async for chunk in stream if chunk.choices]
+            assert reasons[-1] == finish
 
 
 async def test_the_answering_model_itself_is_served_for_titles() -> None:

@@ -131,8 +131,10 @@ def _silent(node: Runnable[Any, Any], state_of: Callable[[ChatState], Any] = lam
 
     async def silent(state: ChatState, config: RunnableConfig, caller: Caller) -> Any:
         tagged: RunnableConfig = {**config, "tags": [*(config.get("tags") or []), TAG_NOSTREAM]}
-        context: dict[str, Any] = {"context": get_runtime(Options).context} if isinstance(node, MethodGraph) else {}
-        return await caller.call(node, state_of(state), tagged, **context)
+        more: dict[str, Any] = {}
+        if isinstance(node, MethodGraph):
+            more = {"context": get_runtime(Options).context, "output_keys": [*RAGOutput.__annotations__, "notes"]}
+        return await caller.call(node, state_of(state), tagged, **more)
 
     return FunctionNode(silent, name=node.get_name())
 

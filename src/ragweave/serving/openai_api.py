@@ -14,12 +14,12 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from math import ceil
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import BaseModel, Field, ValidationError
@@ -29,6 +29,8 @@ from ragweave.graphs import MethodGraph
 from ragweave.serving.guard import AccessLimits, Guard, error_body
 from ragweave.tools.footnotes import UNSUPPORTED
 from ragweave.tools.models import ChatModel, is_transient, status_of
+from ragweave.tools.models.calls import code_of, is_overflow, retry_after
+from ragweave.tools.models.messages import ending_of
 
 _LOG = logging.getLogger("ragweave.serving")
 PLAIN = "plain"
@@ -67,6 +69,25 @@ class ApiError(Exception):
         self.status = status
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
         self.body = error_body(status, message, code)
+
+
+class Answer(NamedTuple):
+    """A method's or the model's answer."""
+
+    message: AIMessage
+    finish_reason: str
+    """`stop`, `length` or `content_filter`."""
+    input_tokens: int
+    output_tokens: int
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """The tokens of all model calls, as OpenAI reports them."""
+        return {
+            "prompt_tokens": self.input_tokens,
+            "completion_tokens": self.output_tokens,
+            "total_tokens": self.input_tokens + self.output_tokens,
+        }
 
 
 class Endpoint:
@@ -114,33 +135,35 @@ class Endpoint:
         """Return the error for a model that is not served."""
         return ApiError(404, f"there is no model {model!r}: {', '.join(self.names)}", code="model_not_found")
 
-    async def answer(self, model: str, messages: Sequence[BaseMessage]) -> tuple[AIMessage, dict[str, int]]:
-        """Return the answer, and the tokens of all its model calls.
+    async def answer(self, model: str, messages: Sequence[BaseMessage]) -> Answer:
+        """Return the answer.
 
         Raises:
             ApiError: The method failed; the log has the reason, the caller gets a general message.
         """
         async with self._counted(model):
             try:
-                message, tokens_in, tokens_out = await self._run(model, messages)
+                answer = await self._run(model, messages)
             except Exception as error:
                 raise _api_error(error) from error
-        self._tokens.labels(model, "input").inc(tokens_in)
-        self._tokens.labels(model, "output").inc(tokens_out)
-        return message, {
-            "prompt_tokens": tokens_in,
-            "completion_tokens": tokens_out,
-            "total_tokens": tokens_in + tokens_out,
-        }
+        self._tokens.labels(model, "input").inc(answer.input_tokens)
+        self._tokens.labels(model, "output").inc(answer.output_tokens)
+        return answer
 
-    async def _run(self, model: str, messages: Sequence[BaseMessage]) -> tuple[AIMessage, int, int]:
+    async def _run(self, model: str, messages: Sequence[BaseMessage]) -> Answer:
         if model in self._chats:
-            out = await self._chats[model].ainvoke({"messages": list(messages)})
-            return out["messages"][-1], out["usage"]["input_tokens"], out["usage"]["output_tokens"]
+            out = await self._chats[model].ainvoke({"messages": list(messages)}, output_keys=_STATE)
+            dropped = any(note["event"] == "passages_dropped" for note in out.get("notes", ()))
+            if dropped and out["status"] == "unknown" and not out["passages"]:
+                raise PromptTooLongError("the question does not fit without any passage")
+            tokens = out["usage"]
+            return Answer(out["messages"][-1], _finish(out), tokens["input_tokens"], tokens["output_tokens"])
         assert self._plain is not None  # noqa: S101 - otherwise `read` would have refused the name
         message = await self._plain.ainvoke(list(messages))
         usage = message.usage_metadata or {"input_tokens": 0, "output_tokens": 0}
-        return AIMessage(str(message.text)), usage["input_tokens"], usage["output_tokens"]
+        ending = ending_of(message)
+        finish = ending if ending in _FINISHES.values() else "stop"
+        return Answer(AIMessage(str(message.text)), finish, usage["input_tokens"], usage["output_tokens"])
 
     @asynccontextmanager
     async def _counted(self, model: str) -> AsyncIterator[None]:
@@ -159,6 +182,20 @@ class Endpoint:
             self._in_flight.dec()
             self._requests.labels(model, status).inc()
             self._seconds.labels(model).observe(time.perf_counter() - started)
+
+
+_STATE = ["messages", "answer", "status", "passages", "candidates", "usage", "notes"]
+"""The keys read from a conversation's state: its output lacks the notes."""
+_FINISHES = {"reply_limit_reached": "length", "content_filtered": "content_filter"}
+"""OpenAI's finish reasons by the notes of a method."""
+
+
+def _finish(state: Mapping[str, Any]) -> str:
+    """Return how the reply ended that the answer was read from; a step before it may have been cut without harm."""
+    candidates = state["candidates"].values()
+    nodes = {candidate["pool"] for candidate in candidates if candidate["answer"] == state["answer"]}
+    events = [note["event"] for note in state.get("notes", ()) if note["node"] in nodes]
+    return next((_FINISHES[event] for event in events if event in _FINISHES), "stop")
 
 
 def create_app(
@@ -225,10 +262,11 @@ def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
             if await request.is_disconnected():
                 work.cancel()  # otherwise its model calls would go on
                 raise ApiError(499, "the caller went away")
-        message, usage = await work
-        reply = {"role": "assistant", "content": message.text, "refusal": None, **annotated(message)}
-        choice = {"index": 0, "message": reply, "finish_reason": "stop", "logprobs": None}
-        return JSONResponse(_object(chat_request, "chat.completion", choices=[choice], usage=usage))
+        answer = await work
+        text = answer.message.text
+        reply = {"role": "assistant", "content": text, "refusal": None, **annotated(answer.message)}
+        choice = {"index": 0, "message": reply, "finish_reason": answer.finish_reason, "logprobs": None}
+        return JSONResponse(_object(chat_request, "chat.completion", choices=[choice], usage=answer.usage))
 
 
 def _model(endpoint: Endpoint, name: str) -> dict[str, Any]:
@@ -252,41 +290,64 @@ async def _beats(work: asyncio.Task[Any]) -> AsyncIterator[None]:
         await asyncio.wait({work}, timeout=BEAT)
 
 
-async def _events(
-    chat_request: ChatRequest, work: asyncio.Task[tuple[AIMessage, dict[str, int]]]
-) -> AsyncIterator[str]:
+async def _events(chat_request: ChatRequest, work: asyncio.Task[Answer]) -> AsyncIterator[str]:
     """Yield comments while the method runs, then the answer, its citations and its usage."""
     try:
         async for _ in _beats(work):
             yield ": working\n\n"
-        message, usage = await work
+        answer = await work
     except ApiError as error:
         yield f"data: {json.dumps(error.body)}\n\n"
         return
     finally:
         work.cancel()  # the caller may have left midway
     head = _object(chat_request, "chat.completion.chunk")
-    deltas = [({"role": "assistant", "content": message.text}, None), (annotated(message), "stop")]
+    message = answer.message
+    deltas = [({"role": "assistant", "content": message.text}, None), (annotated(message), answer.finish_reason)]
     for delta, end in deltas:
         # In ASCII: clients that read by line take U+2028 and U+0085 for line ends.
         yield f"data: {json.dumps({**head, 'choices': [{'index': 0, 'delta': delta, 'finish_reason': end}]})}\n\n"
     if (chat_request.stream_options or {}).get("include_usage"):
-        yield f"data: {json.dumps({**head, 'choices': [], 'usage': usage})}\n\n"
+        yield f"data: {json.dumps({**head, 'choices': [], 'usage': answer.usage})}\n\n"
     yield "data: [DONE]\n\n"
 
 
 def _api_error(error: Exception) -> ApiError:
     """Return the error for the caller, with a status on which clients retry only if a retry may help."""
-    if isinstance(error, PromptTooLongError | ContextOverflowError):
+    if refusal := _refusal(error):
         _LOG.warning("a request was refused: %s", error)
-        message = "the question does not fit into the model's context: ask a shorter one"
-        return ApiError(400, message, code="context_length_exceeded")
+        return refusal
     _LOG.error("a request failed", exc_info=error)
     if isinstance(error, RunTimeoutError):
         return ApiError(504, "the answer took longer than the operator allows", x_should_retry="false")
-    if is_transient(error) or status_of(error) is not None:
+    if is_transient(error):
         return ApiError(502, "the model behind this endpoint failed: try again later")
-    return ApiError(500, "the method failed: the operator's log says why")
+    if status_of(error) is not None:
+        return ApiError(502, "the model behind this endpoint refuses calls: the operator's log says why", **_FINAL)
+    return ApiError(500, "the method failed: the operator's log says why", **_FINAL)
+
+
+_FINAL = {"x_should_retry": "false"}
+_PROMPT_REFUSED = ("content_filter", "content_policy_violation", "invalid_prompt")
+"""OpenAI's and Azure's codes for what a prompt says."""
+
+
+def _refusal(error: Exception) -> ApiError | None:
+    """Return the error for a prompt that the model's server refuses, or for its rate limit; None for any other."""
+    code = code_of(error)
+    if is_overflow(error):
+        message = "the question does not fit into the model's context: ask a shorter one"
+        return ApiError(400, message, code="context_length_exceeded")
+    if code in _PROMPT_REFUSED:
+        return ApiError(400, "the model's server refuses what the question or its passages say", code=code)
+    if status_of(error) != 429:
+        return None
+    if code == "insufficient_quota":
+        return ApiError(429, "the quota of the model behind this endpoint is spent", code=code, **_FINAL)
+    wait = str(ceil(retry_after(error) or 1))
+    return ApiError(
+        429, "the rate limit of the model behind this endpoint is reached", code="rate_limit_exceeded", retry_after=wait
+    )
 
 
 _KINDS = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage, "developer": SystemMessage}

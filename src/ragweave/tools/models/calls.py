@@ -297,6 +297,11 @@ def _statuses(error: BaseException) -> tuple[Any, ...]:
     return getattr(error, "status_code", None), getattr(response, "status_code", None), _STATUSES.get(str(code), code)
 
 
+def code_of(error: BaseException) -> str:
+    """Return the code that a server gave its error, such as `content_filter`; "" if it gave none."""
+    return next((str(code) for link in _chain(error) if (code := _reported(link).get("code"))), "")
+
+
 def server_text(error: BaseException) -> str:
     """Return the server's message on one line, or the system's if none was reached, or else the error's own."""
     messages = (text for link in _chain(error) if (text := _reported(link).get("message")))
