@@ -37,7 +37,7 @@ def index(
         ),
     ] = None,
     chunker: Annotated[
-        str | None, typer.Option(help="How documents are cut, as `ragweave methods --kind chunkers` lists (fixed).")
+        str | None, typer.Option(help="How documents are cut, as `ragweave methods --kind chunkers` lists (sentences).")
     ] = None,
     unit: Annotated[str | None, typer.Option(help="Unit of passage length: words, sentences, tokens (words).")] = None,
     size: Annotated[int | None, typer.Option(help="Units per passage (100).")] = None,

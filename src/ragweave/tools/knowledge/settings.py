@@ -15,12 +15,12 @@ Progress = Callable[[str, int, int], None]
 class IndexSettings:
     """How a knowledge base chunks, analyses and embeds. Once it has passages, only the fields of rows can change."""
 
-    chunker: str = "fixed"
+    chunker: str = "sentences"
     """Where passages begin and end: a name of `chunking.CHUNKERS`."""
     unit: str = "words"
     """What `size` and `overlap` count: `words`, `sentences` or `tokens` (of the embedding model)."""
     size: int = 100
-    """Maximum units per passage. The papers cut Wikipedia into disjoint passages of 100 words."""
+    """Maximum units per passage. The papers cut Wikipedia into disjoint passages of 100 words (`fixed`)."""
     overlap: int = 0
     """Units that a passage shares with the one before it; below `size`."""
     language: str = "english"

@@ -60,6 +60,12 @@ def test_whole_sentences_are_repeated_only_where_they_fit():
     assert [chunk.text for chunk in cut] == [f"{five} {other}", f"{other} Nets hang here."]
 
 
+def test_by_default_a_passage_ends_with_a_sentence():
+    cut = passages(Loaded("The bridge was opened on 17 February 2025, in rain. " * 40))
+    assert len(cut) > 1
+    assert {chunk.text[-8:] for chunk in cut} == {"in rain."}
+
+
 def test_windows_share_the_overlap():
     cut = passages(Loaded(" ".join("abcdefghij")), chunker="fixed", unit="words", size=4, overlap=1)
     assert [chunk.text for chunk in cut] == ["a b c d", "d e f g", "g h i j"]
