@@ -90,6 +90,28 @@ def test_names_in_a_sentence(text: str, names: str) -> None:
     assert bool(names) == bool(spelt)
 
 
+@pytest.mark.parametrize(
+    ("mention", "title"),
+    [
+        ("The yard was founded by A.P. Berg in spring.", "A. P. Berg"),
+        ("The yard was founded in the north by A. P. Berg and later sold to the town of Alden.", "A.P. Berg"),
+        ("The yard was founded by A.P.J. Abdul Berg.", "A. P. J. Abdul Berg"),
+        ("The yard was founded by Ann F. Berg in spring.", "Ann Berg"),
+        ("The yard was founded by Ann Berg in spring.", "Ann F. Berg"),
+        ("The yard was founded by Prof. Ann Berg in spring.", "Ann Berg"),
+        ("The yard was founded by Ann Berg in spring.", "Dr. Ann Berg"),
+    ],
+)
+def test_initials_and_titles_lead_to_the_person(mention: str, title: str) -> None:
+    about = {name for name, is_subject in names_of("Born in Tromso.", {"title": title}).items() if is_subject}
+    assert about & names_of(mention, {"title": "Yard"}).keys()
+
+
+def test_other_people_stay_apart() -> None:
+    about = {name for name, is_subject in names_of("Born in Tromso.", {"title": "Ann F. Berg"}).items() if is_subject}
+    assert not about & names_of("It was founded by Ann Lund and F. Berg.", {"title": "Yard"}).keys()
+
+
 def test_sentences_end_at_signs_and_at_list_items() -> None:
     assert sentences("He met Ann Lee in the old town. Bob Ray left the very next day.\n- Then he came back again.") == [
         "He met Ann Lee in the old town.",

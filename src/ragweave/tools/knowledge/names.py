@@ -19,7 +19,7 @@ _WORD = rf"{UNSPACED_LETTER}|(?:(?!{UNSPACED_LETTER})[^\W_])+"
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _TOKEN = re.compile(r"[^\W_]+(?:[.'’\-&][^\W_]+)*\.?|[^\w\s]")
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?])[\"”')]*\s+(?=[\"“(']*[^\W_])|(?<=[。！？])[」』”]*|\n[ \t]*(?=\n|[-*+#|>]|\d+\.)"
+    r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b(?:Dr|Mr|Ms|St)\.)(?<!\b(?:Mrs|Rev)\.)(?<!\b(?:Prof|Capt)\.)[\"”')]*\s+(?=[\"“(']*[^\W_])|(?<=[。！？])[」』”]*|\n[ \t]*(?=\n|[-*+#|>]|\d+\.)"
 )
 _QUOTED = re.compile(r"[\"“]([^\"“”\n]{2,60})[\"”]|「([^「」\n]{2,40})」|『([^『』\n]{2,40})』|《([^《》\n]{2,40})》")
 _CODE = re.compile(r"`([^`\n]{2,60})`")
@@ -55,6 +55,10 @@ wednesday thursday friday saturday sunday mr mrs ms dr
 """
 COMMON = frozenset(_ALONE.split())
 """Words that are not names, although a sentence may begin with them in capitals."""
+TITLES = frozenset(
+    ["mr", "mrs", "ms", "dr", "prof", "professor", "sir", "dame", "lord", "lady", "rev", "reverend", "capt", "captain"]
+)
+"""Words before a person's name that are not part of it."""
 LONGEST = 8
 """Words of the longest name; a letter of a script without spaces is a word."""
 
@@ -101,7 +105,22 @@ def names_in(sentence: str) -> dict[str, str]:
     for match in chain.from_iterable(map(_ID.finditer, unusual)):
         names.update((folded(text), text) for text in _identifiers(match.group()))
     names.update((f"§ {number}", f"§ {number}") for number in _CLAUSE.findall(sentence))
+    names = {person_of(name): spelt for name, spelt in names.items()} | names
     return {name: spelt for name, spelt in names.items() if len(name) > 1 and name not in COMMON}
+
+
+def person_of(name: str) -> str:
+    """Return a folded name without titles before it and initials inside it, if two words are left.
+
+    Examples:
+        >>> person_of("dr ann b lee"), person_of("j r r tolkien"), person_of("lady lee")
+        ('ann lee', 'j tolkien', 'lady lee')
+    """
+    words = name.split()
+    while len(words) > 2 and words[0] in TITLES:
+        del words[0]
+    inner = range(1, len(words) - 1)
+    return " ".join(word for place, word in enumerate(words) if place not in inner or not re.fullmatch("[a-z]", word))
 
 
 def subjects(text: str, metadata: Mapping[str, Any]) -> set[str]:
@@ -114,6 +133,7 @@ def subjects(text: str, metadata: Mapping[str, Any]) -> set[str]:
         names.add(f"§ {clause}" if clause else folded(bold or code or symbol))
     if "line" in metadata and (row := _ROW.match(text)):
         names.add(folded(row[1]))
+    names |= {*map(person_of, names)}
     return {name for name in names if len(name) > 1 and name not in COMMON}
 
 
@@ -179,8 +199,8 @@ def _capitalised(sentence: str) -> Iterator[list[str]]:
                 continue
             span += [*links, word]
             links = []
-            if not (token.endswith(".") and len(word) > 3):  # else a sentence ends, no initial
-                continue
+            if not token.endswith(".") or len(word) <= 3 or "." in word or word.lower() in TITLES:
+                continue  # else a sentence ends, no initial or title
         elif span and word.lower() in _LINKS and len(links) < 2:
             links.append(word)
             continue
