@@ -188,6 +188,12 @@ def test_what_stands_around_a_short_answer_is_no_part_of_it(reply: str) -> None:
     assert read.answer(reply, seen="The Aster Bridge opened in 1931.") == "1931"
 
 
+def test_tags_alone_are_no_answer_unless_a_passage_holds_them() -> None:
+    assert [read.answer(reply) for reply in ("<br>", "<search> </search>", r"\boxed{}")] == ["Unknown"] * 3
+    assert read.answer("<br>", seen="The element <br> breaks a line.") == "<br>"
+    assert read.answer("5 < 6") == "5 < 6"
+
+
 def test_a_model_s_own_marks_are_no_part_of_a_long_answer() -> None:
     assert read.answer("## Answer\nIt opened in 1931 [1]. It is old[2].", "long") == "It opened in 1931. It is old."
     code = "Use arr[1] here, and `x[2]` there."

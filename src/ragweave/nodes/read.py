@@ -56,6 +56,8 @@ _NAME = re.compile(
     r"|《[^》\n]+》|「[^」\n]+」|“[^”\n]+”|\"[^\"\n]+\""
 )
 """A name of several words, a quoted title, or an "unknown" thing."""
+_TAG = re.compile(r"</?[a-z][^<>]{0,80}>|\\boxed\{\}", re.I)
+"""A tag, or an empty box, which says nothing by itself."""
 _BUT = re.compile(r"\b(?:but|however)\b(?=.*\w)")
 
 
@@ -86,7 +88,8 @@ def is_unknown(reply: str, seen: str = "") -> bool:
     """
     text = plain(reply)
     text = bare(text[_last_mark(text) :])
-    if not re.search(r"\w", text) or WORDS.fullmatch(text.casefold().strip(" .,:;!?…()[]{}<>-–—。")):
+    says = re.search(r"\w", text if text in seen else _TAG.sub("", text))
+    if not says or WORDS.fullmatch(text.casefold().strip(" .,:;!?…()[]{}<>-–—。")):
         return True
     text = re.sub(r"\A[^.!?。？\n]{1,300}[?？]\s*(?=\w)", "", text)  # the question, repeated
     first = re.split(r"(?<=[.!?])\s+|\n|。", text, maxsplit=1)[0]
