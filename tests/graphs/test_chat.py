@@ -11,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from ragweave import build_chat
 from ragweave.errors import UsageError
+from ragweave.graphs.watch import Watch
 from ragweave.testing import ModelCall, RecordingRetriever, ScriptedModel
 from ragweave.tools.footnotes import with_marks
 
@@ -85,3 +86,10 @@ def test_an_unusable_restatement_leaves_the_question_as_asked() -> None:
 def test_a_conversation_needs_a_question() -> None:
     with pytest.raises(UsageError, match="the last message must be a question"):
         chat()[0].invoke({"messages": [("user", "Who?"), ("ai", "Ada")]})
+
+
+async def test_a_note_of_the_method_is_shown_once() -> None:
+    watch = Watch()
+    served = build_chat("concat", model=ScriptedModel(script=[""]), retriever=RecordingRetriever())
+    await watch.follow(served, {"messages": [("user", "Who built the bridge at Alden?")]})
+    assert [note["event"] for note in watch.notes] == ["empty_reply"]

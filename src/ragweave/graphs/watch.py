@@ -72,6 +72,7 @@ class WatchedStep:
     passages: dict[str, list[Document]] = field(default_factory=dict)
     """The passages that it wrote, by query or state key."""
     notes: list[Note] = field(default_factory=list)
+    """Its own notes, without those of a graph that runs inside it."""
     error: str = "did not finish"
 
     @property
@@ -190,6 +191,8 @@ class Watch(BaseCallbackHandler):
         step.seconds = round(time.perf_counter() - self._running.pop(task)[1], 4)
         written = dict(event.get("result") or ())
         values = {key: value.value if isinstance(value, Overwrite) else value for key, value in written.items()}
+        inner = [note for other in self.steps if other.inside == step.node for note in other.notes]
+        values["notes"] = [note for note in values.get("notes") or () if note not in inner]
         step.end(values, without_secrets(str(event.get("error") or "")))
         if self._write and self._shown and self._shown[0] == task:
             self._write(self._shown_reply.add("", ends=True) + "\n")
