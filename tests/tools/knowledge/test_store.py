@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -266,3 +267,37 @@ def test_damage_is_named_and_a_rebuild_repairs_the_index(tmp_path: Path, docs: P
     (folder / FILE).write_bytes(b"no database" * 100)
     with pytest.raises(KnowledgeBaseError, match=FILE):
         KnowledgeBase.open(folder)
+
+
+@pytest.mark.parametrize("file", ["rows", "bm25-passages", "bm25-lengths"])
+def test_a_damaged_file_of_the_index_is_found_by_check_and_by_queries(tmp_path: Path, file: str) -> None:
+    with KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None}) as kb:
+        kb.add([Document(f"number{at} of City{at}", id=f"d{at}") for at in range(50)], source="s")
+    (path,) = (tmp_path / "kb").glob(f"index-*/{file}")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    with KnowledgeBase.open(tmp_path / "kb") as kb:
+        assert any(file in fault for fault in kb.check())
+        with pytest.raises(KnowledgeBaseError, match=rf"{file}.*doctor --repair"):
+            kb.as_retriever(k=1, mode="bm25").invoke("number7 City7")
+        kb.rebuild()
+        assert kb.check() == []
+        assert kb.as_retriever(k=1, mode="bm25").invoke("number7 City7")[0].id == "d7"
+
+
+def test_a_damaged_passage_is_found_and_read_again(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "ferry.txt").write_text("The ferry sails at nine.")
+    with KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None}) as kb:
+        kb.index_paths(tmp_path / "docs")
+        with closing(sqlite3.connect(tmp_path / "kb" / FILE)) as db, db:
+            db.execute("UPDATE passages SET text = replace(text, 'nine', 'five')")
+        (fault,) = kb.check()
+        assert "ferry.txt is damaged" in fault
+        with pytest.raises(KnowledgeBaseError, match=r"ferry\.txt is damaged.*doctor --repair"):
+            kb.as_retriever(k=1).invoke("ferry")
+        kb.rebuild()
+        assert kb.check() == []
+        kb.index_paths(tmp_path / "docs")
+        assert [doc.page_content for doc in kb.passages()] == ["The ferry sails at nine."]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self, TypeAlias, get_args
 
@@ -24,7 +25,7 @@ from ragweave.tools.embeddings.named import OBJECT, PACKAGED, name_of, named_emb
 from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage_of, passages_of
 from ragweave.tools.knowledge.ingest import Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
-from ragweave.tools.knowledge.search import Search
+from ragweave.tools.knowledge.search import Search, damaged_files
 from ragweave.tools.knowledge.settings import IndexReport, IndexSettings, Progress
 from ragweave.tools.knowledge.sources import Source, SourceReader, SourceWriter
 from ragweave.tools.knowledge.store import FILE, ITEMS, AnyOf, Filter, Snapshot, Store
@@ -350,11 +351,17 @@ class KnowledgeBase(AbstractKnowledgeBase):
             faults = [] if faults == ["SQLite: ok"] else faults
             count = now.count()
             try:
-                index = self._search.open(now.index, now.dimensions())
+                index = self._search.open(now.index, now.dimensions(), now.hashes)
+                damaged = damaged_files(self.path / now.index, now.hashes)
+                faults += [f"the index is damaged ({name})" for name in damaged]
                 if not len(index.rows) == len(index.bm25.lengths) == count:
                     faults.append(f"the index has {len(index.rows)} of {count} passages")
             except (OSError, ValueError) as error:
                 faults.append(f"the index cannot be opened ({error})")
+            faults += [
+                f"passage {name} of {source} is damaged: --repair removes it, and the next indexing reads its source again"
+                for name, source in islice(now.damaged(), 10)
+            ]
             lost = now.db.execute("SELECT count(*) FROM passages WHERE content NOT IN (SELECT content FROM vectors)")
             if self.settings.embedding is not None and (number := lost.fetchone()[0]):
                 faults.append(f"{number} passages have no vector")
@@ -366,8 +373,14 @@ class KnowledgeBase(AbstractKnowledgeBase):
             return [key for key in now.sources("file") if not Path(key).exists()]
 
     def rebuild(self) -> None:
-        """Make the index and the names again from the passages, and embed what has no vector."""
+        """Make the index and the names again from the passages, and embed what has no vector.
+
+        Damaged passages are removed, and their sources are read again at the next indexing.
+        """
+        with self._reading() as now:
+            damaged = [name for name, _ in now.damaged()]
         with self._writing() as writer:
+            writer.remove_passages(damaged)
             writer.rebuild()
             writer.commit()
 

@@ -14,7 +14,7 @@ import hashlib
 import locale
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -346,6 +346,11 @@ def _rows(text: str, table: Table, measure: Measure) -> Iterator[tuple[int, int,
         yield start + a, start + b, lead
 
 
+def content_hash(text: str, metadata: Mapping[str, Any]) -> str:
+    """Return the hash of all that is indexed of a passage."""
+    return hashlib.sha256(indexed_text(text, metadata).encode("utf-8", "replace")).hexdigest()[:32]
+
+
 def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str = "") -> Passage:
     """Return the passage `text[start:end]` of a text; `lead`, a table's header, stands before it.
 
@@ -358,6 +363,6 @@ def passage_of(loaded: Loaded, start: int, end: int, lead: str = "", number: str
     meta |= loaded.place(start)
     if breaks := [[at - start + len(lead), place] for at, place in loaded.breaks(start, end)]:
         meta["breaks"] = breaks
-    content = hashlib.sha256(indexed_text(text, meta).encode("utf-8", "replace")).hexdigest()[:32]
+    content = content_hash(text, meta)
     name = f"{loaded.id}{number}" if loaded.id else content[:16]
     return Passage(name, loaded.id, content, text, meta)

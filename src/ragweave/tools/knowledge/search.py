@@ -1,5 +1,7 @@
 """Search: a writer builds an index for each state; readers open and query it."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -96,9 +98,9 @@ class Search:
         It extends the index that `now.index` still names.
         """
         try:
-            before = self.open(now.index, now.dimensions())
+            before = self.open(now.index, now.dimensions(), now.hashes)
         except (OSError, ValueError):  # damaged, or deleted: it is made from the start
-            before = self.open("", 0)
+            before = self.open("", 0, "{}")
         rows = now.rows()
         keep = np.isin(before.rows, rows, assume_unique=True)
         last = int(before.rows[-1]) if len(before.rows) else 0
@@ -123,7 +125,7 @@ class Search:
         for _ in range(3):
             with self.store.snapshot() as now:
                 try:
-                    index = self.open(now.index, now.dimensions())
+                    index = self.open(now.index, now.dimensions(), now.hashes)
                 except (OSError, ValueError) as error:  # gone, or damaged
                     failure = error
                 else:
@@ -177,8 +179,10 @@ class Search:
                 rows = sorted(now.matching(chosen).intersection(rows))
             return [*now.documents(rows).values()]
 
-    def _open(self, name: str, dimensions: int) -> _Index:
+    def _open(self, name: str, dimensions: int, hashes: str) -> _Index:
         """Open the index of a state, with vectors of so many dimensions (0: none). The name "" is that of an empty index.
+
+        Files are compared with their hashes, except the vectors: reading them all would take longer than a query.
 
         Raises:
             OSError, ValueError: It is missing or damaged.
@@ -186,9 +190,31 @@ class Search:
         if not name:
             return _Index(np.empty(0, np.int64), EMPTY, None)
         folder = self.store.folder / name
+        if damaged := damaged_files(folder, hashes, but=_VECTORS):
+            raise ValueError(f"damaged: {', '.join(damaged)}")
         rows = mapped(folder / _ROWS, np.int64)
         vectors = mapped(folder / _VECTORS, np.float32).reshape(len(rows), dimensions) if dimensions else None
         return _Index(rows, Bm25Index.open(folder), vectors)
+
+
+def hashes_of(folder: Path) -> dict[str, str]:
+    """Return the hash of each file of an index."""
+    hashes = {}
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashes
+
+
+def damaged_files(folder: Path, hashes: str, but: str = "") -> list[str]:
+    """Return the files of an index that do not have their hashes, which are JSON, without the file `but`."""
+    damaged = []
+    for name, expected in json.loads(hashes).items():
+        if name != but:
+            with (folder / name).open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != expected:
+                    damaged.append(name)
+    return damaged
 
 
 def _distinct(

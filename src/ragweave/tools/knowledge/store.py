@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.files import ClosingConnection
+from ragweave.tools.knowledge.chunking import content_hash
 from ragweave.tools.knowledge.graph import TABLES
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
@@ -84,6 +85,8 @@ class Snapshot:
         self.db = db
         self.index = self.meta("index") or ""
         """Name of the index folder, a new one for each write; "" where nothing was written yet."""
+        self.hashes = self.meta("hashes") or "{}"
+        """Hash of each file of the index, as JSON."""
 
     def meta(self, key: str) -> str | None:
         """Return a value of `meta`, or None."""
@@ -103,16 +106,23 @@ class Snapshot:
         """Return passages by row id, in the given order.
 
         Their metadata has `source`, and `position`: a number that grows within a source.
+
+        Raises:
+            KnowledgeBaseError: The text of one is not the one that was stored.
         """
         rows = self.db.execute(
-            "SELECT p.id, p.name, p.text, p.metadata, s.key FROM passages p "
+            "SELECT p.id, p.name, p.content, p.text, p.metadata, s.key FROM passages p "
             "JOIN sources s ON s.id = p.source WHERE p.id IN (SELECT value FROM json_each(?))",
             (json.dumps(rowids),),
         )
-        docs = {
-            row: Document(id=name, page_content=text, metadata={"position": row, **json.loads(meta), "source": source})
-            for row, name, text, meta, source in rows
-        }
+        docs: dict[int, Document] = {}
+        for row, name, content, text, stored, source in rows:
+            meta = json.loads(stored)
+            if content != content_hash(text, meta):
+                raise KnowledgeBaseError(
+                    f"passage {name} of {source} is damaged: run ragweave doctor --repair, then index its source again"
+                )
+            docs[row] = Document(id=name, page_content=text, metadata={"position": row, **meta, "source": source})
         return {row: docs[row] for row in rowids}
 
     def rows(self) -> NDArray[np.int64]:
@@ -123,6 +133,17 @@ class Snapshot:
         """Yield row id, text and metadata of the passages with row ids above `after`, in order."""
         sql = "SELECT id, text, metadata FROM passages WHERE id > ? ORDER BY id"
         return ((row, text, json.loads(meta)) for row, text, meta in self.db.execute(sql, (after,)))
+
+    def damaged(self) -> Iterator[tuple[str, str]]:
+        """Yield id and source of the passages whose text is not the one that was stored."""
+        sql = "SELECT p.name, s.key, p.content, p.text, p.metadata FROM passages p JOIN sources s ON s.id = p.source"
+        for name, source, content, text, meta in self.db.execute(sql):
+            try:
+                intact = content == content_hash(text, json.loads(meta))
+            except ValueError:  # what should be JSON
+                intact = False
+            if not intact:
+                yield name, source
 
     def vectors(self, after: int = 0) -> Iterator[bytes]:
         """Yield the vectors of the passages with row ids above `after`, in order."""

@@ -13,7 +13,7 @@ from typing import Any
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.graph import add_names
-from ragweave.tools.knowledge.search import Search
+from ragweave.tools.knowledge.search import Search, hashes_of
 from ragweave.tools.knowledge.settings import Progress
 from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.store import AGAIN, INDEX, Snapshot
@@ -147,6 +147,7 @@ class Writer:
         folder.mkdir()
         self._search.build(now, folder)
         _sync(folder)
+        db.execute("INSERT OR REPLACE INTO meta VALUES ('hashes', ?)", (json.dumps(hashes_of(folder)),))
         db.execute("INSERT OR REPLACE INTO meta VALUES ('index', ?)", (folder.name,))
 
 
