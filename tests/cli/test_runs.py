@@ -165,6 +165,8 @@ def test_reproduce_runs_a_table_on_each_of_its_data_sets_over_made_questions(run
     lines = [line for line in done.stdout.splitlines() if line.startswith("slimplm")]
     assert [line.split()[2] for line in lines] == ["asqa", "nq", "triviaqa", "musique", "eli5"]
     assert all("2 answers, 0 failed, 1 rows" in line for line in lines)
+    trained = run("reproduce", "filco", "table5", "--all", "--tiny")
+    assert (trained.exit_code, "not run: filco table5" in trained.stdout) == (0, True)  # no component is at hand
     assert isinstance(run("reproduce", "--all").exception, UsageError)
 
 
