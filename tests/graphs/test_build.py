@@ -247,3 +247,11 @@ def test_a_question_that_is_too_long_is_refused_before_any_call() -> None:
     with pytest.raises(PromptTooLongError, match="100001 characters; 100000 are allowed"):
         graph.invoke({"question": "x" * 100_001})
     assert not generator.calls
+
+
+def test_an_answer_from_passages_is_asked_for_in_the_questions_language() -> None:
+    scripted = ScriptedModel(script=["Granit"])
+    build_graph("concat", model=scripted).invoke(
+        {"question": "Welcher Stein?", "passages": ["Die Bögen sind aus Granit."]}
+    )
+    assert "in the language of the question" in str(scripted.calls[0].messages[0].content)
