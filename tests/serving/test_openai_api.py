@@ -16,7 +16,7 @@ from openai import APIError, APIStatusError, AsyncOpenAI, BadRequestError, NotFo
 from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave import build_chat
-from ragweave.errors import UsageError
+from ragweave.errors import BrokenReplyError, UsageError
 from ragweave.serving import openai_api
 from ragweave.serving.guard import AccessLimits
 from ragweave.serving.openai_api import create_app
@@ -160,6 +160,7 @@ def fails(error: Exception) -> Callable[[ModelCall], str]:
 FAILURES = [
     (ContextOverflowError("too long: sk-secret-key"), 400, "context_length_exceeded"),
     (httpx.ConnectError("10.0.0.1 refused"), 502, None),
+    (BrokenReplyError("the provider of sk-secret-key broke off"), 502, None),
     (UsageError("/srv/library is broken"), 500, None),
 ]
 

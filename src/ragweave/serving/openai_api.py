@@ -24,7 +24,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import BaseModel, Field, ValidationError
 
-from ragweave.errors import PromptTooLongError, RunTimeoutError
+from ragweave.errors import BrokenReplyError, PromptTooLongError, RunTimeoutError
 from ragweave.graphs import MethodGraph
 from ragweave.serving.guard import AccessLimits, Guard, error_body
 from ragweave.tools.footnotes import UNSUPPORTED
@@ -320,7 +320,7 @@ def _api_error(error: Exception) -> ApiError:
     _LOG.error("a request failed", exc_info=error)
     if isinstance(error, RunTimeoutError):
         return ApiError(504, "the answer took longer than the operator allows", x_should_retry="false")
-    if is_transient(error):
+    if is_transient(error) or isinstance(error, BrokenReplyError):
         return ApiError(502, "the model behind this endpoint failed: try again later")
     if status_of(error) is not None:
         return ApiError(502, "the model behind this endpoint refuses calls: the operator's log says why", **_FINAL)

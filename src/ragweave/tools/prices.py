@@ -94,7 +94,8 @@ def _named(name: str, table: Mapping[str, Price]) -> Price | None:
 
 def _is_openai(target: object) -> bool:
     base = getattr(target, "openai_api_base", None) or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com"
-    return type(target).__name__ == "ChatOpenAI" and urlsplit(base).hostname == "api.openai.com"
+    is_client = any(kind.__name__ == "ChatOpenAI" for kind in type(target).__mro__)
+    return is_client and urlsplit(base).hostname == "api.openai.com"
 
 
 @lru_cache(maxsize=4)
