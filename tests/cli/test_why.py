@@ -28,8 +28,9 @@ def test_a_right_answer(ragweave: Run, kb: Path, scripted: dict[str, ScriptedMod
 
 
 def test_mistakes_are_one_line(ragweave: Run, kb: Path) -> None:
-    done = ragweave("why", QUESTION, "--kb", str(kb))
-    assert (done.returncode, done.stderr) == (2, "ragweave: name the right answer: --expect ANSWER\n")
+    for given in ((), ("--expect", " ")):
+        done = ragweave("why", QUESTION, "--kb", str(kb), *given)
+        assert (done.returncode, done.stderr) == (2, "ragweave: name the right answer: --expect ANSWER\n")
     done = ragweave("why", QUESTION, "--expect", "May", "--kb", str(kb), "--retriever", "langchain_x:Retriever")
     assert done.returncode == 2
     assert "--retriever must be one of" in done.stderr

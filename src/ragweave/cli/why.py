@@ -31,7 +31,7 @@ def why(
     from ragweave.names import RetrieverName
     from ragweave.tools.knowledge import KnowledgeBase
 
-    if not expect:
+    if not expect or not all(map(str.strip, expect)):
         raise UsageError("name the right answer: --expect ANSWER")
     if retriever not in get_args(RetrieverName):
         raise UsageError(f"--retriever must be one of {', '.join(get_args(RetrieverName))}, not {retriever!r}")
