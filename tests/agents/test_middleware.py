@@ -15,6 +15,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from ragweave import KnowledgeBase, build_graph
 from ragweave.agents import QuoteOrMark, RetrieveWhenUncertain
 from ragweave.testing import CARDS, RecordingRetriever, ScriptedModel, unsure
+from ragweave.tools.footnotes import MEANING
 
 
 class ToolCaller(ScriptedModel):
@@ -59,16 +60,15 @@ def test_each_sentence_is_quoted_or_marked() -> None:
     shown = agent_of(ScriptedModel(script=[own_marks]), QuoteOrMark()).invoke({**QUESTION, **retrieved})
     text = shown["messages"][-1].text
     assert text.startswith("The bridge at Alden was built by Ada Brenner.\n> “")
-    assert text.endswith("It glows at night. [unsupported]")
+    assert text.endswith(f"It glows at night. [unsupported]\n\n{MEANING}")
     annotated = agent_of(ScriptedModel(script=[answer]), QuoteOrMark(show="annotations")).invoke(
         {**QUESTION, **retrieved}
     )
     message = annotated["messages"][-1]
     assert message.text == answer
-    assert [annotation["type"] for annotation in message.content_blocks[0]["annotations"]] == [
-        "citation",
-        "non_standard_annotation",
-    ]
+    quoted, unsupported = message.content_blocks[0]["annotations"]
+    assert (quoted["type"], unsupported["type"]) == ("citation", "non_standard_annotation")
+    assert quoted["extras"]["meaning"] == MEANING
     assert annotated["citations"] == shown["citations"]
 
 
@@ -98,6 +98,5 @@ def test_passages_come_from_the_tools_of_a_knowledge_base(tmp_path: Path) -> Non
         other = {"name": "year", "args": {}, "id": "2"}
         model = ToolCaller(script=[AIMessage("", tool_calls=[call, other]), "Ada Brenner built the bridge at Alden."])
         out = agent_of(model, QuoteOrMark(), tools=[*kb.as_tools(), year]).invoke(QUESTION)
-    assert out["messages"][-1].text.endswith(
-        "> “The bridge at Alden was built by Ada Brenner in 1931.” (alden — alden.txt)"
-    )
+    quote = "> “The bridge at Alden was built by Ada Brenner in 1931.” (alden — alden.txt)"
+    assert out["messages"][-1].text.endswith(f"{quote}\n\n{MEANING}")

@@ -133,7 +133,7 @@ def test_methods_are_compared_and_one_that_fails_says_why(scripted: Models, kb: 
 
 
 def test_replies_are_shown_as_they_are_written(scripted: Models, kb: Path) -> None:
-    done = run("ask", QUESTION, "--kb", str(kb), "--stream", *by_script(scripted, ["1932."]))
+    done = run("ask", QUESTION, "--kb", str(kb), "--stream", *by_script(scripted, ["1932 [1]."]))
     first, second = done.stdout.splitlines()[:2]
     assert first == "[concat] 1932."
     assert second.startswith(" [1] “The Old Bridge of Varn was opened in 1932.”")

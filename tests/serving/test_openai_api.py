@@ -21,6 +21,7 @@ from ragweave.serving import openai_api
 from ragweave.serving.guard import AccessLimits
 from ragweave.serving.openai_api import create_app
 from ragweave.testing import ModelCall, RecordingRetriever, ScriptedModel
+from ragweave.tools.footnotes import MEANING
 
 DOCUMENTS = [
     Document(
@@ -67,7 +68,7 @@ async def test_the_openai_client_gets_an_answer_with_file_and_page() -> None:
     assert ANSWER[cited.start_index : cited.end_index] == "Ada Brenner built the bridge."
     assert (cited.title, cited.url) == ("Alden — alden.pdf, page 3", "urn:ragweave:passage:d1")
     quote = "The bridge was built by Ada Brenner."
-    assert cited.model_extra == {"cited_text": quote, "file": "alden.pdf", "page": 3}
+    assert cited.model_extra == {"cited_text": quote, "file": "alden.pdf", "page": 3, "meaning": MEANING}
     (span,) = choice.message.model_extra["unsupported"]
     assert ANSWER[span["start_index"] : span["end_index"]] == "Elephants danced in Patagonia."
     assert done.usage.total_tokens == done.usage.prompt_tokens + done.usage.completion_tokens > 0
@@ -224,11 +225,12 @@ async def test_a_method_whose_prompt_is_refused_is_no_servers_failure(fault: Htt
 
 
 @pytest.mark.loopback
+@pytest.mark.parametrize("method", ["concat", "research"])
 @pytest.mark.parametrize(("ending", "finish"), [("stop", "stop"), ("length", "length")])
-async def test_a_reply_that_was_cut_says_so(ending: str, finish: str) -> None:
+async def test_a_reply_that_was_cut_says_so(method: Any, ending: str, finish: str) -> None:
     with OpenAIServer([Reply("Ada Brenner built", finish_reason=ending)]) as server:
         model = upstream(server)
-        served = build_chat("concat", model=model, retriever=RecordingRetriever(documents=DOCUMENTS))
+        served = build_chat(method, model=model, retriever=RecordingRetriever(documents=DOCUMENTS))
         api = client(served, plain=model)
         for name in ("concat", "plain"):
             done = await api.chat.completions.create(model=name, messages=QUESTION)

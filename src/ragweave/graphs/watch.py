@@ -202,7 +202,8 @@ class Watch(BaseCallbackHandler):
         task = _task_of(metadata)
         if self._shown is None or (self._shown[0] == task and self._shown[1] != chunk.id):
             write(f"{chr(10) if self._shown else ''}[{metadata.get('langgraph_node')}] ")
-            self._shown, self._shown_reply = (task, chunk.id), ShownReply()
+            prompt = "\n".join(message["text"] for asked in self._step(task).asked[-1:] for message in asked.prompt)
+            self._shown, self._shown_reply = (task, chunk.id), ShownReply(prompt)
         if self._shown == (task, chunk.id) and (new := self._shown_reply.add(str(chunk.text))):
             write(new)
 

@@ -401,5 +401,6 @@ def _annotation(note: Mapping[str, Any]) -> dict[str, Any]:
         "cited_text": note["cited_text"],
         "file": extras["file"],
         "page": extras["page"],
+        "meaning": extras["meaning"],
     }
     return {"type": "url_citation", "url_citation": cited}

@@ -115,21 +115,26 @@ def with_marks(answer: str, citations: Sequence[Citation], unsupported: str = "[
 
 
 def with_quotes(answer: str, citations: Sequence[Citation], passages: Iterable[Document], unsupported: str) -> str:
-    """Return an answer with its quotes on separate lines under each part, and `unsupported` after the others."""
+    """Return an answer with its quotes on lines of their own under each part, and `unsupported` after the others.
+
+    The last line says what a quote means.
+    """
 
     def show(text: str, notes: list[Footnote]) -> str:
         lines = "".join(f"\n> “{' '.join(note.quote['text'].split())}” ({note.label})" for note in notes)
         return f"{text}{lines}\n\n" if lines else f"{text} {unsupported}"
 
-    return annotated(answer, citations, footnotes(citations, passages), show).rstrip()
+    notes = footnotes(citations, passages)
+    text = annotated(answer, citations, notes, show).rstrip()
+    return f"{text}\n\n{MEANING}" if notes else text
 
 
 def cited_message(answer: str, passages: Sequence[Document], citations: Sequence[Citation], **more: Any) -> AIMessage:
     """Return an answer as a message of standard content, its citations as annotations.
 
     The annotations are LangChain's, one for each quote of a part of the answer: `cited_text` is the quote, `start_index`
-    and `end_index` say which part it supports, `extras` its place: passage, offsets, file, page. A part without quotes
-    has an annotation of the kind `UNSUPPORTED`. `more` are fields of the message.
+    and `end_index` say which part it supports, `extras` its place (passage, offsets, file, page) and what a quote means.
+    A part without quotes has an annotation of the kind `UNSUPPORTED`. `more` are fields of the message.
     """
     by_quote = {key_of(note.quote): note for note in footnotes(citations, passages)}
     annotations: list[Annotation] = []
@@ -155,7 +160,7 @@ def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:
         "start_index": span["start_index"],
         "end_index": span["end_index"],
         "cited_text": note.quote["text"],
-        "extras": {"number": note.number, **where, "file": file_of(source), "page": meta["page"]},
+        "extras": {"number": note.number, **where, "file": file_of(source), "page": meta["page"], "meaning": MEANING},
     }
     if path := path_of(note.passage):
         annotation["extras"]["path"] = path

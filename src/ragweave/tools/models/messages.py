@@ -21,6 +21,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 from ragweave.state import AnswerType
+from ragweave.tools.citations import without_marks
 from ragweave.tools.text.words import estimate_message_tokens, estimate_tokens
 
 _KEY = "ragweave"
@@ -144,23 +145,24 @@ def without_thoughts(text: str) -> str:
     return text if any(char.isprintable() and not char.isspace() for char in text) else ""
 
 
-_OPEN_MARK = re.compile(r"[<\[◁][^>\]▷\n]{0,30}\Z")
+_OPEN_MARK = re.compile(r"[<\[◁(【][^>\]▷)】\n]{0,30}\Z")
 """What may become a mark as a reply goes on."""
 
 
 class ShownReply:
-    """A reply as it is streamed, without its thoughts."""
+    """A reply as it is streamed, without its thoughts and without the marks of sources that the model writes."""
 
-    def __init__(self) -> None:
-        """Start with an empty reply."""
+    def __init__(self, prompt: str = "") -> None:
+        """Start with an empty reply to a prompt, whose own marks stay."""
         self.text = ""
         """What has been shown."""
-        self._written = ""
+        self._written, self._prompt = "", prompt
 
     def add(self, piece: str, *, ends: bool = False) -> str:
         """Return what is to be shown after a further piece of the reply; `ends`: no other piece follows."""
         self._written += piece
         text = without_thoughts(self._written if ends else _OPEN_MARK.sub("", self._written))
+        text = without_marks(text, self._prompt)
         new = text[len(self.text) :] if text.startswith(self.text) else ""
         self.text += new
         return new
