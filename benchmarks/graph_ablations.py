@@ -17,7 +17,6 @@ import math
 import sqlite3
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
@@ -33,8 +32,19 @@ from graph_retrieval import ALL, in_percent, recall
 from ragweave.evaluation.statistics import bootstrap, compare, holm
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge import KnowledgeBase, graph, search
-from ragweave.tools.knowledge.graph import CROWDING, FLOOR, MAX_PASSAGES, MENTION, SEEDS, NamePath, Scores, Seed
+from ragweave.tools.knowledge.graph import (
+    CROWDING,
+    FLOOR,
+    MAX_PASSAGES,
+    MENTION,
+    SEEDS,
+    NamePassages,
+    NamePath,
+    Scores,
+    Seed,
+)
 from ragweave.tools.knowledge.names import sentences
+from ragweave.tools.knowledge.search import RankedPool
 from ragweave.tools.knowledge.store import Snapshot
 from ragweave.tools.retrieval import RankFusionRetriever
 from vectors import StoredEmbeddings
@@ -42,31 +52,31 @@ from vectors import StoredEmbeddings
 RESULTS = Path(__file__).parent / "results" / "graph_ablations.json"
 EMBEDDINGS = StoredEmbeddings()
 Terms = Callable[[str], list[str]]
-Words = Callable[[list[str]], Scores]
 Raised = tuple[Scores, dict[int, NamePath]]
 along_names, passed_on = graph.along_names, graph._passed_on
 
 
 def followed(
-    db: sqlite3.Connection, starts: Mapping[str, list[NamePath]], passages: int, *, lone: float, total: bool
+    known: Mapping[str, NamePassages],
+    starts: Mapping[str, list[NamePath]],
+    passages: int,
+    *,
+    lone: float,
+    total: bool,
 ) -> dict[int, NamePath]:
     """Return the paths to passages, as graph retrieval does.
 
     `lone` is the edge to a passage that mentions a name which no passage is about; with `total`, a passage gets the sum
     of its paths instead of the best.
     """
-    known = {text: row for text, row in graph._known(db, starts).items() if row[1] <= MAX_PASSAGES}
-    counts = dict(known.values())
-    about = defaultdict(list)
-    for name, row in graph._rows(db, counts, about=True):
-        about[name].append(row)
-    edges = [(row, name, len(rows) ** -CROWDING) for name, rows in about.items() for row in rows]
-    for name, row in graph._rows(db, counts, about=False):
-        edges.append((row, name, (MENTION if name in about else lone) * counts[name] ** -CROWDING))
-    worth = {
-        name: [(path, min(math.log(1 + passages / count) / math.log(1 + passages), 1)) for path in starts[text]]
-        for text, (name, count) in known.items()
-    }
+    edges, worth = [], {}
+    for name, paths in starts.items():
+        count, about, mention = known.get(name, (0, (), ()))
+        if 0 < count <= MAX_PASSAGES:
+            rarity = min(math.log(1 + passages / count) / math.log(1 + passages), 1)
+            worth[name] = [(path, rarity) for path in paths]
+            edges += [(row, name, len(about) ** -CROWDING) for row in about]
+            edges += [(row, name, (MENTION if about else lone) * count**-CROWDING) for row in mention]
     best: dict[int, NamePath] = {}
     for row, name, edge in edges:
         for path, rarity in worth[name]:
@@ -89,10 +99,10 @@ def by_vectors(seed: Seed, wanted: set[str], terms: Terms, *, query: list[str]) 
             yield name, path._replace(strength=seed.score**2 * (FLOOR + (1 - FLOOR) * near), seed=seed)
 
 
-def vector_gate(db: sqlite3.Connection, query: str, *rest: Any) -> Raised:
+def vector_gate(view: Snapshot, query: str, *rest: Any) -> Raised:
     """Raise with sentence vectors as the gate."""
     with patch.object(graph, "_passed_on", partial(by_vectors, query=[query])):
-        return along_names(db, query, *rest)
+        return along_names(view, query, *rest)
 
 
 @cache
@@ -106,20 +116,15 @@ def edges(path: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.f
     return table[:, 0], table[:, 1], np.where(table[:, 2] > 0, 1.0, MENTION)
 
 
-def page_rank(
-    db: sqlite3.Connection,
-    query: str,
-    seeds: Sequence[Seed],
-    scores: Scores,
-    rows: NDArray[np.int64],
-    *_: Any,
-) -> Raised:
+def page_rank(view: Snapshot, query: str, seeds: Sequence[Seed], pool: RankedPool, _: Terms) -> Raised:
     """Add personalised PageRank (damping .5, 20 steps), which starts at the seeds and at the names in the question."""
+    db, rows, scores = view.db, pool.rows, pool.scores / max(float(pool.scores.max(initial=0)), 1e-9)
     names, passages, weights = edges(db.execute("PRAGMA database_list").fetchone()[2])
     by_name, by_passage = np.bincount(names, weights), np.bincount(passages, weights, minlength=rows[-1] + 1)
     start, start_names = np.zeros(len(by_passage)), np.zeros(len(by_name))
     start[[seed.row for seed in seeds]] = [seed.score for seed in seeds]
-    for name, _count in graph._known(db, graph._names_in_question(db, query)).values():
+    asked = json.dumps([*graph._names_in_question(view, query)[0]])
+    for (name,) in db.execute("SELECT id FROM names WHERE text IN (SELECT value FROM json_each(?))", (asked,)):
         if name < len(start_names):
             start_names[name] = graph.ASKED
     at_passages, at_names = start, start_names
@@ -136,35 +141,40 @@ def unanswered(query: str, seeds: Sequence[Seed], terms: Terms) -> list[str]:
     return sorted(set(terms(query)).difference(*map(terms, first)))
 
 
-def second_hop(db: sqlite3.Connection, query: str, seeds: Sequence[Seed], *rest: Any, rest_only: bool) -> Raised:
+class Rescored:
+    """A pool with other base scores."""
+
+    def __init__(self, pool: RankedPool, scores: Scores) -> None:
+        self.scores, self.include, self.places, self.words = scores, pool.include, pool.places, pool.words
+
+
+def second_hop(
+    view: Snapshot, query: str, seeds: Sequence[Seed], pool: RankedPool, terms: Terms, *, rest_only: bool
+) -> Raised:
     """Follow names again from the passages that are first after the first hop."""
-    raised, paths = along_names(db, query, seeds, *rest)
-    _, rows, _, terms = rest
+    raised, paths = along_names(view, query, seeds, pool, terms)
     raised = raised / max(float(raised.max(initial=0)), 1e-9)
-    best = {int(rows[at]): float(raised[at]) for at in np.argsort(-raised)[:SEEDS]}
-    stored = Snapshot(db).documents([*best])
+    best = {int(pool.rows[at]): float(raised[at]) for at in np.argsort(-raised)[:SEEDS]}
+    stored = pool.documents([*best])
     hops = [Seed(row, score, stored[row]) for row, score in best.items()]
     asked = " ".join(unanswered(query, seeds, terms)) if rest_only else query
-    raised, more = along_names(db, asked, hops, raised, *rest[1:])
+    raised, more = along_names(view, asked, hops, Rescored(pool, raised), terms)
     return raised, {**paths, **more}
 
 
-def own_score(db: sqlite3.Connection, query: str, seeds: Sequence[Seed], scores: Scores, *rest: Any) -> Raised:
+def own_score(view: Snapshot, query: str, seeds: Sequence[Seed], pool: RankedPool, terms: Terms) -> Raised:
     """Multiply each path by 1 + the score of the passage that it leads to."""
-    raised, paths = along_names(db, query, seeds, scores, *rest)
-    places = np.searchsorted(rest[0], np.fromiter(paths, np.int64))
+    raised, paths = along_names(view, query, seeds, pool, terms)
+    places = pool.places(paths)
     strengths = np.fromiter((path.strength for path in paths.values()), np.float32)
-    raised[places] += strengths * scores[places]
+    raised[places] += strengths * pool.scores[places] / max(float(pool.scores.max(initial=0)), 1e-9)
     return raised, paths
 
 
-def third_ranking(
-    db: sqlite3.Connection, query: str, seeds: Sequence[Seed], scores: Scores, rows: Any, words: Words, terms: Terms
-) -> Raised:
+def third_ranking(view: Snapshot, query: str, seeds: Sequence[Seed], pool: RankedPool, terms: Terms) -> Raised:
     """Add a third of the BM25 scores of the unanswered words to all passages."""
-    rest = words(unanswered(query, seeds, terms))
-    raised, paths = along_names(db, query, seeds, scores, rows, words, terms)
-    return raised + rest / max(3 * float(rest.max(initial=0)), 1e-9), paths
+    raised, paths = along_names(view, query, seeds, pool, terms)
+    return raised + pool.words(unanswered(query, seeds, terms)) / 3, paths
 
 
 def names_changed(variant: Callable[..., Raised]) -> AbstractContextManager[Any]:

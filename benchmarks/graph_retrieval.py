@@ -22,7 +22,7 @@ import re
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -37,6 +37,7 @@ from passage_sets import SETS, Asked, PassageSet
 from ragweave.evaluation.statistics import Interval, bootstrap, compare
 from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 from ragweave.tools.knowledge.graph import SEEDS, TABLES, Seed, add_names, along_names
+from ragweave.tools.knowledge.store import Snapshot
 from ragweave.tools.retrieval import RankFusionRetriever
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from vectors import StoredEmbeddings
@@ -112,6 +113,25 @@ def altered(documents: list[Document], count: int) -> Iterator[tuple[int, str, d
         yield number + 1, text, {"title": title}
 
 
+class Nothing:
+    """So many passages, none of which has a word of the question."""
+
+    def __init__(self, count: int) -> None:
+        self.scores = np.zeros(count, np.float32)
+
+    def include(self, rows: Collection[int]) -> Collection[int]:
+        """Return the passages given: all are there."""
+        return rows
+
+    def places(self, rows: Collection[int]) -> Any:
+        """Return where they stand."""
+        return np.fromiter(rows, np.int64) - 1
+
+    def words(self, _: list[str]) -> Any:
+        """Return the scores for some words."""
+        return self.scores
+
+
 def named(count: int, path: Path) -> dict[str, Any]:
     """Return index time, table size and query time of the names of so many passages."""
     sets = [SETS[name]() for name in ("2wiki", "hotpotqa", "musique", "nq")]
@@ -123,18 +143,18 @@ def named(count: int, path: Path) -> dict[str, Any]:
         first += len(rows)
     terms = analyzer_for("english").terms
     db = sqlite3.connect(path)
-    db.executescript("CREATE TABLE passages (id INTEGER PRIMARY KEY);" + TABLES)
+    db.executescript("CREATE TABLE meta (key, value); CREATE TABLE passages (id INTEGER PRIMARY KEY);" + TABLES)
     begun = time.process_time()
     add_names(db, altered(documents, count))
     db.commit()
     indexed = time.process_time() - begun
-    nothing, order = np.zeros(count, np.float32), np.arange(1, count + 1)
+    view, pool = Snapshot(db), Nothing(count)
     times = []
     for text, support in random.Random(7).sample(asked, 200):
         supporting = [documents[row - 1] for row in support]
         seeds = [Seed(row, 1.0, doc) for row, doc in zip(support, supporting, strict=True)]
         begun = time.process_time()
-        along_names(db, text, seeds, nothing, order, lambda _: nothing, terms)
+        along_names(view, text, seeds, pool, terms)
         times.append(1000 * (time.process_time() - begun))
     rows = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("names", "mentions")}
     db.close()

@@ -23,13 +23,15 @@ from ragweave.state.passages import as_document, encodable
 from ragweave.tools.embeddings.minilm import onnx_available
 from ragweave.tools.embeddings.named import OBJECT, PACKAGED, name_of, named_embeddings
 from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage_of, passages_of
+from ragweave.tools.knowledge.index import FolderIndex, damaged_files
 from ragweave.tools.knowledge.ingest import Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
-from ragweave.tools.knowledge.search import Search, damaged_files
+from ragweave.tools.knowledge.search import Embedder, Query, View, passes, search
 from ragweave.tools.knowledge.settings import IndexReport, IndexSettings, Progress
 from ragweave.tools.knowledge.sources import Source, SourceReader, SourceWriter
-from ragweave.tools.knowledge.store import FILE, ITEMS, AnyOf, Filter, Snapshot, Store
+from ragweave.tools.knowledge.store import FILE, AnyOf, Filter, Snapshot, Store
 from ragweave.tools.knowledge.writer import Writer
+from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
@@ -53,15 +55,15 @@ class AbstractKnowledgeBase(ABC):
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[SourceReader]:
+        """Read the sources of the current state."""
+
+    @abstractmethod
+    def _view(self) -> AbstractContextManager[View]:
         """Read the current state."""
 
     @abstractmethod
     def _writing(self) -> AbstractContextManager[SourceWriter]:
         """Begin a write."""
-
-    @abstractmethod
-    def _retriever(self, k: int, mode: RetrieverName, chosen: AnyOf) -> PassageRetriever:
-        """Search passages whose metadata has the values chosen."""
 
     @abstractmethod
     def close(self) -> None:
@@ -76,6 +78,16 @@ class AbstractKnowledgeBase(ABC):
         """Return what was indexed: files, pages and names of added documents."""
         with self._reading() as now:
             return [*now.sources().values()]
+
+    def passages(self) -> list[Document]:
+        """Return every passage, in the order in which they were indexed."""
+        with self._view() as view:
+            return [*view.documents(view.rows().tolist()).values()]
+
+    def values(self, name: str) -> list[Any]:
+        """Return the values that passages have under a name of their metadata, which a filter may ask for."""
+        with self._view() as view:
+            return view.values(name)
 
     def __bool__(self) -> bool:
         return True  # if empty, too
@@ -111,6 +123,39 @@ class AbstractKnowledgeBase(ABC):
         }
         retriever = self._retriever(check_k(k), mode, any_of)
         return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)
+
+    def _retriever(self, k: int, mode: RetrieverName, chosen: AnyOf) -> PassageRetriever:
+        if mode not in (modes := get_args(RetrieverName)):
+            raise UsageError(f"unknown mode {mode!r}; choose one of: {', '.join(modes)}")
+        if self.settings.embedding is None and mode in ("dense", "hybrid"):
+            raise KnowledgeBaseError(
+                f"{self.path} has no embeddings: use mode 'bm25' or 'graph', or make another one with an embedding model"
+            )
+        if self.settings.embedding is not None and mode != "bm25":
+            self._embedder().loaded()
+        search = partial(self._search, chosen=chosen)
+        return SearchRetriever(
+            search=partial(search, mode=mode),
+            k=k,
+            words=Bm25Retriever(search=partial(search, mode="bm25"), k=k),
+            embeddings=None if mode == "bm25" else self._embeddings,
+            places=partial(self._around, chosen=chosen),
+        )
+
+    def _embedder(self) -> Embedder:
+        return Embedder(str(self.path), self.settings.embedding, self._embeddings)
+
+    def _search(self, question: str, k: int, mode: RetrieverName, chosen: AnyOf) -> list[Document]:
+        vector = None if mode == "bm25" or self._embeddings is None else self._embedder().query(question)
+        terms = analyzer_for(self.settings.language).terms
+        query = Query(None if mode == "dense" else terms(question), vector, chosen)
+        with self._view() as view:
+            return search(view, question, query, k, mode, terms)
+
+    def _around(self, name: str, sides: int, chosen: AnyOf) -> list[Document]:
+        """Return the passage of an id with up to `sides` neighbours on each side in its document, in order."""
+        with self._view() as view:
+            return [doc for doc in view.documents(view.around(name, sides)).values() if passes(doc, chosen)]
 
     def as_tools(
         self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
@@ -243,7 +288,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
         self._store = Store(self.path)
         self.settings = self._store.settings
         self._embeddings = embeddings_of(self.path, self.settings.embedding, embeddings)
-        self._search = Search(self._store, self._embeddings)
+        self._index = FolderIndex(self._store, self._embedder())
 
     @classmethod
     def open(cls, path: str | Path, *, embeddings: Embeddings | None = None) -> Self:
@@ -308,38 +353,10 @@ class KnowledgeBase(AbstractKnowledgeBase):
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
         with self._store.writing() as db:
-            yield Writer(db, self._search)
+            yield Writer(db, self._index)
 
-    def passages(self) -> list[Document]:
-        """Return every passage, in the order in which they were indexed."""
-        with self._store.snapshot() as now:
-            return [*now.documents(now.rows().tolist()).values()]
-
-    def values(self, name: str) -> list[Any]:
-        """Return the values that passages have under a name of their metadata, which a filter may ask for."""
-        with self._store.snapshot() as now:
-            if name == "source":
-                return [*now.sources()]
-            sql = f"SELECT DISTINCT item.value FROM passages p, {ITEMS} WHERE field.key = ?"  # noqa: S608
-            return [value for (value,) in now.db.execute(sql, (name,))]
-
-    def _retriever(self, k: int, mode: RetrieverName, chosen: AnyOf) -> PassageRetriever:
-        if mode not in (modes := get_args(RetrieverName)):
-            raise UsageError(f"unknown mode {mode!r}; choose one of: {', '.join(modes)}")
-        if self.settings.embedding is None and mode in ("dense", "hybrid"):
-            raise KnowledgeBaseError(
-                f"{self.path} has no embeddings: use mode 'bm25' or 'graph', or make another one with an embedding model"
-            )
-        if self.settings.embedding is not None and mode != "bm25":
-            self._search.model()
-        search = partial(self._search.search, chosen=chosen)
-        return SearchRetriever(
-            search=partial(search, mode=mode),
-            k=k,
-            words=Bm25Retriever(search=partial(search, mode="bm25"), k=k),
-            embeddings=None if mode == "bm25" else self._embeddings,
-            places=partial(self._search.around, chosen=chosen),
-        )
+    def _view(self) -> AbstractContextManager[View]:
+        return self._index.view()
 
     def check(self) -> list[str]:
         """Return what is wrong, one line per fault; missing files are not faults of the index.
@@ -351,7 +368,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
             faults = [] if faults == ["SQLite: ok"] else faults
             count = now.count()
             try:
-                index = self._search.open(now.index, now.dimensions(), now.hashes)
+                index = self._index.open(now.index, now.dimensions(), now.hashes)
                 damaged = damaged_files(self.path / now.index, now.hashes)
                 faults += [f"the index is damaged ({name})" for name in damaged]
                 if not len(index.rows) == len(index.bm25.lengths) == count:
@@ -387,7 +404,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
     def close(self) -> None:
         """Close files; a later query opens them again."""
         self._store.close()
-        self._search.open.cache_clear()
+        self._index.open.cache_clear()
 
 
 def agreed(

@@ -20,13 +20,11 @@ reads the rows of about a hundred names.
 Related: LinearRAG (arXiv 2510.10114), SPRIG (arXiv 2602.23372), HippoRAG 2 (arXiv 2502.14802).
 """
 
-import json
 import math
 import sqlite3
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from langchain_core.documents import Document
@@ -85,6 +83,48 @@ class Seed(NamedTuple):
     passage: Document
 
 
+class NamePassages(NamedTuple):
+    """The passages that have a name; `about` and `mention` may be incomplete if it has more than `MAX_PASSAGES`."""
+
+    number: int
+    """How many have it; if more than `MAX_PASSAGES` have it, any number above that."""
+    about: Sequence[int]
+    """Those that are about it."""
+    mention: Sequence[int]
+    """Those that mention it."""
+
+
+class Names(Protocol):
+    """The names of a knowledge base."""
+
+    def count(self) -> int:
+        """Return the number of passages."""
+        ...
+
+    def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:
+        """Return the passages of each name that is known."""
+        ...
+
+
+class Pool(Protocol):
+    """The passages among which a query's best are chosen."""
+
+    scores: Scores
+    """Their base scores; 0 if they do not pass the filter."""
+
+    def include(self, rows: Collection[int]) -> Collection[int]:
+        """Add those of some passages that pass the filter, and return them; the others keep their places."""
+        ...
+
+    def places(self, rows: Collection[int]) -> NDArray[np.int64]:
+        """Return where some of its passages stand in `scores`."""
+        ...
+
+    def words(self, terms: list[str]) -> Scores:
+        """Return the BM25 score of each passage for some terms, as a share of the best of all passages."""
+        ...
+
+
 class NamePath(NamedTuple):
     """How a passage was reached."""
 
@@ -114,46 +154,39 @@ def add_names(db: sqlite3.Connection, passages: Iterable[tuple[int, str, Mapping
 
 
 def along_names(
-    db: sqlite3.Connection,
-    query: str,
-    seeds: Sequence[Seed],
-    scores: Scores,
-    rows: NDArray[np.int64],
-    words: Callable[[list[str]], Scores],
-    terms: Callable[[str], list[str]],
+    view: Names, query: str, seeds: Sequence[Seed], pool: Pool, terms: Callable[[str], list[str]]
 ) -> tuple[Scores, dict[int, NamePath]]:
     """Return the scores with those of the best paths added, and the paths by row.
 
     Args:
-        db: A connection to the tables.
+        view: What has the names.
         query: The question.
         seeds: The first passages, best first.
-        scores: Base scores of all passages, the best 1.
-        rows: Their rows, ascending.
-        words: Terms to the BM25 scores of all passages.
+        pool: The candidates, which the ends of the paths join.
         terms: The analyzer.
     """
-    in_question = _names_in_question(db, query)
+    in_question, asked = _names_in_question(view, query)
     starts = {name: [NamePath(ASKED, spelt, None)] for name, spelt in in_question.items()}
     wanted = set(terms(query))
     for seed in seeds:
         for name, path in _passed_on(seed, wanted, terms):
             if name not in in_question:
                 starts.setdefault(name, []).append(path)
-    best = _followed(db, starts, len(rows))
-    places = np.searchsorted(rows, np.fromiter(best, np.int64))
+    known = {**asked, **view.named(starts.keys() - asked.keys())}
+    best = _followed(known, starts, view.count())
+    best = {row: best[row] for row in pool.include(best)}
+    places = pool.places(best)
     answered = {
         term for seed in seeds[:1] for term in terms(indexed_text(seed.passage.page_content, seed.passage.metadata))
     }
-    rest = words(sorted(wanted - answered))
-    share = 1 + rest[places] / max(float(rest.max(initial=0)), 1e-9)
+    share = 1 + pool.words(sorted(wanted - answered))[places]
     paths = {
         row: path._replace(strength=path.strength * float(factor))
         for (row, path), factor in zip(best.items(), share, strict=True)
     }
-    raised = scores.copy()
-    own = np.searchsorted(rows, [seed.row for seed in seeds])
-    raised[own] += OWN * scores[own] ** 2
+    raised = pool.scores / max(float(pool.scores.max(initial=0)), 1e-9)
+    own = pool.places([seed.row for seed in seeds])
+    raised[own] += OWN * raised[own] ** 2
     raised[places] += np.fromiter((path.strength for path in paths.values()), np.float32)
     raised[own[:1]] = np.nextafter(raised.max(initial=0), np.float32(np.inf))
     return raised, paths
@@ -178,15 +211,15 @@ def _plain_runs(sentence: str) -> dict[str, str]:
     return {run: run for start, end, run in runs(sentence) if plain[start] and plain[end - 1]}
 
 
-def _names_in_question(db: sqlite3.Connection, query: str) -> dict[str, str]:
-    """Return the known names in the question, the longest ones, with their spelling."""
+def _names_in_question(view: Names, query: str) -> tuple[dict[str, str], Mapping[str, NamePassages]]:
+    """Return the known names in the question, the longest ones, with their spelling, and all known ones' passages."""
     spelt = names_in(query)
     candidates = {
         (start, end): run
         for start, end, run in runs(query, 1)
         if (end - start > 1 or run in spelt) and not COMMON.issuperset(run.split())
     }
-    known = _known(db, candidates.values())
+    known = view.named({*candidates.values()})
     names: dict[str, str] = {}
     at, words = 0, len(folded(query).split())
     while at < words:
@@ -195,39 +228,25 @@ def _names_in_question(db: sqlite3.Connection, query: str) -> dict[str, str]:
             run = candidates[at, ends[-1]]
             names[run] = spelt.get(run, run)
         at = ends[-1] if ends else at + 1
-    return names
+    return names, known
 
 
-def _followed(db: sqlite3.Connection, starts: Mapping[str, list[NamePath]], passages: int) -> dict[int, NamePath]:
+def _followed(
+    known: Mapping[str, NamePassages], starts: Mapping[str, list[NamePath]], passages: int
+) -> dict[int, NamePath]:
     """Return the best path to each passage from the names given; none leads back to where it began."""
     highest = math.log(1 + passages)
-    worth: dict[int, list[NamePath]] = {}
-    counts: dict[int, int] = {}
-    for text, (name, count) in _known(db, starts).items():
-        if count <= MAX_PASSAGES:
-            rarity = min(math.log(1 + passages / count) / highest, 1.0)
-            worth[name], counts[name] = [path._replace(strength=path.strength * rarity) for path in starts[text]], count
-    about = defaultdict(list)
-    for name, row in _rows(db, worth, about=True):
-        about[name].append(row)
-    edges = [(row, name, len(rows) ** -CROWDING) for name, rows in about.items() for row in rows]
-    edges += [(row, name, MENTION * counts[name] ** -CROWDING) for name, row in _rows(db, worth, about=False)]
     best: dict[int, NamePath] = {}
-    for row, name, edge in edges:
-        for path in worth[name]:
-            strength = path.strength * edge
-            if (path.seed is None or path.seed.row != row) and (row not in best or best[row].strength < strength):
-                best[row] = path._replace(strength=strength)
+    for name, paths in starts.items():
+        count, about, mention = known.get(name, (0, (), ()))
+        if not 0 < count <= MAX_PASSAGES:
+            continue
+        rarity = min(math.log(1 + passages / count) / highest, 1.0)
+        edges = [(row, len(about) ** -CROWDING) for row in about]
+        edges += [(row, MENTION * count**-CROWDING) for row in mention]
+        for path in paths:
+            for row, edge in edges:
+                strength = path.strength * rarity * edge
+                if (path.seed is None or path.seed.row != row) and (row not in best or best[row].strength < strength):
+                    best[row] = path._replace(strength=strength)
     return best
-
-
-def _known(db: sqlite3.Connection, texts: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return the id of each name that is known, and how many passages have it."""
-    sql = "SELECT text, id, passages FROM names WHERE text IN (SELECT value FROM json_each(?))"
-    return {text: (name, count) for text, name, count in db.execute(sql, (json.dumps(sorted({*texts})),))}
-
-
-def _rows(db: sqlite3.Connection, names: Iterable[int], *, about: bool) -> sqlite3.Cursor:
-    """Return name and passage: those that are about it, or those that mention it."""
-    sql = "SELECT name, passage FROM mentions WHERE about = ? AND name IN (SELECT value FROM json_each(?))"
-    return db.execute(sql, (about, json.dumps(sorted(names))))

@@ -1,11 +1,8 @@
-"""Search: a writer builds an index for each state; readers open and query it."""
+"""Search: written once, over any state of any store."""
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from langchain_core.documents import Document
@@ -14,211 +11,139 @@ from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.names import RetrieverName
-from ragweave.state.passages import heading_of, indexed_text
+from ragweave.state.passages import heading_of
 from ragweave.tools.embeddings.named import unit
-from ragweave.tools.knowledge.graph import SEEDS, NamePath, Scores, Seed, along_names
-from ragweave.tools.knowledge.store import AnyOf, Snapshot, Store
-from ragweave.tools.retrieval.analyzer import analyzer_for
-from ragweave.tools.retrieval.bm25_index import EMPTY, Bm25Index, mapped, top_k
+from ragweave.tools.knowledge.graph import SEEDS, NamePath, Names, Pool, Scores, Seed, along_names
+from ragweave.tools.knowledge.sources import SourceReader
+from ragweave.tools.knowledge.store import AnyOf
+from ragweave.tools.retrieval.bm25_index import top_k
 from ragweave.tools.retrieval.retrievers import fused_scores
-
-_STATES = 2
-"""States whose opened index is cached for the next query."""
-_FILTERS = 8
-"""Filters whose passages are cached."""
-_ROWS, _VECTORS = "rows", "vectors"
 
 
 @dataclass(frozen=True)
-class _Index:
-    """The opened index of one state."""
+class Query:
+    """What a search asks of a store."""
 
-    rows: NDArray[np.int64]
-    """Row ids of the passages, in the index's order, ascending."""
-    bm25: Bm25Index
-    vectors: NDArray[np.float32] | None
-    """Vectors in that order."""
-    masks: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
-    """Which passages pass a filter, by the filter."""
-
-    def only(self, scores: Scores, now: Snapshot, chosen: AnyOf) -> Scores:
-        """Return scores, 0 for passages that do not pass the filter."""
-        if not chosen:
-            return scores
-        key = repr(sorted(chosen.items()))
-        mask = self.masks.get(key)
-        if mask is None:
-            mask = np.isin(self.rows, np.array([*now.matching(chosen)], dtype=np.int64))
-            if len(self.masks) >= _FILTERS:
-                self.masks.clear()
-            self.masks[key] = mask
-        return np.where(mask, scores, np.float32(0))
+    terms: list[str] | None
+    """Its words; None: passages are ranked by vectors alone."""
+    vector: Scores | None
+    """Its vector, of length 1; None: passages are ranked by words alone."""
+    chosen: AnyOf
+    """What the metadata of passages must have."""
 
 
-class Search:
-    """Builds the index of a state, and searches it; safe to use from threads.
+class RankedPool(Pool, Protocol):
+    """The passages among which a query's best are chosen, with their documents."""
 
-    `embeddings` are those that the store's vectors are of.
-    """
+    rows: NDArray[Any]
+    """Their rows, in the order of `scores`."""
 
-    def __init__(self, store: Store, embeddings: Embeddings | None) -> None:
-        self.store, self.embeddings = store, embeddings
-        analyzer = analyzer_for(store.settings.language)
-        self.terms, self.index_terms = analyzer.terms, analyzer.index_terms
-        self.open = lru_cache(maxsize=_STATES)(self._open)
+    def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
+        """Return some of them, in the given order."""
+        ...
 
-    def model(self) -> Embeddings:
-        """Return the embedding model; `KnowledgeBaseError` if it is an object that `open` was not given."""
-        if self.embeddings is None:
-            name = self.store.settings.embedding
-            raise KnowledgeBaseError(f"{self.store.folder} was made with {name}: pass that object to open()")
-        return self.embeddings
 
-    def embed(self, texts: list[str]) -> list[bytes]:
-        """Return the vectors of passages; `KnowledgeBaseError` if the model fails or gives another length."""
-        model = self.model()
-        try:
-            rows = unit(model.embed_documents(texts))
-        except OSError as error:  # of its server; the store's own would be of the disk
-            raise KnowledgeBaseError(f"the embedding model failed: {error}") from error
-        with self.store.snapshot() as now:
-            self._check_length(now.dimensions(), rows)
-        return [row.tobytes() for row in rows]
+class View(SourceReader, Names, Protocol):
+    """One state of a store, whatever writers commit meanwhile. A row is a number that names a passage in it."""
 
-    def _check_length(self, size: int, rows: NDArray[np.float32]) -> None:
-        if size not in (0, rows.shape[1]):
-            raise KnowledgeBaseError(
-                f"{self.store.folder} has vectors of {size} dimensions, but this embedding model gives "
-                f"{rows.shape[1]}; open it with {self.store.settings.embedding}"
-            )
+    def pool(self, query: Query) -> RankedPool:
+        """Return the candidates for a query, with their scores, the best at least those of the best passages."""
+        ...
 
-    def build(self, now: Snapshot, folder: Path) -> None:
-        """Write the index of a state into a folder: row ids, BM25 arrays and vectors.
+    def around(self, name: str, sides: int) -> Sequence[int]:
+        """Return the passage with an id and up to `sides` neighbours on each side in its document, in order."""
+        ...
 
-        It extends the index that `now.index` still names.
-        """
-        try:
-            before = self.open(now.index, now.dimensions(), now.hashes)
-        except (OSError, ValueError):  # damaged, or deleted: it is made from the start
-            before = self.open("", 0, "{}")
-        rows = now.rows()
-        keep = np.isin(before.rows, rows, assume_unique=True)
-        last = int(before.rows[-1]) if len(before.rows) else 0
-        texts = (self.index_terms(indexed_text(text, meta)) for _, text, meta in now.texts(last))
-        Bm25Index.build(texts, folder, before=before.bm25, keep=keep)
-        rows.tofile(folder / _ROWS)
-        if self.store.settings.embedding is not None:
-            with (folder / _VECTORS).open("wb") as file:
-                if before.vectors is not None:
-                    before.vectors[keep].tofile(file)
-                file.writelines(now.vectors(0 if before.vectors is None else last))
+    def rows(self) -> NDArray[np.int64]:
+        """Return all passages, in the order in which they were indexed."""
+        ...
 
-    def search(self, query: str, k: int, mode: RetrieverName, chosen: AnyOf) -> list[Document]:
-        """Return up to k passages, best first; equal texts count once.
+    def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
+        """Return passages, in the given order."""
+        ...
 
-        Where a writer deleted the index after a transaction began, the next state is taken.
-        """
-        vector = None
-        if mode != "bm25" and self.embeddings is not None:
-            vector = unit([self.embeddings.embed_query(query)])
-        failure: Exception | None = None
-        for _ in range(3):
-            with self.store.snapshot() as now:
-                try:
-                    index = self.open(now.index, now.dimensions(), now.hashes)
-                except (OSError, ValueError) as error:  # gone, or damaged
-                    failure = error
-                else:
-                    return self._searched(now, index, query, vector, k, mode, chosen)
-        raise KnowledgeBaseError(
-            f"{self.store.folder}: its index cannot be read ({failure}); make it again with "
-            f"ragweave doctor --repair --kb {self.store.folder}"
-        ) from failure
+    def values(self, name: str) -> list[Any]:
+        """Return the values that passages have under a name of their metadata."""
+        ...
 
-    def _searched(
-        self,
-        now: Snapshot,
-        index: _Index,
-        query: str,
-        vector: NDArray[np.float32] | None,
-        k: int,
-        mode: RetrieverName,
-        chosen: AnyOf,
-    ) -> list[Document]:
-        near = None
-        if vector is not None and index.vectors is not None:
-            self._check_length(index.vectors.shape[1], vector)
-            near = index.vectors @ vector[0]
-        if near is not None and mode == "dense":
-            return _distinct(now, index, index.only(near + 1, now, chosen), k, {}, shift=-1)
-        scores = index.only(index.bm25.score(self.terms(query)), now, chosen)
-        if near is not None:
-            scores = index.only(fused_scores(scores, near), now, chosen)
-        paths: Mapping[int, NamePath] = {}
-        if mode in ("auto", "graph"):
-            scores = scores / max(float(scores.max(initial=0)), 1e-9)
-            best = {int(index.rows[at]): float(scores[at]) for at in top_k(scores, SEEDS)}
-            stored = now.documents([*best])
-            seeds = [Seed(row, score, stored[row]) for row, score in best.items()]
-            scores, paths = along_names(now.db, query, seeds, scores, index.rows, index.bm25.score, self.terms)
-            scores = index.only(scores, now, chosen)
-        return _distinct(now, index, scores, k, paths)
 
-    def around(self, name: str, sides: int, chosen: AnyOf) -> list[Document]:
-        """Return the passage of an id with up to `sides` neighbours on each side in its document, in order."""
-        with self.store.snapshot() as now:
-            neighbours = now.db.execute(
-                "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - :sides AND own.id + :sides "
-                "AND other.source = own.source AND other.document IS own.document "
-                "AND json_extract(other.metadata, '$.title') IS json_extract(own.metadata, '$.title') "
-                "WHERE own.id = (SELECT min(id) FROM passages WHERE name = :name) ORDER BY other.id",
-                {"sides": sides, "name": name},
-            )
-            rows = [row for (row,) in neighbours]
-            if chosen:
-                rows = sorted(now.matching(chosen).intersection(rows))
-            return [*now.documents(rows).values()]
+@dataclass(frozen=True)
+class Embedder:
+    """The embedding model of a knowledge base, if it has one."""
 
-    def _open(self, name: str, dimensions: int, hashes: str) -> _Index:
-        """Open the index of a state, with vectors of so many dimensions (0: none). The name "" is that of an empty index.
+    place: str
+    """The knowledge base, for errors."""
+    name: str | None
+    """The model that the vectors of the knowledge base are of."""
+    model: Embeddings | None
 
-        Files are compared with their hashes, except the vectors: reading them all would take longer than a query.
+    def loaded(self) -> Embeddings:
+        """Return the model; `KnowledgeBaseError` if it is an object that `open` was not given."""
+        if self.model is None:
+            raise KnowledgeBaseError(f"{self.place} was made with {self.name}: pass that object to open()")
+        return self.model
+
+    def documents(self, texts: list[str], size: int) -> Scores:
+        """Return the vectors of passages, each of length 1.
 
         Raises:
-            OSError, ValueError: It is missing or damaged.
+            KnowledgeBaseError: The model fails, or its vectors do not have the dimensions given, unless that is 0.
         """
-        if not name:
-            return _Index(np.empty(0, np.int64), EMPTY, None)
-        folder = self.store.folder / name
-        if damaged := damaged_files(folder, hashes, but=_VECTORS):
-            raise ValueError(f"damaged: {', '.join(damaged)}")
-        rows = mapped(folder / _ROWS, np.int64)
-        vectors = mapped(folder / _VECTORS, np.float32).reshape(len(rows), dimensions) if dimensions else None
-        return _Index(rows, Bm25Index.open(folder), vectors)
+        try:
+            vectors = unit(self.loaded().embed_documents(texts))
+        except OSError as error:  # of its server; the store's own would be of the disk
+            raise KnowledgeBaseError(f"the embedding model failed: {error}") from error
+        self.check(vectors, size)
+        return vectors
+
+    def query(self, text: str) -> Scores:
+        """Return the vector of a query, of length 1."""
+        vector: Scores = unit([self.loaded().embed_query(text)])[0]
+        return vector
+
+    def check(self, vectors: Scores, size: int) -> None:
+        """Raise `KnowledgeBaseError` if vectors do not have the dimensions of those stored, unless that is 0."""
+        if size not in (0, vectors.shape[-1]):
+            raise KnowledgeBaseError(
+                f"{self.place} has vectors of {size} dimensions, but this embedding model gives "
+                f"{vectors.shape[-1]}; open it with {self.name}"
+            )
 
 
-def hashes_of(folder: Path) -> dict[str, str]:
-    """Return the hash of each file of an index."""
-    hashes = {}
-    for path in sorted(folder.iterdir()):
-        with path.open("rb") as file:
-            hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return hashes
+def passes(doc: Document, chosen: AnyOf) -> bool:
+    """Return whether a passage passes a filter."""
+    values = {name: doc.metadata.get(name) for name in chosen}
+    return all(
+        any(item in chosen[name] for item in (value if isinstance(value, list) else [value]))
+        for name, value in values.items()
+    )
 
 
-def damaged_files(folder: Path, hashes: str, but: str = "") -> list[str]:
-    """Return the files of an index that do not have their hashes, which are JSON, without the file `but`."""
-    damaged = []
-    for name, expected in json.loads(hashes).items():
-        if name != but:
-            with (folder / name).open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != expected:
-                    damaged.append(name)
-    return damaged
+def base_scores(words: Scores | None, near: Scores | None) -> Scores:
+    """Return the scores of passages from their BM25 scores and cosines; those of good passages are above 0."""
+    if words is None:
+        return np.zeros(0, np.float32) if near is None else near + 1
+    return words if near is None else fused_scores(words, near)
+
+
+def search(
+    view: View, question: str, query: Query, k: int, mode: RetrieverName, terms: Callable[[str], list[str]]
+) -> list[Document]:
+    """Return up to k passages, best first; equal texts count once. `terms` is the analyzer."""
+    pool = view.pool(query)
+    scores, paths = pool.scores, dict[int, NamePath]()
+    if mode in ("auto", "graph"):
+        best = {int(pool.rows[at]): float(scores[at]) for at in top_k(scores, SEEDS)}
+        top = max(best.values(), default=1)
+        stored = pool.documents([*best])
+        seeds = [Seed(row, score / top, stored[row]) for row, score in best.items()]
+        scores, paths = along_names(view, question, seeds, pool, terms)
+    shift = -1 if query.terms is None else 0
+    return _distinct(pool, scores, k, paths, shift=shift)
 
 
 def _distinct(
-    now: Snapshot, index: _Index, scores: Scores, k: int, paths: Mapping[int, NamePath], *, shift: float = 0
+    pool: RankedPool, scores: Scores, k: int, paths: Mapping[int, NamePath], *, shift: float
 ) -> list[Document]:
     """Return the k best passages, best first; of equal texts the best.
 
@@ -227,9 +152,9 @@ def _distinct(
     wanted = k
     while True:
         best = top_k(scores, wanted)
-        rows = index.rows[best].tolist()
         docs: dict[str, Document] = {}
-        for score, (row, doc) in zip(scores[best].tolist(), now.documents(rows).items(), strict=True):
+        stored = pool.documents(pool.rows[best].tolist())
+        for score, (row, doc) in zip(scores[best].tolist(), stored.items(), strict=True):
             if doc.page_content not in docs:
                 doc.metadata["score"] = score + shift
                 path = paths.get(row)

@@ -10,7 +10,7 @@ import json
 import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from ragweave.state.passages import indexed_text
 from ragweave.tools.files import ClosingConnection, state_folder
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embeddings_of
 from ragweave.tools.knowledge.chunking import Passage
+from ragweave.tools.knowledge.search import View
 from ragweave.tools.knowledge.settings import IndexSettings, Progress
 from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.store import AnyOf
@@ -114,7 +115,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
                 self._embeddings = embeddings_of(self.path, self.settings.embedding, embeddings)
                 if self._embeddings is None:
                     raise KnowledgeBaseError(f"{self.path} was made with {self.settings.embedding}: pass that object")
-                self._collection, self._search = SERVERS[kind][0](url, name, self._embeddings, self.settings, create)
+                self._collection, self._find = SERVERS[kind][0](url, name, self._embeddings, self.settings, create)
                 if create:
                     self._records.save({_SETTINGS: asdict(self.settings)})
         except ImportError as error:
@@ -137,10 +138,13 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         with _client_errors(f"{self.path} cannot be read"):
             yield self._records
 
+    def _view(self) -> AbstractContextManager[View]:
+        raise UsageError(f"{self.path} is searched by its server: it does not give its passages")
+
     @contextmanager
     def _writing(self) -> Iterator["ServerWriter"]:
         with _client_errors(f"{self.path} cannot be written"):
-            if len(self) and not self._search("any", 1, {}):  # the server has lost its passages
+            if len(self) and not self._find("any", 1, {}):  # the server has lost its passages
                 self._records.write("DELETE FROM ragweave_passages WHERE collection = ?", [()])
                 self._records.forget(self._records.sources())
             yield ServerWriter(self._records, self._collection)
@@ -162,7 +166,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         def search(query: str, k: int) -> list[Document]:
             first: dict[str, Document] = {}
             with _client_errors(f"{self.path} cannot be searched"):
-                for doc in map(_shown, self._search(query, 2 * k, chosen)):
+                for doc in map(_shown, self._find(query, 2 * k, chosen)):
                     first.setdefault(doc.page_content, doc)  # copies of a text count once
             return [*first.values()]
 

@@ -21,7 +21,7 @@ import os
 import queue
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.files import ClosingConnection
 from ragweave.tools.knowledge.chunking import content_hash
-from ragweave.tools.knowledge.graph import TABLES
+from ragweave.tools.knowledge.graph import MAX_PASSAGES, TABLES, NamePassages
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
 
@@ -167,6 +167,35 @@ class Snapshot:
             rows = self.db.execute(sql, {"name": name, "values": json.dumps(values)})
             matches.append({row for (row,) in rows})
         return set.intersection(*matches)
+
+    def around(self, name: str, sides: int) -> list[int]:
+        """Return the passage with an id and up to `sides` neighbours on each side in its document, in order."""
+        neighbours = self.db.execute(
+            "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - :sides AND own.id + :sides "
+            "AND other.source = own.source AND other.document IS own.document "
+            "AND json_extract(other.metadata, '$.title') IS json_extract(own.metadata, '$.title') "
+            "WHERE own.id = (SELECT min(id) FROM passages WHERE name = :name) ORDER BY other.id",
+            {"sides": sides, "name": name},
+        )
+        return [row for (row,) in neighbours]
+
+    def values(self, name: str) -> list[Any]:
+        """Return the values that passages have under a name of their metadata."""
+        if name == "source":
+            return [*self.sources()]
+        sql = f"SELECT DISTINCT item.value FROM passages p, {ITEMS} WHERE field.key = ?"  # noqa: S608
+        return [value for (value,) in self.db.execute(sql, (name,))]
+
+    def named(self, names: Collection[str]) -> dict[str, NamePassages]:
+        """Return the passages of each name that is known; none of a name that is not followed."""
+        sql = "SELECT text, id, passages FROM names WHERE text IN (SELECT value FROM json_each(?))"
+        known = {number: (text, count) for text, number, count in self.db.execute(sql, (json.dumps(sorted(names)),))}
+        rows: dict[int, tuple[list[int], list[int]]] = {number: ([], []) for number in known}
+        rare = sorted(number for number, (_, count) in known.items() if count <= MAX_PASSAGES)
+        sql = "SELECT name, about, passage FROM mentions WHERE name IN (SELECT value FROM json_each(?))"
+        for number, about, row in self.db.execute(sql, (json.dumps(rare),)):
+            rows[number][not about].append(row)
+        return {text: NamePassages(count, *rows[number]) for number, (text, count) in known.items()}
 
 
 class Store:

@@ -13,7 +13,7 @@ from typing import Any
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.chunking import Passage
 from ragweave.tools.knowledge.graph import add_names
-from ragweave.tools.knowledge.search import Search, hashes_of
+from ragweave.tools.knowledge.index import FolderIndex, hashes_of
 from ragweave.tools.knowledge.settings import Progress
 from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.store import AGAIN, INDEX, Snapshot
@@ -26,9 +26,9 @@ _COLUMNS = "name, document, content, text, metadata"
 class Writer:
     """A write that is being prepared, on the connection of `Store.writing`."""
 
-    def __init__(self, db: sqlite3.Connection, search: Search) -> None:
-        """Begin an empty write; `search` embeds its passages and builds its index."""
-        self._db, self._search = db, search
+    def __init__(self, db: sqlite3.Connection, index: FolderIndex) -> None:
+        """Begin an empty write; `index` embeds its passages and builds the next state's."""
+        self._db, self._index = db, index
         db.execute(f"CREATE TEMP TABLE staged (source TEXT, {_COLUMNS})")
         self._sources: list[Source] = []
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
@@ -92,7 +92,7 @@ class Writer:
 
     def commit(self, progress: Progress | None = None) -> int:
         """Make the write the current state, all or nothing; return how many passages were embedded."""
-        embedded = 0 if self._search.store.settings.embedding is None else self._embed(progress)
+        embedded = 0 if self._index.store.settings.embedding is None else self._embed(progress)
         if not (self._changes or self._updates):
             return embedded
         db = self._db
@@ -126,8 +126,9 @@ class Writer:
         rows = db.execute("SELECT content, text, metadata FROM missing")
         done = 0
         while batch := rows.fetchmany(_BATCH):
-            vectors = self._search.embed([indexed_text(text, json.loads(meta)) for _, text, meta in batch])
-            pairs = zip((row[0] for row in batch), vectors, strict=True)
+            texts = [indexed_text(text, json.loads(meta)) for _, text, meta in batch]
+            vectors = self._index.embedder.documents(texts, Snapshot(db).dimensions())
+            pairs = zip((row[0] for row in batch), (vector.tobytes() for vector in vectors), strict=True)
             db.execute("BEGIN IMMEDIATE")
             with db:
                 db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", pairs)
@@ -143,9 +144,9 @@ class Writer:
         db.execute("DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)")
         now = Snapshot(db)
         add_names(db, now.texts(last if now.index else 0))
-        folder = self._search.store.folder / f"{INDEX}{secrets.token_hex(8)}"
+        folder = self._index.store.folder / f"{INDEX}{secrets.token_hex(8)}"
         folder.mkdir()
-        self._search.build(now, folder)
+        self._index.build(now, folder)
         _sync(folder)
         db.execute("INSERT OR REPLACE INTO meta VALUES ('hashes', ?)", (json.dumps(hashes_of(folder)),))
         db.execute("INSERT OR REPLACE INTO meta VALUES ('index', ?)", (folder.name,))
