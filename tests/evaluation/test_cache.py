@@ -1,6 +1,8 @@
 """Replies are stored as they came, found again by another process, and never taken for another call's."""
 
 import asyncio
+import json
+from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -13,7 +15,9 @@ from pydantic import BaseModel
 from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave import chat_model
+from ragweave.evaluation import EvalSettings, evaluate
 from ragweave.evaluation.cache import ReplyCache, asking
+from ragweave.testing import ScriptedModel
 from ragweave.tools.models.messages import Task, attach
 
 pytestmark = pytest.mark.loopback
@@ -169,3 +173,56 @@ def test_a_model_that_reads_tasks_is_asked_again_for_another_task(tmp_path: Path
             replies.append(model.invoke([attach(HumanMessage("?"), task)]).text)
         assert asked.paid == 1
     assert replies[0] != replies[1]
+
+
+def test_calls_alike_that_are_under_way_share_one_reply(open_again: Callable[..., Any], server: OpenAIServer) -> None:
+    numbers = count(1)
+    server.script = lambda _: Reply(f"reply {next(numbers)}", (100, 10), delay=0.05)
+    model = open_again()
+
+    async def question(samples: int) -> tuple[list[str], int]:
+        with asking() as asked:
+            replies = await asyncio.gather(*(model.ainvoke("hi") for _ in range(samples)))
+        return sorted(reply.text for reply in replies), asked.paid
+
+    async def work() -> list[tuple[list[str], int]]:
+        return await asyncio.gather(question(3), question(3), question(1))
+
+    first, second, third = asyncio.run(work())
+    assert server.count == 3
+    assert first == (["reply 1", "reply 2", "reply 3"], 3)
+    assert second == (first[0], 0)
+    assert {*third[0]} < {*first[0]}
+    assert third[1] == 0
+
+
+def test_a_call_waits_for_none_that_fails(open_again: Callable[..., Any], server: OpenAIServer) -> None:
+    numbers = count(1)
+    server.script = lambda _: HttpFault(400, message="no") if next(numbers) == 1 else "yes"
+    model = open_again()
+
+    async def question() -> str:
+        with asking():
+            return str((await model.ainvoke("hi")).text)
+
+    async def work() -> list[Any]:
+        return await asyncio.gather(question(), question(), question(), return_exceptions=True)
+
+    failed, *others = asyncio.run(work())
+    assert "no" in str(failed)
+    assert others == ["yes", "yes"]
+    assert server.count == 2
+
+
+def test_methods_that_begin_alike_pay_for_no_prompt_twice(
+    server: OpenAIServer, spec: str, questions: Callable[[int], str], tmp_path: Path
+) -> None:
+    server.script = lambda _: Reply("Unknown", (100, 10), delay=0.01)
+    systems = ("concat", "concat_pf", "post_fusion", "pf_concat")
+    run = EvalSettings(data=questions(12), systems=systems, models={"generator": spec})
+    assert evaluate(run, tmp_path / "served", quiet=True).answered == 48
+    assert max(Counter(json.dumps(request.body) for request in server.requests).values()) == 1
+    model = ScriptedModel(script=["Unknown"])
+    evaluate(run, tmp_path / "scripted", quiet=True, given={"generator": model})
+    assert max(Counter(call.text for call in model.calls).values()) == 1
+    assert len(model.calls) == server.count

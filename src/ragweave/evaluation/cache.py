@@ -9,8 +9,11 @@ A call's key is its model, server, settings and messages, and a number: the n-th
 call, it gets the n-th reply, so that five samples stay five samples. Replies are numbered when they are stored, not when
 they are looked up: a call that fails and is repeated leaves no gap. Each row is a paid call, so the table also says what
 a run has cost.
+
+A call like one that is under way, as when two methods begin with the same prompt, waits for that call's reply.
 """
 
+import asyncio
 import copy
 import hashlib
 import json
@@ -86,6 +89,8 @@ class ReplyCache(BaseCache):
         """Calls, input tokens and output tokens that this run has paid for, by model."""
         self.gate: list[Callable[[], None]] = []
         """Functions called before each call without a stored reply; they may raise to forbid it."""
+        self._under_way: dict[asyncio.Task[Any], bytes] = {}
+        """The key of each call that waits for its model, by its task."""
 
     def attach(self, model: Any, name: str) -> Any:
         """Return a copy of a chat model, its binding, or a decision model over one, whose replies are stored here.
@@ -110,21 +115,57 @@ class ReplyCache(BaseCache):
 
     def lookup(self, prompt: str, llm_string: str) -> list[ChatGeneration] | None:
         """Return the stored reply to a call; None if there is none."""
-        key, calls = self._key(prompt, llm_string), _CALLS.get() or QuestionCalls()
+        key = self._key(prompt, llm_string)
+        reply = self._stored(key, self._number(key))
+        if reply is None:
+            self._pass_gate()
+        return reply
+
+    async def alookup(self, prompt: str, llm_string: str) -> list[ChatGeneration] | None:
+        """Return the stored reply to a call, or that of a call alike that is under way; None if the caller is to ask.
+
+        LangChain makes each call in a task of its own, which ends with its reply, its failure or its cancellation.
+        """
+        key = self._key(prompt, llm_string)
+        number = self._number(key)
+        while (reply := self._stored(key, number)) is None:
+            alike = [task for task, other in self._under_way.items() if other == key]
+            if number >= self._count(key) + len(alike):
+                self._pass_gate()
+                if task := asyncio.current_task():
+                    self._under_way[task] = key
+                    task.add_done_callback(self._under_way.pop)
+                return None
+            await asyncio.wait(alike, return_when=asyncio.FIRST_COMPLETED)
+        return reply
+
+    def _number(self, key: bytes) -> int:
+        """Return how many times the question has made a call before, and count it."""
+        numbers = (_CALLS.get() or QuestionCalls()).numbers
         with self._lock:
-            number = calls.numbers[key]
-            calls.numbers[key] += 1
-            query = "SELECT reply FROM replies WHERE key = ? AND number = ?"
+            numbers[key] += 1
+            return numbers[key] - 1
+
+    def _count(self, key: bytes) -> int:
+        with self._lock:
+            (count,) = self._db.execute("SELECT count(*) FROM replies WHERE key = ?", (key,)).fetchone()
+        return int(count)
+
+    def _stored(self, key: bytes, number: int) -> list[ChatGeneration] | None:
+        query = "SELECT reply FROM replies WHERE key = ? AND number = ?"
+        with self._lock:
             stored = self._db.execute(query, (key, number)).fetchone()
         if stored is None:
-            for check in self.gate:
-                check()
             return None
         generations = []
         for item in json.loads(stored[0]):
             [message] = messages_from_dict([item["message"]])
             generations.append(ChatGeneration(message=message, generation_info=item["info"]))
         return generations
+
+    def _pass_gate(self) -> None:
+        for check in self.gate:
+            check()
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Any]) -> None:
         """Store the reply to a call with its tokens, or an estimate of them; a reply that was broken off is asked for anew."""
@@ -144,12 +185,8 @@ class ReplyCache(BaseCache):
             spent = self.spent.setdefault(self._model, [0, 0, 0])
             spent[:] = [a + b for a, b in zip(spent, (1, *tokens), strict=True)]
 
-    async def alookup(self, prompt: str, llm_string: str) -> list[ChatGeneration] | None:
-        """Look up directly: LangChain's own method uses a thread, which is slower than SQLite."""
-        return self.lookup(prompt, llm_string)
-
     async def aupdate(self, prompt: str, llm_string: str, return_val: Sequence[Any]) -> None:
-        """Store directly."""
+        """Store directly: LangChain's own method uses a thread, which is slower than SQLite."""
         self.update(prompt, llm_string, return_val)
 
     def clear(self, **_: Any) -> None:

@@ -20,6 +20,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,8 @@ _REFUSED = {401: "the key was refused", 402: "the account has no credit"}
 INTERRUPTED = "interrupted: the same command resumes"
 _FIRST = 4
 """Questions asked before the first answer; if all of them are refused with the same message, the run ends."""
+_THREADS = 64
+"""Calls at once of models without asynchronous calls."""
 _MAX_FAILURES = 20
 """Maximum failures in a row, of any kind, before a run ends."""
 
@@ -188,6 +191,8 @@ class Run:
         """Run a coroutine to its end, and close the clients; if a loop is running, as in a notebook, in a thread."""
 
         async def closed() -> Summary:
+            threads = ThreadPoolExecutor(_THREADS)  # asyncio's own pool has four threads more than cores
+            asyncio.get_running_loop().set_default_executor(threads)
             async with self.closing:
                 return await work
 

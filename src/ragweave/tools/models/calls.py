@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
+from langchain_core.caches import BaseCache
 from langchain_core.exceptions import ContextOverflowError, ModelError
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableBinding
@@ -89,9 +90,11 @@ class Endpoint:
 
     @property
     def is_sync(self) -> bool:
-        """Whether the model has no asynchronous calls of its own: LangChain then runs it in a thread."""
+        """Whether a call is all synchronous code: the model has no asynchronous calls of its own, and no cache to await."""
         kind, base = type(self.client), BaseChatModel
-        return issubclass(kind, base) and kind._agenerate is base._agenerate and kind._astream is base._astream
+        is_cached = isinstance(getattr(self.client, "cache", None), BaseCache)
+        plain = issubclass(kind, base) and kind._agenerate is base._agenerate and kind._astream is base._astream
+        return plain and not is_cached
 
     @property
     def reply_limit(self) -> int | None:
