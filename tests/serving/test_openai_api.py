@@ -142,6 +142,23 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
 ]
 
 
+TOO_LONG: list[tuple[Any, str]] = [
+    ([{"role": "user", "content": "x" * 100_001}], "the question has 100001 characters; at most 100000 are allowed"),
+    ([{"role": "assistant", "content": "x" * 999_999}, *QUESTION], "the conversation has 1000029 characters; at most"),
+    ([{"role": "assistant", "content": ""}] * 10_000 + QUESTION, "at most 10000 items"),
+    ([{"role": "user", "content": "\ud800"}], "the body"),
+]
+
+
+@pytest.mark.parametrize(("messages", "message"), TOO_LONG)
+async def test_what_is_too_long_is_refused_with_the_limit(messages: Any, message: str) -> None:
+    body = json.dumps({"model": "concat", "messages": messages})
+    head = {"content-type": "application/json"}
+    reply = await web().post("/v1/chat/completions", content=body, headers=head)
+    assert reply.status_code == 400
+    assert message in reply.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(("more", "status", "message"), REFUSED)
 async def test_what_is_not_offered_is_refused_by_name(more: dict[str, Any], status: int, message: str) -> None:
     body = {"model": "concat", "messages": QUESTION, **more}
@@ -290,12 +307,12 @@ async def test_what_comes_on_top_of_the_limit_is_told_to_try_again() -> None:
         raise UsageError("done")
 
     object.__setattr__(served, "ainvoke", waits)
-    app = web(served, concurrency=1)
+    app = web(served, concurrency=1, queue=0)
     body = {"model": "concat", "messages": QUESTION}
     first = asyncio.create_task(app.post("/v1/chat/completions", json=body))
     await entered.wait()
     second = await app.post("/v1/chat/completions", json=body)
-    assert (second.status_code, second.headers["retry-after"]) == (429, "1")
+    assert (second.status_code, second.headers["retry-after"]) == (429, "10")
     assert (await app.get("/v1/models")).status_code == 200
     go.set()
     assert (await first).status_code == 500

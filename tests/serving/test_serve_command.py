@@ -6,9 +6,12 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 from mcp import Client, StdioServerParameters
 from openai import OpenAI
@@ -54,6 +57,34 @@ def test_methods_are_served_as_models(kb: Path, model: str) -> None:
         finally:
             server.terminate()
     assert server.returncode in (0, -15)
+
+
+@pytest.mark.loopback
+def test_several_processes_serve_one_folder_and_count_together(kb: Path, model: str) -> None:
+    command = [*SERVE, "concat", "--kb", str(kb), "--model", model, "--port", "0", "--workers", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            match = re.search(r"at (http://\S+)/v1", server.stderr.readline())
+            assert match
+            while not _answers(match[1]):
+                assert server.poll() is None, server.stderr.read()
+                time.sleep(0.1)
+            body = {"model": "concat", "messages": [{"role": "user", "content": "Who signed the contract?"}]}
+            for _ in range(6):  # each by a connection of its own, which any process may take
+                assert httpx.post(f"{match[1]}/v1/chat/completions", json=body, timeout=60).status_code == 200
+            assert 'status="200"} 6.0' in httpx.get(f"{match[1]}/metrics").text
+            wrong = httpx.get(f"{match[1]}/v1/models", headers={"host": "evil.example"})
+            assert wrong.status_code == 421
+        finally:
+            server.terminate()
+    assert server.returncode == 0
+
+
+def _answers(url: str) -> bool:
+    with suppress(httpx.TransportError):
+        return httpx.get(f"{url}/health").status_code == 200
+    return False
 
 
 @pytest.mark.loopback

@@ -68,6 +68,31 @@ async def test_a_run_sets_options_but_no_file(monkeypatch: pytest.MonkeyPatch) -
     assert conversation.get_context_jsonschema() is not None
 
 
+async def test_what_the_operator_sets_is_the_most_that_a_caller_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"SAMPLES": "2", "K": "3", "TIMEOUT": "60", "MAX_CALLS": "9"}.items():
+        monkeypatch.setenv(f"RAGWEAVE_{name}", value)
+    chat, graph = await studio.chat(RUNNING), await studio.factory("iter_retgen")(RUNNING)
+    for served in (chat, graph):
+        properties = (served.get_context_jsonschema() or {})["properties"]
+        maxima = {"samples": 2, "k": 3, "timeout": 60, "max_calls": 9, "reply_tokens": 5120}
+        assert {name: properties[name].get("maximum") for name in maxima} == maxima
+    assert properties["max_rounds"]["maximum"] == 30
+    over: list[dict[str, Any]] = [
+        {"k": 4},
+        {"samples": 3},
+        {"timeout": 1e9},
+        {"timeout": None},
+        {"max_calls": None},
+        {"reply_tokens": 6000},
+        {"max_rounds": 31},
+    ]
+    for context in over:
+        with pytest.raises(UsageError, match=f"{next(iter(context))} may be at most"):
+            await graph.ainvoke(QUESTION, context=context)
+    out = await graph.ainvoke(QUESTION, context={"k": 2, "samples": 1, "timeout": 30, "max_rounds": 2})
+    assert out["status"] == "answered"
+
+
 @pytest.mark.parametrize("name", list(METHODS))
 async def test_a_graph_is_drawn_without_opening_anything(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAGWEAVE_MODEL", "llamacpp:/no/such/file.gguf")

@@ -1,19 +1,27 @@
 """`ragweave serve`: methods behind OpenAI's protocol, or as MCP tools. `ragweave new`: your own app, from a template."""
 
+import json
+import os
 import re
 import shutil
-import socket
-from contextlib import suppress
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragweave.cli import options
 from ragweave.errors import UsageError, need
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
 _LOCAL = ("127.0.0.1", "localhost", "::1")
+_WORKER = "RAGWEAVE_WORKER"
+"""The variable by which a worker process learns what it serves."""
 
 
 def serve(
@@ -36,7 +44,10 @@ def serve(
     ] = None,
     no_key: Annotated[bool, typer.Option("--no-key", help="Accept calls without a key from anyone.")] = False,
     origin: Annotated[list[str] | None, typer.Option(help="Origin of a page that may call (CORS). Repeatable.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at once; more get 429.")] = 8,
+    concurrency: Annotated[
+        int, typer.Option(min=1, help="Requests answered at once by a process; more wait, then get 429.")
+    ] = 8,
+    workers: Annotated[int, typer.Option(min=1, help="Processes, each with its own models.")] = 1,
 ) -> None:
     """Serve methods to any client of OpenAI's chat completions, or to agents (--mcp)."""
     names = methods or [options.DEFAULT_METHOD]
@@ -51,43 +62,79 @@ def serve(
     keys = [key for text in api_key or () for key in re.split(r"[,\s]+", text)]
     if host not in _LOCAL and not keys and not no_key:
         raise UsageError(f"{host} can be reached from other machines: give --api-key, or --no-key to let anyone call")
-    from ragweave.serving.guard import AccessLimits
+    served = Served(
+        names, mcp, kb, model, retriever, rerank, second_retriever, option, keys, origin or (), host, concurrency
+    )
+    setup = served.open()
+    if mcp and not http:
+        from ragweave.serving.mcp_server import create_server
 
-    limits = AccessLimits(api_keys=keys, origins=origin or (), concurrency=concurrency)
-    setup = options.Setup.open(names, kb, model, None, retriever, rerank, second_retriever, option)
-    if not mcp:
+        setup.show_notice()
+        create_server(setup.graph(names[0]), setup.retriever).run("stdio")
+        return
+    from ragweave.serving.server import free_address, run_server
+
+    app = served.app(setup)
+    setup.show_notice()
+    port, url = free_address(host, port)
+    typer.echo(f"serving {'ask and search' if mcp else ', '.join(names)} at {url}/{'mcp' if mcp else 'v1'}", err=True)
+    if workers > 1:
+        del app, setup  # they have shown that a worker can open everything
+        with TemporaryDirectory() as metrics:
+            os.environ |= {_WORKER: json.dumps(asdict(served)), "PROMETHEUS_MULTIPROC_DIR": metrics}
+            run_server(f"{__name__}:worker_app", host, port, workers)
+    else:
+        run_server(app, host, port)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a process serves, in plain values: a worker gets them from the process that starts it."""
+
+    names: Sequence[str]
+    mcp: bool
+    kb: str
+    model: Sequence[str] | None
+    retriever: str
+    rerank: str
+    second_retriever: str
+    option: Sequence[str] | None
+    api_keys: Sequence[str]
+    origins: Sequence[str]
+    host: str
+    concurrency: int
+
+    def open(self) -> options.Setup:
+        """Open the models and the knowledge base."""
+        return options.Setup.open(
+            self.names, self.kb, self.model, None, self.retriever, self.rerank, self.second_retriever, self.option
+        )
+
+    def app(self, setup: options.Setup) -> "ASGIApp":
+        """Return the app over the retriever and the models of a setup."""
+        from ragweave.serving.guard import LOCAL_HOSTS, AccessLimits
+
+        local = self.host in _LOCAL and not self.api_keys
+        limits = AccessLimits(
+            api_keys=self.api_keys,
+            origins=self.origins,
+            hosts=LOCAL_HOSTS if local else (),
+            concurrency=self.concurrency,
+        )
+        if self.mcp:
+            from ragweave.serving.mcp_server import create_server, http_app
+
+            server = create_server(setup.graph(self.names[0]), setup.retriever)
+            return http_app(server, host=self.host, limits=limits)
         from ragweave.serving.openai_api import create_app
 
-        app = create_app({name: setup.chat(name) for name in names}, limits, plain=setup.models["generator"])
-        setup.show_notice()
-        _run(app, host, port, f"{', '.join(names)} at {{}}/v1")
-        return
-    from ragweave.serving.mcp_server import create_server, http_app
-
-    server = create_server(setup.graph(names[0]), setup.retriever)
-    setup.show_notice()
-    if http:
-        _run(http_app(server, host=host, limits=limits), host, port, "ask and search at {}/mcp")
-    else:
-        server.run("stdio")
+        return create_app({name: setup.chat(name) for name in self.names}, limits, plain=setup.models["generator"])
 
 
-def _run(app: Any, host: str, port: int, what: str) -> None:
-    """Serve an app until it is stopped; port 0 means any free port. `what` names what is served, with `{}` for the address.
-
-    Raises:
-        UsageError: The address is not available.
-    """
-    import uvicorn
-
-    try:
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror or error}") from error
-    address = f"[{host}]" if ":" in host else host
-    typer.echo(f"serving {what.format(f'http://{address}:{listening.getsockname()[1]}')}", err=True)
-    with suppress(KeyboardInterrupt):
-        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
+def worker_app() -> "ASGIApp":
+    """Return the app of a worker process."""
+    served = Served(**json.loads(os.environ[_WORKER]))
+    return served.app(served.open())
 
 
 def new(folder: Annotated[Path, typer.Argument(help="The folder to create.")]) -> None:

@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -24,7 +25,34 @@ Retriever: TypeAlias = Runnable[str, list[Document]]
 StateNode: TypeAlias = Callable[..., RAGState]
 """A plain LangGraph node."""
 
-_THREADS = ThreadPoolExecutor(64, "ragweave")
+
+_FUTURES: ContextVar[set[Future[Any]] | None] = ContextVar("ragweave_futures", default=None)
+
+
+class CountedThreads(ThreadPoolExecutor):
+    """Threads that a caller can wait for, even if what awaited them was cancelled."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run a function in a thread."""
+        future = super().submit(fn, *args, **kwargs)
+        if (futures := _FUTURES.get()) is not None:
+            futures.add(future)
+            future.add_done_callback(futures.discard)
+        return future
+
+
+@contextmanager
+def counted() -> Iterator[set[Future[Any]]]:
+    """Collect the calls that this context runs in `CountedThreads`, until each has ended."""
+    futures: set[Future[Any]] = set()
+    token = _FUTURES.set(futures)
+    try:
+        yield futures
+    finally:
+        _FUTURES.reset(token)
+
+
+_THREADS = CountedThreads(64, "ragweave")
 """Calls at once of models without asynchronous calls; asyncio's own pool has four threads more than cores."""
 
 

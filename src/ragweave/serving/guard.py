@@ -1,13 +1,26 @@
-"""Limits of a server: who may call, and how much."""
+"""Limits of a server: who may call, and how much. One `Guard` stands before each app that is served."""
 
+import asyncio
+import hashlib
+import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import ceil
 
+from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ragweave.errors import UsageError
+from ragweave.nodes.runner import CountedThreads, counted
+
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+"""The names of this machine: with them as `hosts`, no web page can call by a name of its own (DNS rebinding)."""
+_MAX_BODIES = 8
+"""Bodies of the maximum size, or parts of more, that may be in memory at once."""
+_THREADS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,23 +31,44 @@ class AccessLimits:
     """Every call must carry one of these keys as a bearer token; if there are none, anyone may call."""
     origins: Sequence[str] = ()
     """Origins of web pages that may call (CORS)."""
+    hosts: Sequence[str] = ()
+    """Host names by which callers may reach the server, without a port; if there are none, any."""
+    open_paths: Sequence[str] = ("/health",)
+    """Paths that need no key."""
     request_bytes: int = 10_000_000
-    """Maximum bytes of a request."""
+    """Maximum bytes of a request's body."""
+    body_seconds: float = 30
+    """Maximum seconds until a body has arrived; after them, status 408."""
     concurrency: int = 8
-    """Maximum requests in flight; further ones get status 429."""
+    """Maximum requests that are answered at once."""
+    queue: int = 32
+    """Maximum requests that wait for their turn; further ones get status 429 at once."""
+    queue_seconds: float = 10
+    """Maximum seconds that a request waits for its turn; after them, status 429."""
 
     def __post_init__(self) -> None:
         """Check keys and numbers.
 
         Raises:
-            UsageError: A key is empty, the keys or origins are a text instead of a list, or a number is below 1.
+            UsageError: A key is empty, the keys or origins are a text instead of a list, or a number is too low.
         """
         if isinstance(self.api_keys, str) or isinstance(self.origins, str):
             raise UsageError("api_keys and origins must be lists, not one text")
         if not all(key.strip() for key in self.api_keys):
             raise UsageError("an API key is empty, so anyone could call: is its variable set?")
-        if self.request_bytes < 1 or self.concurrency < 1:
-            raise UsageError("request_bytes and concurrency must be at least 1")
+        if self.request_bytes < 1 or self.concurrency < 1 or self.queue < 0:
+            raise UsageError("request_bytes and concurrency must be at least 1, and queue at least 0")
+
+
+def caller_of(authorization: str, api_keys: Sequence[str]) -> str | None:
+    """Return an id of the caller, made from the key; "" if no key is needed; None if a valid key is missing."""
+    if not api_keys:
+        return ""
+    scheme, _, token = authorization.partition(" ")
+    given = hashlib.sha256(token.strip().encode()).digest()
+    known = [hashlib.sha256(key.strip().encode()).digest() for key in api_keys]
+    matches = [secrets.compare_digest(given, digest) for digest in known]
+    return given.hex()[:32] if scheme.lower() == "bearer" and any(matches) else None
 
 
 def error_body(status: int, message: str, code: str | None = None) -> dict[str, object]:
@@ -43,38 +77,123 @@ def error_body(status: int, message: str, code: str | None = None) -> dict[str, 
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-class Guard:
-    """An ASGI app that admits callers with a key and limits the requests in flight.
+class Refusal(Exception):  # noqa: N818 - not an error of ours
+    """A call is refused, with this status."""
 
-    `/health` needs no key. Only POST requests count, until their last byte is sent.
+    def __init__(self, status: int, message: str, **headers: str) -> None:
+        """Set status, message and headers; the connection is closed unless the headers say how to go on."""
+        super().__init__(message)
+        self.status = status
+        self.headers = {name.replace("_", "-"): text for name, text in headers.items()} or {"connection": "close"}
+
+
+class Guard:
+    """An ASGI app that admits callers with a key and limits what they send and how much is answered at once.
+
+    The app finds the caller's id in `scope["caller"]`. The body of a POST must be JSON, because a browser sends JSON from a
+    page of another origin only after asking. A request has a slot from when its body has arrived until its answer is
+    sent and every thread that worked on it has ended, even if the caller has left.
     """
 
     def __init__(self, app: ASGIApp, limits: AccessLimits) -> None:
         """Guard `app`."""
-        self._app = app
-        self._keys = [key.strip().encode() for key in limits.api_keys]
-        self._free = limits.concurrency
+        self._app, self._limits = app, limits
+        self._slots = asyncio.Semaphore(limits.concurrency)
+        self._waiting = self._bytes = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a call through, or answer 401 or 429."""
+        """Let a call through, or refuse it."""
         if scope["type"] != "http" or scope["path"] == "/health":
             await self._app(scope, receive, send)
-        elif not self._admits(dict(scope["headers"]).get(b"authorization", b"")):
-            body = error_body(401, "a valid API key is needed: Authorization: Bearer KEY")
-            await JSONResponse(body, 401)(scope, receive, send)
-        elif scope["method"] != "POST":
-            await self._app(scope, receive, send)
-        elif not self._free:
-            body = error_body(429, "too many requests at once: try again")
-            await JSONResponse(body, 429, {"retry-after": "1"})(scope, receive, send)
-        else:
-            self._free -= 1
-            try:
+            return
+        try:
+            self._admit(scope)
+            if scope["method"] in ("GET", "HEAD", "OPTIONS"):
                 await self._app(scope, receive, send)
-            finally:
-                self._free += 1
+            else:
+                await self._answer(scope, receive, send)
+        except Refusal as refusal:
+            body = error_body(refusal.status, str(refusal))
+            await JSONResponse(body, refusal.status, refusal.headers)(scope, receive, send)
 
-    def _admits(self, authorization: bytes) -> bool:
-        scheme, _, token = authorization.partition(b" ")
-        matches = [secrets.compare_digest(token.strip(), key) for key in self._keys]
-        return not self._keys or (scheme.lower() == b"bearer" and any(matches))
+    def _admit(self, scope: Scope) -> None:
+        limits, headers = self._limits, Headers(scope=scope)
+        if limits.hosts and re.sub(r":\d*$", "", headers.get("host", "")).lower() not in limits.hosts:
+            raise Refusal(421, f"this server answers only to the host names {', '.join(limits.hosts)}")
+        scope["caller"] = caller_of(headers.get("authorization", ""), limits.api_keys)
+        if scope["caller"] is None and scope["path"] not in limits.open_paths:
+            raise Refusal(401, "a valid API key is needed: Authorization: Bearer KEY")
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if scope["method"] == "POST" and kind != "application/json":
+            raise Refusal(415, "the body must be JSON: Content-Type: application/json")
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                await self._read(receive, body)
+        except TimeoutError:
+            raise Refusal(408, f"the body did not arrive within {self._limits.body_seconds:g} seconds") from None
+        else:
+            async with self._slot():
+                await self._app(scope, _with_body(bytes(body), receive), send)
+        finally:
+            self._bytes -= len(body)
+
+    async def _read(self, receive: Receive, body: bytearray) -> None:
+        """Read a request's body, which counts as being in memory until the request has ended."""
+        limit, more = self._limits.request_bytes, True
+        while more:
+            message = await receive()
+            piece = message.get("body", b"")
+            body += piece
+            self._bytes += len(piece)
+            if len(body) > limit:
+                raise Refusal(413, f"a request may have at most {limit} bytes")
+            if self._bytes > _MAX_BODIES * limit:
+                raise self._busy()
+            more = message.get("more_body", False)
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        if self._slots.locked() and self._waiting >= self._limits.queue:
+            raise self._busy()
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self._limits.queue_seconds):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise self._busy() from None
+        finally:
+            self._waiting -= 1
+        try:
+            self._use_counted_threads()
+            with counted() as futures:
+                yield
+        finally:
+            try:
+                while running := [asyncio.wrap_future(future) for future in [*futures] if not future.done()]:
+                    await asyncio.wait(running)
+            finally:
+                self._slots.release()
+
+    def _use_counted_threads(self) -> None:
+        """Let the loop's own threads be counted: LangChain and LangGraph run there what cannot be awaited."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            loop.set_default_executor(CountedThreads(_THREADS, "ragweave"))
+            self._loop = loop
+
+    def _busy(self) -> Refusal:
+        return Refusal(429, "too many requests at once: try again", retry_after=str(ceil(self._limits.queue_seconds)))
+
+
+def _with_body(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was read, and then what the caller does next."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return next_message

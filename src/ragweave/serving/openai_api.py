@@ -10,6 +10,7 @@ model itself, without a method, for the titles and tags that chat clients ask fo
 import asyncio
 import json
 import logging
+import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -22,10 +23,12 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from pydantic import BaseModel, Field, ValidationError
 
 from ragweave.errors import BrokenReplyError, PromptTooLongError, RunTimeoutError
 from ragweave.graphs import MethodGraph
+from ragweave.graphs.base import MAX_QUESTION
 from ragweave.serving.guard import AccessLimits, Guard, error_body
 from ragweave.tools.footnotes import UNSUPPORTED
 from ragweave.tools.models import ChatModel, is_transient, status_of
@@ -35,6 +38,8 @@ from ragweave.tools.models.messages import ending_of
 _LOG = logging.getLogger("ragweave.serving")
 PLAIN = "plain"
 """The endpoint's name for the answering model itself."""
+MAX_HISTORY = 1_000_000
+"""Maximum characters of a conversation."""
 BEAT = 5.0
 """Seconds between the comments that a stream sends while a method runs."""
 
@@ -52,7 +57,7 @@ class ChatRequest(BaseModel):
     """A caller's request; OpenAI's other settings are ignored."""
 
     model: str
-    messages: list[Message] = Field(min_length=1)
+    messages: list[Message] = Field(min_length=1, max_length=10_000)
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
     n: int | None = None
@@ -93,30 +98,35 @@ class Answer(NamedTuple):
 class Endpoint:
     """The conversations that are served, and their metrics."""
 
-    def __init__(self, chats: Mapping[str, MethodGraph], limits: AccessLimits, plain: ChatModel | None) -> None:
+    def __init__(self, chats: Mapping[str, MethodGraph], plain: ChatModel | None) -> None:
         """Serve `chats` by their names, and `plain` as `PLAIN`."""
-        self._chats, self._plain, self._limits = chats, plain, limits
+        self._chats, self._plain = chats, plain
         self.names = [*chats, *([PLAIN] if plain is not None else [])]
         self.started = int(time.time())
-        self.registry = registry = CollectorRegistry()
+        self._registry = registry = CollectorRegistry()
         self._requests = Counter("ragweave_requests", "Completions.", ("model", "status"), registry=registry)
         self._seconds = Histogram("ragweave_request_seconds", "Seconds of an answer.", ("model",), registry=registry)
         self._tokens = Counter("ragweave_tokens", "Tokens of model calls.", ("model", "kind"), registry=registry)
-        self._in_flight = Gauge("ragweave_in_flight", "Requests being answered.", registry=registry)
+        self._in_flight = Gauge(
+            "ragweave_in_flight", "Requests being answered.", registry=registry, multiprocess_mode="livesum"
+        )
+
+    def metrics(self) -> bytes:
+        """Return the metrics in Prometheus' form; of all processes if they share `PROMETHEUS_MULTIPROC_DIR`."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
 
     async def read(self, request: Request) -> ChatRequest:
         """Read a request.
 
         Raises:
-            ApiError: The request is too large or is not a chat completion, or asks for an unknown model or feature.
+            ApiError: The request is not a chat completion, or asks for an unknown model or feature.
         """
-        body = b""
-        async for piece in request.stream():
-            body += piece
-            if len(body) > self._limits.request_bytes:
-                raise ApiError(413, f"a request may have at most {self._limits.request_bytes} bytes")
         try:
-            chat_request = ChatRequest.model_validate_json(body)
+            chat_request = ChatRequest.model_validate_json(await request.body())
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"])) or "the body"
@@ -133,7 +143,7 @@ class Endpoint:
 
     def unknown(self, model: str) -> ApiError:
         """Return the error for a model that is not served."""
-        return ApiError(404, f"there is no model {model!r}: {', '.join(self.names)}", code="model_not_found")
+        return ApiError(404, f"there is no model {model[:80]!r}: {', '.join(self.names)}", code="model_not_found")
 
     async def answer(self, model: str, messages: Sequence[BaseMessage]) -> Answer:
         """Return the answer.
@@ -211,7 +221,7 @@ def create_app(
         plain: A chat model to serve without a method, under the name `plain`; None: no such model.
     """
     limits = limits or AccessLimits()
-    endpoint = Endpoint(chats, limits, plain)
+    endpoint = Endpoint(chats, plain)
     app = FastAPI(title="ragweave", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, limits=limits)
     if limits.origins:
@@ -233,7 +243,7 @@ def create_app(
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        return Response(generate_latest(endpoint.registry), media_type="text/plain; version=0.0.4")
+        return Response(endpoint.metrics(), media_type="text/plain; version=0.0.4")
 
     _add_completions(app, endpoint)
     return app
@@ -357,7 +367,7 @@ def messages_of(messages: Sequence[Message]) -> list[BaseMessage]:
     """Return a request's messages, without tool messages, and without the pictures and files of earlier turns.
 
     Raises:
-        ApiError: The user's last message is not text, or an answer follows it.
+        ApiError: The user's last message is not text, or an answer follows it, or the text is too long.
     """
     turns = [turn for turn in messages if turn.role in _KINDS and not turn.tool_calls]
     last = max((at for at, turn in enumerate(turns) if turn.role == "user"), default=-1)
@@ -369,7 +379,15 @@ def messages_of(messages: Sequence[Message]) -> list[BaseMessage]:
         raise ApiError(400, f"messages: a question may hold only text, not {other}")
     if not _text(turns[last]).strip():
         raise ApiError(400, "messages: the question is empty")
-    return [_KINDS[turn.role](_text(turn)) for turn in turns]
+    texts = [_text(turn) for turn in turns]
+    for what, size, limit in (
+        ("question", len(texts[last]), MAX_QUESTION),
+        ("conversation", sum(map(len, texts)), MAX_HISTORY),
+    ):
+        if size > limit:
+            message = f"messages: the {what} has {size} characters; at most {limit} are allowed"
+            raise ApiError(400, message, code="context_length_exceeded")
+    return [_KINDS[turn.role](text) for turn, text in zip(turns, texts, strict=True)]
 
 
 def _text(message: Message) -> str:

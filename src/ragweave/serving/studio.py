@@ -9,7 +9,8 @@ operator's environment names the models, the knowledge base and the options' def
     RAGWEAVE_K, …                    any other option of the method
     RAGWEAVE_METHOD                  the method of the conversation `chat`
 
-A remote caller chooses a question and a method's options, but neither files nor models.
+A remote caller chooses a question and a method's options, but neither files nor models. What the environment sets is the
+maximum that a caller may set; any other count may be ten times its default (`Options.maxima`).
 """
 
 import asyncio
@@ -42,27 +43,42 @@ class ServedGraph(MethodGraph):
     """A graph for remote callers, whose settings may not name files of the server."""
 
     def get_context_jsonschema(self) -> dict[str, Any] | None:
-        """Return the schema of a run's settings without the operator's."""
+        """Return the schema of a run's settings, with their maxima and without the operator's own."""
         schema = super().get_context_jsonschema()
         if schema is None:
             return None
-        return {**schema, "properties": {k: v for k, v in schema["properties"].items() if k not in self._operators}}
+        properties = {name: field for name, field in schema["properties"].items() if name not in self._operators}
+        for name, maximum in self._maxima.items():
+            field = dict(properties[name])
+            (kind,) = [kind for kind in field.pop("anyOf", [field]) if kind["type"] != "null"]
+            properties[name] = {**field, **kind, "maximum": maximum}
+        return {**schema, "properties": properties}
 
     @property
     def _operators(self) -> frozenset[str]:
         operators: frozenset[str] = getattr(self.context_schema, "operators", frozenset())
         return operators
 
+    @property
+    def _maxima(self) -> dict[str, float]:
+        options = cast("type[Options]", self.context_schema)
+        return {name: maximum for name, maximum in options.maxima().items() if name not in self._operators}
+
     def _options(self, context: Any) -> Options:
         """Return the options of a run.
 
         Raises:
-            UsageError: An option that names a file differs from the operator's.
+            UsageError: An option that names a file differs from the operator's, or a number exceeds its maximum.
         """
         options = super()._options(context)
         for name in self._operators:
             if getattr(options, name) != type(options).model_fields[name].default:
                 raise UsageError(f"{name} cannot be set by a run: the server's operator sets it ({_variable(name)})")
+        for name, maximum in self._maxima.items():
+            if (chosen := getattr(options, name)) is None or chosen > maximum:
+                raise UsageError(
+                    f"{name} may be at most {maximum:g}: the server's operator may raise it ({_variable(name)})"
+                )
         return options
 
 
