@@ -91,8 +91,9 @@ def measure(spec: str, minutes: float, judge: Any, k: int) -> None:
                 continue
             if time.monotonic() > end:
                 return
-            method, options, _ = read_system(system)
-            graph = build_graph(method, model=model, retriever=retriever, **{"k": k, "citations": True, **options})
+            spec = read_system(system)
+            settings = {"k": k, "citations": True, **spec.options}
+            graph = build_graph(spec.method, model=model, retriever=retriever, **settings)
             out = graph.invoke({"question": question, "answer_type": "long"}, {"max_concurrency": 1})
             support = [
                 by_judge(judge, question, out["answer"], text) if judge else by_words(out["answer"], match)

@@ -49,7 +49,8 @@ def test_the_large_model_is_called_as_often_as_printed(tmp_path: Path) -> None:
     more = {"skr_knn": {"training": str(labels), "embeddings": HashEmbeddings(), "neighbours": 1}}
     replies = {"self_ask": "Follow up: Who built the bridge?"}
     for row in table_of("slimplm", "1").rows:
-        method, options, _ = read_system(row.spec("nq"))
+        system = read_system(row.spec("nq"))
+        method, options = system.method, system.options
         models = {role: ScriptedModel(script=lambda call: replies.get(call.node, "Ada."), role=role) for role in ROLES}
         graph = build_graph(
             method,
@@ -86,9 +87,10 @@ def test_a_row_by_cxmi_is_empty_without_a_scorer() -> None:
 
 def test_self_asks_rounds_are_counted_without_its_reader() -> None:
     """SlimPLM, table 1, #API: three calls of the chain; the reader's two are apart."""
-    method, options, _ = read_system(table_of("slimplm", "1").rows[5].spec("nq"))
+    system = read_system(table_of("slimplm", "1").rows[5].spec("nq"))
     model = ScriptedModel(script=lambda _call: "Follow up: Who built the bridge?")
-    out = build_graph(method, model=model, retriever=RecordingRetriever(), **options).invoke({"question": "Who?"})
+    graph = build_graph(system.method, model=model, retriever=RecordingRetriever(), **system.options)
+    out = graph.invoke({"question": "Who?"})
     assert out["usage"]["calls"] == 5
     state = {**out, "large": {"generator"}}
     assert METRICS["api_calls"].compute(Question(id="1", question="Who?"), state) == 3.0
@@ -113,10 +115,14 @@ def test_plans_say_what_differs(paper: str, table: str, dataset: str, text: str)
 def prompts_of(paper: str, table: str, dataset: str, label: str) -> list[str]:
     """Return the prompts of a row, as it asks one question."""
     row = next(row for row in table_of(paper, table).rows if row.label == label)
-    method, options, _ = read_system(row.spec(dataset))
+    system = read_system(row.spec(dataset))
     models = {role: ScriptedModel(script=lambda _call: "Ada.", role=role) for role in ROLES}
     graph = build_graph(
-        method, model=models["generator"], proxy=models["proxy"], retriever=RecordingRetriever(), **options
+        system.method,
+        model=models["generator"],
+        proxy=models["proxy"],
+        retriever=RecordingRetriever(),
+        **system.options,
     )
     graph.invoke({"question": "Who built the bridge?"})
     return [call.text for role in ROLES for call in models[role].calls]
@@ -194,14 +200,12 @@ def test_systems_are_split_outside_of_brackets() -> None:
 
 
 def test_options_have_the_types_of_the_method() -> None:
-    method, options, by_proxy = read_system(
-        "proxy:slimplm[rewrite=false,max_passages=none,k=7]", {"samples": "3", "x": "1"}
-    )
-    assert (method.name, by_proxy) == ("slimplm", True)
-    assert options == {"rewrite": False, "max_passages": None, "k": 7, "samples": 3}
-    _, several, _ = read_system("blendfilter[queries=question+internal]")
+    system = read_system("proxy:slimplm[rewrite=false,max_passages=none,k=7]", {"samples": "3", "x": "1"})
+    assert (system.method.name, system.by_proxy) == ("slimplm", True)
+    assert system.options == {"rewrite": False, "max_passages": None, "k": 7, "samples": 3}
+    several = read_system("blendfilter[queries=question+internal]").options
     assert list(several["queries"]) == ["question", "internal"]
-    assert read_system("filco[filter=parts/mine]")[1] == {"filter": "parts/mine"}
+    assert read_system("filco[filter=parts/mine]").options == {"filter": "parts/mine"}
 
 
 @pytest.mark.parametrize("spec", ["concat[k=many]", "concat[kk=5]", "concat[k]", "con cat", "concat[unknown=perhaps]"])

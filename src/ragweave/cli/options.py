@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +30,9 @@ Kb = Annotated[
         "--kb", metavar="KB", help="Knowledge base: a folder, or an address (pg:URL#NAME, qdrant:…, es:…, chroma:…)."
     ),
 ]
-Method_ = Annotated[str, typer.Option("--method", "-m", help="The method (see `ragweave methods`).")]
+Method_ = Annotated[
+    str, typer.Option("--method", "-m", help="The method (see `ragweave methods`), or a file of `ragweave tune`.")
+]
 Model = Annotated[
     list[str] | None,
     typer.Option(
@@ -152,7 +156,8 @@ class Setup:
     kb: str
     models: Mapping[str, Any]
     """By role."""
-    retriever: Any
+    search: Callable[[str, str], Any]
+    """Opens a retriever, with a reranker; "": those that the options name."""
     second: Any = None
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -179,7 +184,10 @@ class Setup:
         from ragweave.tools.knowledge import retriever_of
         from ragweave.tools.providers import chat_model
 
-        methods = [read_system(spec)[0] for spec in specs]
+        systems = [read_system(spec) for spec in specs]
+        methods = [system.method for system in systems]
+        kb = next((system.kb for system in systems if system.kb and kb == DEFAULT_KB), kb)
+        named = {"generator": "extractive"} | dict(ChainMap(*(dict(system.models) for system in systems)))
         values = read_pairs(option or ())
         if k is not None and values.setdefault("k", str(k)) != str(k):
             raise UsageError(f"-k {k} and --option k={values['k']}: k is given twice")
@@ -189,19 +197,26 @@ class Setup:
         if second_retriever and not any(method.second_search for method in methods):
             raise UsageError(f"--second-retriever: {', '.join(specs)} has no second search; crag has one")
         try:
-            models = {role: chat_model(spec) for role, spec in ({"generator": "extractive"} | models_of(model)).items()}
+            models = {role: chat_model(spec) for role, spec in (named | models_of(model)).items()}
         except ModelError as error:
             raise UsageError(str(error)) from error
+
+        @cache
+        def search(own: str = "", reranker: str = "") -> Any:
+            return open_retriever(kb, own or retriever, reranker or rerank, k, filters)
+
+        for system in systems:
+            search(system.retriever, system.rerank)
         return cls(
             kb=kb,
             models=models,
-            retriever=open_retriever(kb, retriever, rerank, k, filters),
+            search=search,
             second=retriever_of(second_retriever, kb) if second_retriever else None,
             options={"citations": str(citations), **values},
         )
 
     def graph(self, spec: str) -> MethodGraph:
-        """Return the graph of a method, `METHOD` or `METHOD[option=value,…]`.
+        """Return the graph of a system: `METHOD`, `METHOD[option=value,…]` or `choice.yaml`.
 
         Raises:
             UsageError: The method has no such option, or it searches and there is nothing to search.
@@ -212,23 +227,29 @@ class Setup:
         from ragweave.graphs.specs import read_system
         from ragweave.nodes.options import make_options
 
-        method, values, by_proxy = read_system(spec, self.options)
-        models = (
-            {**self.models, "generator": self.models["proxy"]} if by_proxy and "proxy" in self.models else self.models
-        )
-        if self.retriever is None and getattr(make_options(method.options, values), "retrieve", True):
+        system = read_system(spec, self.options)
+        method, values, retriever = system.method, system.options, self.retriever_of(spec)
+        if retriever is None and getattr(make_options(method.options, values), "retrieve", True):
             raise UsageError(
                 f"there is no knowledge base at {self.kb!r}: make one with `ragweave index FILES --kb {self.kb}`, or name "
                 "one with --kb"
             )
         return build_graph(
             method,
-            retriever=self.retriever,
+            retriever=retriever,
             second_retriever=self.second if method.second_search else None,
             retry_policy=RetryPolicy(max_attempts=1),  # clients retry themselves, and a dead server stays dead
-            **arguments_of(models),
+            prompts=system.prompts,
+            **arguments_of(system.played(self.models)),
             **values,
         )
+
+    def retriever_of(self, spec: str) -> Any:
+        """Return what a system searches; None if there is nothing."""
+        from ragweave.graphs.specs import read_system
+
+        system = read_system(spec, self.options)
+        return self.search(system.retriever, system.rerank)
 
     def chat(self, spec: str) -> MethodGraph:
         """Return a conversation over a method.

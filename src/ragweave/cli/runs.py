@@ -118,7 +118,7 @@ def evaluate(
     Each answer is saved at once. If a run is interrupted, the same command resumes it and pays for no call twice.
     """
     from ragweave.evaluation import EVAL_ROLES, EvalSettings, Limits
-    from ragweave.graphs.specs import read_pairs, split_systems
+    from ragweave.graphs.specs import is_choice, read_pairs, read_system, split_systems
 
     settings: EvalSettings
     if sum(source is not None for source in (data, synthetic, resume)) != 1:
@@ -131,6 +131,8 @@ def evaluate(
         place = data.partition("?")[0].rpartition(":")[2] if data else f"synthetic-{Path(kb).name}"
         folder = out or Path("runs") / Path(place).name.partition(".")[0]
         systems, wordings = split_systems(methods), _read_prompts(prompts)
+        choice = next((read_system(spec) for spec in systems if is_choice(spec)), None)
+        kb = kb or (choice.kb if choice else "")
         if wordings and len(systems) > 1:
             raise UsageError("--prompts compares wordings of one method: name one with --methods")
         settings = EvalSettings(
@@ -138,7 +140,11 @@ def evaluate(
             systems=tuple(systems * (1 + len(wordings))),
             names=(*systems, *wordings) if wordings else (),
             prompts=wordings,
-            models={"generator": "extractive", **options.models_of(model, EVAL_ROLES)},
+            models={
+                "generator": "extractive",
+                **(choice.models if choice else {}),
+                **options.models_of(model, EVAL_ROLES),
+            },
             options={**read_pairs(option or ()), **({} if k is None else {"k": str(k)})},
             passages=passages,
             corpus=corpus,

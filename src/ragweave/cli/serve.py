@@ -70,7 +70,7 @@ def serve(
         from ragweave.serving.mcp_server import create_server
 
         setup.show_notice()
-        create_server(setup.graph(names[0]), setup.retriever).run("stdio")
+        create_server(setup.graph(names[0]), setup.retriever_of(names[0])).run("stdio")
         return
     from ragweave.serving.server import free_address, run_server
 
@@ -124,7 +124,7 @@ class Served:
         if self.mcp:
             from ragweave.serving.mcp_server import create_server, http_app
 
-            server = create_server(setup.graph(self.names[0]), setup.retriever)
+            server = create_server(setup.graph(self.names[0]), setup.retriever_of(self.names[0]))
             return http_app(server, host=self.host, limits=limits)
         from ragweave.serving.openai_api import create_app
 

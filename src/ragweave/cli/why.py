@@ -39,7 +39,7 @@ def why(
         setup = options.Setup.open([method], kb, model, k, retriever, "", "", option, citations=False)
         state = setup.graph(method).invoke({"question": question}, output_keys=STATE)
     typer.echo(f"{method} answered: {state['answer']}")
-    with KnowledgeBase.open(kb) as base:
+    with KnowledgeBase.open(setup.kb) as base:
         asked = Question(id="why", question=question, answers=tuple(expect))
         finding = explain(asked, state, Library(base, retriever))  # type: ignore[arg-type]
     typer.echo(finding or "The answer is right.")

@@ -8,6 +8,7 @@ A run whose folder exists is resumed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -151,7 +152,7 @@ def _checked(settings: EvalSettings) -> list[dict[str, ChatPromptTemplate]]:
     names = settings.names or settings.systems
     if len(set(names)) < len(names):
         raise UsageError("two systems have the same name")
-    methods = [read_system(spec, settings.options)[0] for spec in settings.systems]
+    methods = [read_system(spec, settings.options).method for spec in settings.systems]
     for name in settings.options:
         if methods and not any(name in method.options.model_fields for method in methods):
             raise UsageError(f"none of the methods has an option {name!r}")
@@ -190,7 +191,7 @@ def _systems(
         role: open_priced(settings, role, specs[role], run) for role in EVAL_ROLES if role in specs and role != SCORER
     }
     judge = models.pop(EVALUATOR, None)
-    retriever = given.get("retriever") or _retriever(settings, data, run)
+    search = cache(lambda *names: _retriever(replace(settings, **dict(zip(_SEARCH, names, strict=True))), data, run))
     more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}
     if settings.second_retriever:
         more["second_retriever"] = retriever_of(settings.second_retriever, settings.kb)
@@ -198,7 +199,7 @@ def _systems(
         graph_system(
             spec,
             models,
-            retriever,
+            given.get("retriever") or search(*_search_of(spec, settings)),
             metrics,
             options=settings.options,
             more={**more, "prompts": own},
@@ -211,6 +212,15 @@ def _systems(
         )
         for name, spec, own in zip(settings.names or settings.systems, settings.systems, prompts, strict=True)
     ]
+
+
+_SEARCH = ("retriever", "rerank")
+
+
+def _search_of(spec: str, settings: EvalSettings) -> tuple[str, ...]:
+    """Return how a system searches: as it says itself, else as the settings say."""
+    system = read_system(spec, settings.options)
+    return tuple(getattr(system, name) or getattr(settings, name) for name in _SEARCH)
 
 
 def _retriever(settings: EvalSettings, data: Dataset, run: Run) -> Any:

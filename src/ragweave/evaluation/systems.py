@@ -138,15 +138,15 @@ def graph_system(
     Raises:
         UsageError: There is no such method or option.
     """
-    method, values, by_proxy = read_system(spec, options)
-    played = {**models, "generator": models["proxy"]} if by_proxy and "proxy" in models else dict(models)
+    system = read_system(spec, options)
+    method, values, played, more = system.method, system.options, system.played(models), more or {}
     clients_retry = all(hasattr(unbound(model), "max_retries") for model in played.values())
     graph = build_graph(
         method,
         retriever=None if retriever is None else RunRetriever(base=None if retriever is own_passages else retriever),
         retry_policy=RetryPolicy(max_attempts=1) if clients_retry else RETRY,  # see `open_model`
         **arguments_of(played),
-        **(more or {}),
+        **{**more, "prompts": {**system.prompts, **more.get("prompts", {})}},
         **values,
     )
     k: int = values.get("k") or method.options(**{name: value for name, value in values.items() if name != "filter"}).k

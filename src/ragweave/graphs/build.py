@@ -13,6 +13,7 @@ from langgraph.types import Checkpointer, RetryPolicy, TracePolicy
 from ragweave.errors import UsageError, did_you_mean
 from ragweave.graphs.base import Graph, Method, MethodGraph, begin_node
 from ragweave.graphs.registry import METHODS
+from ragweave.graphs.specs import SystemSpec, is_choice, read_system
 from ragweave.nodes.options import with_defaults
 from ragweave.nodes.prompts import Prompts, Templates, template_of
 from ragweave.nodes.runner import Components, Retriever
@@ -39,7 +40,7 @@ RETRY = RetryPolicy(max_attempts=3, retry_on=_worth_trying_again)
 def build_graph(
     name: str | Method,
     *,
-    model: str | ChatModel = "extractive",
+    model: str | ChatModel | None = None,
     retriever: Retriever | None = None,
     proxy: str | ChatModel | None = None,
     judge: str | ChatModel | BaseDecisionModel | None = None,
@@ -64,10 +65,11 @@ def build_graph(
     `usage`, sync and async. Options may be overridden for one run: `graph.invoke(x, context={"k": 8})`.
 
     Args:
-        name: The method, or its name, one of `METHODS`.
+        name: The method, or its name, one of `METHODS`, or a file that `ragweave tune` wrote, `choice.yaml`. The file's
+            models, prompts, options and knowledge base hold unless other arguments replace them.
         model: The generator, the model that answers: a LangChain chat model, or a spec (`ragweave.chat_model`). It
-            plays every role without a model of its own.
-        retriever: Where passages come from: any LangChain retriever; None: every input brings its own.
+            plays every role without a model of its own. None: the file's, else `extractive`.
+        retriever: Where passages come from: any LangChain retriever; None: the file's, else every input brings its own.
         proxy: A small model that drafts answers (SlimPLM, Adaptive); None: `model`.
         judge: Says whether a draft is known, what a passage is worth, and whether passages suffice: a chat model, a
             decision model, or a trained judge's folder; None: `proxy`.
@@ -99,21 +101,27 @@ def build_graph(
         >>> out["status"]
         'answered'
     """
-    chosen = name if isinstance(name, Method) else METHODS.named(name)
+    system = _system_of(name)
+    chosen, options = system.method, {**system.options, **options}
+    filter = filter or options.pop("filter", None)
     named = isinstance(filter, str) and filter in get_args(FilterName)
     if filter is not None:
         options["filter"] = filter if named else "own"
     _check_options(chosen, options)
     if second_retriever is not None and not chosen.second_search:
         raise UsageError(f"{chosen.name} has no second search: leave out second_retriever")
-    models = models_of(generator=model, proxy=proxy, judge=judge, rewriter=rewriter, selector=selector, router=router)
+    given = {"generator": model, "proxy": proxy, "judge": judge, "rewriter": rewriter, "selector": selector}
+    players = {role: player for role, player in {**given, "router": router}.items() if player is not None}
+    specs = {role: spec for role, spec in system.models.items() if not ROLES[role].in_chat}
+    models = models_of(**{"generator": "extractive", **specs, **players})
+    retriever = _checked_retriever(retriever) or system.search()
     if options.get("max_cost_usd") is not None:
         for priced in models.given():
             check_priced(priced)
     components = Components(
         models=models,
-        prompts=_with_own(chosen, prompts or {}),
-        retriever=_checked_retriever(retriever),
+        prompts=_with_own(chosen, {**system.prompts, **(prompts or {})}),
+        retriever=retriever,
         second_retriever=_checked_retriever(second_retriever) or retriever,
         context_filter=None if filter is None or named else _own_filter(filter),
         scorer=scorer,
@@ -131,6 +139,12 @@ def build_graph(
         node.trace_policy = trace_policy
     compiled = MethodGraph(**vars(graph.compile(checkpointer=checkpointer, name=chosen.name)))
     return compiled.with_config({"max_concurrency": MAX_CONCURRENCY})
+
+
+def _system_of(name: str | Method) -> SystemSpec:
+    if isinstance(name, Method):
+        return SystemSpec(name)
+    return read_system(name) if is_choice(name) else SystemSpec(METHODS.named(name))
 
 
 def models_of(**given: str | ChatModel | BaseDecisionModel | None) -> Models:

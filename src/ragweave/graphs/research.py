@@ -140,15 +140,15 @@ def method_node(components: Components) -> Node:
 
     @lru_cache
     def built(spec: str) -> MethodGraph:
-        chosen, values, _ = read_system(spec)
+        system = read_system(spec)
         return build_graph(
-            chosen,
+            system.method,
             retriever=components.retriever,
-            second_retriever=components.second_retriever if chosen.second_search else None,
+            second_retriever=components.second_retriever if system.method.second_search else None,
             scorer=components.scorer,
             embeddings=components.embeddings,
             **components.models.arguments(),
-            **values,
+            **system.options,
         )
 
     async def search(query: Query, config: RunnableConfig, caller: Caller) -> RAGState:
@@ -233,5 +233,5 @@ def research(graph: Graph, components: Components) -> None:
 def _calls_of(spec: str | None) -> int:
     if spec is None:
         return 0
-    chosen, values, _ = read_system(spec)
-    return chosen.calls(chosen.options(**values))[1]
+    system = read_system(spec)
+    return system.method.calls(system.method.options(**system.options))[1]

@@ -1,19 +1,29 @@
-"""Systems as text: `METHOD`, or `METHOD[option=value,…]`; several are separated by commas.
+"""Systems as text: `METHOD`, `METHOD[option=value,…]` or a file, `choice.yaml`; several are separated by commas.
 
-Several values of one option are joined by `+` or, outside brackets, by commas: `queries=question,internal`.
-`proxy:METHOD` is answered by the proxy in the place of the answering model.
+Several values of one option are joined by `+` or, outside brackets, by commas: `queries=question,internal`. Besides the
+method's options, `retriever=` and `rerank=` say how this system searches. `proxy:METHOD` is answered by the proxy in the
+place of the answering model.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, get_args, get_origin
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
 
 from ragweave.errors import UsageError
 from ragweave.graphs.base import Method
 from ragweave.graphs.registry import METHODS
 from ragweave.nodes.options import Options, make_options
+from ragweave.nodes.prompts import Prompts
+from ragweave.roles import RoleName
 from ragweave.tools.filters import FILTERS, FilterName
 from ragweave.tools.providers import trained_folder
+from ragweave.tools.retrieval.base import PassageRetriever
 
 _SPEC = re.compile(r"(proxy:)?([\w.]+)(?:\[(.*)\])?", re.DOTALL)
 
@@ -30,28 +40,132 @@ def split_systems(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def read_system(spec: str, shared: Mapping[str, str] | None = None) -> tuple[Method, dict[str, Any], bool]:
-    """Return a system's method, its options, and whether the proxy answers.
+Model = TypeVar("Model")
+
+
+@dataclass(frozen=True)
+class SystemSpec:
+    """A method with its options, and what it names of its surroundings."""
+
+    method: Method
+    options: Mapping[str, Any] = field(default_factory=dict)
+    by_proxy: bool = False
+    """Whether the proxy answers."""
+    retriever: str = ""
+    """How it searches (`retriever_of`); "": as the others."""
+    rerank: str = ""
+    kb: str = ""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Model specs by role."""
+    prompts: Prompts = field(default_factory=dict)
+
+    def played(self, models: Mapping[str, Model]) -> dict[str, Model]:
+        """Return models by role, of which the proxy answers if the spec says so."""
+        swapped = {"generator": models["proxy"]} if self.by_proxy and "proxy" in models else {}
+        return {**models, **swapped}
+
+    def search(self) -> PassageRetriever | None:
+        """Return the retriever that it names; None if it names none, and no knowledge base."""
+        if not self.kb and not self.retriever:
+            return None
+        from ragweave.tools.knowledge.retrievers import retriever_of
+
+        return retriever_of(self.retriever or "auto", self.kb or None, rerank=self.rerank or None)
+
+
+def is_choice(spec: str) -> bool:
+    """Return whether a spec is a file that `ragweave tune` writes."""
+    return spec.endswith((".yaml", ".yml"))
+
+
+def read_system(spec: str, shared: Mapping[str, str] | None = None) -> SystemSpec:
+    """Read a system.
 
     Args:
-        spec: `METHOD[option=value,…]`.
-        shared: Options as text, for each method that has them.
+        spec: `METHOD[option=value,…]`, or a file that `write_choice` wrote.
+        shared: Options as text, for each method that has them. A variant's own come before them, a file's after.
 
     Raises:
-        UsageError: There is no such method or option, or a value is out of its range.
+        UsageError: There is no such method, option or file, or a value is out of its range.
     """
-    match = _SPEC.fullmatch(spec.strip())
+    spec = spec.strip()
+    if is_choice(spec):
+        return read_choice(Path(spec), shared)
+    match = _SPEC.fullmatch(spec)
     if not match:
         raise UsageError(f"a system is METHOD or METHOD[option=value,…], not {spec!r}")
     method = METHODS.named(match[2])
-    fields = method.options.model_fields
     given = read_pairs(pair for pair in (match[3] or "").split(",") if pair.strip())
-    texts = {name: text for name, text in (shared or {}).items() if name in fields} | given
-    text = texts.get("filter", "")
-    own = "filter" in fields and text not in get_args(FilterName) and (text in FILTERS or trained_folder(text))
+    retriever, rerank = given.pop("retriever", ""), given.pop("rerank", "")
+    return SystemSpec(method, _options(method, shared, given), bool(match[1]), retriever, rerank)
+
+
+def _options(method: Method, shared: Mapping[str, str] | None, own: Mapping[str, Any]) -> dict[str, Any]:
+    fields = method.options.model_fields
+    values = {name: value for name, value in (shared or {}).items() if name in fields} | dict(own)
+    text = values.get("filter", "")
+    is_own = "filter" in fields and text not in get_args(FilterName) and (text in FILTERS or trained_folder(text))
     # A trained filter's folder, or a package's: `build_graph` opens it.
-    opened = {"filter": texts.pop("filter")} if own else {}
-    return method, {**read_options(method.options, texts), **opened}, bool(match[1])
+    opened = {"filter": values.pop("filter")} if is_own else {}
+    return {**read_options(method.options, values), **opened}
+
+
+def read_choice(path: Path, shared: Mapping[str, str] | None = None) -> SystemSpec:
+    """Read a system from a file with `method`, and perhaps `options`, `prompts`, `retriever`, `rerank`, `kb`, `models`.
+
+    Raises:
+        UsageError: The file cannot be read, it names no method, or a value does not fit.
+    """
+    from ragweave.tools.knowledge.servers import is_address
+
+    try:
+        fields = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+    try:
+        choice = _Choice.model_validate(fields)
+    except ValidationError as error:
+        [first, *_] = error.errors()
+        place = ".".join(map(str, first["loc"])) or "the file"
+        raise UsageError(f"{path}: not a choice that `ragweave tune` wrote: {place}: {first['msg']}") from error
+    if hidden := next((role for role, spec in choice.models.items() if "***" in spec), None):
+        raise UsageError(f"{path}: keys are not stored: remove the {hidden}'s, and set it in the environment")
+    method, kb = METHODS.named(choice.method), choice.kb
+    common = {name: text for name, text in (shared or {}).items() if name in method.options.model_fields}
+    return SystemSpec(
+        method,
+        _options(method, None, {**choice.options, **common}),
+        retriever=choice.retriever,
+        rerank=choice.rerank,
+        kb=str(path.parent / kb) if kb and not is_address(kb) else kb,
+        models={str(role): spec for role, spec in choice.models.items()},
+        prompts=choice.prompts,
+    )
+
+
+class _Choice(BaseModel):
+    """The fields of a choice's file."""
+
+    method: str
+    options: dict[str, Any] = {}
+    prompts: dict[str, str | list[tuple[str, str]]] = {}
+    retriever: str = ""
+    rerank: str = ""
+    kb: str = ""
+    models: dict[RoleName, str] = {}
+
+
+def write_choice(path: Path, system: SystemSpec, about: Mapping[str, Any]) -> None:
+    """Write a system to a file, with what is known about it.
+
+    A folder of a knowledge base is named from the file's, so that both can be moved together.
+    """
+    options = {name: [*value] if isinstance(value, tuple) else value for name, value in system.options.items()}
+    kb = os.path.relpath(system.kb, path.parent) if Path(system.kb).is_dir() else system.kb
+    fields = {"method": system.method.name, "options": options, "prompts": dict(system.prompts)}
+    fields |= {"retriever": system.retriever, "rerank": system.rerank, "kb": kb, "models": dict(system.models)}
+    text = yaml.safe_dump({**fields, **about}, sort_keys=False, allow_unicode=True, width=120)
+    path.write_text(f"# Written by `ragweave tune`. Use it as a method: --method {path.name}\n{text}", "utf-8")
 
 
 def read_pairs(texts: Iterable[str]) -> dict[str, str]:
@@ -69,8 +183,8 @@ def read_pairs(texts: Iterable[str]) -> dict[str, str]:
     return pairs
 
 
-def read_options(options: type[Options], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return a method's options from text, each with its own type; they are those that the text names.
+def read_options(options: type[Options], texts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a method's options from texts or values, each with its own type; they are those that are named.
 
     Raises:
         UsageError: There is no such option, or a value is out of its range; the text names it.
@@ -80,7 +194,9 @@ def read_options(options: type[Options], texts: Mapping[str, str]) -> dict[str, 
     return {name: getattr(checked, name) for name in given}
 
 
-def _value(options: type[Options], name: str, text: str) -> Any:
+def _value(options: type[Options], name: str, text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
     annotation = options.model_fields[name].annotation if name in options.model_fields else None
     kinds = (annotation, *get_args(annotation))
     if text == "none" and type(None) in kinds and not any("none" in get_args(kind) for kind in kinds):
