@@ -58,12 +58,12 @@ def _running(place: Path, folder: Path) -> Iterator[str]:
         shutil.copytree(place.parent, folder / "server", symlinks=True)
         place = folder / "server" / "bin"
     data = folder / "data"
-    options = ["-U", "tester", "-A", "scram-sha-256", "-E", "UTF8", "--no-sync", "--locale=C"]
+    options = ["-U", "tester", "-A", "scram-sha-256", "-E", "UTF8", "--locale=C"]
     _run([place / "initdb", "-D", data, *options, f"--pwfile={folder / 'password'}"], user)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    settings = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
+    settings = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories="
     start = [place / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", settings, "start"]
     _run(start, user)
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 import typer
 
 from ragweave.cli.screen import progress_console
-from ragweave.errors import MissingExtraError, ModelError, UsageError
+from ragweave.errors import MissingExtraError, ModelError
 
 if TYPE_CHECKING:
     from ragweave.tools.models.llamacpp import LlamaCppChat
@@ -41,7 +41,7 @@ def doctor(
     model: Annotated[
         str | None, typer.Option(help="Model to load, describe and time: a GGUF file, or smollm2.")
     ] = None,
-    kb: Annotated[str | None, typer.Option(metavar="KB", help="Knowledge base to check: its folder.")] = None,
+    kb: Annotated[str | None, typer.Option(metavar="KB", help="Knowledge base to check.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="With --kb: rebuild its index from its passages.")] = False,
 ) -> None:
     """Check the installation and, if given, a model file and a knowledge base.
@@ -150,12 +150,9 @@ def _speed(model: LlamaCppChat) -> str:
 
 def _knowledge_base(kb: str, *, repair: bool) -> list[Finding]:
     """Return a knowledge base's problems; `repair` first rebuilds its index if there are any."""
-    from ragweave.tools.knowledge import KnowledgeBase
-    from ragweave.tools.knowledge.servers import is_address
+    from ragweave.tools.knowledge import open_knowledge_base
 
-    if is_address(kb):
-        raise UsageError("--kb: doctor checks a folder, not a server")
-    with KnowledgeBase.open(kb) as base:
+    with open_knowledge_base(kb) as base:
         if repair and base.check():
             with progress_console().status("rebuilding …"):
                 base.rebuild()

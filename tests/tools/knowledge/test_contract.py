@@ -25,20 +25,10 @@ class TestFolder(KnowledgeStoreTests):
         return KnowledgeBase.create(self.folder / f"kb{next(_NUMBERS)}", embeddings=embeddings)
 
 
-class TestQdrant(KnowledgeStoreTests):
-    def create(self, embeddings: Embeddings) -> ServedKnowledgeBase:
-        pytest.importorskip("langchain_qdrant")
-        address = f"qdrant::memory:#papers{next(_NUMBERS)}"
-        return ServedKnowledgeBase(address, embeddings)
-
-    @pytest.mark.skip(reason="Qdrant's local mode is not safe to read while it is written")
-    def test_threads_find_the_same(self) -> None: ...
-
-
 class TestChromaFolder(KnowledgeStoreTests):
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
-        pytest.importorskip("langchain_chroma")
+        pytest.importorskip("chromadb")
         self.folder = tmp_path
 
     def create(self, embeddings: Embeddings) -> ServedKnowledgeBase:
@@ -48,7 +38,7 @@ class TestChromaFolder(KnowledgeStoreTests):
 
 @pytest.fixture(scope="module")
 def server(socket_enabled_for_module: None) -> Iterator[str]:
-    pytest.importorskip("langchain_postgres")
+    pytest.importorskip("pgvector")
     if postgres_server.binaries() is None:
         pytest.skip("no PostgreSQL with pgvector")
     with postgres_server.postgres() as url:

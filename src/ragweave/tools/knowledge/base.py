@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -53,9 +53,8 @@ class AbstractKnowledgeBase(ABC):
     """How it chunks, analyses and embeds."""
     _embeddings: Embeddings | None
 
-    @abstractmethod
-    def _reading(self) -> AbstractContextManager[SourceReader]:
-        """Read the sources of the current state."""
+    modes: Sequence[str] = get_args(RetrieverName)
+    """How it can be searched."""
 
     @abstractmethod
     def _view(self) -> AbstractContextManager[View]:
@@ -64,6 +63,14 @@ class AbstractKnowledgeBase(ABC):
     @abstractmethod
     def _writing(self) -> AbstractContextManager[SourceWriter]:
         """Begin a write."""
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """Return what is wrong, one line per fault; missing files are not faults of the index."""
+
+    @abstractmethod
+    def rebuild(self) -> None:
+        """Make again what is derived from the passages."""
 
     @abstractmethod
     def close(self) -> None:
@@ -89,6 +96,15 @@ class AbstractKnowledgeBase(ABC):
         with self._view() as view:
             return view.values(name)
 
+    def missing_files(self) -> list[str]:
+        """Return the indexed files that no longer exist; `delete(source=…)` removes one."""
+        with self._reading() as now:
+            return [key for key in now.sources("file") if not Path(key).exists()]
+
+    def _reading(self) -> AbstractContextManager[SourceReader]:
+        """Read the sources of the current state."""
+        return self._view()
+
     def __bool__(self) -> bool:
         return True  # if empty, too
 
@@ -106,8 +122,8 @@ class AbstractKnowledgeBase(ABC):
         Args:
             k: Passages per query; a call may ask for another number.
             mode: `bm25`, `dense`, `hybrid` (both scores, fused), or `graph`, which `auto` is: hybrid, or
-                bm25 without embeddings, and one hop over the names that passages share. A server has
-                one search of its own, `auto`.
+                bm25 without embeddings, and one hop over the names that passages share. Chroma has
+                `dense` alone, which is its `auto`.
             filter: Values that the passages' metadata must have: `{"source": "a.md"}`; a list stands for
                 any of its values.
             rerank: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, an object with
@@ -125,8 +141,10 @@ class AbstractKnowledgeBase(ABC):
         return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)
 
     def _retriever(self, k: int, mode: RetrieverName, chosen: AnyOf) -> PassageRetriever:
-        if mode not in (modes := get_args(RetrieverName)):
-            raise UsageError(f"unknown mode {mode!r}; choose one of: {', '.join(modes)}")
+        if mode not in self.modes:
+            raise UsageError(f"unknown mode {mode!r}; choose one of: {', '.join(self.modes)}")
+        if mode == "auto" and "graph" not in self.modes:
+            mode = "dense"
         if self.settings.embedding is None and mode in ("dense", "hybrid"):
             raise KnowledgeBaseError(
                 f"{self.path} has no embeddings: use mode 'bm25' or 'graph', or make another one with an embedding model"
@@ -137,7 +155,7 @@ class AbstractKnowledgeBase(ABC):
         return SearchRetriever(
             search=partial(search, mode=mode),
             k=k,
-            words=Bm25Retriever(search=partial(search, mode="bm25"), k=k),
+            words=Bm25Retriever(search=partial(search, mode="bm25"), k=k) if "bm25" in self.modes else None,
             embeddings=None if mode == "bm25" else self._embeddings,
             places=partial(self._around, chosen=chosen),
         )
@@ -150,6 +168,8 @@ class AbstractKnowledgeBase(ABC):
         terms = analyzer_for(self.settings.language).terms
         query = Query(None if mode == "dense" else terms(question), vector, chosen)
         with self._view() as view:
+            if vector is not None:
+                self._embedder().check(vector, view.dimensions())
             return search(view, question, query, k, mode, terms)
 
     def _around(self, name: str, sides: int, chosen: AnyOf) -> list[Document]:
@@ -383,11 +403,6 @@ class KnowledgeBase(AbstractKnowledgeBase):
             if self.settings.embedding is not None and (number := lost.fetchone()[0]):
                 faults.append(f"{number} passages have no vector")
         return faults
-
-    def missing_files(self) -> list[str]:
-        """Return the indexed files that no longer exist; `delete(source=…)` removes one."""
-        with self._store.snapshot() as now:
-            return [key for key in now.sources("file") if not Path(key).exists()]
 
     def rebuild(self) -> None:
         """Make the index and the names again from the passages, and embed what has no vector.

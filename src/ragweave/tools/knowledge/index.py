@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -55,9 +55,9 @@ class _Index:
 class FolderView(Snapshot):
     """A state of a folder, with its index."""
 
-    def __init__(self, db: sqlite3.Connection, index: _Index, check: Callable[[Scores, int], None]) -> None:
+    def __init__(self, db: sqlite3.Connection, index: _Index) -> None:
         super().__init__(db)
-        self._index, self._check = index, check
+        self._index = index
 
     def pool(self, query: Query) -> "_Pool":
         """Return all passages, with their scores."""
@@ -65,7 +65,6 @@ class FolderView(Snapshot):
         words = None if query.terms is None else index.bm25.score(query.terms)
         near = None
         if query.vector is not None and index.vectors is not None:
-            self._check(query.vector, index.vectors.shape[1])
             near = index.vectors @ query.vector
         mask = index.mask(self, query.chosen)
         words = words if words is None or mask is None else np.where(mask, words, np.float32(0))
@@ -115,7 +114,7 @@ class FolderIndex:
                 except (OSError, ValueError) as error:  # gone, or damaged
                     failure = error
                     continue
-                yield FolderView(now.db, index, self.embedder.check)
+                yield FolderView(now.db, index)
                 return
         raise KnowledgeBaseError(
             f"{self.store.folder}: its index cannot be read ({failure}); make it again with "

@@ -1,0 +1,146 @@
+"""The pool of stores that rank by their own indexes: the best passages of each ranking, with exact scores.
+
+Only which passages are candidates depends on the store: the best by words and by vectors, and the ends of paths over
+names. All of them get an exact cosine and a BM25 score, whichever ranking found them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+
+from ragweave.tools.knowledge.graph import NamePassages, Scores
+from ragweave.tools.knowledge.search import Query, base_scores, passes
+from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.store import AnyOf
+
+DEPTH = 100
+"""Candidates of each ranking."""
+
+
+class Stored(NamedTuple):
+    """A passage with its vector, if it has one."""
+
+    document: Document
+    vector: Scores | None
+
+
+class CandidateView(ABC):
+    """A state of a store that ranks by its own indexes. A method is a question to the store."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return the number of passages."""
+
+    @abstractmethod
+    def dimensions(self) -> int:
+        """Return the length of the vectors; 0 if there are none."""
+
+    @abstractmethod
+    def sources(self, kind: str | None = None) -> dict[str, Source]:
+        """Return the sources by key; those of a kind, if it is given."""
+
+    @abstractmethod
+    def words(
+        self, terms: list[str], k: int, chosen: AnyOf, among: Collection[int] | None = None
+    ) -> Mapping[int, float]:
+        """Return the BM25 scores of the k best passages that pass the filter; or of some passages, with any filter."""
+
+    @abstractmethod
+    def near(self, vector: Scores, k: int, chosen: AnyOf) -> Collection[int]:
+        """Return about the k nearest passages that pass the filter."""
+
+    @abstractmethod
+    def passages(self, rows: Collection[int]) -> Mapping[int, Stored]:
+        """Return passages, in any order."""
+
+    @abstractmethod
+    def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:
+        """Return the passages of each name that is known."""
+
+    @abstractmethod
+    def around(self, name: str, sides: int) -> Sequence[int]:
+        """Return the passage with an id and up to `sides` neighbours on each side in its document, in order."""
+
+    @abstractmethod
+    def rows(self) -> NDArray[np.int64]:
+        """Return all passages, in the order in which they were indexed."""
+
+    @abstractmethod
+    def values(self, name: str) -> list[Any]:
+        """Return the values that passages have under a name of their metadata."""
+
+    @abstractmethod
+    def holders(self, name: str) -> Collection[str]:
+        """Return the sources of the passages with an id, or of a document with it."""
+
+    @abstractmethod
+    def vectors(self, contents: Collection[str]) -> Mapping[str, Scores]:
+        """Return the vectors that are stored, by the hash of what they are of."""
+
+    def documents(self, rows: Sequence[int]) -> dict[int, Document]:
+        """Return passages, in the given order."""
+        stored = self.passages(rows)
+        return {row: stored[row].document for row in rows}
+
+    def pool(self, query: Query) -> "CandidatePool":
+        """Return the best passages by words and by vectors, with their scores."""
+        return CandidatePool(self, query)
+
+
+class CandidatePool:
+    """The best passages of a store, with exact scores."""
+
+    def __init__(self, view: CandidateView, query: Query) -> None:
+        self._view, self._query = view, query
+        self._stored: dict[int, Stored] = {}
+        self._places: dict[int, int] = {}
+        self._words = dict(view.words(query.terms, DEPTH, query.chosen)) if query.terms else {}
+        near = () if query.vector is None else view.near(query.vector, DEPTH, query.chosen)
+        self._all_words = len(self._words) < DEPTH
+        self.rows, self.scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        self.include([*self._words, *near])
+
+    def include(self, rows: Collection[int]) -> Collection[int]:
+        """Add those of some passages that pass the filter, and return them."""
+        new = [row for row in dict.fromkeys(rows) if row not in self._stored]
+        if new:
+            self._stored |= self._view.passages(new)
+            new = [row for row in new if passes(self._stored[row].document, self._query.chosen)]
+            lacking = [row for row in new if row not in self._words]
+            if lacking and self._query.terms and not self._all_words:
+                self._words |= self._view.words(self._query.terms, len(lacking), {}, lacking)
+            self._places |= {row: place for place, row in enumerate(new, len(self._places))}
+            self.rows = np.fromiter(self._places, np.int64)
+            self.scores = self._scored()
+        return [row for row in rows if row in self._places]
+
+    def _scored(self) -> Scores:
+        if not self._places:
+            return np.zeros(0, np.float32)
+        words, near = None, None
+        if self._query.terms is not None:
+            words = np.array([self._words.get(row, 0) for row in self._places], np.float32)
+        if self._query.vector is not None:
+            near = np.array([self._stored[row].vector for row in self._places], np.float32) @ self._query.vector
+        return base_scores(words, near)
+
+    def places(self, rows: Collection[int]) -> NDArray[np.int64]:
+        """Return where some passages stand in `scores`."""
+        return np.fromiter((self._places[row] for row in rows), np.int64)
+
+    def words(self, terms: list[str]) -> Scores:
+        """Return the BM25 score of each passage for some terms, as a share of the best of all passages."""
+        if not terms or not self._places:
+            return np.zeros(len(self._places), np.float32)
+        best = self._view.words(terms, 1, {})
+        scores = {**best, **self._view.words(terms, len(self._places), {}, [*self._places])}
+        highest = max(scores.values(), default=0) or 1.0
+        return np.array([scores.get(row, 0) / highest for row in self._places], np.float32)
+
+    def documents(self, rows: Sequence[int]) -> dict[int, Document]:
+        """Return some of them, in the given order."""
+        return {row: self._stored[row].document for row in rows}

@@ -1,0 +1,407 @@
+"""A knowledge base in PostgreSQL with pgvector: `pg:postgresql://user@host/db#papers` is the schema `papers`.
+
+    settings    one row: how it was made, and how many passages and terms there are
+    sources     a row a file, page or name under which documents were added
+    passages    terms (GIN), metadata (GIN), vector (HNSW, made when the first write is done)
+    words       how many passages have a term
+    mentions    which passage has which names
+
+A write is one transaction, and so is a search, which reads one state. Writers take turns by an advisory lock, which
+they take after embedding.
+
+PostgreSQL ranks words without inverse document frequency, so BM25 is computed here: `words` counts the passages of each
+term, the GIN index finds those with the rarest terms of a question, and they are scored.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from itertools import accumulate, chain
+from typing import Any, get_args
+
+import numpy as np
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+from pgvector.psycopg import register_vector
+from psycopg import Connection, sql
+from psycopg.types.json import Jsonb
+from psycopg_pool import ConnectionPool
+
+from ragweave.names import RetrieverName
+from ragweave.state.passages import indexed_text
+from ragweave.tools.knowledge.candidates import CandidateView, Stored
+from ragweave.tools.knowledge.graph import MAX_PASSAGES, NamePassages, Scores
+from ragweave.tools.knowledge.names import names_of
+from ragweave.tools.knowledge.settings import IndexSettings
+from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.staging import Change
+from ragweave.tools.knowledge.store import AnyOf
+from ragweave.tools.retrieval.bm25_index import K1, B
+
+_SCHEMA = """
+CREATE SCHEMA IF NOT EXISTS {name};
+SET LOCAL search_path TO {name}, public;
+CREATE TABLE settings (value jsonb NOT NULL, size integer NOT NULL, passages bigint NOT NULL, terms bigint NOT NULL);
+INSERT INTO settings VALUES ({settings}, {size}, 0, 0);
+CREATE TABLE sources (
+    number bigint GENERATED ALWAYS AS IDENTITY, key text PRIMARY KEY, kind text NOT NULL, value jsonb NOT NULL);
+CREATE TABLE words (term text PRIMARY KEY, passages integer NOT NULL) WITH (fillfactor = 80);
+CREATE TABLE passages (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL, source text NOT NULL, document text,
+    content text NOT NULL, text text NOT NULL, metadata jsonb NOT NULL, terms tsvector NOT NULL,
+    length integer NOT NULL, vector {vector});
+CREATE INDEX ON passages (source, document);
+CREATE INDEX ON passages (name);
+CREATE INDEX ON passages (document);
+CREATE INDEX ON passages (content);
+CREATE INDEX ON passages USING gin (terms);
+CREATE INDEX ON passages USING gin (metadata jsonb_path_ops);
+CREATE TABLE mentions (
+    name text NOT NULL, about boolean NOT NULL, passage bigint NOT NULL REFERENCES passages ON DELETE CASCADE,
+    PRIMARY KEY (name, passage) INCLUDE (about));
+CREATE INDEX ON mentions (passage);
+"""
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext('ragweave'), hashtext(current_schema()))"
+_COUNTED = "SELECT lexeme AS term, count(*) AS passages FROM passages, unnest(terms) GROUP BY 1"
+_AGAIN = "UPDATE sources SET value = jsonb_set(value, '{hash}', '\"\"')"
+_SCORED = 4_000
+"""Passages that are scored by words: those of a question's rarest terms, about so many."""
+_MAX_POSITION, _MAX_POSITIONS = 16_383, 255
+"""The highest position, and the most positions, that PostgreSQL stores of a term."""
+_MAX_TERM = 500
+"""Characters of the longest term."""
+
+
+def _where(chosen: AnyOf) -> tuple[str, list[Any]]:
+    """Return a filter as SQL, and its values; of a list in the metadata any item will do."""
+    parts, values = [], list[Any]()
+    for name, wanted in chosen.items():
+        if name == "source":
+            parts.append("source = ANY(%s)")
+            values.append([*map(str, wanted)])
+        else:
+            parts.append("(" + " OR ".join(["metadata @> %s"] * 2 * len(wanted)) + ")")
+            values += [Jsonb({name: shape}) for value in wanted for shape in (value, [value])]
+    return " AND ".join(parts) or "true", values
+
+
+def _quoted(term: str) -> str:
+    """Return a term as tsvector and tsquery take it."""
+    return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+class PostgresView(CandidateView):
+    """The state that a transaction reads."""
+
+    def __init__(self, db: Connection[Any]) -> None:
+        self._db = db
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        return self._db.execute(query, values).fetchall()
+
+    def number(self, query: str) -> int:
+        """Return the number that a query gives."""
+        return int(self._rows(query)[0][0])
+
+    def _settings(self) -> Any:
+        return self._rows("SELECT size, passages, terms FROM settings")[0]
+
+    def count(self) -> int:
+        """Return the number of passages."""
+        return int(self._settings()[1])
+
+    def dimensions(self) -> int:
+        """Return the length of the vectors; 0 if there are none."""
+        return int(self._settings()[0])
+
+    def sources(self, kind: str | None = None) -> dict[str, Source]:
+        """Return the sources by key, in the order in which they were added."""
+        rows = self._rows("SELECT key, value FROM sources WHERE kind = coalesce(%s, kind) ORDER BY number", kind)
+        return {key: Source(**value) for key, value in rows}
+
+    def words(
+        self, terms: list[str], k: int, chosen: AnyOf, among: Collection[int] | None = None
+    ) -> Mapping[int, float]:
+        """Return the BM25 scores of the k best passages that pass the filter, or of some passages."""
+        counts = Counter(term[:_MAX_TERM] for term in terms)
+        _, passages, length = self._settings()
+        sql = "SELECT term, passages FROM words WHERE term = ANY(%s) AND passages > 0 ORDER BY 2, 1"
+        known = self._rows(sql, [*counts])
+        weights = {term: counts[term] * math.log(1 + (passages - df + 0.5) / (df + 0.5)) for term, df in known}
+        norms = K1 * (1 - B), K1 * B * passages / max(length, 1)
+        if among is not None:
+            return self._scored("id = ANY(%s)", [[*among]], weights, norms, k)
+        where, values = _where(chosen)
+        so_far = accumulate(df for _, df in known)
+        rarest = [term for (term, _), total in zip(known, so_far, strict=True) if total <= _SCORED]
+        best: Mapping[int, float] = {}
+        for some in (rarest, [*weights]):  # under a filter the rarest may find few: then any term will do
+            if some and len(best) < k:
+                any_of = " | ".join(map(_quoted, some))
+                best = self._scored(f"terms @@ %s::tsquery AND {where}", [any_of, *values], weights, norms, k)
+        return best
+
+    def _scored(
+        self, where: str, values: list[Any], weights: Mapping[str, float], norms: tuple[float, float], k: int
+    ) -> Mapping[int, float]:
+        """Return the best k by BM25 of the passages that a condition leaves."""
+        if not weights:
+            return {}
+        # ts_rank of one term grows with its frequency, and runs in C; the best by it are scored exactly.
+        rough = " + ".join(["%s::float8 * ts_rank('{1,1,1,1}', terms, %s::tsquery)"] * len(weights))
+        rows = self._rows(
+            "SELECT p.id, s.score FROM "
+            f"(SELECT id, terms, length FROM passages WHERE {where} ORDER BY {rough} DESC LIMIT %s) p, "
+            "LATERAL (SELECT sum(q.idf * cardinality(u.positions) / (cardinality(u.positions) + %s + %s * p.length)) score "
+            "FROM unnest(p.terms) u JOIN unnest(%s::text[], %s::float8[]) q (term, idf) ON u.lexeme = q.term) s "
+            "WHERE s.score > 0 ORDER BY s.score DESC, p.id LIMIT %s",
+            *values,
+            *(value for term, idf in weights.items() for value in (idf, _quoted(term))),
+            3 * k,
+            *norms,
+            [*weights],
+            [*weights.values()],
+            k,
+        )
+        return {row: float(score) for row, score in rows}
+
+    def near(self, vector: Scores, k: int, chosen: AnyOf) -> Collection[int]:
+        """Return about the k nearest passages that pass the filter."""
+        where, values = _where(chosen)
+        self._db.execute(f"SET LOCAL hnsw.ef_search = {min(2 * k, 1000)}")
+        self._db.execute("SET LOCAL hnsw.iterative_scan = relaxed_order")  # goes on until k passages pass the filter
+        query = f"SELECT id FROM passages WHERE {where} ORDER BY vector <=> %s LIMIT %s"
+        return [row for (row,) in self._rows(query, *values, vector, k)]
+
+    def passages(self, rows: Collection[int]) -> Mapping[int, Stored]:
+        """Return passages, in any order."""
+        query = "SELECT id, name, source, text, metadata, vector FROM passages WHERE id = ANY(%s)"
+        return {
+            row: Stored(Document(text, id=name, metadata={"position": row, **metadata, "source": source}), vector)
+            for row, name, source, text, metadata, vector in self._rows(query, [*rows])
+        }
+
+    def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:
+        """Return the passages of each name that is known."""
+        rows = self._rows(
+            "SELECT n.name, m.passage, m.about FROM unnest(%s::text[]) n (name), "
+            "LATERAL (SELECT passage, about FROM mentions WHERE name = n.name LIMIT %s) m",
+            [*names],
+            MAX_PASSAGES + 1,
+        )
+        known: dict[str, tuple[list[int], list[int]]] = {}
+        for name, row, about in rows:
+            known.setdefault(name, ([], []))[not about].append(row)
+        return {name: NamePassages(sum(map(len, of)), *map(sorted, of)) for name, of in known.items()}
+
+    def around(self, name: str, sides: int) -> Sequence[int]:
+        """Return the passage with an id and up to `sides` neighbours on each side in its document, in order."""
+        rows = self._db.execute(
+            "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - %(n)s AND own.id + %(n)s "
+            "AND other.source = own.source AND other.document IS NOT DISTINCT FROM own.document "
+            "AND other.metadata -> 'title' IS NOT DISTINCT FROM own.metadata -> 'title' "
+            "WHERE own.id = (SELECT min(id) FROM passages WHERE name = %(name)s) ORDER BY 1",
+            {"n": sides, "name": name},
+        )
+        return [row for (row,) in rows]
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return all passages, in the order in which they were indexed."""
+        return np.fromiter((row for (row,) in self._rows("SELECT id FROM passages ORDER BY 1")), np.int64)
+
+    def values(self, name: str) -> list[Any]:
+        """Return the values that passages have under a name of their metadata."""
+        if name == "source":
+            return [*self.sources()]
+        query = (
+            "SELECT DISTINCT item FROM passages, jsonb_array_elements(CASE jsonb_typeof(metadata -> %s) "
+            "WHEN 'array' THEN metadata -> %s ELSE jsonb_build_array(metadata -> %s) END) item "
+            "WHERE metadata ? %s ORDER BY 1"
+        )
+        return [value for (value,) in self._rows(query, name, name, name, name)]
+
+    def holders(self, name: str) -> Collection[str]:
+        """Return the sources of the passages with an id, or of a document with it."""
+        query = "SELECT DISTINCT source FROM passages WHERE name = %s OR document = %s"
+        return [source for (source,) in self._rows(query, name, name)]
+
+    def vectors(self, contents: Collection[str]) -> Mapping[str, Scores]:
+        """Return the vectors that are stored, by the hash of what they are of."""
+        query = "SELECT DISTINCT ON (content) content, vector FROM passages WHERE content = ANY(%s)"
+        return {content: vector for content, vector in self._rows(query, [*contents]) if vector is not None}
+
+
+class PostgresStore:
+    """Reads and writes one schema of a database, through a pool of connections."""
+
+    modes: Sequence[str] = get_args(RetrieverName)
+
+    def __init__(self, url: str, name: str) -> None:
+        self._name = name
+        path = sql.SQL("SET search_path TO {}, public").format(sql.Identifier(name)).as_string()
+
+        def configure(db: Connection[Any]) -> None:
+            db.execute(path)
+            if db.execute("SELECT to_regtype('vector')").fetchone() != (None,):
+                register_vector(db)
+
+        with Connection.connect(url):  # fails at once if there is no server, where a pool would wait
+            self._pool = ConnectionPool(
+                url, min_size=1, max_size=8, open=True, kwargs={"autocommit": True}, configure=configure, timeout=60
+            )
+
+    def settings(self) -> IndexSettings | None:
+        """Return how it was made; None if there is none."""
+        with self._pool.connection() as db:
+            if db.execute("SELECT to_regclass('settings')").fetchone() == (None,):
+                return None
+            (value,) = db.execute("SELECT value FROM settings").fetchone() or ({},)
+        return IndexSettings(**value)
+
+    def configure(self, settings: IndexSettings, size: int) -> None:
+        """Make it, or change its settings, after which its sources are to be read again."""
+        with self._pool.connection() as db, db.transaction():
+            db.execute("SELECT pg_advisory_xact_lock(hashtext('ragweave'))")
+            value = Jsonb(asdict(settings))
+            if db.execute("SELECT to_regclass('settings')").fetchone() != (None,):
+                db.execute("UPDATE settings SET value = %s", (value,))
+                db.execute(_AGAIN)
+                return
+            if size:
+                db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            vector = sql.SQL(f"vector({size})" if size else "real[]")
+            given = {"name": sql.Identifier(self._name), "settings": sql.Literal(json.dumps(asdict(settings)))}
+            db.execute(sql.SQL(_SCHEMA).format(**given, size=sql.Literal(size), vector=vector))
+        self._pool.drain()  # connections learn the type of vectors when they are opened
+
+    @contextmanager
+    def view(self) -> Iterator[PostgresView]:
+        """Yield the newest state."""
+        with self._pool.connection() as db, db.transaction():
+            db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield PostgresView(db)
+
+    def replace(self, changes: Sequence[Change], terms: Callable[[str], list[str]]) -> None:
+        """Commit changes, all or nothing; `terms` is the analyzer."""
+        with self._pool.connection() as db, db.transaction():
+            db.execute(_LOCK)
+            self._forget(db, changes)
+            records = {change.key: change.source for change in changes}
+            gone = [key for key, source in records.items() if source is None]
+            db.execute("DELETE FROM sources WHERE key = ANY(%s)", (gone,))
+            rows = [(key, source.kind, Jsonb(asdict(source))) for key, source in records.items() if source is not None]
+            upsert = "INSERT INTO sources (key, kind, value) VALUES (%s, %s, %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+            db.cursor().executemany(upsert, rows)
+            first = self._insert(db, changes, terms)
+            db.execute(
+                "INSERT INTO words SELECT lexeme, count(*) FROM passages, unnest(terms) WHERE id >= %s GROUP BY 1 ORDER BY 1 "
+                "ON CONFLICT (term) DO UPDATE SET passages = words.passages + excluded.passages",
+                (first,),
+            )
+            db.execute(
+                "UPDATE settings SET passages = passages + n, terms = terms + length FROM "
+                "(SELECT count(*) n, coalesce(sum(length), 0) length FROM passages WHERE id >= %s) new",
+                (first,),
+            )
+            db.execute(
+                "DELETE FROM sources s WHERE kind = 'added' AND key = ANY(%s) "
+                "AND NOT EXISTS (SELECT FROM passages WHERE source = s.key)",
+                ([*records],),
+            )
+
+    def _forget(self, db: Connection[Any], changes: Sequence[Change]) -> None:
+        """Delete the passages that are replaced, and what is counted of them."""
+        keys = [change.key for change in changes if change.part is None and not change.stays]
+        parts = [(change.key, change.part) for change in changes if change.part is not None]
+        for where, values in (
+            ("source = ANY(%s)", [keys]),
+            (
+                "id IN (SELECT p.id FROM unnest(%s::text[], %s::text[]) c (key, part), "
+                "LATERAL (SELECT id FROM passages WHERE source = key AND (document = part OR name = part)) p)",
+                [[key for key, _ in parts], [part for _, part in parts]],
+            ),
+        ):
+            db.execute(
+                f"WITH gone AS (DELETE FROM passages WHERE {where} RETURNING terms, length), "
+                "counts AS (SELECT lexeme, count(*) n FROM gone, unnest(gone.terms) GROUP BY 1), "
+                "less AS (UPDATE words SET passages = passages - n FROM counts WHERE term = lexeme) "
+                "UPDATE settings SET passages = settings.passages - g.n, terms = settings.terms - g.length "
+                "FROM (SELECT count(*) n, coalesce(sum(length), 0) length FROM gone) g",
+                values,
+            )
+
+    def _insert(self, db: Connection[Any], changes: Sequence[Change], terms: Callable[[str], list[str]]) -> int:
+        """Add the passages and their names; return the first one's id."""
+        sequence = "pg_get_serial_sequence('passages', 'id')"
+        count = sum(change.count for change in changes)
+        last = db.execute(f"SELECT nextval({sequence})").fetchone() or (0,)
+        first = int(last[0]) + 1
+        db.execute(f"SELECT setval({sequence}, %s)", (first + count,))
+        columns = "id, name, source, document, content, text, metadata, terms, length, vector"
+        with db.cursor() as cursor:
+            with cursor.copy(f"COPY passages ({columns}) FROM STDIN") as copy:
+                rows = ((change.key, *row) for change in changes for row in change.rows())
+                for number, (key, passage, vector) in enumerate(rows, first):
+                    own = terms(indexed_text(passage.text, passage.metadata))
+                    places = _vector_of(own), len(own), None if vector is None else json.dumps(vector.tolist())
+                    text = passage.text, json.dumps(passage.metadata, default=str)
+                    copy.write_row((number, passage.name, key, passage.document, passage.content, *text, *places))
+            with cursor.copy("COPY mentions (name, about, passage) FROM STDIN") as copy:
+                for number, passage in enumerate(chain.from_iterable(changes), first):
+                    for name, about in names_of(passage.text, passage.metadata).items():
+                        copy.write_row((name, about, number))
+        return first
+
+    def tend(self) -> None:
+        """Make the index of vectors, if there are some and it is missing."""
+        with self._pool.connection() as db, db.transaction():
+            db.execute(_LOCK)
+            size, count = db.execute("SELECT size, passages FROM settings").fetchone() or (0, 0)
+            if size and count and db.execute("SELECT to_regclass('vectors')").fetchone() == (None,):
+                db.execute("SET LOCAL maintenance_work_mem = '512MB'")
+                db.execute("CREATE INDEX vectors ON passages USING hnsw (vector vector_cosine_ops)")
+
+    def check(self) -> list[str]:
+        """Return what is wrong, one line per fault."""
+        queries = {
+            "passages have no vector": "SELECT count(*) FROM passages, settings WHERE size > 0 AND vector IS NULL",
+            "passages too many or too few are counted": "SELECT abs(passages - (SELECT count(*) FROM passages)) FROM settings",
+            "words are counted wrongly": f"SELECT count(*) FROM ({_COUNTED}) c FULL JOIN words USING (term) "
+            "WHERE coalesce(c.passages, 0) <> coalesce(words.passages, 0)",
+        }
+        with self.view() as view:
+            counts = {what: view.number(query) for what, query in queries.items()}
+        return [f"{count} {what}" for what, count in counts.items() if count]
+
+    def repair(self) -> None:
+        """Count passages and words again; the sources of passages without vectors are read again."""
+        with self._pool.connection() as db, db.transaction():
+            db.execute(_LOCK)
+            db.execute("TRUNCATE words")
+            db.execute(f"INSERT INTO words (term, passages) {_COUNTED}")
+            db.execute(
+                "UPDATE settings SET (passages, terms) = (SELECT count(*), coalesce(sum(length), 0) FROM passages)"
+            )
+            db.execute(
+                f"{_AGAIN} WHERE key IN (SELECT source FROM passages, settings WHERE size > 0 AND vector IS NULL)"
+            )
+
+    def drop(self) -> None:
+        """Delete the schema."""
+        with self._pool.connection() as db:
+            db.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(self._name)))
+
+    def close(self) -> None:
+        """Close the pool."""
+        self._pool.close()
+
+
+def _vector_of(terms: Sequence[str]) -> str:
+    """Return terms with their positions, as tsvector takes them."""
+    places: dict[str, list[int]] = {}
+    for place, term in enumerate(terms, 1):
+        places.setdefault(term[:_MAX_TERM], []).append(min(place, _MAX_POSITION))
+    return " ".join(f"{_quoted(term)}:{','.join(map(str, at[:_MAX_POSITIONS]))}" for term, at in places.items())
