@@ -15,7 +15,7 @@ from ragweave.errors import UsageError
 if TYPE_CHECKING:
     from langchain_core.documents import Document
 
-    from ragweave.tools.knowledge import IndexReport, KnowledgeBase, ServedKnowledgeBase
+    from ragweave.tools.knowledge import FileLimits, IndexReport, KnowledgeBase, ServedKnowledgeBase
     from ragweave.tools.knowledge.settings import Progress
 
 _SHOWN = 20
@@ -53,6 +53,12 @@ def index(
     ] = None,
     id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
+    max_file_seconds: Annotated[
+        float, typer.Option(help="Longest time to read a file, and each MiB of a larger one; then it is skipped.")
+    ] = 120,
+    max_file_memory: Annotated[
+        int, typer.Option(help="Most memory to read a file, in MiB; then it is skipped.")
+    ] = 4096,
 ) -> None:
     """Index files; run it again to index only what changed. After the first run, only the fields of rows can be changed."""
     values = {"chunker": chunker, "unit": unit, "size": size, "overlap": overlap, "language": language}
@@ -66,8 +72,11 @@ def index(
         sources.append(str(corpus_path()))
     if not sources and not pages:
         raise UsageError("nothing to index: give files or folders, or use --bundled")
+    from ragweave.tools.knowledge import FileLimits
+
+    limits = FileLimits(max_seconds=max_file_seconds, max_memory=max_file_memory)
     with _opened(kb, settings, [] if loader else sources) as base:
-        reports = _with_bar(base, sources, pages, loader)
+        reports = _with_bar(base, sources, pages, loader, limits)
         for report in reports:
             _show(base, report)
     _check_indexed(reports)
@@ -99,15 +108,19 @@ def _pages(paths: Sequence[str], wanted: bool) -> list[str]:
 
 
 def _with_bar(
-    base: KnowledgeBase | ServedKnowledgeBase, sources: list[str], pages: list[str], loader: str | None
+    base: KnowledgeBase | ServedKnowledgeBase,
+    sources: list[str],
+    pages: list[str],
+    loader: str | None,
+    limits: FileLimits,
 ) -> list[IndexReport]:
     """Index, and return what each write did."""
     with progress_bar() as bar:
         advance = _stages(bar)
         if loader is not None:
             return [base.index_documents(_loaded(loader, source), source, advance) for source in sources]
-        reports = [base.index_paths(sources, advance)] if sources else []
-        return [*reports, *([base.index_pages(pages, advance)] if pages else [])]
+        reports = [base.index_paths(sources, advance, limits)] if sources else []
+        return [*reports, *([base.index_pages(pages, advance, limits)] if pages else [])]
 
 
 def _loaded(loader: str, argument: str) -> Iterator[Document]:

@@ -6,7 +6,7 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
@@ -26,8 +26,9 @@ from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage
 from ragweave.tools.knowledge.index import FolderIndex, damaged_files
 from ragweave.tools.knowledge.ingest import Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
+from ragweave.tools.knowledge.loaders.worker import Worker
 from ragweave.tools.knowledge.search import Embedder, Query, View, passes, search
-from ragweave.tools.knowledge.settings import IndexReport, IndexSettings, Progress
+from ragweave.tools.knowledge.settings import FILE_LIMITS, FileLimits, IndexReport, IndexSettings, Progress
 from ragweave.tools.knowledge.sources import Source, SourceReader, SourceWriter
 from ragweave.tools.knowledge.store import FILE, AnyOf, Filter, Snapshot, Store
 from ragweave.tools.knowledge.writer import Writer
@@ -189,12 +190,20 @@ class AbstractKnowledgeBase(ABC):
 
         return search_tools(self.as_retriever(k, mode, filter=filter, rerank=rerank), k)
 
-    def index_paths(self, paths: str | Path | Iterable[str | Path], progress: Progress | None = None) -> IndexReport:
+    def index_paths(
+        self,
+        paths: str | Path | Iterable[str | Path],
+        progress: Progress | None = None,
+        limits: FileLimits | None = FILE_LIMITS,
+    ) -> IndexReport:
         """Bring the index up to date with files and folders.
 
         New and changed files are read, files that are gone from `paths` leave the index, moved ones
-        are recognised by their bytes and name. A file that cannot be read is a line in the report.
-        Folders are read recursively, without hidden files (`.name`).
+        are recognised by their bytes and name. A file that cannot be read, or not within the limits,
+        is a line in the report. Folders are read recursively, without hidden files (`.name`).
+
+        Files are read in another process, except small ones of light formats; with `limits=None`,
+        all are read in this one.
 
         Raises:
             UsageError: No path is given, or an empty one.
@@ -203,15 +212,22 @@ class AbstractKnowledgeBase(ABC):
         given = listed(paths)
         if not given or any(not str(path).strip() for path in given):
             raise UsageError("give at least one file or folder to index (. is this folder)")
-        return self._ingest(lambda ingest: ingest.paths(map(Path, given)), progress)
+        return self._ingest(lambda ingest: ingest.paths(map(Path, given)), progress, limits)
 
-    def index_pages(self, urls: str | Iterable[str], progress: Progress | None = None) -> IndexReport:
+    def index_pages(
+        self,
+        urls: str | Iterable[str],
+        progress: Progress | None = None,
+        limits: FileLimits | None = FILE_LIMITS,
+    ) -> IndexReport:
         """Fetch web pages and index those that are new or changed; links are not followed.
+
+        They are read as files are, within limits.
 
         Raises:
             UsageError: One is not a web address.
         """
-        return self._ingest(lambda ingest: ingest.pages(listed(urls)), progress)
+        return self._ingest(lambda ingest: ingest.pages(listed(urls)), progress, limits)
 
     def index_documents(
         self, documents: Iterable[Document], source: str, progress: Progress | None = None
@@ -224,9 +240,11 @@ class AbstractKnowledgeBase(ABC):
         loaded = [_loaded_of(doc) for doc in map(as_document, documents) if doc.page_content.strip()]
         return self._ingest(lambda ingest: ingest.documents(encodable(source), loaded), progress)
 
-    def _ingest(self, take: Callable[[Ingest], None], progress: Progress | None) -> IndexReport:
-        with self._writing() as writer:
-            ingest = Ingest(writer, self.settings, self._embeddings, progress)
+    def _ingest(
+        self, take: Callable[[Ingest], None], progress: Progress | None, limits: FileLimits | None = None
+    ) -> IndexReport:
+        with self._writing() as writer, closing(Worker(limits)) as worker:
+            ingest = Ingest(writer, self.settings, self._embeddings, progress, worker)
             take(ingest)
             embedded = writer.commit(progress)
         return IndexReport(**ingest.counts, notices=tuple(ingest.notices), passages=len(self), embedded=embedded)

@@ -1,7 +1,6 @@
 """Ingestion: find the files that are new, changed, moved or gone, fetch pages, and stage their passages."""
 
 import hashlib
-import io
 import ipaddress
 import mimetypes
 import os
@@ -11,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 from urllib.parse import urldefrag, urlsplit
 
@@ -19,8 +19,8 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.tools.knowledge.chunking import Loaded, Passage, Remark, UnreadableError, passages_of
-from ragweave.tools.knowledge.loaders import load
 from ragweave.tools.knowledge.loaders.pdf import NEED_OCR, available
+from ragweave.tools.knowledge.loaders.worker import EXCEEDED, Worker
 from ragweave.tools.knowledge.settings import IndexSettings, Notice, Progress
 from ragweave.tools.knowledge.sources import Source, SourceWriter
 from ragweave.tools.knowledge.store import FILE
@@ -41,6 +41,7 @@ class Ingest:
     settings: IndexSettings
     embeddings: Embeddings | None
     progress: Progress | None
+    worker: Worker
     counts: Counter[str] = field(default_factory=Counter)
     """Files by what became of them, as in an `IndexReport`."""
     notices: list[Notice] = field(default_factory=list)
@@ -103,7 +104,7 @@ class Ingest:
         with file:
             moved = "" if before or not self.writer.moves else _same_file(source, lost)
             if not moved:
-                self._take(source, load(Path(key), file, self.settings), before)
+                self._take(source, self.worker.load(Path(key), file, self.settings), before)
                 return
         was = lost.pop(moved)
         source = replace(source, notices=was.notices)
@@ -123,7 +124,11 @@ class Ingest:
                 continue
             name = Path(url.rstrip("/").rpartition("/")[2] or "page").with_suffix(suffix)
             source = Source(url, "page", hashlib.sha256(data).hexdigest())
-            self._take(source, load(name, io.BytesIO(data), self.settings), known.get(url))
+            with TemporaryDirectory() as folder:
+                path = Path(folder, "page")
+                path.write_bytes(data)
+                with path.open("rb") as file:
+                    self._take(source, self.worker.load(name, file, self.settings), known.get(url))
 
     def documents(self, key: str, loaded: list[Loaded]) -> None:
         """Take the texts of a source that a LangChain loader read, unless they are as before."""
@@ -159,10 +164,14 @@ class Ingest:
             self.counts["changed" if before else "added"] += 1
 
     def _known(self, kind: str) -> dict[str, Source]:
-        """Return the known sources by key; if OCR is there now, those that lacked it have no hash and are read again."""
+        """Return the known sources by key; those of which more can be read now have no hash, so they are read again."""
         known = self.writer.sources(kind)
-        lacked = (key for key, source in known.items() if any(NEED_OCR in reason for reason, _ in source.notices))
-        return known | {key: replace(known[key], hash="") for key in lacked if available()}
+        more = {key for key, source in known.items() if any(self._reads_more(reason) for reason, _ in source.notices)}
+        return known | {key: replace(known[key], hash="") for key in more}
+
+    def _reads_more(self, reason: str) -> bool:
+        """Return whether OCR was missing and is there now, or a file exceeded other limits."""
+        return (NEED_OCR in reason and available()) or (EXCEEDED in reason and str(self.worker.limits) not in reason)
 
     def _unchanged(self, source: Source) -> None:
         skipped = any(status == "skipped" for _, status in source.notices)

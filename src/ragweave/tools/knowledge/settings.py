@@ -49,6 +49,27 @@ class IndexSettings:
         analyzer_for(self.language)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FileLimits:
+    """What reading one file may cost: one that needs more is skipped, with a line in the report."""
+
+    max_seconds: float = 120
+    """Longest time for a file, and for each MiB of a larger one."""
+    max_memory: int = 4096
+    """Memory of the process that reads it, in MiB; not limited on Windows and macOS."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if not (self.max_seconds > 0 and self.max_memory > 0):
+            raise UsageError("the limits of a file must be above 0")
+
+    def __str__(self) -> str:
+        """Render as in notices."""
+        return f"{self.max_seconds:g} s per MiB, {self.max_memory} MiB of memory"
+
+
+FILE_LIMITS = FileLimits()
+
 Status = Literal["skipped", "in part", "read"]
 """How much of a file was read."""
 

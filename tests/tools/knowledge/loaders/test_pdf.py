@@ -203,12 +203,12 @@ def test_a_scan_is_read_again_once_the_extra_is_installed(tmp_path, monkeypatch)
     )
     kb = KnowledgeBase.create(tmp_path / "kb", settings=IndexSettings(embedding=None))
     monkeypatch.setitem(sys.modules, "rapidocr", None)  # an import fails
-    assert kb.index_paths(tmp_path).added == 1
-    assert kb.index_paths(tmp_path).unchanged == 1
+    assert kb.index_paths(tmp_path, limits=None).added == 1
+    assert kb.index_paths(tmp_path, limits=None).unchanged == 1
 
     monkeypatch.setitem(sys.modules, "rapidocr", importlib.util.module_from_spec(ModuleSpec("rapidocr", None)))
     monkeypatch.setattr(loader, "recognised_page", lambda _page: "The rent is due.")
-    report = kb.index_paths(tmp_path)
+    report = kb.index_paths(tmp_path, limits=None)
     assert (report.changed, report.notices) == (2, ())
     assert len(kb.as_retriever(mode="bm25").invoke("rent")) == 2
-    assert kb.index_paths(tmp_path).unchanged == 2
+    assert kb.index_paths(tmp_path, limits=None).unchanged == 2

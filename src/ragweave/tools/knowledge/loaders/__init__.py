@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from ragweave.registry import Registry
+from ragweave.registry import SESSION, Registry
 from ragweave.state.passages import encodable
 from ragweave.tools.knowledge.chunking import Loaded, UnreadableError
 from ragweave.tools.knowledge.loaders.containers import Member, load_mail, load_mailbox, load_saved_page, load_zip
@@ -34,6 +34,8 @@ MAX_MEMBERS = 10_000
 """Files that are read of a file that holds others; they may have 100 times its bytes, or 64 MiB."""
 MAX_TEXT = 2**20
 """Characters that are made of a file; or 100 times its bytes, where these are more."""
+MAX_LIGHT = 2**20
+"""Size in bytes up to which a file of a light format is read in this process."""
 MAX_DEPTH = 3
 """Levels of files within files."""
 _VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+([^<>]+)>")
@@ -84,6 +86,8 @@ class FileType:
     load: Loader
     extra: str = ""
     """The extra of `ragweave` that it needs."""
+    light: bool = False
+    """Whether its reader needs no library and little time, so that a small file needs no process of its own."""
 
 
 def of_bytes(load: Callable[[str, bytes, IndexSettings], Iterable[Loaded | Member | str]]) -> Loader:
@@ -108,12 +112,14 @@ _TYPES = (
         (".txt",),
         "the text; any other file that holds text is read in the same way",
         of_text(lambda name, file, _settings: [Loaded(file.read(), name)]),
+        light=True,
     ),
     FileType(
         "markdown",
         (".md", ".markdown"),
         "the text; headings and YAML front matter become metadata",
         of_text(lambda name, file, _settings: [markdown(file.read(), name)]),
+        light=True,
     ),
     FileType("html", (".html", ".htm", ".xhtml"), "the text without menus, banners and footers", of_bytes(load_html)),
     FileType("mhtml", (".mhtml", ".mht"), "a page that a browser saved, as HTML", of_bytes(load_saved_page)),
@@ -132,11 +138,17 @@ _TYPES = (
     ),
     FileType("epub", (".epub",), "the text; headings become metadata", of_bytes(load_epub)),
     FileType("excel", (".xlsx", ".xlsm", ".xltx", ".xltm"), "rows; the sheet is the heading", of_bytes(load_workbook)),
-    FileType("csv", (".csv",), "rows", of_text(load_csv)),
-    FileType("tsv", (".tsv",), "rows", of_text(partial(load_csv, separator="\t"))),
-    FileType("json", (".json",), "the objects of a list as rows; else the text", of_text(load_json)),
-    FileType("jsonl", (".jsonl", ".ndjson"), "the object of each line as a row", of_text(load_json_lines)),
-    FileType("notebook", (".ipynb",), "text, code and printed output of a Jupyter notebook", of_text(load_notebook)),
+    FileType("csv", (".csv",), "rows", of_text(load_csv), light=True),
+    FileType("tsv", (".tsv",), "rows", of_text(partial(load_csv, separator="\t")), light=True),
+    FileType("json", (".json",), "the objects of a list as rows; else the text", of_text(load_json), light=True),
+    FileType("jsonl", (".jsonl", ".ndjson"), "the object of each line as a row", of_text(load_json_lines), light=True),
+    FileType(
+        "notebook",
+        (".ipynb",),
+        "text, code and printed output of a Jupyter notebook",
+        of_text(load_notebook),
+        light=True,
+    ),
     FileType(
         "mail",
         (".eml",),
@@ -150,6 +162,7 @@ _TYPES = (
         (".srt", ".vtt"),
         "the spoken text with its speakers, without numbers and times",
         of_text(load_subtitles),
+        light=True,
     ),
     FileType(
         "picture",
@@ -241,9 +254,20 @@ def _member(member: Member, settings: IndexSettings, room: _Room, depth: int) ->
 def _loaded(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | Member | str]:
     if path.suffix.lower() == ".gz":
         file, path = _unpacked(file.read()), path.with_suffix("")
-    types = {suffix: kind for kind in FILE_TYPES.values() for suffix in kind.suffixes}
     name = re.sub(r"\.[A-Za-z]\w*$", "", path.name)
-    yield from types.get(path.suffix.lower(), FILE_TYPES["text"]).load(name, file, settings)
+    yield from _type_of(path).load(name, file, settings)
+
+
+def _type_of(path: Path) -> FileType:
+    types = {suffix: kind for kind in FILE_TYPES.values() for suffix in kind.suffixes}
+    return types.get(path.suffix.lower(), FILE_TYPES["text"])
+
+
+def read_here(path: Path, size: int) -> bool:
+    """Return whether a file needs no process of its own, or cannot be read in one: its type is known here alone."""
+    packed = path.suffix.lower() == ".gz"
+    kind = _type_of(path.with_suffix("") if packed else path)
+    return FILE_TYPES.package(kind.name) == SESSION or (kind.light and size <= MAX_LIGHT and not packed)
 
 
 def _max_bytes(size: int) -> int:
