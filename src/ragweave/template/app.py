@@ -4,10 +4,14 @@
     python app.py            # then open http://127.0.0.1:8000
     langgraph dev            # the same with LangGraph's API and Studio (extra `studio`)
 
-The files in `documents/` are indexed at the first question; after a change, the next start reads them again.
-RAGWEAVE_MODEL and RAGWEAVE_METHOD choose the model (default: extractive) and the method (default: concat_pf). If APP_KEYS
-has keys, LangGraph's server requires one as a bearer token. The page's threads are kept in memory: give `chat` another
-checkpointer to store them.
+The files in `documents/` are indexed when the app starts, and whenever they change while it runs. Variables:
+
+    RAGWEAVE_MODEL, RAGWEAVE_METHOD    the model (default: extractive) and the method (default: concat_pf)
+    APP_KEYS                           keys, one of which each caller must give; without any, only this machine may call
+    APP_HOST, PORT                     where to listen; an address that other machines reach needs APP_KEYS
+
+Conversations are kept in `history.sqlite`, and rated answers in `feedback.jsonl`, for `ragweave tune` and `eval`: give those
+with the thumb down the right answer first.
 """
 
 from __future__ import annotations
@@ -16,131 +20,187 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
-from functools import cache
-from pathlib import Path, PurePath
-from typing import Annotated, Any
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
-from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph.state import CompiledStateGraph
+from history import History
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph_sdk import Auth
+from library import TYPES, Library
 from pydantic import BaseModel, Field
 
-from ragweave import KnowledgeBase, build_chat
-from ragweave.errors import RagweaveError
-from ragweave.tools.footnotes import MEANING
+from ragweave import build_chat
+from ragweave.errors import PromptTooLongError, RunTimeoutError, UsageError
+from ragweave.serving.guard import LOCAL_HOSTS, AccessLimits, Guard, caller_of
+from ragweave.tools.footnotes import MEANING, label_of
 
 HERE = Path(__file__).parent
 LOG = logging.getLogger("app")
 TRY = ("Which files does the app answer from?", "How is another model chosen?")
 """Example questions on the page."""
+UPLOAD_BYTES = 20_000_000
+"""Maximum bytes of an uploaded file."""
+TURNS = 8
+"""Questions that are answered at once."""
 
-Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\w-]+$")]
-Chat = CompiledStateGraph[Any, Any, Any, Any]
+Name = Annotated[str, Field(min_length=16, max_length=64, pattern=r"^[\w-]+$")]
 
 
 class Turn(BaseModel):
-    """A message from the user."""
+    """A question, and the conversation that it belongs to: a new one if it names none."""
 
     question: Annotated[str, Field(max_length=2000, pattern=r"\S")]
-    thread: Name = "main"
+    thread: Name = Field(default_factory=lambda: uuid.uuid4().hex)
 
 
-@cache
-def knowledge_base() -> KnowledgeBase:
-    """Open the knowledge base, and index what has changed in `documents/`."""
-    kb = KnowledgeBase.open_or_create(HERE / "kb")
-    kb.index_paths([HERE / "documents"])
-    return kb
+class Rating(BaseModel):
+    """What a reader thought of an answer."""
+
+    turn: Name
+    thumb: Literal["up", "down"]
 
 
-def conversation(checkpointer: Any = None) -> Chat:
-    """Build the conversation over the documents."""
-    return build_chat(
-        os.environ.get("RAGWEAVE_METHOD", "concat_pf"),
-        model=os.environ.get("RAGWEAVE_MODEL", "extractive"),
-        retriever=knowledge_base().as_retriever(),
-        checkpointer=checkpointer,
-    )
+def conversation(retriever: Any) -> Any:
+    """Build the conversation over a retriever."""
+    method, model = os.environ.get("RAGWEAVE_METHOD", "concat_pf"), os.environ.get("RAGWEAVE_MODEL", "extractive")
+    return build_chat(method, model=model, retriever=retriever)
 
 
-@cache
-def chat() -> Chat:
-    """Return the page's conversation."""
-    return conversation(InMemorySaver())
+library = Library(HERE / "documents", HERE / "kb", conversation)
 
 
-async def graph() -> Chat:
+async def graph() -> Any:
     """Return the conversation for LangGraph's server, which brings its own checkpointer."""
-    return await asyncio.to_thread(conversation)
+    library.start()
+    await asyncio.to_thread(library.ready.wait)
+    return library.chat
+
+
+def keys() -> list[str]:
+    """Return the keys that callers may give."""
+    return os.environ.get("APP_KEYS", "").split()
 
 
 auth = Auth()
 
 
 @auth.authenticate
-async def authenticated(authorization: str | None) -> str:
+async def authenticated(authorization: str | None, path: str) -> str:
     """Admit callers of LangGraph's server that send a key from APP_KEYS; all callers if APP_KEYS is empty."""
-    keys = os.environ.get("APP_KEYS", "").split()
-    if keys and (authorization or "").removeprefix("Bearer ") not in keys:
+    caller = caller_of(authorization or "", keys())
+    if caller is None and path != "/":  # the page itself asks for the key
         raise Auth.exceptions.HTTPException(status_code=401, detail="this app needs a key, as a bearer token")
-    return "user"
+    return caller or "anyone"
 
 
-def create_app(chat: Callable[[], Chat]) -> FastAPI:
-    """Return the page's app; `chat` returns a conversation that has a checkpointer."""
-    app = FastAPI(title="Ask your documents")
-    shown_page = (HERE / "page.html").read_text("utf-8").replace("TRY = []", f"TRY = {json.dumps(TRY)}")
+@auth.on
+async def own(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> dict[str, str] | None:
+    """Let a user of LangGraph's server see and change only what the same user made; all may use the assistants."""
+    user = ctx.user.identity
+    if ctx.resource == "store":
+        namespace = [*(value.get("namespace") or ())]
+        value["namespace"] = tuple(namespace if namespace[:1] == [user] else [user, *namespace])
+        return None
+    if ctx.resource == "assistants" and ctx.action in ("read", "search"):
+        return None
+    value.setdefault("metadata", {})["owner"] = user
+    return {"owner": user}
+
+
+def create_app(library: Library, history: History) -> FastAPI:
+    """Return the page's app."""
+
+    @asynccontextmanager
+    async def reading(_app: FastAPI) -> AsyncIterator[None]:
+        library.start()
+        yield
+        library.stop()
+
+    app = FastAPI(title="Ask your documents", docs_url=None, redoc_url=None, openapi_url=None, lifespan=reading)
+    limits = AccessLimits(
+        api_keys=keys(),
+        hosts=() if keys() else LOCAL_HOSTS,
+        open_paths=("/",),
+        request_bytes=UPLOAD_BYTES,
+        body_seconds=120,
+        concurrency=TURNS,
+    )
+    app.add_middleware(Guard, limits=limits)
+    settings = json.dumps({"tries": TRY, "types": TYPES, "bytes": UPLOAD_BYTES, "key": bool(keys())})
+    shown_page = (HERE / "page.html").read_text("utf-8").replace("SETTINGS = {}", f"SETTINGS = {settings}")
 
     @app.get("/", response_class=HTMLResponse)
     async def page() -> HTMLResponse:
-        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-        return HTMLResponse(shown_page, headers={"Content-Security-Policy": policy + "connect-src 'self'"})
+        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; "
+        policy += "form-action 'none'; frame-ancestors 'none'; connect-src 'self'"
+        return HTMLResponse(shown_page, headers={"Content-Security-Policy": policy})
 
-    @app.post("/ask")
-    async def ask(turn: Turn) -> StreamingResponse:
-        return StreamingResponse(events(chat, turn), media_type="text/event-stream")
+    @app.get("/status")
+    async def status() -> dict[str, Any]:
+        return {"progress": library.progress, "notices": library.notices[:20]}
 
-    @app.get("/messages/{thread}")
-    async def messages(thread: Name) -> list[dict[str, Any]]:
-        conversation = await asyncio.to_thread(chat)
-        state = await conversation.aget_state({"configurable": {"thread_id": thread}})
-        return [{"role": message.type, **shown(message)} for message in state.values.get("messages", [])]
+    @app.put("/documents/{name}", status_code=201)
+    async def upload(name: str, request: Request) -> None:
+        try:
+            await asyncio.to_thread(library.add, name, await request.body())
+        except UsageError as error:
+            raise HTTPException(400, str(error)) from error
 
+    add_turns(app, library, history)
     return app
 
 
-async def events(chat: Callable[[], Chat], turn: Turn) -> AsyncIterator[str]:
+def add_turns(app: FastAPI, library: Library, history: History) -> None:
+    """Add the paths of questions and answers."""
+
+    @app.get("/turns/{thread}")
+    async def turns(thread: Name, request: Request) -> list[dict[str, Any]]:
+        return await asyncio.to_thread(history.turns, request.scope["caller"], thread)
+
+    @app.post("/ask")
+    async def ask(turn: Turn, request: Request) -> StreamingResponse:
+        answering = events(library, history, request.scope["caller"], turn)
+        return StreamingResponse(answering, media_type="text/event-stream")
+
+    @app.post("/thumb", status_code=204)
+    async def thumb(rating: Rating, request: Request) -> None:
+        if not await asyncio.to_thread(history.rate, request.scope["caller"], rating.turn, rating.thumb):
+            raise HTTPException(404, "there is no such answer")
+
+
+async def events(library: Library, history: History, caller: str, turn: Turn) -> AsyncIterator[str]:
     """Yield server-sent events: the method's `step`s, the answer's `token`s, one `answer`.
 
-    A run that fails ends with an `error` instead.
+    A run that fails ends with an `error` instead. A turn whose reader leaves is stopped, and is not remembered.
     """
-    config: RunnableConfig = {"configurable": {"thread_id": turn.thread}}
-    update = {"messages": [HumanMessage(turn.question)]}
     modes, last = ["tasks", "messages", "values"], {}
     try:
-        conversation = await asyncio.to_thread(chat)
-        async for path, mode, data in conversation.astream(update, config, stream_mode=modes, subgraphs=True):
+        while not library.ready.is_set():
+            yield event("step", {"node": library.progress})
+            await asyncio.sleep(0.5)
+        earlier = await asyncio.to_thread(history.turns, caller, turn.thread)
+        pairs = [(HumanMessage(past["asked"]), AIMessage(past["text"])) for past in earlier]
+        given = {"messages": [message for pair in pairs for message in pair] + [HumanMessage(turn.question)]}
+        async for path, mode, data in library.chat.astream(given, stream_mode=modes, subgraphs=True):
             if mode == "tasks" and "triggers" in data:
                 yield event("step", {"node": data["name"]})
             elif mode == "messages" and data[0].text:
                 yield event("token", {"text": data[0].text})
             elif mode == "values" and not path:
                 last = data
-    except RagweaveError as error:
+        answer = shown(last)
+        name = await asyncio.to_thread(history.add, caller, turn.thread, turn.question, answer)
+        yield event("answer", {**answer, "thread": turn.thread, "turn": name})
+    except (PromptTooLongError, RunTimeoutError) as error:
         yield event("error", {"text": str(error)})
-        return
     except Exception:  # such as an unreachable model server; the stream has begun, so the page must be told
         LOG.exception("a turn failed")
         yield event("error", {"text": "the answer failed: the server's log says why"})
-        return
-    answer = shown(last["messages"][-1], last["passages"])
-    yield event("answer", {**answer, "question": last["question"], "status": last["status"]})
 
 
 def event(name: str, data: dict[str, Any]) -> str:
@@ -148,63 +208,23 @@ def event(name: str, data: dict[str, Any]) -> str:
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
-def shown(message: BaseMessage, passages: Sequence[Document] = ()) -> dict[str, Any]:
-    """Return what the page shows of a message: its parts with their marks, and its sources.
-
-    The quotes come from the message's annotations. In an earlier turn, whose passages are gone, a
-    source shows its quotes alone.
-    """
-    text = message.text
-    notes: list[Any] = [note for block in message.content_blocks for note in block.get("annotations", ())]
-    spans: dict[tuple[int, int], list[int]] = {}
-    quoted: dict[str, list[Any]] = {}
-    for note in notes:
-        cited = note["type"] == "citation"
-        span = note if cited else note["value"]
-        marks = spans.setdefault((span["start_index"], span["end_index"]), [])
-        if cited:
-            marks.append(note["extras"]["number"])
-            quoted.setdefault(note["extras"]["passage"], []).append(note)
-    parts, done = [], 0
-    for (start, end), marks in sorted(spans.items()):
-        parts += [{"text": text[done:start]}, {"text": text[start:end], "marks": marks}]
-        done = end
-    parts.append({"text": text[done:]})
-    known = {doc.id or "": doc for doc in passages}
-    sources = [source(known.get(name), quotes) for name, quotes in quoted.items()]
-    sources += [source(doc, []) for name, doc in known.items() if name not in quoted]
-    return {
-        "text": text,
-        "parts": [part for part in parts if part["text"]],
-        "sources": sources,
-        "meaning": MEANING if quoted else "",
-    }
+def shown(output: dict[str, Any]) -> dict[str, Any]:
+    """Return what the page shows of an answer: its text, the annotations of its message, and the passages."""
+    message = output["messages"][-1]
+    notes = [note for block in message.content_blocks for note in block.get("annotations", ())]
+    passages = [{"id": doc.id, "title": label_of(doc), "text": doc.page_content} for doc in output["passages"]]
+    answer = {"text": message.text, "notes": notes, "passages": passages, "meaning": MEANING}
+    return {**answer, "question": output["question"], "status": output["status"]}
 
 
-def source(doc: Document | None, quotes: list[Any]) -> dict[str, Any]:
-    """Return a passage as a card: its title and place, and its text with numbered quotes."""
-    if doc is None:
-        pieces = [{"text": quote["cited_text"], "mark": quote["extras"]["number"]} for quote in quotes]
-        return {"title": quotes[0]["title"], "place": "", "pieces": pieces}
-    text, done, pieces = doc.page_content, 0, []
-    marked = {quote["extras"]["start"]: quote["extras"] for quote in quotes}
-    for start, quote in sorted(marked.items()):
-        pieces.append({"text": text[done:start]})
-        pieces.append({"text": text[max(done, start) : quote["end"]], "mark": quote["number"]})
-        done = quote["end"]
-    pieces.append({"text": text[done:]})
-    place = str(doc.metadata.get("source") or "")
-    name = place if "://" in place else PurePath(place).name
-    return {
-        "title": str(doc.metadata.get("title") or name or doc.id),
-        "place": name,
-        "pieces": [piece for piece in pieces if piece["text"]],
-    }
-
-
-web = create_app(chat)
+web = create_app(library, History(HERE / "history.sqlite", HERE / "feedback.jsonl"))
 
 if __name__ == "__main__":
-    import uvicorn
+    from ragweave.serving.server import free_address, run_server
 
-    uvicorn.run(web, host="127.0.0.1", port=int(os.environ.get("PORT", "8000")))
+    host = os.environ.get("APP_HOST", "127.0.0.1")
+    if host not in ("127.0.0.1", "localhost", "::1") and not keys():
+        raise SystemExit(f"{host} can be reached from other machines: set APP_KEYS to keys that callers must give")
+    port, url = free_address(host, int(os.environ.get("PORT", "8000")))
+    print(f"{url} answers from {library.documents}")  # noqa: T201
+    run_server(web, host, port)
