@@ -1,6 +1,7 @@
 """Each stage at which an answer can be lost, and the report's columns."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -8,8 +9,8 @@ import pytest
 from langchain_core.documents import Document
 
 from ragweave.datasets import Question
-from ragweave.evaluation import EvalSettings, evaluate, read_report
-from ragweave.evaluation.why import STATE, Library, Stage, explain, same_in_other_words, stage_metrics
+from ragweave.evaluation import EvalSettings, evaluate, read_report, write
+from ragweave.evaluation.why import STATE, Library, Stage, explain, same_in_other_words
 from ragweave.graphs import build_graph
 from ragweave.testing import ScriptedModel
 from ragweave.tools.filters import FilterKind
@@ -116,16 +117,25 @@ def test_what_counts_as_the_same_answer(answer: str, gold: str, same: bool) -> N
     assert same_in_other_words(answer, [gold]) == same
 
 
-def test_the_columns_add_up_to_what_the_metric_lacks(base: KnowledgeBase, tmp_path: Path) -> None:
+def test_a_report_says_where_answers_were_lost_and_leads_to_their_traces(base: KnowledgeBase, tmp_path: Path) -> None:
     rows = [
         {"question": WHO.question, "answers": ["Ada Brenner"]},
         {"question": "When was the lighthouse lit?", "answers": ["1891"]},
     ]
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
     settings = EvalSettings(data=f"jsonl:{tmp_path / 'q.jsonl'}", kb=str(base.path), retriever="bm25")
-    model = ScriptedModel(script=["1891"])
-    own = stage_metrics(Library(base))
-    evaluate(settings, tmp_path / "run", own=own, given={"generator": model}, quiet=True)
-    (line,) = read_report(tmp_path / "run").lines
-    assert (line.scores["em"].mean, line.scores["lost_reading"].mean) == (0.5, 0.5)
-    assert sum(line.scores[f"lost_{stage}"].mean for stage in get_args(Stage)) == 0.5
+    model = ScriptedModel(script=["It was in 1891."])
+    summary = evaluate(settings, tmp_path / "run", given={"generator": model}, quiet=True)
+    assert summary.calls == len(model.calls) == 2
+    report = read_report(tmp_path / "run")
+    assert {stage: len(records) for stage, records in report.lost["concat"].items()} == {
+        stage: int(stage == "reading") for stage in get_args(Stage)
+    }
+    assert not any(metric.name.startswith("lost") for metric in report.metrics)
+    write(report, tmp_path / "run")
+    assert "| concat | 0 | 0 | 0 | 0 | 1 |" in (tmp_path / "run" / "report.md").read_text()
+    links = re.findall(r'href="(traces/[^"]+)">([^<]+)<', (tmp_path / "run" / "report.html").read_text())
+    assert [question for _, question in links] == [WHO.question]
+    trace = (tmp_path / "run" / links[0][0]).read_text()
+    assert "It was in 1891." in trace
+    assert "You answer questions" in trace

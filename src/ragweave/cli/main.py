@@ -29,6 +29,7 @@ _COMMANDS = {
     "Compare methods": {
         "methods": ("methods:methods", "List the methods; show one with its options and its graph."),
         "eval": ("runs:evaluate", "Run methods on a data set, and score the answers."),
+        "tune": ("tune:tune", "Choose method, search and prompts, and confirm the choice."),
         "why": ("why:why", "Say which stage lost an answer, and what to try."),
         "report": ("runs:report", "Show runs as tables and pages."),
         "reproduce": ("runs:reproduce", "Run a paper's table, and show the paper's numbers beside it."),

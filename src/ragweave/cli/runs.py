@@ -130,7 +130,7 @@ def evaluate(
         kb = kb or (options.DEFAULT_KB if synthetic else "")
         place = data.partition("?")[0].rpartition(":")[2] if data else f"synthetic-{Path(kb).name}"
         folder = out or Path("runs") / Path(place).name.partition(".")[0]
-        systems, wordings = split_systems(methods), _read_prompts(prompts)
+        systems, wordings = split_systems(methods), read_prompts(prompts)
         choice = next((read_system(spec) for spec in systems if is_choice(spec)), None)
         kb = kb or (choice.kb if choice else "")
         if wordings and len(systems) > 1:
@@ -162,17 +162,17 @@ def evaluate(
     limits = Limits(max_calls=max_calls, max_cost_usd=max_cost)
     more: dict[str, Any] = {"limits": limits, "concurrency": concurrency, "cache": cache}
     if synthetic:
-        more |= _write_questions(settings, synthetic, folder, **more)
+        more |= write_questions(settings, synthetic, folder, **more)
     _run(settings, folder, shard=shard, ray=ray, **more)
 
 
-def _write_questions(settings: EvalSettings, count: int, folder: Path, **more: Any) -> dict[str, Any]:
+def write_questions(settings: EvalSettings, count: int, folder: Path, **more: Any) -> dict[str, Any]:
     """Write questions, print a summary, and return what is left of the budget."""
-    from ragweave.evaluation.synthetic import FILE, write_questions
+    from ragweave.evaluation import synthetic
 
-    summary, refused = write_questions(settings, count, folder, **more)
-    written = len((folder / FILE).read_text("utf-8").splitlines())
-    typer.echo(f"{folder / FILE}: {written} questions; {summary.calls} calls", err=True)
+    summary, refused = synthetic.write_questions(settings, count, folder, **more)
+    written = len((folder / synthetic.FILE).read_text("utf-8").splitlines())
+    typer.echo(f"{folder / synthetic.FILE}: {written} questions; {summary.calls} calls", err=True)
     for why, number in refused.items():
         typer.echo(f"  {number} refused: {why}", err=True)
     if summary.exit_code or not written:
@@ -180,7 +180,7 @@ def _write_questions(settings: EvalSettings, count: int, folder: Path, **more: A
     return {"limits": more["limits"].less(summary.calls, summary.tokens, summary.dollars or 0.0)}
 
 
-def _read_prompts(files: str) -> dict[str, dict[str, Any]]:
+def read_prompts(files: str) -> dict[str, dict[str, Any]]:
     """Return the prompts of YAML files, which are separated by commas, by file name."""
     import yaml
 

@@ -60,6 +60,16 @@ def read_plain(row: Row) -> Iterator[Question]:
     )
 
 
+def read_feedback(row: Row) -> Iterator[Question]:
+    """Read what users of an app thought of its answers: an answer with its thumb up is right, one with it down is unknown.
+
+    `answers`, if someone has added it, holds the right answers.
+    """
+    is_good = str(row.get("thumb")).lower() in ("up", "true", "1", "+1", "👍")
+    answers = answered(row, "answers") if row.has("answers") else answered(row, "answer") if is_good else ()
+    yield Question(id=id_of(row), question=row.text(*QUESTION), answers=answers)
+
+
 def read_triviaqa(row: Row) -> Iterator[Question]:
     """Read TriviaQA: one object with `Data`, or rows."""
     if not row.has("Data"):
@@ -379,6 +389,7 @@ FORMATS = (
     Format("fool_me_twice", "Fool Me Twice: claims with evidence.", read_fever, (("text", "label", "gold_evidence"),)),
     Format("kilt", "KILT: knowledge tasks over Wikipedia, with provenance.", read_kilt),
     Format("jsonl", "Any rows with a question and answers, and passages and aliases if they have any.", read_plain),
+    Format("feedback", "Thumbs of an app's users.", read_feedback, (("question", "answer", "thumb"),)),
     Format("csv", "Any table with a question and answers.", read_plain),
     Format("tsv", "Any table with a question and answers, separated by tabs.", read_plain),
     Format("nq", "Natural Questions, open; DPR's and FiD's files too.", read_plain),

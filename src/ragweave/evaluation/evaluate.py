@@ -28,10 +28,11 @@ from ragweave.evaluation.systems import (
     own_passages,
     own_prompts,
 )
+from ragweave.evaluation.why import Library, stage_metrics
 from ragweave.graphs.specs import read_system
 from ragweave.roles import ROLES
 from ragweave.tools.knowledge import KnowledgeBase
-from ragweave.tools.knowledge.retrievers import retriever_of
+from ragweave.tools.knowledge.retrievers import MODES, retriever_of
 from ragweave.tools.models.budget import Limits
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.providers import scorer_of
@@ -120,7 +121,7 @@ def evaluate(
         MissingExtraError: A package is not installed.
     """
     settings = with_names(settings, given or {})
-    prompts = _checked(settings)
+    prompts = checked_prompts(settings)
     metrics = chosen_metrics(settings.metrics, [item for item in own if isinstance(item, Metric)])
     if EVALUATOR not in settings.models and any(metric.judge for metric in metrics):
         raise UsageError("judged metrics need a judge: --model evaluator=SPEC")
@@ -131,7 +132,7 @@ def evaluate(
     if others := [metric for metric in metrics if metric not in METRICS.ours()]:
         plain["own_metrics"] = {metric.name: metric.described() for metric in others}
     with Run(shard_folder(folder, shard), plain, cache, limits) as run:
-        systems = [*_systems(settings, data, metrics, prompts, given or {}, run), *own_systems]
+        systems = [*open_systems(settings, data, metrics, prompts, given or {}, run), *own_systems]
         return run.conduct(run.ask(questions, systems, concurrency=concurrency, quiet=quiet))
 
 
@@ -145,7 +146,7 @@ def with_names(settings: EvalSettings, given: Mapping[str, Any]) -> EvalSettings
     return replace(settings, models={**settings.models, **names})
 
 
-def _checked(settings: EvalSettings) -> list[dict[str, ChatPromptTemplate]]:
+def checked_prompts(settings: EvalSettings) -> list[dict[str, ChatPromptTemplate]]:
     """Check the settings before anything is read or created, and return the prompts of each system."""
     if settings.gold not in get_args(Gold):
         raise UsageError(f"gold must be one of {', '.join(get_args(Gold))}, not {settings.gold!r}")
@@ -175,7 +176,7 @@ def _questions(settings: EvalSettings, data: Dataset, shard: str) -> list[Questi
     return [question for question in chosen if question.id not in right]
 
 
-def _systems(
+def open_systems(
     settings: EvalSettings,
     data: Dataset,
     metrics: Sequence[Metric],
@@ -186,6 +187,7 @@ def _systems(
     """Open models and retriever, and build the systems; `prompts` are those of each system."""
     if not settings.systems:
         return []
+    lost = _stages(settings)
     specs = {"generator": "extractive", **settings.models, **given}
     models = {
         role: open_priced(settings, role, specs[role], run) for role in EVAL_ROLES if role in specs and role != SCORER
@@ -200,7 +202,7 @@ def _systems(
             spec,
             models,
             given.get("retriever") or search(*_search_of(spec, settings)),
-            metrics,
+            [*metrics, *lost],
             options=settings.options,
             more={**more, "prompts": own},
             judge=judge,
@@ -208,12 +210,24 @@ def _systems(
             gold=settings.gold,
             oracle=name in settings.oracle or "*" in settings.oracle,
             seed=settings.seed,
+            traces=run.folder / "traces",
             name=name,
         )
         for name, spec, own in zip(settings.names or settings.systems, settings.systems, prompts, strict=True)
     ]
 
 
+def _stages(settings: EvalSettings) -> list[Metric]:
+    """Return the metrics of the stages that lose answers, if the documents are a knowledge base at hand, not too large."""
+    if settings.passages == "given" or settings.corpus not in ("", "kb") or not KnowledgeBase.exists(settings.kb):
+        return []
+    base = KnowledgeBase.open(settings.kb)
+    mode: Any = settings.retriever if settings.retriever in MODES else "auto"
+    return stage_metrics(Library(base, mode)) if len(base) <= _MAX_PASSAGES else []
+
+
+_MAX_PASSAGES = 20_000
+"""Passages of a knowledge base that are read into memory to say where answers were lost."""
 _SEARCH = ("retriever", "rerank")
 
 

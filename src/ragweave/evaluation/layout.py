@@ -6,17 +6,22 @@ The page is self-contained and fits any screen, light or dark.
 import csv
 import io
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from ragweave.evaluation.folder import Record
 from ragweave.evaluation.metrics import Metric
 from ragweave.evaluation.report import Line, Report
 from ragweave.evaluation.statistics import Comparison, Interval
+from ragweave.evaluation.tune import Outcome, sentence
+from ragweave.evaluation.why import SUMMARIES, Stage
 from ragweave.tools.footnotes import html_page
 
 WIDTH = 100
@@ -147,13 +152,23 @@ def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     return min(first, 24) + sum(others)  # long names are folded
 
 
+Lost = Mapping[str, Mapping[Stage, Sequence[Record]]]
+
+
+def lost_cells(lost: Lost) -> tuple[list[str], list[list[str]]]:
+    """Return the header and rows of the table of lost answers: a row for each system, a column for each stage."""
+    stages = [*next(iter(lost.values()))]
+    rows = [[system, *(str(len(found.get(stage, ()))) for stage in stages)] for system, found in lost.items()]
+    return ["Questions lost in", *stages], rows
+
+
 # ---- files
 
 
 def write(report: Report, folder: Path) -> list[Path]:
     """Write `report.md`, `report.csv` and `report.html` into a folder, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"md": markdown(report), "csv": comma_separated(report), "html": html(report)}
+    texts = {"md": markdown(report), "csv": comma_separated(report), "html": html(report, folder)}
     for kind, text in texts.items():
         (folder / f"report.{kind}").write_text(text, "utf-8", "replace", "")
     return [folder / f"report.{kind}" for kind in texts]
@@ -165,6 +180,8 @@ def markdown(report: Report) -> str:
     lines += [f"> {' '.join(note.split())}" for note in report.notes]
     if len(report.pairs) > 1:
         lines += ["", "## All pairs", "", *_md(*pair_cells(report))]
+    if report.lost:
+        lines += ["", "## Lost answers", "", *_md(*lost_cells(report.lost))]
     lines += ["", "## Metrics", "", *legend(report), "", "## Settings", ""]
     lines += [f"- {name}: {value}" for name, value in report.about.items()]
     return "\n".join(lines) + "\n"
@@ -220,8 +237,8 @@ summary{font-weight:600}li{margin:3px 0}.note{border-left:3px solid var(--warm-l
 """
 
 
-def html(report: Report) -> str:
-    """Return a report as one HTML page."""
+def html(report: Report, place: Path = Path()) -> str:
+    """Return a report as one HTML page, with links from its folder to the traces of lost answers."""
     pairs = f"<h2>All pairs</h2>{_table(*pair_cells(report))}" if len(report.pairs) > 1 else ""
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in report.notes)
     settings = [f"{name}: {value}" for name, value in report.about.items()]
@@ -232,11 +249,32 @@ def html(report: Report) -> str:
 <h2>{escape(report.metric.label)} against tokens per question</h2>
 {scatter(report)}
 {pairs}
+{lost_html(report.lost, place)}
 <details><summary>All metrics</summary>
 {_table(*cells(report))}
 {_list(line.removeprefix("- ").replace("**", "") for line in legend(report))}</details>
 <details><summary>Settings</summary>{_list(settings)}</details>"""
     return html_page(report.title, _STYLE, body)
+
+
+def lost_html(lost: Lost, place: Path) -> str:
+    """Return the table of lost answers, and each question under its stage, with a link to its trace."""
+    if not lost:
+        return ""
+    lists = []
+    for system, found in lost.items():
+        for stage, records in found.items():
+            items = "".join(f"<li>{_lost(record, place)}</li>" for record in records)
+            title = f"{system}: {len(records)} lost in {stage}. {SUMMARIES[stage]}"
+            lists += [f"<details><summary>{escape(title)}</summary><ul>{items}</ul></details>"] * bool(records)
+    return f"<h2>Lost answers</h2>{_table(*lost_cells(lost))}{''.join(lists)}"
+
+
+def _lost(record: Record, place: Path) -> str:
+    question = escape(record["question"])
+    if record.get("trace"):
+        question = f'<a href="{escape(quote(os.path.relpath(record["trace"], place)))}">{question}</a>'
+    return f"{question} {escape(record['answer'])} (right: {escape(str(record['gold'][0]))})"
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -313,3 +351,89 @@ def _free(x: float, y: float, length: float, taken: list[tuple[float, float, flo
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+# ---- the page of `tune`
+
+
+def write_tuned(outcome: Outcome) -> Path:
+    """Write `report.html` beside the choice, and return its path."""
+    path = outcome.choice.with_name("report.html")
+    unit = "US dollars" if outcome.unit == "dollars" else "tokens"
+    spent = ", ".join(f"{value:,.4g} {name}" for name, value in outcome.spent.items())
+    body = f"""<h1>{escape(outcome.chosen.name)}</h1>
+<p class="verdict">{escape(sentence(outcome))}</p>
+{_table(*gain_cells(outcome))}
+<h2>The race: {escape(outcome.metric.label)} after each block of questions</h2>
+{course(outcome)}
+{_table(*arm_cells(outcome))}
+<p>Costs are in {unit} per question. The run has cost {spent}.</p>
+{lost_html(outcome.lost, outcome.choice.parent)}"""
+    path.write_text(html_page("tune", _STYLE, body), "utf-8", "replace")
+    return path
+
+
+def gain_cells(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
+    """Return the header and rows of the finalist's gain as shown, and as confirmed."""
+    head = [
+        f"Δ {outcome.metric.label} of {outcome.finalist.name}",
+        "mean",
+        "95 % interval",
+        "questions",
+        "p (one-sided)",
+    ]
+    rows = [["shown, where it was chosen", f"{100 * outcome.shown:+.1f}", "", str(outcome.chosen_by), ""]]
+    if verdict := outcome.verdict:
+        score = _score(verdict.gain, outcome.metric, "+", interval=True)
+        mean, _, interval = score.partition(" ")
+        p = "" if verdict.p is None else _p(verdict.p)
+        rows.append(["confirmed, on those kept back", mean, interval, str(verdict.gain.n), p])
+    return head, rows
+
+
+def arm_cells(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
+    """Return the header and rows of the race: an arm's questions, last mean score, and cost."""
+    head = ["Arm", "questions", outcome.metric.label, outcome.unit]
+    rows = []
+    for arm in outcome.arms:
+        after = [
+            (asked, means[arm.name])
+            for asked, means in zip(outcome.asked, outcome.course, strict=True)
+            if arm.name in means
+        ]
+        asked, score = after[-1] if after else (0, 0.0)
+        rows.append([arm.name, str(asked), f"{100 * score:.1f}", f"{outcome.costs.get(arm.name, 0):,.4g}"])
+    return head, sorted(rows, key=lambda row: (-int(row[1]), -float(row[2])))
+
+
+def course(outcome: Outcome) -> str:
+    """Return an SVG plot of each arm's mean score after each block; an arm that left has no more points."""
+    means = [100 * score for scores in outcome.course for score in scores.values()]
+    bottom, top, last = min(means) - 2, max(means) + 2, max(outcome.asked)
+
+    def across(asked: float) -> float:
+        return _LEFT + (_WIDE - _LEFT - 260) * asked / last
+
+    def down(score: float) -> float:
+        return _HIGH - _LOW - (_HIGH - _LOW - 10) * (score - bottom) / (top - bottom)
+
+    parts = [f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="scores during the race">']
+    for y in _ticks(bottom, top):
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE}" y1="{down(y):.0f}" y2="{down(y):.0f}"/>')
+        parts.append(_text(_LEFT - 6, down(y) + 4, f"{y:g}", "end"))
+    parts += [_text(across(asked), _HIGH - 24, str(asked), "middle") for asked in outcome.asked]
+    parts.append(_text(across(last), _HIGH - 4, "questions answered", "end"))
+    taken: list[tuple[float, float, float]] = []
+    for arm in outcome.arms:
+        points = [
+            (across(asked), down(100 * scores[arm.name]))
+            for asked, scores in zip(outcome.asked, outcome.course, strict=True)
+            if arm.name in scores
+        ]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline class="bar" fill="none" points="{line}"/>')
+        parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in points]
+        for x, y in points[-1:]:
+            shown = arm.name if len(arm.name) <= 34 else f"{arm.name[:33]}…"
+            parts.append(_text(x + 8, _free(x + 8, y + 4, 8 * len(shown), taken), shown, "start"))
+    return "\n".join([*parts, "</svg>"])

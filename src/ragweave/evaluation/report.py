@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, get_args
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.folder import Record, read_results, read_settings, shards
 from ragweave.evaluation.metrics import MAIN, METRICS, Metric
 from ragweave.evaluation.reproduce import Paper, Scores
 from ragweave.evaluation.statistics import Comparison, Interval, bootstrap, compare, holm
+from ragweave.evaluation.why import LOST, Stage
 from ragweave.tools.prices import Price
 
 _SHOWN_ELSEWHERE = ("data", "names", "own_metrics")
@@ -65,6 +66,8 @@ class Report:
     notes: list[str] = field(default_factory=list)
     about: dict[str, str] = field(default_factory=dict)
     """The run's settings, as text."""
+    lost: Mapping[str, Mapping[Stage, Sequence[Record]]] = field(default_factory=dict)
+    """The records of lost answers, by system and stage (`why.py`); empty if it was not computed."""
 
     @property
     def metric(self) -> Metric:
@@ -114,6 +117,7 @@ def read_report(folders: Path | Sequence[Path], main: str = "") -> Report:
         paper=paper,
         notes=[*notes, *_remarks(settings, lines, metrics, records), *paper.notes, *empty],
         about=about,
+        lost=lost_of(records),
     )
 
 
@@ -121,12 +125,35 @@ def _results(folder: Path, prefix: str, settings: Mapping[str, Any]) -> list[Rec
     """Return a run's records, with the prefix before each system, and each question's price."""
     prices = {role: Price(*pair) for role, pair in settings.get("prices", {}).items()}
     results = [
-        {**record, "system": prefix + record["system"], "dollars": _dollars(record.get("usage") or {}, prices)}
+        {
+            **record,
+            "system": prefix + record["system"],
+            "dollars": dollars_of(record.get("usage") or {}, prices),
+            "trace": trace_of(folder, record),
+        }
         for record in read_results(folder)
     ]
     if not results:
         raise UsageError(f"{folder}: holds no results")
     return results
+
+
+def trace_of(folder: Path, record: Record) -> str:
+    """Return the file of a record's trace; "" if there is none."""
+    files = [shard / record["trace"] for shard in shards(folder) if record.get("trace")]
+    return next((str(file) for file in files if file.exists()), "")
+
+
+def lost_of(records: Iterable[Record]) -> dict[str, dict[Stage, list[Record]]]:
+    """Return the records of lost answers by system and stage, the systems without any included."""
+    lost: dict[str, dict[Stage, list[Record]]] = {}
+    stages: tuple[Stage, ...] = get_args(Stage)
+    for record in records:
+        for stage in stages:
+            if f"{LOST}{stage}" in record["scores"]:
+                found = lost.setdefault(record["system"], {}).setdefault(stage, [])
+                found += [record] * bool(record["scores"][f"{LOST}{stage}"])
+    return lost
 
 
 def _title(data: str) -> str:
@@ -166,7 +193,7 @@ def _metrics(scores: Mapping[str, Scores], paper: Paper, own: Mapping[str, Any])
     known = {metric.name: metric for metric in METRICS.ours()}
     known |= {name: Metric(name, **fields) for name, fields in own.items()}
     columns = paper.metrics(known)
-    scored = {metric for row in scores.values() for metric in row} - columns.keys()
+    scored = {metric for row in scores.values() for metric in row if not metric.startswith(LOST)} - columns.keys()
     others = [*(name for name in known if name in scored), *sorted(scored - known.keys())]
     return [*columns.values(), *(known.get(name) or Metric(name, name, "") for name in others)]
 
@@ -196,7 +223,7 @@ def _line(system: str, records: Sequence[Record], scores: Scores) -> Line:
     )
 
 
-def _dollars(usage: Mapping[str, Any], prices: Mapping[str, Price]) -> float | None:
+def dollars_of(usage: Mapping[str, Any], prices: Mapping[str, Price]) -> float | None:
     """Return a question's price by the run's own prices, else by the models' list prices; None if unknown."""
     if not prices:
         return usage.get("usd") if usage.get("priced_calls") == usage.get("calls") else None

@@ -1,12 +1,14 @@
 """Systems under test: a method's graph with models, passages and metrics."""
 
+import hashlib
 import importlib.util
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, cast
 
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
@@ -16,12 +18,15 @@ from typing_extensions import override
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError, did_you_mean
-from ragweave.evaluation.cache import ReplyCache
+from ragweave.evaluation.cache import ReplyCache, asking
 from ragweave.evaluation.folder import Record
 from ragweave.evaluation.metrics import Metric, scores
+from ragweave.evaluation.why import LOST
 from ragweave.graphs import Method, build_graph
 from ragweave.graphs.build import RETRY
 from ragweave.graphs.specs import read_system
+from ragweave.graphs.trace_page import trace_page
+from ragweave.graphs.watch import Watch
 from ragweave.nodes.prompts import template_of
 from ragweave.roles import ROLES, arguments_of, player_of
 from ragweave.tools.models.messages import task_passage
@@ -56,6 +61,8 @@ class GraphSystem:
     oracle: bool = False
     """Whether the graph's filter may see the right answers."""
     seed: int = 0
+    traces: Path | None = None
+    """Where the path of each lost answer is written as a page; None: nowhere."""
 
     async def __call__(self, question: Question) -> Record:
         """Answer a question, and score the answer."""
@@ -66,9 +73,23 @@ class GraphSystem:
             values["gold_answers"] = question.about.get("label") or list(question.answers)
         base = own_passages(question) if self.retriever is own_passages else self.retriever
         retriever = GoldRetriever(base=base, question=question, gold=self.gold, seed=self.seed)
-        state = await self.graph.ainvoke(values, {"configurable": {_RETRIEVER: retriever}}, output_keys=_STATE)
+        graph = self.graph.with_config(configurable={_RETRIEVER: retriever})
+        state = await graph.ainvoke(values, output_keys=_STATE)
         state |= {"depth": self.k, "large": self.large}
-        return record_of(question, state) | {"scores": await scores(question, state, self.metrics, self.judge)}
+        scored = await scores(question, state, self.metrics, self.judge)
+        is_lost = any(score for name, score in scored.items() if name.startswith(LOST))
+        trace = await self._trace(graph, question, values) if self.traces and is_lost else ""
+        return record_of(question, state) | {"scores": scored, "trace": trace}
+
+    async def _trace(self, graph: Any, question: Question, values: Mapping[str, Any]) -> str:
+        """Write the page of a run, whose replies are all stored by now, and return its name."""
+        watch, name = Watch(), hashlib.sha256(f"{self.name}\0{question.id}".encode(errors="replace")).hexdigest()[:16]
+        with asking():
+            await watch.follow(graph, values)
+        folder = cast("Path", self.traces)
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.html").write_text(trace_page(self.graph, question.question, watch), "utf-8", "replace")
+        return f"{folder.name}/{name}.html"
 
 
 _STATE = ["answer", "status", "truncated", "usage", "passages", "retrieved", "candidates", "citations", "notes"]

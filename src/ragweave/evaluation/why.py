@@ -268,11 +268,15 @@ def _read(state: State, evidence: Sequence[set[str]]) -> Finding:
     return Finding("reading", f"{detail} The answer is {state['answer']!r}.", advice, {"method": "post_fusion"})
 
 
-def stage_metrics(library: Library, metric: str = "em") -> list[Metric]:
+LOST = "lost_"
+"""Before the name of a stage in the names of its metric."""
+
+
+def stage_metrics(library: Library, metric: str = "contains") -> list[Metric]:
     """Return a metric for each stage: whether it lost the answer to a question.
 
-    With `evaluate(own=stage_metrics(…))` they are columns of the report, with intervals. Over questions with short
-    answers they add up to what `metric` lacks to 100 %.
+    Over questions with short answers they add up to what `metric` lacks to 100 %. `contains` counts no answer as lost
+    that says more than the right one.
     """
     latest: list[tuple[State, Finding | None]] = []  # all metrics ask about one state in turn
 
@@ -289,6 +293,5 @@ def stage_metrics(library: Library, metric: str = "em") -> list[Metric]:
 
     stages: tuple[Stage, ...] = get_args(Stage)
     return [
-        Metric(f"lost_{stage}", f"Lost: {stage}", SUMMARIES[stage], of_stage(stage), higher_is_better=False)
-        for stage in stages
+        Metric(f"{LOST}{stage}", stage, SUMMARIES[stage], of_stage(stage), higher_is_better=False) for stage in stages
     ]

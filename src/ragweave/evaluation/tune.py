@@ -1,0 +1,666 @@
+"""Choosing method, search and prompts for a user's questions and model, and confirming the choice on other questions.
+
+1. A third of the questions serve to choose; the others are kept back for one test. The folder remembers which were
+   tested: of questions that are added later, only new ones are kept back.
+2. Search is chosen without a model, by the share of gold passages, or of right answers, among the first passages.
+3. Methods and prompts race over shared blocks of questions (`race.py`).
+4. The finalist meets the incumbent once on what was kept back, and `choice.yaml` says what came of it.
+
+The folder is that of a `Run`: what was answered is not asked again, so the same call goes on where it was interrupted.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from ragweave.datasets import Question, open_dataset, select
+from ragweave.errors import UsageError
+from ragweave.evaluation.evaluate import EVALUATOR, SCORER, EvalSettings, checked_prompts, open_systems
+from ragweave.evaluation.folder import Record, read_results
+from ragweave.evaluation.metrics import MAIN, METRICS, Metric
+from ragweave.evaluation.metrics.metric import Score, State
+from ragweave.evaluation.metrics.passages import answer_recall, gold_names, recall_at
+from ragweave.evaluation.race import KEPT, Answer, Goal, Verdict, block_sizes, confirm, detectable, race
+from ragweave.evaluation.report import dollars_of, lost_of, trace_of
+from ragweave.evaluation.run import Run, Summary
+from ragweave.evaluation.why import Stage
+from ragweave.graphs.specs import SystemSpec, is_choice, read_system, write_choice
+from ragweave.tools.knowledge import KnowledgeBase, open_knowledge_base
+from ragweave.tools.knowledge.retrievers import MODES, retriever_of
+from ragweave.tools.models.budget import Limits
+from ragweave.tools.prices import Price
+from ragweave.tools.text.untrusted import redacted
+
+HIGHEST = Goal()
+MIN_QUESTIONS = 12
+DEPTHS = (3, 5, 10)
+"""The numbers of passages that are compared."""
+_PILOT = 2
+"""Questions that all arms answer before a budget is shared out."""
+_ONE_FACT = ("concat_pf", "concat", "pf_concat", "post_fusion")
+_SEVERAL_FACTS = ("concat_pf", "cot[retrieve=true]", "blendfilter", "iter_retgen")
+_LONG = ("concat_pf", "dos_rag", "flare")
+_LINKS = re.compile(r"\b(?:who|whom|whose|which|that|where|when|both|same|between|than|also|and)\b", re.IGNORECASE)
+
+
+def shortlist(questions: Sequence[Question]) -> tuple[str, ...]:
+    """Return the methods that race unless the user names others, the incumbent first, by what the questions look like.
+
+    They are few, because among many arms chance picks the winner. Several facts are needed where the data set marks
+    several gold passages, or where most questions have several clauses.
+    """
+    if all(question.kind in ("long", "parts") for question in questions):
+        return _LONG
+    marked = [len(question.gold) > 1 for question in questions if question.gold]
+    linked = [len(_LINKS.findall(question.question)) > 1 for question in questions]
+    return _SEVERAL_FACTS if fmean(marked or linked) > 0.5 else _ONE_FACT
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to answer."""
+
+    system: str
+    """The spec of a system."""
+    wording: str = ""
+    """The name of its prompts; "": the method's own."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the records."""
+        return f"{self.system} {self.wording}".strip()
+
+
+def with_options(spec: str, **options: Any) -> str:
+    """Return a system's spec with other options; empty values are left out."""
+    head, _, rest = spec.partition("[")
+    pairs = [pair for pair in rest.removesuffix("]").split(",") if pair and pair.partition("=")[0] not in options]
+    pairs += [f"{name}={value}" for name, value in options.items() if value]
+    return f"{head}[{','.join(pairs)}]" if pairs else head
+
+
+# ---- search
+
+
+@dataclass(frozen=True)
+class Search:
+    """A way to search, and its recall at each of `DEPTHS`."""
+
+    retriever: str
+    rerank: str
+    recalls: tuple[float, ...]
+
+    def __str__(self) -> str:
+        """Name it with its recalls."""
+        shares = ", ".join(f"{100 * recall:.1f} at {k}" for k, recall in zip(DEPTHS, self.recalls, strict=True))
+        return f"{self.retriever}{f' and {self.rerank}' * bool(self.rerank)}: recall {shares}"
+
+    @property
+    def depth(self) -> int:
+        """The smallest number of passages that finds almost as much as the largest."""
+        return next(k for k, recall in zip(DEPTHS, self.recalls, strict=True) if recall >= max(self.recalls) - 0.02)
+
+
+def recall(question: Question, docs: Sequence[Any], k: int) -> float:
+    """Return the share of gold passages among the first `k`; without gold, whether an answer stands there."""
+    if question.gold:
+        return recall_at(gold_names(question, docs), question.gold, k)
+    return answer_recall([doc.page_content for doc in docs[:k]], question.answers)
+
+
+def searches(kb: str, questions: Sequence[Question], rerankers: Sequence[str], places: Sequence[Path]) -> list[Search]:
+    """Return every way to search a knowledge base, and others of the same documents; no chat model is called."""
+    base, results = open_knowledge_base(kb), []
+    modes = ["auto"]
+    if isinstance(base, KnowledgeBase):
+        modes += [mode for mode in MODES if mode == "bm25" or (mode in ("dense", "hybrid") and base.settings.embedding)]
+    for retriever in [*modes, *(f"{mode}:{place}" for place in places for mode in modes)]:
+        for reranker in ["", *rerankers]:
+            found = retriever_of(retriever, kb, max(DEPTHS), rerank=reranker or None)
+            lists = [(question, found.find(question.question)) for question in questions]
+            rows = [[recall(question, docs, k) for question, docs in lists] for k in DEPTHS]
+            results.append(Search(retriever, reranker, tuple(round(fmean(row), 4) for row in rows)))
+    return results
+
+
+def other_bases(kb: str, chunkers: Sequence[str], folder: Path) -> list[Path]:
+    """Make a knowledge base beside the first for each chunker, from the same files, and return their folders.
+
+    Raises:
+        UsageError: The knowledge base is not in a folder, or holds more than files.
+    """
+    if not chunkers:
+        return []
+    base = open_knowledge_base(kb)
+    sources = base.sources() if isinstance(base, KnowledgeBase) else []
+    if not sources or any(source.kind != "file" for source in sources):
+        raise UsageError(f"{kb}: other chunkers need a knowledge base in a folder that was made from files alone")
+    for chunker in chunkers:
+        settings = {**asdict(base.settings), "chunker": chunker}
+        with KnowledgeBase.open_or_create(folder / chunker, settings=settings) as other:
+            other.index_paths([source.key for source in sources])
+    return [folder / chunker for chunker in chunkers]
+
+
+def arms_of(methods: Sequence[str], wordings: Sequence[str], found: Sequence[Search]) -> list[Arm]:
+    """Return the arms: the incumbent as it is, and all methods with the best search and depth."""
+    best = max(found, key=lambda search: (sum(search.recalls), search is found[0]), default=None)
+    own = {} if best is None or best is found[0] else {"retriever": best.retriever, "rerank": best.rerank}
+    arms = [Arm(methods[0])]
+    arms += [Arm(method if is_choice(method) else with_options(method, **own)) for method in methods]
+    plain = [method for method in methods if not is_choice(method)][:1]
+    if best is not None and best.depth != DEPTHS[1]:
+        arms += [Arm(with_options(method, **own, k=best.depth)) for method in plain]
+    arms += [Arm(with_options(method, **own), wording) for method in plain for wording in wordings]
+    return list(dict.fromkeys(arms))
+
+
+# ---- questions
+
+
+@dataclass
+class Parts:
+    """The questions by what they serve, as hashes; `tune.json` in the run's folder."""
+
+    path: Path
+    choose: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    tested: list[str] = field(default_factory=list)
+    """The finalist and the incumbent of the test that has spent what was kept back."""
+    size: int = 0
+    """How many questions the budget allows to choose by; 0: undecided."""
+
+    @classmethod
+    def of(cls, path: Path, names: Sequence[str], seed: int) -> "Parts":
+        """Read the parts, and add new questions; those that a test has spent serve to choose from then on."""
+        parts = cls(path, **(json.loads(path.read_text("utf-8")) if path.exists() else {}))
+        known = {*parts.choose, *parts.kept}
+        new = [name for name in names if name not in known]
+        if new and parts.tested:
+            parts.choose, parts.kept, parts.tested, parts.size = parts.choose + parts.kept, [], [], 0
+        drawn = Random(seed).sample(new, len(new))
+        room = max(0, round(KEPT * len(names)) - len(parts.kept))
+        parts.kept += drawn[:room]
+        parts.choose += drawn[room:]
+        parts.write()
+        return parts
+
+    def write(self) -> None:
+        """Write the file."""
+        fields = {name: value for name, value in asdict(self).items() if name != "path"}
+        self.path.write_text(json.dumps(fields, indent=1) + "\n", "utf-8")
+
+
+def objective(name: str, questions: Sequence[Question], models: Mapping[str, Any]) -> Metric:
+    """Return the metric that arms are compared by; questions without right answers are judged.
+
+    Without a right answer, a score is the mean of faithfulness and relevance, 0 for Unknown.
+
+    Raises:
+        UsageError: There is no such metric, or a judge is needed and none is named.
+    """
+    kind = questions[0].kind
+    quotes = str(models.get("generator")).startswith("extractive")
+    short = "contains" if quotes else "f1"
+    metric = METRICS.named(name.removeprefix("judge:") or (short if kind == "short" else MAIN[kind]))
+    open_ones = [question for question in questions if not (question.answers or question.parts)]
+    if name.startswith("judge:") and metric.judge is None:
+        raise UsageError(f"{metric.name} has no judge: --objective {metric.name}, or judge:correctness")
+    if (open_ones or metric.judge) and EVALUATOR not in models:
+        reason = f"{len(open_ones)} questions have no right answers" if open_ones else f"{metric.name} is judged"
+        raise UsageError(f"{reason}: name a judge, --model evaluator=SPEC")
+    if not open_ones:
+        return metric
+    judges = [METRICS.named(judged).judge for judged in ("faithfulness", "answer_relevance")]
+
+    async def either(question: Question, state: State, model: Any) -> Score:
+        if question.answers or question.parts:
+            return await metric.judge(question, state, model) if metric.judge else metric.compute(question, state)
+        scores = [await judge(question, state, model) for judge in judges if judge]
+        return fmean(score or 0.0 for score in scores)
+
+    return replace(metric, judge=either)
+
+
+# ---- the run
+
+
+class Ended(Exception):  # noqa: N818 - not an error
+    """The run ended early: it was interrupted, its budget is spent, or the server refuses."""
+
+    def __init__(self, summary: Summary) -> None:
+        """Take how it ended."""
+        super().__init__(summary.stopped)
+        self.summary = summary
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was chosen, and why."""
+
+    choice: Path
+    metric: Metric
+    arms: list[Arm]
+    chosen: Arm
+    finalist: Arm
+    shown: float
+    """The finalist's gain over the incumbent on the questions that it was chosen by."""
+    chosen_by: int
+    verdict: Verdict | None
+    """None: nothing was tested, because the incumbent led, or because what was kept back is spent."""
+    course: list[dict[str, float]]
+    """Each arm's mean score after each block of the race."""
+    asked: list[int]
+    """The questions answered by then."""
+    lost: Mapping[str, Mapping[Stage, Sequence[Record]]]
+    """The records of lost answers of finalist and incumbent, by arm and stage."""
+    unit: str
+    """What costs are in: `dollars` or `tokens`."""
+    costs: Mapping[str, float]
+    """Each arm's mean cost of a question."""
+    spent: Mapping[str, float]
+    """The run's `calls`, `tokens` and, if known, `dollars`."""
+
+    @property
+    def incumbent(self) -> Arm:
+        """The first arm."""
+        return self.arms[0]
+
+
+class Tuning:
+    """A run's folder, what may be asked in it, and all answers so far."""
+
+    def __init__(
+        self,
+        run: Run,
+        settings: EvalSettings,
+        questions: Mapping[str, Question],
+        metric: Metric,
+        given: Mapping[str, Any],
+    ) -> None:
+        """Take what `tune` has opened; `questions` are by hash."""
+        self.run, self.settings, self.questions, self.metric, self.given = run, settings, questions, metric, given
+        self.wordings: dict[str, Mapping[str, Any]] = dict(settings.prompts)
+        self.concurrency, self.quiet = 16, True
+        self.systems: dict[str, Any] = {}
+        self.answers: dict[str, dict[str, Answer]] = {}
+        self.records: list[Record] = []
+        self.unit = "tokens"
+        self.read()
+
+    def read(self) -> None:
+        """Read what has been answered."""
+        prices = {role: Price(*pair) for role, pair in self.settings.prices.items()}
+        names = {question.id: name for name, question in self.questions.items()}
+        self.records = [
+            {**record, "trace": trace_of(self.run.folder, record)}
+            for record in read_results(self.run.folder)
+            if record["id"] in names
+        ]
+        good = [record for record in self.records if not record["error"] and self.metric.name in record["scores"]]
+        dollars = [dollars_of(record["usage"], prices) for record in good]
+        tokens = [record["usage"]["input_tokens"] + record["usage"]["output_tokens"] for record in good]
+        known = None not in dollars and any(dollars)
+        self.unit = "dollars" if known else "tokens"
+        self.answers = {}
+        for record, cost in zip(good, dollars if known else tokens, strict=True):
+            answer = Answer(record["scores"][self.metric.name], float(cost or 0))
+            self.answers.setdefault(record["system"], {})[names[record["id"]]] = answer
+
+    def open(self, arms: Sequence[Arm]) -> None:
+        """Build the graphs of arms that are not yet open."""
+        new = [arm for arm in arms if arm.name not in self.systems]
+        settings = replace(
+            self.settings,
+            systems=tuple(arm.system for arm in new),
+            names=tuple(arm.name for arm in new),
+            prompts={arm.name: self.wordings[arm.wording] for arm in new if arm.wording},
+        )
+        prompts, data = checked_prompts(settings), open_dataset(settings.data)
+        opened = open_systems(settings, data, [self.metric], prompts, self.given, self.run)
+        self.systems |= {system.name: system for system in opened}
+
+    async def ask(self, arms: Sequence[Arm], names: Sequence[str]) -> None:
+        """Ask what has not been answered.
+
+        Raises:
+            Ended: The run ended early.
+        """
+        self.open(arms)
+        summary = await self.run.ask(
+            [self.questions[name] for name in names],
+            [self.systems[arm.name] for arm in arms],
+            concurrency=self.concurrency,
+            quiet=self.quiet,
+            complete=False,
+        )
+        self.read()
+        for arm in arms:
+            self.answers.setdefault(arm.name, {})
+        if summary.stopped:
+            raise Ended(summary)
+
+    def mean(self, arm: Arm, what: str) -> float:
+        """Return an arm's mean calls, or its mean cost, a question."""
+        if what != "calls":
+            return fmean(answer.cost for answer in self.answers[arm.name].values() or [Answer(0, 0)])
+        rows = [record for record in self.records if record["system"] == arm.name and not record["error"]]
+        return fmean([record["usage"]["calls"] for record in rows] or [0])
+
+    def spent(self) -> dict[str, float]:
+        """Return what the run has cost."""
+        counts = self.run.cache.spent.values()
+        spent = {"calls": float(sum(count[0] for count in counts))}
+        spent["tokens"] = float(sum(count[1] + count[2] for count in counts))
+        dollars = self.run.cost()
+        return spent if dollars is None else {**spent, "dollars": dollars}
+
+
+def expected(tuning: Tuning, arms: Sequence[Arm], size: int, done: int, kept: int, what: str) -> float:
+    """Return what is to come, in calls or in the unit of costs: the rest of a race over `size` questions, and the test."""
+    means = sorted((tuning.mean(arm, what) for arm in arms), reverse=True)
+    total, before = kept * (tuning.mean(arms[0], what) + means[0]), 0
+    for alive, after in block_sizes(len(arms), size):
+        total += max(0, after - max(before, done)) * fmean(means) * min(alive, len(arms))
+        before = after
+    return total
+
+
+async def affordable(tuning: Tuning, arms: Sequence[Arm], parts: Parts) -> int:
+    """Return by how many questions the budget allows to choose, as measured on the first few.
+
+    Raises:
+        UsageError: It is too small for any race.
+    """
+    limits = tuning.run.limits
+    if limits.max_calls is None and limits.max_cost_usd is None:
+        return len(parts.choose)
+    if not parts.size:
+        await tuning.ask(arms, parts.choose[:_PILOT])
+        what, unit = ("cost", "dollars") if limits.max_calls is None else ("calls", "calls")
+        spent, least = tuning.spent()[unit], 0.0
+        left = (limits.max_calls or limits.max_cost_usd or 0.0) - spent
+        for size in range(len(parts.choose), _PILOT, -1):
+            least = expected(tuning, arms, size, _PILOT, len(parts.kept), what)
+            if least <= left:
+                parts.size = size
+                break
+        else:
+            more = f"--max-calls {spent + least:.0f}" if what == "calls" else f"--max-cost {spent + least:.2f}"
+            raise UsageError(f"{len(arms)} arms take about {more}: give that much, or race fewer --methods")
+        parts.write()
+    return parts.size
+
+
+def tune(
+    settings: EvalSettings,
+    folder: Path,
+    *,
+    incumbent: str = "concat_pf",
+    goal: Goal = HIGHEST,
+    target: str = "",
+    limits: Limits | None = None,
+    rerankers: Sequence[str] = (),
+    chunkers: Sequence[str] = (),
+    rewrite: Callable[[Tuning, Arm, Sequence[str]], Any] | None = None,
+    given: Mapping[str, Any] | None = None,
+    cache: Path | None = None,
+    concurrency: int = 16,
+    quiet: bool = False,
+    say: Callable[[str], None] = print,
+) -> Outcome:
+    """Choose, and write `choice.yaml` into the folder; the same call resumes.
+
+    Args:
+        settings: As for `evaluate`. `systems` are the methods that race; none: a shortlist by what the questions look
+            like. `prompts` are for the incumbent, or for the first method if that is a file.
+        incumbent: What is used unless another wins: a method, or an earlier choice's file.
+        folder: The run's folder, which remembers the questions that a test has spent.
+        goal: What the winner must be.
+        target: The metric, or `judge:METRIC`; "": the usual one for questions like these.
+        limits: The budget of the whole run; the race is as long as it allows.
+        rerankers: Rerankers to try.
+        chunkers: Chunkers to try, each in a knowledge base made beside the run.
+        rewrite: Returns the finalist with better prompts (`prompts.rewrite`), from the questions to choose by.
+        given: Models by role as objects.
+        cache: A file of replies that several runs share.
+        concurrency: Questions in flight at once.
+        quiet: Whether to show no progress bar.
+        say: Takes each line of progress.
+
+    Raises:
+        UsageError: There are too few questions, or the budget is too small for any race.
+        Ended: It was interrupted, or the budget is spent; the same call goes on.
+    """
+    listed = select(open_dataset(settings.data), limit=settings.limit, sample=settings.sample, seed=settings.seed)
+    questions = {question.hashes["question"]: question for question in reversed(listed)}
+    if len(questions) < MIN_QUESTIONS:
+        raise UsageError(
+            f"{settings.data}: {len(questions)} different questions; tune needs {MIN_QUESTIONS}, better 100"
+        )
+    models = {"generator": "extractive", **settings.models, **(given or {})}
+    metric = objective(target, listed, models)
+    folder.mkdir(parents=True, exist_ok=True)
+    kb = str(Path(settings.kb).resolve()) if Path(settings.kb).is_dir() else settings.kb
+    plain = replace(settings, kb=kb, data="", systems=(), names=(), prompts={}, metrics=(metric.name,)).plain()
+    with Run(folder, plain, cache, limits) as run:
+        parts = Parts.of(folder / "tune.json", [*questions][::-1], settings.seed)
+        choose = [name for name in parts.choose if name in questions]
+        kept = [name for name in parts.kept if name in questions]
+        say(_opening(len(questions), kept))
+        known = [questions[name] for name in choose if questions[name].gold or questions[name].answers]
+        found = _searches(settings.kb, known, rerankers, other_bases(settings.kb, chunkers, folder / "bases"), folder)
+        for search in found:
+            say(str(search))
+        first = _copied(incumbent, folder) if is_choice(incumbent) else incumbent
+        methods = list(dict.fromkeys([first, *(settings.systems or shortlist(listed))]))
+        arms = arms_of(methods, [*settings.prompts], found)
+        say(f"{len(arms)} arms: {', '.join(arm.name for arm in arms)}")
+        tuning = Tuning(run, settings, questions, metric, given or {})
+        tuning.concurrency, tuning.quiet = concurrency, quiet
+        parts.choose, parts.kept = choose, kept
+        outcomes: list[Outcome] = []
+
+        async def work() -> Summary:
+            outcomes.append(await _work(tuning, arms, parts, goal, rewrite, say))
+            return Summary()
+
+        run.conduct(work())
+    return outcomes[0]
+
+
+def _copied(incumbent: str, folder: Path) -> str:
+    """Copy a choice into the folder, under a name that says what it holds: the original may be replaced."""
+    path = folder / f"incumbent-{sha256(Path(incumbent).read_bytes()).hexdigest()[:8]}.yaml"
+    if not path.exists():
+        write_choice(path, read_system(incumbent), {})
+    return str(path)
+
+
+def _opening(count: int, kept: Sequence[str]) -> str:
+    gain = 100 * detectable(max(1, len(kept)))
+    return (
+        f"{count} questions, of which {len(kept)} are kept back for the test. They confirm a gain of {gain:.0f} points of F1 "
+        "one time in two if one arm challenges the incumbent, less often if several do."
+    )
+
+
+def _searches(
+    kb: str, questions: Sequence[Question], rerankers: Sequence[str], places: Sequence[Path], folder: Path
+) -> list[Search]:
+    """Return the ways to search, which the folder remembers for the same questions."""
+    if not questions or not kb:
+        return []
+    asked = sha256(json.dumps([[*rerankers], [*map(str, places)], [q.hashes for q in questions]]).encode()).hexdigest()
+    path = folder / "search.json"
+    if path.exists() and (stored := json.loads(path.read_text("utf-8")))["asked"] == asked:
+        return [Search(retriever, rerank, tuple(recalls)) for retriever, rerank, recalls in stored["found"]]
+    found = searches(kb, questions, rerankers, places)
+    rows = [[search.retriever, search.rerank, search.recalls] for search in found]
+    path.write_text(json.dumps({"asked": asked, "found": rows}) + "\n", "utf-8")
+    return found
+
+
+async def _work(
+    tuning: Tuning, arms: list[Arm], parts: Parts, goal: Goal, rewrite: Any, say: Callable[[str], None]
+) -> Outcome:
+    tuning.open(arms)
+    choose = parts.choose[: await affordable(tuning, arms, parts)]
+    course, asked = list[dict[str, float]](), list[int]()
+    finalist = arms[0]
+    async for finalist, scores, done in _race(tuning, arms, choose, goal):
+        course.append(scores)
+        asked.append(done)
+        say(_progress(tuning, arms, choose, done, len(parts.kept), finalist, scores))
+    if rewrite is not None:
+        finalist = await rewrite(tuning, finalist, choose)
+        arms = list(dict.fromkeys([*arms, finalist]))
+    pair, verdict = [finalist.name, arms[0].name], None
+    if finalist != arms[0] and parts.tested in ([], pair):
+        await tuning.ask([finalist, arms[0]], parts.kept)
+        verdict = confirm(*paired(tuning, finalist, arms[0], parts.kept), goal)
+        parts.tested = pair
+        parts.write()
+    elif finalist != arms[0]:
+        say(f"{finalist.name} leads, but the questions kept back were spent on {parts.tested[0]}: add new questions")
+    ours, theirs = paired(tuning, finalist, arms[0], choose)
+    shown = fmean(answer.score for answer in ours) - fmean(answer.score for answer in theirs)
+    chosen = finalist if verdict and verdict.wins else arms[0]
+    outcome = Outcome(
+        tuning.run.folder / "choice.yaml",
+        tuning.metric,
+        arms,
+        chosen,
+        finalist,
+        shown,
+        len(ours),
+        verdict,
+        course,
+        asked,
+        lost_of(record for record in tuning.records if record["system"] in pair),
+        tuning.unit,
+        {arm.name: tuning.mean(arm, "cost") for arm in arms},
+        tuning.spent(),
+    )
+    write_choice(outcome.choice, _chosen(tuning, chosen), {"decision": decision(outcome), "data": _data(tuning, parts)})
+    return outcome
+
+
+async def _race(tuning: Tuning, arms: Sequence[Arm], names: Sequence[str], goal: Goal) -> Any:
+    """Yield the leader, all means and the number of answered questions after each block."""
+    by_name, done = {arm.name: arm for arm in arms}, 0
+    steps = race([*by_name], names, goal)
+    entered, block = next(steps)
+    while True:
+        await tuning.ask([by_name[name] for name in entered], block)
+        done += len(block)
+        is_last = done == len(names)
+        leader = goal.ranked(entered, tuning.answers, names[:done], is_last=is_last)[0]
+        answers = {
+            name: [tuning.answers[name][at].score for at in names[:done] if at in tuning.answers[name]]
+            for name in entered
+        }
+        yield by_name[leader], {name: fmean(scores) for name, scores in answers.items() if scores}, done
+        if is_last:
+            return
+        entered, block = steps.send(tuning.answers)
+
+
+def _progress(
+    tuning: Tuning,
+    arms: Sequence[Arm],
+    names: Sequence[str],
+    done: int,
+    kept: int,
+    leader: Arm,
+    scores: Mapping[str, float],
+) -> str:
+    spent = tuning.spent()
+    calls = expected(tuning, arms, len(names), done, kept, "calls")
+    cost = expected(tuning, arms, len(names), done, kept, "cost") if tuning.unit == "dollars" else 0.0
+    dollars = f" and ${spent['dollars']:.2f}" if "dollars" in spent and tuning.unit == "dollars" else ""
+    return (
+        f"{done} of {len(names)} questions: {len(scores)} arms, {leader.name} leads with {100 * scores[leader.name]:.1f}; "
+        f"{spent['calls']:.0f} calls{dollars} so far, about {calls:.0f}{f' and ${cost:.2f}' if dollars else ''} to come"
+    )
+
+
+def paired(tuning: Tuning, arm: Arm, other: Arm, names: Sequence[str]) -> tuple[list[Answer], list[Answer]]:
+    """Return the answers of two arms to the questions that both answered."""
+    ours, theirs = tuning.answers[arm.name], tuning.answers[other.name]
+    both = [name for name in names if name in ours and name in theirs]
+    if not both:
+        raise UsageError("no question was answered by both systems")
+    return [ours[name] for name in both], [theirs[name] for name in both]
+
+
+def _chosen(tuning: Tuning, arm: Arm) -> SystemSpec:
+    """Return the system of an arm, with all that it needs."""
+    settings = tuning.settings
+    system = read_system(arm.system, settings.options)
+    mode, _, place = (system.retriever or settings.retriever).partition(":")
+    if mode not in MODES:
+        mode, place = system.retriever or settings.retriever, ""
+    models = {role: redacted(spec) for role, spec in settings.models.items() if role not in (EVALUATOR, SCORER)}
+    return replace(
+        system,
+        retriever=mode,
+        rerank=system.rerank or settings.rerank,
+        kb=place or system.kb or settings.kb,
+        models=system.played({"generator": "extractive", **system.models, **models}),
+        prompts={**system.prompts, **tuning.wordings.get(arm.wording, {})},
+    )
+
+
+def _data(tuning: Tuning, parts: Parts) -> dict[str, Any]:
+    hashes = sorted("".join(question.hashes.values()) for question in tuning.questions.values())
+    digest = sha256("".join(hashes).encode()).hexdigest()[:16]
+    return {"questions": len(hashes), "kept_back": len(parts.kept), "hash": digest}
+
+
+def decision(outcome: Outcome) -> dict[str, Any]:
+    """Return what `choice.yaml` says of the choice: points, p, and costs."""
+    verdict = outcome.verdict
+    fields: dict[str, Any] = {
+        "incumbent": outcome.incumbent.name,
+        "finalist": outcome.finalist.name,
+        "metric": outcome.metric.name,
+        "gain_shown": round(100 * outcome.shown, 1),
+        "chosen_by": outcome.chosen_by,
+    }
+    if verdict:
+        gain = {name: round(100 * getattr(verdict.gain, name), 1) for name in ("mean", "low", "high")}
+        fields |= {"gain_confirmed": {**gain, "questions": verdict.gain.n}, "p": verdict.p and round(verdict.p, 4)}
+        fields |= {f"{outcome.unit}_times": round(verdict.cost, 2), "questions_needed": verdict.needed}
+    spent = {name: round(value, 4) for name, value in outcome.spent.items()}
+    return {**fields, "is_confirmed": bool(verdict and verdict.wins), "spent": spent}
+
+
+def sentence(outcome: Outcome) -> str:
+    """Say the outcome in a line or two."""
+    finalist, incumbent, verdict = outcome.finalist.name, outcome.incumbent.name, outcome.verdict
+    label = outcome.metric.label
+    if verdict is None and finalist == incumbent:
+        return f"{incumbent} stays: nothing did better on the {outcome.chosen_by} questions to choose by."
+    if verdict is None:
+        return f"{incumbent} stays: {finalist} was not tested, because the questions kept back are spent."
+    gain, low, high = (100 * value for value in (verdict.gain.mean, verdict.gain.low, verdict.gain.high))
+    shown = (
+        f"{finalist} gains {gain:+.1f} {label} [{low:+.1f}, {high:+.1f}] over {incumbent} on {verdict.gain.n} questions kept "
+        f"back ({100 * outcome.shown:+.1f} on the {outcome.chosen_by} that it was chosen by), at {verdict.cost:.1f} times the "
+        f"{outcome.unit}"
+    )
+    if verdict.wins:
+        return f"{shown}: it is chosen."
+    more = max(0, (verdict.needed or 0) - verdict.gain.n)
+    if verdict.needed is None or not more:
+        return f"{shown}: {incumbent} stays."
+    return (
+        f"{shown}: {incumbent} stays. If the difference is as seen, {more} more questions kept back would confirm it."
+    )
