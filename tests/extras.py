@@ -17,6 +17,7 @@ EXTRAS = {
     "aiohttp": "openai",
     "chromadb": "chroma",
     "datasets": "train",
+    "lancedb": "lance",
     "langchain_community": "community",
     "fastapi": "serve",
     "gguf": "test",

@@ -26,7 +26,11 @@ DEFAULT_METHOD = "concat_pf"
 
 Kb = Annotated[
     str,
-    typer.Option("--kb", metavar="KB", help="Knowledge base: a folder, or an address (pg:URL#NAME, chroma:…)."),
+    typer.Option(
+        "--kb",
+        metavar="KB",
+        help="Knowledge base: a folder, or an address (lance:FOLDER, lance:s3://…, pg:URL#NAME, chroma:…).",
+    ),
 ]
 Method_ = Annotated[
     str, typer.Option("--method", "-m", help="The method (see `ragweave methods`), or a file of `ragweave tune`.")

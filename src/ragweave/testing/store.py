@@ -1,16 +1,18 @@
 """The contract of a knowledge base, in a folder and on any server."""
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import cast
 from unittest import SkipTest
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
+from ragweave.names import RetrieverName
 from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, place_at
 
 LINES = ("salt is white", "pepper is black", "sugar is sweet", "lemon is sour")
@@ -49,8 +51,8 @@ class KnowledgeStoreTests:
             return ServedKnowledgeBase(f"pg:postgresql://127.0.0.1/test#t{next(numbers)}", embeddings)
     """
 
-    def create(self, embeddings: Embeddings) -> KnowledgeBase | ServedKnowledgeBase:
-        """Return a new, empty knowledge base at each call."""
+    def create(self, embeddings: Embeddings | None) -> KnowledgeBase | ServedKnowledgeBase:
+        """Return a new, empty knowledge base at each call; without embeddings, if they are None."""
         raise NotImplementedError(f"{type(self).__name__} needs a create method")
 
     @contextmanager
@@ -194,6 +196,57 @@ class KnowledgeStoreTests:
             kb.delete("song")
             assert not any("via" in doc.metadata for doc in search())
             assert search("What is known of Mara Lind?")[0].id == "singer"
+
+    def test_every_mode_answers(self) -> None:
+        """The modes that a knowledge base names find passages, with embeddings; `auto` is one of them."""
+        with self.filled() as kb:
+            assert "auto" in kb.modes
+            for mode in cast("Sequence[RetrieverName]", kb.modes):
+                assert kb.as_retriever(2, mode).invoke("white salt")[0].page_content == "salt is white", mode
+
+    def test_it_works_without_embeddings(self) -> None:
+        """Words and names are enough, where the store has them."""
+        with self.create(None) as kb:
+            if "bm25" not in kb.modes:
+                raise SkipTest("it has vectors alone")
+            kb.add([Document(line) for line in LINES], "spices")
+            modes: tuple[RetrieverName, ...] = "auto", "bm25", "graph"
+            for mode in modes:
+                assert kb.as_retriever(2, mode).invoke("white salt")[0].page_content == "salt is white", mode
+            assert kb.check() == []
+
+    def test_a_passage_is_read_among_its_neighbours(self) -> None:
+        """Neighbours are of the same document, in its order."""
+        with self.filled() as kb:
+            words = " ".join(f"word{number}" for number in range(450))
+            names = kb.add([Document("first"), Document(words, id="long"), Document("last")], "texts")[1:-1]
+            assert len(names) > 3
+            places = kb.as_retriever(1).places
+            assert places is not None
+            for at, name in enumerate(names):
+                around = [doc.id for doc in places(name, 1)]
+                assert around == names[max(at - 1, 0) : at + 2]
+            assert places("unknown", 1) == []
+
+    def test_all_passages_and_values_are_listed(self) -> None:
+        """In the order in which they were added; a value of a list counts by itself."""
+        with self.create(WordEmbeddings()) as kb:
+            years = ([1900], [1901, 1902], [1903])
+            kb.add([Document(f"text {n}", metadata={"year": own}) for n, own in enumerate(years)], "texts")
+            kb.add(Document("text 3"), "more")
+            assert [doc.page_content for doc in kb.passages()] == [f"text {n}" for n in range(4)]
+            assert sorted(kb.values("year")) == [1900, 1901, 1902, 1903]
+            assert sorted(kb.values("source")) == ["more", "texts"]
+            assert kb.values("month") == []
+
+    def test_a_sound_store_has_no_faults(self) -> None:
+        """`check` finds nothing after writes, and `rebuild` changes nothing that is found."""
+        with self.filled() as kb:
+            kb.delete(str(kb.passages()[1].id))
+            assert kb.check() == []
+            before = _texts(kb, "white salt")
+            kb.rebuild()
+            assert (kb.check(), _texts(kb, "white salt")) == ([], before)
 
     def test_threads_find_the_same(self) -> None:
         """Queries from several threads don't disturb each other, even while documents are added."""

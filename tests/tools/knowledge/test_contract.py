@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from tests import postgres_server
 
-from ragweave.testing.store import KnowledgeStoreTests
+from ragweave.errors import KnowledgeBaseError
+from ragweave.testing.store import LINES, KnowledgeStoreTests, WordEmbeddings
 from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase
 
 _NUMBERS = count()
+
+
+def plain(embeddings: Embeddings | None) -> dict[str, Any]:
+    return {"embedding": None} if embeddings is None else {}
 
 
 class TestFolder(KnowledgeStoreTests):
@@ -21,8 +30,20 @@ class TestFolder(KnowledgeStoreTests):
     def _folder(self, tmp_path: Path) -> None:
         self.folder = tmp_path
 
-    def create(self, embeddings: Embeddings) -> KnowledgeBase:
-        return KnowledgeBase.create(self.folder / f"kb{next(_NUMBERS)}", embeddings=embeddings)
+    def create(self, embeddings: Embeddings | None) -> KnowledgeBase:
+        return KnowledgeBase.create(
+            self.folder / f"kb{next(_NUMBERS)}", settings=plain(embeddings), embeddings=embeddings
+        )
+
+
+class TestLance(KnowledgeStoreTests):
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        pytest.importorskip("lancedb")
+        self.folder = tmp_path
+
+    def create(self, embeddings: Embeddings | None) -> ServedKnowledgeBase:
+        return ServedKnowledgeBase(f"lance:{self.folder}/kb{next(_NUMBERS)}", embeddings, plain(embeddings))
 
 
 class TestChromaFolder(KnowledgeStoreTests):
@@ -31,9 +52,9 @@ class TestChromaFolder(KnowledgeStoreTests):
         pytest.importorskip("chromadb")
         self.folder = tmp_path
 
-    def create(self, embeddings: Embeddings) -> ServedKnowledgeBase:
+    def create(self, embeddings: Embeddings | None) -> ServedKnowledgeBase:
         address = f"chroma:{self.folder}/chroma#papers{next(_NUMBERS)}"
-        return ServedKnowledgeBase(address, embeddings)
+        return ServedKnowledgeBase(address, embeddings, plain(embeddings))
 
 
 @pytest.fixture(scope="module")
@@ -51,5 +72,82 @@ class TestPostgres(KnowledgeStoreTests):
     def _url(self, server: str) -> None:
         self.url = server
 
-    def create(self, embeddings: Embeddings) -> ServedKnowledgeBase:
-        return ServedKnowledgeBase(f"pg:{self.url}#papers{next(_NUMBERS)}", embeddings)
+    def create(self, embeddings: Embeddings | None) -> ServedKnowledgeBase:
+        return ServedKnowledgeBase(f"pg:{self.url}#papers{next(_NUMBERS)}", embeddings, plain(embeddings))
+
+
+def engines(server: str, folder: Path) -> Iterator[str]:
+    """Yield the addresses of stores that several hosts may write to."""
+    yield f"lance:{folder}/shared"
+    yield f"pg:{server}#shared{next(_NUMBERS)}"
+
+
+@pytest.mark.loopback
+def test_hosts_that_write_at_once_lose_and_double_nothing(server: str, tmp_path: Path) -> None:
+    pytest.importorskip("lancedb")
+    for address in engines(server, tmp_path):
+        ServedKnowledgeBase(address, WordEmbeddings()).close()
+
+        def write(number: int, address: str = address) -> None:
+            with ServedKnowledgeBase(address, WordEmbeddings()) as kb:
+                own = [Document(f"Passage {at} of {number} at Alden.") for at in range(number % 3 + 1)]
+                kb.index_documents(own, f"own {number}")
+                kb.index_documents(own, "shared")
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(9)))
+        with ServedKnowledgeBase(address, WordEmbeddings()) as kb:
+            counts = Counter(doc.metadata["source"] for doc in kb.passages())
+            shared = {
+                doc.page_content.split(" at ")[0][-1] for doc in kb.passages() if doc.metadata["source"] == "shared"
+            }
+            assert len(shared) == 1, "passages of several writes stand side by side"
+            assert counts.pop("shared") == int(*shared) % 3 + 1
+            assert counts == {f"own {number}": number % 3 + 1 for number in range(9)}
+            assert len(kb) == sum(counts.values()) + int(*shared) % 3 + 1
+
+
+@pytest.mark.loopback
+def test_a_view_keeps_its_state(server: str, tmp_path: Path) -> None:
+    pytest.importorskip("lancedb")
+    for address in engines(server, tmp_path):
+        with (
+            ServedKnowledgeBase(address, WordEmbeddings()) as kb,
+            ServedKnowledgeBase(address, WordEmbeddings()) as other,
+        ):
+            kb.add([Document(line) for line in LINES], "spices")
+            failed = WordEmbeddings()
+            with pytest.raises(KnowledgeBaseError), ServedKnowledgeBase(address, failed) as third:
+                failed.before = refuse
+                third.index_documents([Document("honey is gold")], "spices")
+            assert [doc.page_content for doc in other.passages()] == [*LINES]
+            kb.index_documents([Document("honey is gold")], "spices")
+            assert [doc.page_content for doc in other.passages()] == ["honey is gold"]
+            assert other.as_retriever(9, "graph").invoke("white salt")[0].page_content == "honey is gold"
+
+
+def refuse() -> None:
+    raise OSError("refused")
+
+
+@pytest.mark.loopback
+def test_postgres_answers_by_its_indexes(server: str) -> None:
+    import psycopg
+
+    name = f"plans{next(_NUMBERS)}"
+    with ServedKnowledgeBase(f"pg:{server}#{name}", WordEmbeddings()) as kb:
+        texts = (f"Passage number{number} of City{number % 50} by Person{number % 97} Smith" for number in range(2000))
+        kb.add([Document(text, metadata={"tenant": at % 500}) for at, text in enumerate(texts)], "all")
+    with psycopg.connect(server, autocommit=True) as db:
+        db.execute(f"SET search_path TO {name}, public")
+        db.execute("ANALYZE")
+        db.execute("SET enable_seqscan = off")
+        vector = WordEmbeddings().embed_query("City7")
+        for index, query, values in (
+            ("vectors", "SELECT id FROM passages ORDER BY vector <=> %s::vector LIMIT 20", [str(vector)]),
+            ("passages_terms_idx", "SELECT id FROM passages WHERE terms @@ 'number7'::tsquery", []),
+            ("passages_metadata_idx", "SELECT id FROM passages WHERE metadata @> '{\"tenant\": 7}'", []),
+            ("mentions_pkey", "SELECT passage, about FROM mentions WHERE name = 'city7' LIMIT 301", []),
+        ):
+            plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {query}", values))
+            assert f"using {index}" in plan or f"on {index}" in plan, plan

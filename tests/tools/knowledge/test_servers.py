@@ -29,7 +29,7 @@ from ragweave.tools.knowledge import (
 
 def test_an_address_is_checked(tmp_path: Path) -> None:
     for address in ("pg:nothing", "pg:#papers", "mongo:x#y", "postgresql://me:secret@host/db"):
-        with pytest.raises(UsageError, match=r"pg:postgresql://host.*; kinds: pg, chroma") as e:
+        with pytest.raises(UsageError, match=r"pg:postgresql://host.*; kinds: lance, pg, chroma") as e:
             ServedKnowledgeBase(address, WordEmbeddings())
         assert "secret" not in str(e.value)
     pytest.importorskip("psycopg")

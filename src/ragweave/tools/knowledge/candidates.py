@@ -83,7 +83,7 @@ class CandidateView(ABC):
 
     def documents(self, rows: Sequence[int]) -> dict[int, Document]:
         """Return passages, in the given order."""
-        stored = self.passages(rows)
+        stored = self.passages(rows) if len(rows) else {}
         return {row: stored[row].document for row in rows}
 
     def pool(self, query: Query) -> "CandidatePool":

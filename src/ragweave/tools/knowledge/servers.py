@@ -67,6 +67,12 @@ def _postgres(url: str, name: str) -> Engine:
     return PostgresStore(url, name)
 
 
+def _lance(url: str, name: str) -> Engine:
+    from ragweave.tools.knowledge.lance import LanceStore
+
+    return LanceStore(url, name)
+
+
 def _chroma(url: str, name: str) -> Engine:
     from ragweave.tools.knowledge.chroma import ChromaStore
 
@@ -74,6 +80,7 @@ def _chroma(url: str, name: str) -> Engine:
 
 
 ENGINES: dict[str, tuple[Callable[[str, str], Engine], str]] = {
+    "lance": (_lance, "lance"),
     "pg": (_postgres, "postgres"),
     "chroma": (_chroma, "chroma"),
 }
@@ -131,10 +138,10 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
         """
         kind, _, rest = address.partition(":")
         url, _, name = rest.partition("#")
-        if kind not in ENGINES or not url or not name:
+        if kind not in ENGINES or not url or not (name or kind == "lance"):
             raise UsageError(
-                f"{kind}: an address is KIND:URL#NAME, such as pg:postgresql://host/db#papers or "
-                f"chroma:folder#papers; kinds: {', '.join(ENGINES)}"
+                f"{kind}: an address is lance:FOLDER or KIND:URL#NAME, such as pg:postgresql://host/db#papers; "
+                f"kinds: {', '.join(ENGINES)}"
             )
         self.path = without_secrets(address)
         opened, extra = ENGINES[kind]

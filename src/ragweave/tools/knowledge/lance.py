@@ -1,0 +1,432 @@
+"""A knowledge base in LanceDB: `lance:FOLDER`, or `lance:s3://bucket/kb` on an object store.
+
+One table, so that a commit is one state, which any number of hosts read and write. A row is a passage with all that
+searches need of it, or the record of a source, or that of the settings:
+
+    id             BTREE       of source, document and place in it: a new passage takes the place of an old one
+    kind           BITMAP      `passage`, `source`, `settings`, or `gone`, which the next merge removes
+    source, document, name, content    BTREE
+    terms          full text   the analyzer's terms, so that stemming, Chinese and Thai are as in a folder
+    names          full text   its names, each one token: `aaron_schneider`
+    values         LABEL_LIST  `name=value` of its metadata, for filters
+    vector         IVF_SQ      above `_EXACT` passages; fewer are compared one by one
+
+A write is one merge by id. Each rewrites the row of the settings, so two at once conflict: the later one is made again
+over the earlier one's state. How many passages have a name is counted when it is asked for; that is bounded, as a name
+is written into `MAX_PASSAGES` + 1 passages only. A later deletion does not free such a name.
+"""
+
+import hashlib
+import json
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, get_args
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+from lancedb.index import FTS, Bitmap, BTree, IvfSq, LabelList
+from lancedb.query import MatchQuery
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+
+from ragweave.errors import KnowledgeBaseError
+from ragweave.names import RetrieverName
+from ragweave.state.passages import indexed_text
+from ragweave.tools.knowledge.candidates import CandidateView, Stored
+from ragweave.tools.knowledge.chunking import Passage
+from ragweave.tools.knowledge.graph import MAX_PASSAGES, NamePassages, Scores
+from ragweave.tools.knowledge.names import names_of
+from ragweave.tools.knowledge.settings import IndexSettings
+from ragweave.tools.knowledge.sources import Source
+from ragweave.tools.knowledge.staging import BATCH, Change
+from ragweave.tools.knowledge.store import AnyOf
+
+_EXACT = 20_000
+"""Up to so many passages, vectors are compared one by one."""
+_SMALL_FILES, _UNINDEXED = 64, 2_000
+"""Files of small commits, and rows that searches have to scan, before a writer merges them."""
+_TRIES = 20
+"""Attempts to commit while other hosts commit."""
+_NAMES = 200
+"""Names that are counted by one query."""
+_COLUMNS = "id", "kind", "source", "document", "name", "content", "text", "metadata", "terms", "names"
+
+
+def _in(column: str, values: Iterable[str]) -> str:
+    quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+    return f"{column} IN ({quoted})" if quoted else "false"
+
+
+def _values(metadata: Mapping[str, Any]) -> list[str]:
+    items = ((name, item) for name, own in metadata.items() for item in (own if isinstance(own, list) else [own]))
+    return [f"{name}={json.dumps(item)}" for name, item in items if isinstance(item, str | int | float | bool)]
+
+
+def _where(chosen: AnyOf) -> str:
+    """Return a filter as SQL."""
+    parts = ["kind = 'passage'"]
+    for name, values in chosen.items():
+        if name == "source":
+            parts.append(_in("source", map(str, values)))
+        else:
+            tokens = _in("", (f"{name}={json.dumps(value)}" for value in values)).removeprefix(" IN ")
+            parts.append(f"array_has_any(values, [{tokens[1:-1]}])")
+    return " AND ".join(parts)
+
+
+class _View(CandidateView):
+    """A version of the table."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def having(self, where: str, *columns: str) -> list[dict[str, Any]]:
+        """Return rows as mappings, with their `_rowid`."""
+        query = self._table.search().where(where).select([*columns]).with_row_id(True)
+        rows: list[dict[str, Any]] = query.to_arrow().to_pylist()
+        return rows
+
+    def schema(self) -> pa.Schema:
+        return self._table.schema
+
+    def replaced(self, change: Change) -> list[dict[str, Any]]:
+        """Return id and source of the passages that a change replaces."""
+        if change.stays:
+            return []
+        part = [] if change.part is None else [change.part]
+        some = f" AND ({_in('document', part)} OR {_in('name', part)})" if part else ""
+        return self.having(f"kind = 'passage' AND {_in('source', [change.key])}{some}", "id", "source")
+
+    def loses(self, key: str, gone: Collection[str]) -> bool:
+        """Return whether a source loses all its passages."""
+        return {row["id"] for row in self.having(f"kind = 'passage' AND {_in('source', [key])}", "id")} <= {*gone}
+
+    def count(self) -> int:
+        return int(self._table.count_rows("kind = 'passage'"))
+
+    def dimensions(self) -> int:
+        schema = self._table.schema
+        return int(schema.field("vector").type.list_size) if "vector" in schema.names else 0
+
+    def sources(self, kind: str | None = None) -> dict[str, Source]:
+        rows = self.having("kind = 'source'", "position", "metadata")
+        sources = (Source(**json.loads(row["metadata"])) for row in sorted(rows, key=lambda row: row["position"]))
+        return {source.key: source for source in sources if kind in (None, source.kind)}
+
+    def _matched(self, tokens: Iterable[str], column: str, k: int, where: str, *columns: str) -> list[dict[str, Any]]:
+        """Return the k best rows by the words of a full-text column."""
+        words = MatchQuery(" ".join(tokens), column)  # type: ignore[call-arg, unused-ignore]
+        query = self._table.search(words, query_type="fts")
+        query = query.where(where, prefilter=True) if where else query
+        rows: list[dict[str, Any]] = (
+            query.select([*columns, "_score"]).with_row_id(True).limit(k).to_arrow().to_pylist()
+        )
+        return rows
+
+    def words(
+        self, terms: list[str], k: int, chosen: AnyOf, among: Collection[int] | None = None
+    ) -> Mapping[int, float]:
+        where = _where(chosen) if chosen else ""
+        if among is not None:
+            where = f"_rowid IN ({', '.join(map(str, among))})"
+        return {row["_rowid"]: row["_score"] for row in self._matched(map(_token, terms), "terms", k, where)}
+
+    def near(self, vector: Scores, k: int, chosen: AnyOf) -> Collection[int]:
+        query = self._table.search(vector, vector_column_name="vector", query_type="vector").distance_type("cosine")
+        query = query.select(["_distance"]).with_row_id(True).limit(k).nprobes(20).refine_factor(2)
+        rows: list[int] = query.where(_where(chosen), prefilter=bool(chosen)).to_arrow()["_rowid"].to_pylist()
+        return rows
+
+    def passages(self, rows: Collection[int]) -> Mapping[int, Stored]:
+        columns = ["name", "source", "position", "text", "metadata", *(["vector"] if self.dimensions() else [])]
+        stored = self._table.take_row_ids([*rows]).select(columns).with_row_id().to_arrow()
+        vectors: Any = [None] * len(stored)
+        if "vector" in columns:
+            vectors = stored["vector"].combine_chunks().flatten().to_numpy().reshape(len(stored), -1)
+            stored = stored.drop_columns("vector")
+        passages = {}
+        for row, vector in zip(stored.to_pylist(), vectors, strict=True):
+            metadata = {"position": row["position"], **json.loads(row["metadata"]), "source": row["source"]}
+            passages[row["_rowid"]] = Stored(Document(row["text"], id=row["name"], metadata=metadata), vector)
+        return passages
+
+    def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:
+        known: dict[str, tuple[list[int], list[int]]] = {}
+        rest = iter(sorted(names))
+        while batch := {_token(name): name for name in islice(rest, _NAMES)}:
+            for row in self._matched(batch, "names", len(batch) * (MAX_PASSAGES + 9), "", "names", "about"):
+                for token in batch.keys() & {*row["names"].split()}:
+                    rows = known.setdefault(batch[token], ([], []))
+                    rows[token not in row["about"]].append(row["_rowid"])
+        return {name: NamePassages(sum(map(len, rows)), *map(sorted, rows)) for name, rows in known.items()}
+
+    def around(self, name: str, sides: int) -> Sequence[int]:
+        columns = "source", "document", "position", "metadata"
+        rows = self.having(f"kind = 'passage' AND {_in('name', [name])}", *columns)
+        if not rows:
+            return ()
+        own = min(rows, key=lambda row: row["position"])
+        document = "document IS NULL" if own["document"] is None else _in("document", [own["document"]])
+        span = f"position BETWEEN {own['position'] - sides} AND {own['position'] + sides}"
+        others = self.having(
+            f"kind = 'passage' AND {_in('source', [own['source']])} AND {document} AND {span}", *columns
+        )
+        title = json.loads(own["metadata"]).get("title")
+        same = (row for row in others if json.loads(row["metadata"]).get("title") == title)
+        return [row["_rowid"] for row in sorted(same, key=lambda row: row["position"])]
+
+    def rows(self) -> NDArray[np.int64]:
+        rows = sorted((row["position"], row["_rowid"]) for row in self.having("kind = 'passage'", "position"))
+        return np.array([row for _, row in rows], np.int64)
+
+    def values(self, name: str) -> list[Any]:
+        if name == "source":
+            return [*self.sources()]
+        rows = self.having("kind = 'passage'", "values")
+        tokens = dict.fromkeys(token for row in rows for token in row["values"] if token.startswith(f"{name}="))
+        return [json.loads(token[len(name) + 1 :]) for token in tokens]
+
+    def holders(self, name: str) -> Collection[str]:
+        where = f"kind = 'passage' AND ({_in('name', [name])} OR {_in('document', [name])})"
+        return {row["source"] for row in self.having(where, "source")}
+
+    def vectors(self, contents: Collection[str]) -> Mapping[str, Scores]:
+        rows = self.having(f"kind = 'passage' AND {_in('content', contents)}", "content", "vector")
+        return {row["content"]: np.array(row["vector"], np.float32) for row in rows}
+
+
+def _token(word: str) -> str:
+    """Return a word or name as one token of a full-text column."""
+    return "_".join(word.split())
+
+
+class LanceStore:
+    """Reads and writes the table."""
+
+    modes: Sequence[str] = get_args(RetrieverName)
+
+    def __init__(self, uri: str, name: str) -> None:
+        self._uri, self._name = uri, name or "passages"
+        self._db: Any = None
+
+    def _latest(self) -> Any:
+        """Return the newest version; what others commit later does not change it."""
+        if self._db is None:
+            self._db = lancedb.connect(self._uri)
+        return self._db.open_table(self._name)
+
+    def settings(self) -> IndexSettings | None:
+        """Return how it was made; None if there is none."""
+        if "://" not in self._uri and not Path(self._uri, f"{self._name}.lance").is_dir():
+            return None
+        try:
+            (row,) = _View(self._latest()).having("kind = 'settings'", "metadata")
+        except ValueError:  # no such table
+            return None
+        return IndexSettings(**json.loads(row["metadata"]))
+
+    def configure(self, settings: IndexSettings, size: int) -> None:
+        """Make it, or change its settings, after which its sources are to be read again."""
+        if self.settings() is not None:
+            with self.view() as view:
+                again = [_record(replace(source, hash="")) for source in view.sources().values()]
+                (stored,) = view.having("kind = 'settings'", "position")
+                rows = [*again, _settings(settings, stored["position"])]
+            self._merge(self._latest(), pa.Table.from_pylist(rows, view.schema()))
+            return
+        columns = [(name, pa.string()) for name in _COLUMNS]
+        lists = [(name, pa.list_(pa.string())) for name in ("about", "values")]
+        vectors = [("vector", pa.list_(pa.float32(), size))] if size else []
+        schema = pa.schema([*columns, ("position", pa.int64()), *lists, *vectors])
+        self._db = lancedb.connect(self._uri)
+        # With stable row ids a merge of files leaves the indexes as they are.
+        options = {"new_table_enable_stable_row_ids": "true"}
+        table = self._db.create_table(self._name, schema=schema, storage_options=options)
+        words = FTS(
+            base_tokenizer="whitespace", lower_case=False, stem=False, remove_stop_words=False, ascii_folding=False
+        )
+        words.max_token_length = 1_000
+        for column in ("terms", "names"):
+            table.create_index(column, config=words)
+        for column in ("id", "source", "document", "name", "content"):
+            table.create_index(column, config=BTree())
+        table.create_index("kind", config=Bitmap())
+        table.create_index("values", config=LabelList())
+        self._merge(table, pa.Table.from_pylist([_settings(settings, 0)], schema))
+
+    @contextmanager
+    def view(self) -> Iterator[_View]:
+        """Yield the newest state."""
+        yield _View(self._latest())
+
+    def _merge(self, table: Any, rows: Any) -> bool:
+        """Commit rows instead of those with their ids; return whether no other host committed meanwhile."""
+        change = table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        return bool(change.execute(rows, on_bad_vectors="null").num_attempts == 1)  # records have no vectors
+
+    def replace(self, changes: Sequence[Change], terms: Callable[[str], list[str]]) -> None:
+        """Commit changes, all or nothing; `terms` is the analyzer.
+
+        If another host committed meanwhile, this merge came after it, and is made again from what that one left.
+        """
+        for number in range(_TRIES):
+            table = self._latest()
+            try:
+                batches = pa.RecordBatchReader.from_batches(table.schema, _batches(_View(table), changes, terms))
+                if self._merge(table, batches):
+                    return
+            except RuntimeError as error:
+                if "conflict" not in str(error).lower():
+                    raise
+            time.sleep(random.random() * 0.1 * number)
+        raise KnowledgeBaseError(f"{self._uri}: too many hosts write at the same time; try again")
+
+    def tend(self) -> None:
+        """Merge small files and what the indexes lack, if there is much; make the index of vectors for many passages."""
+        table = self._latest()
+        level = int(math.log(max(table.count_rows(), 1) / _EXACT, 4)) if table.count_rows() > _EXACT else -1
+        indexes = {index.name: index for index in table.list_indices()}
+        small = table.stats()["fragment_stats"]["num_small_fragments"]
+        try:
+            if small > _SMALL_FILES or indexes["terms_idx"].num_unindexed_rows > _UNINDEXED:
+                table.delete("kind = 'gone'")
+                table.optimize(cleanup_older_than=timedelta(days=1))
+            if "vector" in table.schema.names and level >= 0 and f"vectors_{level}" not in indexes:
+                partitions = int(math.sqrt(_EXACT * 4 ** (level + 0.5)))
+                config = IvfSq(distance_type="cosine", num_partitions=partitions)
+                table.create_index("vector", config=config, name=f"vectors_{level}", replace=True)
+        except RuntimeError as error:  # another host does the same
+            if "conflict" not in str(error).lower():
+                raise
+
+    def check(self) -> list[str]:
+        """Return what is wrong, one line per fault."""
+        with self.view() as view:
+            lost = len(view.having("kind = 'passage' AND vector IS NULL", "id")) if view.dimensions() else 0
+        return [f"{lost} passages have no vector"] if lost else []
+
+    def repair(self) -> None:
+        """Have the sources of passages without vectors read again."""
+        with self.view() as view:
+            keys = {row["source"] for row in view.having("kind = 'passage' AND vector IS NULL", "source")}
+            again = [_record(replace(source, hash="")) for key, source in view.sources().items() if key in keys]
+        self._merge(self._latest(), pa.Table.from_pylist(again, self._latest().schema))
+
+    def drop(self) -> None:
+        """Delete the table."""
+        self._latest()
+        self._db.drop_table(self._name)
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._db = None
+
+
+def _batches(view: _View, changes: Sequence[Change], terms: Callable[[str], list[str]]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a write: new passages, those that go, the sources, and the settings."""
+    schema = view.schema()
+    (settings,) = view.having("kind = 'settings'", "id", "kind", "metadata", "position")
+    gone = {row["id"]: row["source"] for change in changes for row in view.replaced(change)}
+    kept = Counter(dict.fromkeys(gone.values(), 0))
+    first = settings["position"]
+    places: Counter[tuple[str, str | None]] = Counter()
+    room = _Room(view)
+    pairs = ((change.key, *row) for change in changes for row in change.rows())
+    while batch := [*islice(pairs, BATCH)]:
+        rows = []
+        names = [names_of(passage.text, passage.metadata) for _, passage, _ in batch]
+        room.count(names)
+        for (key, passage, _), own in zip(batch, names, strict=True):
+            row = _passage(key, passage, room.take(own), terms) | {"position": first}
+            row["id"] = _id(key, passage.document, places[key, passage.document])
+            places[key, passage.document] += 1
+            first += 1
+            kept[key] += 1
+            gone.pop(row["id"], None)
+            rows.append(row)
+        yield _batch(rows, schema, [vector for *_, vector in batch])
+    rest: list[dict[str, Any]] = [{"id": row, "kind": "gone"} for row in gone]
+    for change in {change.key: change for change in changes}.values():
+        source, first = change.source, first + 1
+        if source and source.kind == "added" and not kept[change.key] and view.loses(change.key, gone):
+            source = None
+        rest.append(_record(source, first) if source else {"id": f"source:{change.key}", "kind": "gone"})
+    settings.pop("_rowid")
+    yield _batch([*rest, settings | {"position": first}], schema, None)
+
+
+def _batch(rows: list[dict[str, Any]], schema: pa.Schema, vectors: Sequence[Any] | None) -> pa.RecordBatch:
+    """Return rows, with their vectors, as Arrow has them."""
+    names = [name for name in schema.names if name != "vector"]
+    columns = [pa.array([row.get(name) for row in rows], schema.field(name).type) for name in names]
+    if "vector" in schema.names:
+        kind = schema.field("vector").type
+        flat = None if vectors is None else pa.array(np.concatenate(vectors), pa.float32())
+        vector = pa.nulls(len(rows), kind) if flat is None else pa.FixedSizeListArray.from_arrays(flat, kind.list_size)
+        return pa.RecordBatch.from_arrays([*columns, vector], [*names, "vector"])
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+class _Room:
+    """How many more passages may have a name."""
+
+    def __init__(self, view: _View) -> None:
+        self._view, self._empty = view, view.count() == 0
+        self._left: dict[str, int] = {}
+
+    def count(self, passages: Sequence[Mapping[str, bool]]) -> None:
+        """Count the stored passages of the names of some new ones."""
+        names = {name for own in passages for name in own} - self._left.keys()
+        known = {} if self._empty else self._view.named(names)
+        self._left |= {name: MAX_PASSAGES + 1 - (known[name].number if name in known else 0) for name in names}
+
+    def take(self, names: Mapping[str, bool]) -> dict[str, bool]:
+        """Return those of a passage's names that it may have."""
+        taken = {name: about for name, about in names.items() if self._left[name] > 0}
+        for name in taken:
+            self._left[name] -= 1
+        return taken
+
+
+def _id(*place: Any) -> str:
+    return hashlib.sha256(repr(place).encode("utf-8", "replace")).hexdigest()[:24]
+
+
+def _passage(
+    key: str, passage: Passage, names: Mapping[str, bool], terms: Callable[[str], list[str]]
+) -> dict[str, Any]:
+    """Return the row of a passage, without its place."""
+    return {
+        "kind": "passage",
+        "source": key,
+        **{name: getattr(passage, name) for name in ("document", "name", "content", "text")},
+        "metadata": json.dumps(passage.metadata, default=str),
+        "terms": " ".join(map(_token, terms(indexed_text(passage.text, passage.metadata)))),
+        "names": " ".join(map(_token, names)),
+        "about": [_token(name) for name, about in names.items() if about],
+        "values": _values(passage.metadata),
+    }
+
+
+def _record(source: Source, position: int = 0) -> dict[str, Any]:
+    """Return the row of a source."""
+    return {
+        "id": f"source:{source.key}",
+        "kind": "source",
+        "metadata": json.dumps(asdict(source)),
+        "position": position,
+    }
+
+
+def _settings(settings: IndexSettings, position: int) -> dict[str, Any]:
+    """Return the row of the settings; the next passage gets the position after `position`."""
+    return {"id": "settings", "kind": "settings", "metadata": json.dumps(asdict(settings)), "position": position}
