@@ -74,9 +74,10 @@ def test_sections_are_written_from_what_a_method_found() -> None:
         return {"plan": PLAN, "write": SAID, "grade": "Correct"}.get(call.node, "1")
 
     model = ScriptedModel(script=reply)
-    graph = build_graph("research", model=model, retriever=RecordingRetriever(), max_sections=1, search_by="crag[k=3]")
+    crag = build_graph("crag", model=model, retriever=RecordingRetriever(), k=3)
+    graph = build_graph("research", model=model, retriever=crag.as_retriever(), max_sections=1)
     out = graph.invoke(ASK)
-    assert [call.node for call in model.calls].count("grade") == 3
+    assert [call.node for call in model.calls].count("grade") == 2 * 3
     assert out["usage"]["calls"] == len(model.calls)
 
 

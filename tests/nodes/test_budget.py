@@ -165,17 +165,13 @@ def test_the_notes_say_which_limit_and_where() -> None:
     assert {limit for _, limit in events(state)} == {"max_calls"}
 
 
-def test_a_reports_searches_by_a_method_share_its_budget() -> None:
-    def reply(call: ModelCall) -> str:
-        return (
-            '{"questions": ["Which river runs under it?"]}' if call.node == "plan" else "So the answer is Ada Brenner."
-        )
-
-    model = scripted(reply)
-    output = build("research", model, search_by="ircot", max_calls=3).invoke(ASK)
-    assert len(model.calls) == output["usage"]["calls"] == 3
-    assert output["truncated"]
-    assert output["answer"].endswith("- Which river runs under it?")
+@pytest.mark.parametrize("awaits", [False, True])
+def test_searches_by_a_method_are_counted_once(awaits: bool) -> None:
+    model = scripted(["So the answer is Ada Brenner."])
+    concat = build("concat", model).as_retriever()
+    graph = build_graph("concat", model=model, retriever=concat, max_calls=2)
+    output = asyncio.run(graph.ainvoke(ASK)) if awaits else graph.invoke(ASK)
+    assert (output["answer"], output["truncated"], output["usage"]["calls"]) == ("Ada Brenner", False, 2)
 
 
 def test_a_conversation_has_one_budget() -> None:

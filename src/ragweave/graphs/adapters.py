@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.tools.footnotes import footnotes, label_of, with_marks
+from ragweave.tools.models.budget import Budget, Limits
 from ragweave.tools.text.untrusted import one_line
 
 
@@ -75,18 +76,21 @@ def _content_and_artifact(output: Mapping[str, Any]) -> tuple[str, dict[str, Any
 class GraphRetriever(BaseRetriever):
     """A retriever that returns the passages that a method answered from.
 
-    The method runs to its end, including the answer, so that filters such as BlendFilter's and FILCO's apply.
+    The method runs to its end, including the answer, so that filters such as BlendFilter's and FILCO's apply. A graph that
+    searches by it counts its calls after each search.
     """
 
     graph: Any
     """The compiled method."""
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        output = self.graph.invoke({"question": query}, {"callbacks": run_manager.get_child()})
+        with Budget(Limits()).holding():  # not that of the graph that searches, which would count its calls twice
+            output = self.graph.invoke({"question": query}, {"callbacks": run_manager.get_child()})
         return list(output["passages"])
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
     ) -> list[Document]:
-        output = await self.graph.ainvoke({"question": query}, {"callbacks": run_manager.get_child()})
+        with Budget(Limits()).holding():
+            output = await self.graph.ainvoke({"question": query}, {"callbacks": run_manager.get_child()})
         return list(output["passages"])

@@ -1,6 +1,6 @@
 """The methods by name, in the order in which they are listed.
 
-A method is imported when it is first asked for: `research` asks for others by name, so an import here would be a circle.
+A method is imported when it is first asked for, so that an import of ragweave takes no longer than it must.
 """
 
 from collections.abc import Iterable

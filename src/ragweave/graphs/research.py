@@ -9,18 +9,14 @@ model (`tools/citations.py`). Each round writes one section, so a budget can end
 resume it: `graph.invoke(None, config)`.
 """
 
-from functools import lru_cache
 from typing import Annotated, Any
 
-from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
-from langgraph.runtime import Runtime, get_runtime
+from langgraph.runtime import Runtime
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from ragweave.graphs.base import Graph, MethodGraph, method
-from ragweave.graphs.build import build_graph
-from ragweave.graphs.specs import read_system
+from ragweave.graphs.base import Graph, method
 from ragweave.nodes import read
 from ragweave.nodes.answer import OPEN_BOOK, READER
 from ragweave.nodes.ask import model_node
@@ -28,11 +24,10 @@ from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.loop import ChainOptions
 from ragweave.nodes.papers import UNKNOWN_CLAUSE
 from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts, Reply
-from ragweave.nodes.retrieve import TO_RETRIEVAL, Query, Route, add_search, retrieve_node, search_branches, to_retrieval
-from ragweave.nodes.runner import Caller, Components, FunctionNode, Node
+from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
+from ragweave.nodes.runner import Components
 from ragweave.nodes.vote import candidate, passages_read
 from ragweave.state import UNKNOWN, Citation, RAGState, note
-from ragweave.state.passages import ranked
 from ragweave.tools.citations import cite
 from ragweave.tools.models.budget import current_budget
 from ragweave.tools.text.untrusted import one_line
@@ -42,10 +37,6 @@ from ragweave.tools.text.words import normalize_answer
 class ResearchOptions(ChainOptions):
     max_sections: int = Field(
         4, ge=0, description="Maximum number of sections after the first, which answers the question itself."
-    )
-    search_by: str | None = Field(
-        None,
-        description="The method that finds a section's passages, such as `ircot` or `crag[k=8]`; none: one search.",
     )
     unknown: bool = Field(
         False, description="Whether a section may be Unknown: with it, small models omit much that the passages say."
@@ -124,41 +115,14 @@ def write(state: ResearchState, options: ResearchOptions) -> Asking[Form, Resear
     return {"sections": [*state["sections"], section]}
 
 
-def to_section(state: ResearchState, runtime: Runtime[ResearchOptions]) -> Route:
+def to_section(state: ResearchState) -> Route:
     """Route: the next section, unless all are written or the budget is spent."""
     number = len(state["sections"])
     if number == len(state["plan"]) or (number and current_budget().reached()):
         return "done"
     if state["given"] or not number:
         return "passages at hand"
-    question = {f"section_{number}": state["plan"][number]}
-    return search_branches(question, "method" if runtime.context.search_by else "retrieve_section")
-
-
-def method_node(components: Components) -> Node:
-    """Return a node that takes the passages of another method, built on first use."""
-
-    @lru_cache
-    def built(spec: str) -> MethodGraph:
-        system = read_system(spec)
-        return build_graph(
-            system.method,
-            retriever=components.retriever,
-            second_retriever=components.second_retriever if system.method.second_search else None,
-            scorer=components.scorer,
-            embeddings=components.embeddings,
-            **components.models.arguments(),
-            **system.options,
-        )
-
-    async def search(query: Query, config: RunnableConfig, caller: Caller) -> RAGState:
-        graph = built(str(get_runtime(ResearchOptions).context.search_by))
-        output = await caller.call(graph, {"question": query["text"]}, config)
-        passages = ranked(output["passages"], query["name"])
-        spent = output["truncated"] and bool(current_budget().reached())
-        return {"retrieved": {query["name"]: passages}, "usage": output["usage"], "truncated": spent}
-
-    return FunctionNode(search, name="method")
+    return search_branches({f"section_{number}": state["plan"][number]}, "retrieve_section")
 
 
 def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
@@ -168,7 +132,7 @@ def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
     skipped = state["plan"][len(state["sections"]) :]
     ids = [doc_id for section in written or state["sections"] for doc_id in section["passages"]]
     texts = "\n\n".join(section["text"] for section in state["sections"])
-    report_candidate = candidate(UNKNOWN, texts, "write", dict.fromkeys(ids))
+    report_candidate = candidate(UNKNOWN, texts, "report", dict.fromkeys(ids))
     passages, citations = passages_read(state["passages"], state, [report_candidate]), list[Citation]()
     if written:
         answer = f"# {state['question']}"
@@ -201,37 +165,22 @@ def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
     paper="after Shao et al. 2024, STORM",
     when="A question that takes a page to answer, from many documents. `max_calls` and `max_total_tokens` limit the cost.",
     group="agentic",
-    calls=lambda o: (1 + bool(o.max_sections), 2 + o.max_sections * (1 + _calls_of(o.search_by))),
+    calls=lambda o: (1 + bool(o.max_sections), 2 + o.max_sections),
     options=ResearchOptions,
     state=ResearchState,
     prompts=PROMPTS,
-    files=frozenset({"search_by"}),
 )
 def research(graph: Graph, components: Components) -> None:
     """A report over your documents, section by section, with each sentence cited or marked as unsupported."""
     add_search(graph, retrieve_node(components.retriever))
     graph.add_node("plan", plan(components))
     graph.add_node("retrieve_section", retrieve_node(components.retriever))
-    graph.add_node("method", method_node(components))
     graph.add_node("write", write(components))
     graph.add_node("report", report)
-    routes: Any = {
-        "passages at hand": "write",
-        "next section": "retrieve_section",
-        "next section by a method": "method",
-        "done": "report",
-    }
+    routes: Any = {"passages at hand": "write", "next section": "retrieve_section", "done": "report"}
     graph.add_conditional_edges("begin", to_retrieval, TO_RETRIEVAL)
     graph.add_edge("collect", "plan")
     graph.add_conditional_edges("plan", to_section, routes)
     graph.add_edge("retrieve_section", "write")
-    graph.add_edge("method", "write")
     graph.add_conditional_edges("write", to_section, routes)
     graph.add_edge("report", END)
-
-
-def _calls_of(spec: str | None) -> int:
-    if spec is None:
-        return 0
-    system = read_system(spec)
-    return system.method.calls(system.method.options(**system.options))[1]
