@@ -29,14 +29,15 @@ follows it poorly.
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+import yaml
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from ragweave.graphs.base import Graph, method
-from ragweave.graphs.protocols import ANSWER, PROTOCOLS, Name, Protocol
 from ragweave.nodes import read
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.loop import (
@@ -50,13 +51,42 @@ from ragweave.nodes.loop import (
     is_last,
     passages_found,
 )
-from ragweave.nodes.prompts import Asking, Prompt
+from ragweave.nodes.prompts import Asking, Prompt, Turns
 from ragweave.nodes.runner import Components
-from ragweave.nodes.tags import boxed, first_action, transcript
+from ragweave.nodes.tags import Tags, boxed, first_action, transcript
 from ragweave.state import UNKNOWN, RAGState
 from ragweave.tools.text.untrusted import title_of, untrusted
 from ragweave.tools.text.words import first_tokens
 
+Name = Literal["search_r1", "r1_searcher", "research", "autorefine", "o2_searcher"]
+
+
+class Protocol(NamedTuple):
+    """How a family of checkpoints searches. A checkpoint works only with the prompt that it was trained on."""
+
+    prompt: str | Turns
+    query: Tags
+    result: str
+    """What follows a query; `{found}` is what was found."""
+    passage: str
+    """How a passage is shown; variables `number`, `title` and `text`."""
+    k: int
+    max_rounds: int
+    invalid: str = ""
+    """What follows a reply that neither searches nor answers; "": the answer is asked for at once."""
+    chat: bool = False
+    """Whether what was found comes as a user's message."""
+    reply_tokens: int = 1024
+    """Maximum tokens of a reply."""
+    result_tokens: int | None = None
+    """Maximum tokens of what follows a query, after which it is cut; None: no limit."""
+    temperature: float | None = None
+    """The temperature at which the checkpoints were evaluated; None: the model's own."""
+
+
+_DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+PROTOCOLS = TypeAdapter(dict[Name, Protocol]).validate_python(_DATA)
+ANSWER = Tags("<answer>", "</answer>")
 _MAX_QUERIES = 5
 """Queries of one reply (O2-Searcher's prompt)."""
 _LAST = "\nNo search is left, so this is the final answer:\n"
