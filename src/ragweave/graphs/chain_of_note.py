@@ -145,7 +145,7 @@ def otherwise(options: ChainOfNoteOptions) -> str:
 def take_notes(branch: Branch, options: ChainOfNoteOptions) -> Asking[Notes, RAGState]:
     """Ask for a note on each passage and then for the answer, in one reply."""
     kind, passages = branch["answer_type"], branch["passages"]
-    _, read_as = style_of(options.paper).worded(kind, options.wording)
+    read_as = style_of(options.paper).read_as.get(kind, kind)
 
     def read_text(text: str) -> str:
         return uncopied(read_noted(text, read_as, seen_in(branch)), "1891", branch)

@@ -145,7 +145,7 @@ def answer_prompt(
     `values` are further variables of the template.
     """
     kind, style = branch["answer_type"], style_of(options.paper, style)
-    instruction, read_as = style.worded(kind, options.wording)
+    instruction, read_as = style.instructions[kind], style.read_as.get(kind, kind)
     variables = {
         "instruction": instruction,
         "conclusion": instruction[:1].lower() + instruction[1:].removesuffix("."),
@@ -194,9 +194,8 @@ def answering(
 
 def read_answer(text: str, branch: Branch, options: Options, style: Style = OURS, *, reasoning: bool = False) -> str:
     """Return the answer of a reply's text, as its prompt asked for it (`answer_prompt`)."""
-    _, kind = style_of(options.paper, style).worded(branch["answer_type"], options.wording)
-    reasons = reasoning and (kind != "long" or options.wording == "many")
-    return read.answer(text, kind, reasoning=reasons, seen=seen_in(branch))
+    kind = style_of(options.paper, style).read_as.get(branch["answer_type"], branch["answer_type"])
+    return read.answer(text, kind, reasoning=reasoning and kind != "long", seen=seen_in(branch))
 
 
 def uncopied(answer: str, example: str, branch: Branch) -> str:

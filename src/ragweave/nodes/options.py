@@ -35,11 +35,6 @@ class Options(BaseModel):
 
     k: int = Field(5, ge=1, description="Passages per query (Liu et al. 2024, section 4.1).")
     answer_type: AnswerType = Field("short", description="The kind of answer, if the input does not say.")
-    wording: Literal["method", "phrase", "many"] = Field(
-        "method",
-        description="The form of short answers: as in the method's prompt, or for every method the shortest "
-        "phrase, or as many answers as possible (SlimPLM, table 9).",
-    )
     profile: Literal["ours", "strategyqa", "paper"] | Paper = Field(
         "ours",
         description="Prompts and settings: ours; ours for StrategyQA's yes/no questions; those of the method's own "

@@ -92,12 +92,6 @@ class Style:
     variables: Callable[[str], Mapping[str, str]] = lambda _question: {}
     """More variables of the paper's prompts, by the question."""
 
-    def worded(self, kind: AnswerType, wording: str) -> tuple[str, AnswerType]:
-        """Return how an answer is asked for, and the type that it is read as, by the option `wording`."""
-        if kind != "short" or wording == "method":
-            return self.instructions[kind], self.read_as.get(kind, kind)
-        return (INSTRUCTIONS["short"], "short") if wording == "phrase" else (MANY_ANSWERS, "long")
-
 
 def filco_lines(question: str) -> dict[str, str]:
     """Return the variables of FILCO's prompts: the generator's instruction and the question's line."""
