@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 
 from ragweave.graphs import METHODS
 from ragweave.graphs.base import Method
-from ragweave.testing import ChatModelSpecTests, MethodTests, MetricTests, RecordingRetriever, RetrieverTests
+from ragweave.testing import ChatModelSpecTests, MethodTests, RecordingRetriever, RetrieverTests
 
 
 def failing(suite: type[Any]) -> set[str]:
@@ -72,17 +72,6 @@ def test_a_retriever_that_changes_its_mind_is_found() -> None:
             return Fickle(documents=list(documents))
 
     assert failing(Changes)
-
-
-def test_a_metric_out_of_its_range_is_found() -> None:
-    class Doubled(MetricTests):
-        perfect = (("Ada", ["Ada"]),)
-        worst = (("Karl", ["Ada"]),)
-
-        def metric(self, *case: Any) -> float:
-            return 2.0 * (case[0] in case[1])
-
-    assert failing(Doubled)
 
 
 def test_a_spec_that_says_nothing_is_found() -> None:

@@ -1,4 +1,4 @@
-"""Contract suites for anyone's methods, retrievers, stores, metrics and model specs.
+"""Contract suites for anyone's methods, retrievers, stores and model specs.
 
 Subclass one in your tests and pytest runs it. Besides ragweave they need only `pytest`.
 
@@ -12,14 +12,13 @@ Subclass one in your tests and pytest runs it. Besides ragweave they need only `
 from ragweave.testing.method import MethodTests
 from ragweave.testing.scripted import CARDS, ModelCall, Record, RecordingRetriever, Script, ScriptedModel, unsure
 from ragweave.testing.store import KnowledgeStoreTests
-from ragweave.testing.suites import ChatModelSpecTests, MetricTests, RetrieverTests
+from ragweave.testing.suites import ChatModelSpecTests, RetrieverTests
 
 __all__ = [
     "CARDS",
     "ChatModelSpecTests",
     "KnowledgeStoreTests",
     "MethodTests",
-    "MetricTests",
     "RetrieverTests",
     "ModelCall",
     "Record",
