@@ -10,7 +10,7 @@
 Trains on silver rows first, which nobody labelled (without those whose question is among the gold rows), and then on
 the gold rows of the other folds; questions that share a passage are in one fold. `first`: the best sentence is one that
 people chose; `in two`: one of the best two is. Words shared with the question reach .53 of QED and CLAPNQ together,
-untrained MiniLM .65, silver rows alone .74, and cross-encoders .60 to .64. Whatever was trained before is taken from
+untrained MiniLM .65, and silver rows alone .74. Whatever was trained before is taken from
 --work W, and a training that was stopped goes on from its last checkpoint. --silver-rows and --epochs (of silver rows)
 make the first stage cheaper.
 """

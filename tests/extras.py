@@ -16,7 +16,7 @@ EXTRAS = {
     "accelerate": "train",
     "aiohttp": "openai",
     "chromadb": "chroma",
-    "datasets": "train",
+    "datasets": "hub",
     "lancedb": "lance",
     "langchain_community": "community",
     "fastapi": "serve",

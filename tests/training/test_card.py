@@ -12,7 +12,7 @@ from ragweave.tools.providers import chat_model
 from ragweave.tools.trained.card import CARD, Card, read_card, write_card
 from ragweave.tools.trained.models import trained_filter
 
-JUDGE = Card(role="judge", kind="cross-encoder", base="minilm", threshold=0.4, metrics={"auc": 0.7})
+JUDGE = Card(role="judge", kind="linear", base="minilm", threshold=0.4, metrics={"auc": 0.7})
 
 
 @pytest.fixture

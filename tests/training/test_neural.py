@@ -1,4 +1,4 @@
-"""Trainings in steps: span encoders, cross-encoders, writers; interrupted, resumed, loaded and used."""
+"""Trainings in steps: span encoders, writers; interrupted, resumed, loaded and used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ragweave.training import train
 from ragweave.training.job import Scored, measured
 from ragweave.training.rows import FilterRow, read_rows, sentences_of, split_rows
 
-for module in ("torch", "transformers", "accelerate", "sentence_transformers", "peft", "datasets"):
+for module in ("torch", "transformers", "accelerate", "peft"):
     pytest.importorskip(module)
 pytestmark = pytest.mark.filterwarnings("default")  # the libraries' own
 
@@ -50,7 +50,6 @@ def weights(folder: Path) -> dict[str, Any]:
 
 KINDS: dict[str, tuple[str, Callable[[int], dict[str, Any]], Callable[[Path], Path]]] = {
     "span-encoder": ("filter", filter_row, make_tiny_encoder),
-    "cross-encoder": ("judge", judge_row, make_tiny_encoder),
     "seq2seq": ("judge", judge_row, make_tiny_t5),
     "causal-lora": ("judge", judge_row, make_tiny_llama),
 }
@@ -90,16 +89,11 @@ def test_a_training_that_was_interrupted_goes_on_as_if_it_had_not_been(
 
 
 @pytest.mark.parametrize("bfloat16", [False, True])
-@pytest.mark.parametrize("kind", ["span-encoder", "cross-encoder"])
-def test_a_filter_scores_as_it_was_measured(
-    kind: Any, bfloat16: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_filter_scores_as_it_was_measured(bfloat16: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ragweave.training.trainer.has_bfloat16", lambda: bfloat16)  # not as this processor can
     base = make_tiny_encoder(tmp_path / "base")
     rows = [filter_row(at) for at in range(30)]
-    folder = trained(
-        "filter", tmp_path, rows, base, kind=kind, settings={"epochs": 6, "learning_rate": 1e-3, "max_input": 60}
-    )
+    folder = trained("filter", tmp_path, rows, base, settings={"epochs": 6, "learning_rate": 1e-3, "max_input": 60})
     card = read_card(folder)
     rows_read = [row for row in read_rows(tmp_path / "filter.jsonl", "filter") if isinstance(row, FilterRow)]
     _, held_out = split_rows(rows_read, 0.2)
@@ -135,8 +129,8 @@ def test_a_span_encoder_is_trained_further(tmp_path: Path) -> None:
     )
     assert (card.settings["epochs"], card.settings["learning_rate"]) == (2.0, 5e-5)
     with pytest.raises(UsageError, match="a span-encoder starts from"):
-        crossed = trained("filter", tmp_path / "further", rows, base, kind="cross-encoder")
-        train("filter", tmp_path / "filter.jsonl", tmp_path / "third", settings={"base": str(crossed)})
+        written = trained("filter", tmp_path / "further", rows, make_tiny_t5(tmp_path / "t5"), kind="seq2seq")
+        train("filter", tmp_path / "filter.jsonl", tmp_path / "third", settings={"base": str(written)})
 
 
 def test_a_passage_longer_than_the_encoder_reads_is_read_in_windows(tmp_path: Path) -> None:

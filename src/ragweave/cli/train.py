@@ -89,8 +89,8 @@ def train(
     kind: Annotated[
         str | None,
         typer.Option(
-            help="linear (judge, router), span-encoder (filter), cross-encoder (judge, filter), seq2seq or causal-lora "
-            "(all but router); by default the first that fits the role."
+            help="linear (judge, router), span-encoder (filter), seq2seq or causal-lora (all but router); by default the "
+            "first that fits the role."
         ),
     ] = None,
     base: Annotated[str | None, typer.Option(help="Model to start from: minilm, a folder, or a hub name.")] = None,

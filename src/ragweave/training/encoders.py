@@ -1,7 +1,7 @@
-"""Training of span encoders and cross-encoders (`tools/trained/networks.py`) by their libraries' trainers.
+"""Training of span encoders (`tools/trained/networks.py`) by transformers' trainer.
 
-For a span encoder, all passages of a row are one example. Its loss is the negative log of the softmax share of the
-sentences to keep, plus that of the answer's tokens in them. A cross-encoder reads each sentence, or a judge's draft, alone.
+All passages of a row are one example. The loss is the negative log of the softmax share of the sentences to keep, plus
+that of the answer's tokens in them.
 """
 
 import re
@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import Trainer, TrainingArguments, set_seed
@@ -18,7 +17,6 @@ from transformers import Trainer, TrainingArguments, set_seed
 from ragweave.errors import UsageError
 from ragweave.tools.models.huggingface import model_folder, model_of, tokenizer_of
 from ragweave.tools.trained.card import read_card
-from ragweave.tools.trained.forms import sentence_pairs
 from ragweave.tools.trained.networks import (
     OUTSIDE,
     Reader,
@@ -27,13 +25,12 @@ from ragweave.tools.trained.networks import (
     SpanScorer,
     Window,
     batch_of,
-    cross_encoder,
     padded,
     read_span_encoder,
     write_span_encoder,
 )
-from ragweave.training.job import EncoderSettings, Job, Scored, Trained, best_balanced, judged, measured
-from ragweave.training.rows import FilterRow, JudgeRow, LabelledRow, sentences_of, unit_of
+from ragweave.training.job import EncoderSettings, Job, Scored, Trained, measured
+from ragweave.training.rows import FilterRow, sentences_of, unit_of
 from ragweave.training.trainer import arguments, one_gpu, run
 
 _HEAD_RATE = 5e-4
@@ -152,7 +149,7 @@ def rates(model: SpanEncoder, settings: EncoderSettings) -> list[dict[str, Any]]
     return [{"params": values, "lr": rate, "weight_decay": decay} for (rate, decay), values in groups.items()]
 
 
-def fit_spans(job: Job) -> Trained:
+def fit(job: Job) -> Trained:
     """Train a span encoder, choose its threshold and measure it."""
     settings = cast("EncoderSettings", job.settings)
     set_seed(settings.seed)
@@ -192,72 +189,3 @@ def _start(base: str) -> tuple[Path, SpanEncoder]:
     if (kind := read_card(path, "filter").kind) != "span-encoder":
         raise UsageError(f"{base}: is a {kind}; a span-encoder starts from a span-encoder or an encoder")
     return path, read_span_encoder(path, _DROPOUT)
-
-
-# ---- cross-encoders
-
-
-class Group(NamedTuple):
-    """The pairs of one row."""
-
-    pairs: list[tuple[str, str]]
-    keep: list[bool]
-    """Whether to keep each second text; for a judge, whether the draft is known."""
-    sizes: list[int]
-    """Words of each second text."""
-
-
-def read_groups(rows: Sequence[LabelledRow]) -> Iterator[Group]:
-    """Yield the pairs of each row: one pair for a judge, one for each sentence for a filter."""
-    for row in rows:
-        if isinstance(row, JudgeRow):
-            yield Group([(row.question, row.draft)], [row.known], [len(row.draft.split())])
-            continue
-        passages, keep = sentences_of(cast("FilterRow", row))
-        sizes = [len(text.split()) for passage in passages for text in passage.sentences]
-        yield Group(sentence_pairs(row.question, passages), keep, sizes)
-
-
-def fit_pairs(job: Job) -> Trained:
-    """Train a cross-encoder, choose its threshold and measure it."""
-    from sentence_transformers import cross_encoder as library
-    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
-
-    from datasets import Dataset
-
-    class _Trainer(library.CrossEncoderTrainer):
-        def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-            """Do not write the library's card, which would ask the hub."""
-
-    settings = cast("EncoderSettings", job.settings)
-    set_seed(settings.seed)
-    train = list(read_groups(job.train))
-    labels = [keep for group in train for keep in group.keep]
-    if all(labels) or not any(labels):
-        raise UsageError("all rows have the same label; a cross-encoder learns from both labels")
-    model = cross_encoder(model_folder(settings.base), settings.max_input)
-    pairs = [pair for group in train for pair in group.pairs]
-    columns = {"first": [a for a, _ in pairs], "second": [b for _, b in pairs], "label": list(map(float, labels))}
-    balance = torch.tensor((len(labels) - sum(labels)) / sum(labels))
-    trainer: Any = _Trainer(
-        model=model,
-        args=one_gpu(library.CrossEncoderTrainingArguments(**arguments(settings, job.folder))),
-        train_dataset=Dataset.from_dict(columns),
-        loss=BinaryCrossEntropyLoss(model, pos_weight=balance),
-    )
-    run(trainer, job)
-    scored = [
-        Scored(model.predict(group.pairs).tolist(), group.keep, group.sizes) for group in read_groups(job.held_out)
-    ]
-    metrics, threshold = _measured_judge(scored) if job.role == "judge" else measured(scored, settings.recall)
-    if main := trainer.is_world_process_zero():
-        model.model.save_pretrained(job.folder)
-        model.tokenizer.save_pretrained(job.folder)
-    fields = {"threshold": threshold, "unit": unit_of(job.train), "max_input": settings.max_input}
-    return Trained(metrics=metrics, fields=fields, main=main)
-
-
-def _measured_judge(rows: Sequence[Scored]) -> tuple[dict[str, float], float]:
-    chances, labels = np.asarray([row.scores[0] for row in rows]), np.asarray([row.keep[0] for row in rows], np.bool_)
-    threshold = best_balanced(chances, labels)
-    return judged(chances, labels, threshold), threshold

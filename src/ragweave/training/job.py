@@ -69,7 +69,7 @@ class NeuralSettings(TrainSettings):
 
 
 class EncoderSettings(NeuralSettings):
-    """Settings of cross-encoders and span encoders."""
+    """Settings of span encoders."""
 
     max_input: int = Field(256, ge=16)
     recall: float = Field(0.9, ge=0, le=1)
@@ -105,7 +105,6 @@ class LoraSettings(WriterSettings):
 _KINDS: Mapping[Kind, type[TrainSettings]] = {
     "linear": LinearSettings,
     "span-encoder": EncoderSettings,
-    "cross-encoder": EncoderSettings,
     "seq2seq": WriterSettings,
     "causal-lora": LoraSettings,
 }

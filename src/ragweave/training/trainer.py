@@ -1,4 +1,4 @@
-"""Running a trainer of transformers or sentence-transformers: arguments, Ctrl-C, resuming.
+"""Running a trainer of transformers: arguments, Ctrl-C, resuming.
 
 On several GPUs: `accelerate launch --multi_gpu -m ragweave train …`. `batch` counts the rows of a step on all GPUs.
 """

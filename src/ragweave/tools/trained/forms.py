@@ -20,8 +20,6 @@ from ragweave.tools.trained.card import TrainedRole
 TASKS: Mapping[TrainedRole, TaskName] = {"judge": "judge", "rewriter": "rewrite", "generator": "answer"}
 """The one task of each role that is a chat model."""
 
-_ROUND = str.maketrans("[]", "()")
-
 
 class Passage(NamedTuple):
     """A passage as a filter reads it."""
@@ -85,19 +83,6 @@ def lead(role: TrainedRole, question: str) -> str:
 def one_line(text: str) -> str:
     """Return untrusted text on one line."""
     return " ".join(untrusted(text).split())
-
-
-def sentence_pairs(question: str, passages: Sequence[Passage]) -> list[tuple[str, str]]:
-    """Return a pair for each sentence: the question, and `title | [ sentence ] before after`, which is cut at its end."""
-    return [
-        (question, f"{title} | [ {sentence.translate(_ROUND)} ] {around.translate(_ROUND)}".strip())
-        for title, sentences in passages
-        for sentence, around in zip(sentences, _around(sentences), strict=True)
-    ]
-
-
-def _around(sentences: Sequence[str]) -> list[str]:
-    return [" ".join([*sentences[max(at - 1, 0) : at], *sentences[at + 1 : at + 2]]) for at in range(len(sentences))]
 
 
 def fitted(tokenizer: Any, given: Input, limit: int) -> tuple[str, bool]:

@@ -20,7 +20,7 @@ from ragweave.state import ROUTES
 from ragweave.tools.filters import FilterKind, quoted
 from ragweave.tools.models.messages import task_of
 from ragweave.tools.trained.card import Card, TrainedRole, read_card
-from ragweave.tools.trained.forms import TASKS, Passage, by_passage, filter_input, sentence_pairs, task_input
+from ragweave.tools.trained.forms import TASKS, Passage, by_passage, filter_input, task_input
 from ragweave.tools.trained.weights import loaded
 
 _LOGGER = logging.getLogger("ragweave")
@@ -169,10 +169,10 @@ def trained_model(folder: str, settings: Mapping[str, Any]) -> TrainedDecisions 
 def trained_filter(folder: str | Path) -> FilterKind:
     """Return the filter in a folder; its weights load at the first use.
 
-    A cross-encoder gives each sentence a probability. A span encoder distributes a probability of 1 over the sentences
-    of all passages; a sentence's score is its probability divided by the best one's, and the best one always stays. A
-    generating filter (FILCO, section 2.3) keeps the sentences that it quotes: a prompt gets the passages' own text. A
-    filter trained on full passages (PSG) may drop them all. Safe under threads.
+    A span encoder distributes a probability of 1 over the sentences of all passages; a sentence's score is its
+    probability divided by the best one's, and the best one always stays. A generating filter (FILCO, section 2.3) keeps
+    the sentences that it quotes: a prompt gets the passages' own text. A filter trained on full passages (PSG) may drop
+    them all. Safe under threads.
 
     Raises:
         UsageError: The folder does not hold a trained filter.
@@ -197,8 +197,6 @@ def _scores(folder: str | Path, card: Card, question: str, segments: Sequence[Do
         for group in by_passage(segments)
     ]
     with loaded(folder) as scorer:
-        if card.kind == "cross-encoder":
-            return list(map(float, scorer.predict(sentence_pairs(question, passages))))
         (shares,) = scorer.shares([scorer.reader.read(question, passages)])
     return list(shares)
 

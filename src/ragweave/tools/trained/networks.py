@@ -1,9 +1,9 @@
-"""Trained networks: the cross-encoder, the span encoder, and models that write. Importing it imports torch.
+"""Trained networks: the span encoder, and models that write. Importing it imports torch.
 
-The encoders are ours, in place of SlimPLM's judge and FILCO's M_ctx on a laptop. A cross-encoder reads a passage once for
-each sentence; a span encoder reads it once, so that a sentence is judged among the others. A window of its input is `[CLS]
-question [SEP] title : sentence sentence … [SEP]`; a passage that is longer takes several. Models that write are
-sequence-to-sequence ones, and causal ones with low-rank adapters; they decode greedily.
+The span encoder is ours, in place of FILCO's M_ctx on a laptop. It reads a passage once, so that a sentence is judged among
+the others. A window of its input is `[CLS] question [SEP] title : sentence sentence … [SEP]`; a passage that is longer
+takes several. Models that write are sequence-to-sequence ones, and causal ones with low-rank adapters; they decode
+greedily.
 """
 
 import re
@@ -187,18 +187,6 @@ class SpanEncoder(nn.Module):
         return Scores(mean + peak + self.cosine * near + known, tokens)
 
 
-def cross_encoder(folder: Path, limit: int) -> Any:
-    """Read a cross-encoder, or an encoder under a new head; a pair has `limit` tokens at most.
-
-    Its `predict` gives probabilities; pairs that are too long lose the end of the longer text.
-    """
-    from sentence_transformers import CrossEncoder
-
-    settings = {"use_safetensors": True, "dtype": torch.float32}
-    more = {"activation_fn": nn.Sigmoid(), "model_kwargs": settings}
-    return CrossEncoder(str(folder), num_labels=1, max_length=limit, **more, **SAFELY)
-
-
 class SpanScorer(NamedTuple):
     """A span encoder, and what reads its input."""
 
@@ -289,10 +277,8 @@ class Writer:
 
 
 def load(folder: Path, card: Card) -> Any:
-    """Load a trained cross-encoder, `SpanScorer` or `Writer`; the base of adapters must be on this machine."""
+    """Load a trained `SpanScorer` or `Writer`; the base of adapters must be on this machine."""
     where = device()
-    if card.kind == "cross-encoder":
-        return cross_encoder(folder, card.max_input)
     if card.kind == "span-encoder":
         return SpanScorer(Reader(tokenizer_of(folder), card.max_input), read_span_encoder(folder).to(where))
     dtype = torch.bfloat16 if where == "cuda" and torch.cuda.is_bf16_supported() else torch.float32

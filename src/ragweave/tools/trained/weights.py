@@ -1,14 +1,14 @@
 """The weights of trained components, loaded once a process."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ragweave.errors import ModelError, UsageError, need
-from ragweave.tools.trained.card import CARD, Kind, read_card
+from ragweave.tools.trained.card import CARD, read_card
 
 
 @contextmanager
@@ -28,20 +28,16 @@ def loaded(folder: str | Path) -> Iterator[Any]:
 
 
 _TURN = threading.RLock()
-_NEEDED: Mapping[Kind, tuple[str, ...]] = {
-    "linear": ("offline", "safetensors"),
-    "cross-encoder": ("encoders", "sentence_transformers"),
-}
-"""The extra that runs a kind, and its modules."""
 
 
 @lru_cache(maxsize=8)
 def _loaded(path: Path, _changed: int) -> Any:
     card = read_card(path)
-    need(f"A trained {card.kind}", *_NEEDED.get(card.kind, ("hf", "safetensors", "torch", "transformers")))
     if card.kind == "linear":
+        need("A trained linear component", "offline", "safetensors")
         from ragweave.tools.trained.linear import load
     else:
+        need(f"A trained {card.kind}", "hf", "safetensors", "torch", "transformers")
         from ragweave.tools.trained.networks import load
     try:
         return load(path, card)
