@@ -115,17 +115,6 @@ def test_packages_that_were_forgotten_are_looked_up_again(site: Path) -> None:
         things["two"]
 
 
-def test_a_name_taken_twice_is_an_error_that_names_both(site: Path) -> None:
-    lay(site, "first", GOOD, one="ONE")
-    lay(site, "other", GOOD, one="ONE", two="TWO")
-    things = registry()
-    with pytest.raises(UsageError, match=r"'one' is taken twice, by first 1\.5 .* by other 1"):
-        things["one"]
-    assert list(things) == ["ours", "second", "two"]
-    assert things["two"] == Thing("two")
-    assert things["ours"] == Thing("ours")
-
-
 def test_a_session_adds_and_takes_away(site: Path) -> None:
     lay(site, "outside", GOOD, one="ONE")
     things = registry()
@@ -135,7 +124,7 @@ def test_a_session_adds_and_takes_away(site: Path) -> None:
     assert things.package("mine") == "this session"
     assert list(things) == ["ours", "second", "mine", "one"]
     for name, package in (("ours", "ragweave"), ("one", "outside 1.5")):
-        with pytest.raises(UsageError, match=f"taken twice, by {package}.* and by this session"):
+        with pytest.raises(UsageError, match=f"is taken by {package}"):
             things.register(Thing(name))
     with pytest.raises(UsageError, match="declared as a Thing, not str"):
         things.register("mine")  # type: ignore[arg-type]
@@ -144,16 +133,8 @@ def test_a_session_adds_and_takes_away(site: Path) -> None:
 
 
 def test_an_unknown_name_lists_the_names_and_the_closest() -> None:
-    with pytest.raises(UsageError, match=r"unknown thing 'secund' .did you mean 'second'"):
+    with pytest.raises(UsageError, match="unknown thing 'secund': did you mean 'second'"):
         registry().named("secund")
     with pytest.raises(KeyError):
         registry()["nothing"]
     assert registry().get("nothing") is None
-
-
-def test_printed_it_is_a_short_table() -> None:
-    from ragweave import METHODS
-
-    lines = str(METHODS).splitlines()
-    assert len(lines) == len(METHODS)
-    assert lines[0].split(maxsplit=1) == ["direct", METHODS["direct"].summary]

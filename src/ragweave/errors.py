@@ -21,12 +21,7 @@ class MissingExtraError(RagweaveError, ImportError):
     """A feature needs packages that are not installed; the text says what to install."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        """Name the feature and its extra.
-
-        Args:
-            feature: What the caller asked for, as the subject of a sentence.
-            extra: Name of the extra in `pip install "ragweave[extra]"`.
-        """
+        """Name the feature, as the subject of a sentence, and its extra, as in `pip install "ragweave[extra]"`."""
         super().__init__(f'{feature} needs an extra: pip install "ragweave[{extra}]"')
         self.extra = extra
 

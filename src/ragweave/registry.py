@@ -10,15 +10,16 @@ The entry point's name is the declaration's name, so that a package is imported 
 its declarations is used.
 """
 
-import difflib
 import importlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
-from ragweave.errors import UsageError
+from ragweave.errors import UsageError, did_you_mean
 
 OURS = "ragweave"
 """The result of `package` for ragweave's own declarations."""
@@ -45,17 +46,15 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
     """The declarations of one kind by name: ours in order of the list, then those of the session and other packages.
 
     A mapping. Looking up a name imports only the package that provides it; iterating imports every
-    package, and skips declarations that can't be used, with a warning.
+    package, and skips declarations that can't be used, with a warning. Of several with one name, ours counts, then the
+    session's, then the first package's.
     """
 
     def __init__(self, group: str, kind: type[ThingT], word: str, ours: Callable[[], Iterable[ThingT]]) -> None:
         """Describe the registry; nothing is loaded yet.
 
-        Args:
-            group: The entry-point group, such as `ragweave.methods`.
-            kind: The class of the declarations.
-            word: What messages call a declaration, such as `method`.
-            ours: Returns ragweave's own declarations, in the order of listings.
+        `group` is the entry-point group, such as `ragweave.methods`, and `word` what messages call a declaration. `ours`
+        returns ragweave's own declarations, in the order of listings.
         """
         self.group, self.word = group, word
         self._kind, self._list = kind, ours
@@ -66,18 +65,9 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
 
         Raises:
             KeyError: There is none.
-            UsageError: Its package can't be loaded, or two packages provide the name.
+            UsageError: Its package can't be loaded.
         """
-        if len(packages := self._packages(name)) > 1:
-            raise UsageError(self._twice(name, packages))
-        declared = self._own.get(name) or self._session.get(name)
-        return declared or self._loaded(self._points[name][0])
-
-    def __str__(self) -> str:
-        """Return a short table: each name with its summary."""
-        rows = [(name, str(getattr(declaration, "summary", ""))) for name, declaration in self.items()]
-        width = max((len(name) for name, _ in rows), default=0)
-        return "\n".join(f"{name:<{width}}  {summary}".rstrip() for name, summary in rows)
+        return self._own.get(name) or self._session.get(name) or self._loaded(_entry_points(self.group)[name])
 
     def __contains__(self, name: object) -> bool:
         """Return whether there is a declaration with this name; its package is not loaded."""
@@ -103,7 +93,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
 
     def names(self) -> list[str]:
         """Return every name, including those whose package is broken or not loaded yet."""
-        return list(dict.fromkeys([*self._own, *self._session, *self._points]))
+        return list(dict.fromkeys([*self._own, *self._session, *_entry_points(self.group)]))
 
     def ours(self) -> list[ThingT]:
         """Return ragweave's own declarations."""
@@ -111,7 +101,9 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
 
     def package(self, name: str) -> str:
         """Return the package that provides `name`, with its version; `ragweave` for ours."""
-        return self._packages(name)[0].partition(" (")[0]
+        if name in self._own:
+            return OURS
+        return SESSION if name in self._session else _package(_entry_points(self.group)[name])
 
     def others(self) -> dict[str, str]:
         """Return the names that other packages provide, each with its package."""
@@ -121,16 +113,11 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         """Return the declaration called `name`.
 
         Raises:
-            UsageError: There is none (the text has the closest name), its package can't be loaded,
-                or two packages provide the name.
+            UsageError: There is none (the text has the closest name), or its package can't be loaded.
         """
         if name in self:
             return self[name]
-        kind = self.group.rpartition(".")[2]
-        command = "ragweave methods" if kind == "methods" else f"ragweave methods --kind {kind}"
-        close = difflib.get_close_matches(name, self.names(), n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise UsageError(f"unknown {self.word} {name!r}{hint}; `{command}` lists them")
+        raise UsageError(f"unknown {self.word} {name!r}: {did_you_mean(name, self.names())}")
 
     def register(self, thing: ThingT) -> ThingT:
         """Add a declaration for this process only, and return it: for notebooks and scripts.
@@ -141,8 +128,10 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
             UsageError: ragweave or another package provides a declaration with this name.
         """
         self._check_kind(thing)
-        if packages := [package for package in self._packages(thing.name) if package != SESSION]:
-            raise UsageError(self._twice(thing.name, [*packages, SESSION]))
+        if thing.name in self and thing.name not in self._session:
+            raise UsageError(
+                f"the {self.word} name {thing.name!r} is taken by {self.package(thing.name)}: choose another"
+            )
         self._session[thing.name] = thing
         return thing
 
@@ -154,21 +143,6 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
     def _own(self) -> dict[str, ThingT]:
         return {declaration.name: declaration for declaration in self._list()}
 
-    @property
-    def _points(self) -> dict[str, list[EntryPoint]]:
-        return _entry_points(self.group)
-
-    def _packages(self, name: str) -> list[str]:
-        """Return the packages that provide a name, each with the place of the declaration."""
-        own = [OURS] * (name in self._own) + [SESSION] * (name in self._session)
-        return own + [_where(point) for point in self._points.get(name, ())]
-
-    def _twice(self, name: str, packages: list[str]) -> str:
-        return (
-            f"the {self.word} name {name!r} is taken twice, by {' and by '.join(packages)}: "
-            "rename one, or uninstall its package"
-        )
-
     def _loaded(self, point: EntryPoint) -> ThingT:
         try:
             thing: ThingT = _load(point)
@@ -178,7 +152,7 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         except Exception as error:
             text = " ".join(str(error).split()) or "no message"
             raise UsageError(
-                f"{self.word} {point.name!r} of the package {_where(point)} can't be loaded: "
+                f"{self.word} {point.name!r} of the package {_package(point)} ({point.value}) can't be loaded: "
                 f"{type(error).__name__}: {text}"
             ) from error
         return thing
@@ -213,14 +187,11 @@ def _installed() -> Any:
 
 
 @cache
-def _entry_points(group: str) -> dict[str, list[EntryPoint]]:
-    """Return a group's entry points by name; a package that is found twice on the path counts once."""
-    by_name: dict[str, dict[str, EntryPoint]] = {}
-    for point in sorted(_installed().select(group=group), key=lambda point: (point.name, _where(point))):
-        by_name.setdefault(point.name, {}).setdefault(_where(point), point)
-    return {name: list(points.values()) for name, points in by_name.items()}
+def _entry_points(group: str) -> dict[str, EntryPoint]:
+    """Return a group's entry points by name, in order; the first package's of several."""
+    points = sorted(_installed().select(group=group), key=lambda point: (point.name, _package(point)))
+    return {name: next(same) for name, same in groupby(points, key=attrgetter("name"))}
 
 
-def _where(point: EntryPoint) -> str:
-    package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
-    return f"{package} ({point.value})"
+def _package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"

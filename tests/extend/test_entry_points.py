@@ -117,14 +117,3 @@ def test_a_broken_package_is_one_warning_and_no_more(distribution: Any, python: 
     assert len(done.stderr.splitlines()) == 1
     done = python(site, "methods", "concat")
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_name_taken_twice_names_both(distribution: Any, python: Any) -> None:
-    source = "from ragweave.graphs.concat import METHOD"
-    site = distribution("thief", source, {"ragweave.methods": {"concat": "thief:METHOD"}})
-    taken = "the method name 'concat' is taken twice, by ragweave and by thief 0.2"
-    done = python(site, "methods", "concat")
-    assert (done.returncode, taken in done.stderr) == (2, True)
-    done = python(site, "methods")
-    assert (done.returncode, taken in done.stderr) == (0, True)
-    assert "concat_pf" in done.stdout
