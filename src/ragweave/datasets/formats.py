@@ -163,10 +163,7 @@ def _pairs(row: Row, name: str, first: str, *second: str) -> Iterator[tuple[Any,
     """Yield the pairs of `[[a, b], …]`, of `{a: […], b: […]}`, or of either as JSON."""
     pairs = row.json(name)
     if isinstance(pairs, Mapping):
-        columns = [pairs.get(first), next((pairs[key] for key in second if key in pairs), None)]
-        if not all(isinstance(column, list) for column in columns):
-            raise row.error(f"{name!r} must have the lists {first!r} and {second[0]!r}")
-        yield from zip(*columns, strict=False)
+        yield from ((part.need(first), part.need(*second)) for part in row.rows(name))
         return
     for pair in pairs if isinstance(pairs, list) else ():
         if not isinstance(pair, list) or len(pair) != 2:

@@ -191,8 +191,7 @@ def passages_of(row: Row, *names: str) -> tuple[tuple[Document, ...], dict[str, 
 def _listed(row: Row, *names: str) -> list[Any]:
     value = row.json(*names)
     if isinstance(value, Mapping) and any(isinstance(column, list) for column in value.values()):
-        rows = {name: column for name, column in value.items() if isinstance(column, list)}
-        return [part.fields for part in Row({"passages": rows}, row.where, row.number).rows("passages")]
+        return [part.fields for part in row.rows(*names)]
     return value if isinstance(value, list) else [] if value is None else [value]
 
 

@@ -98,10 +98,10 @@ class Row:
         return [Row(item, f"{self.where}, {names[0]} {at}", at) for at, item in enumerate(items, 1)]
 
     def _turned(self, columns: Mapping[str, Any], names: tuple[str, ...]) -> list[dict[str, Any]]:
-        lists = [column for column in columns.values() if isinstance(column, list)]
-        if not lists or len(lists) != len(columns) or len({len(column) for column in lists}) > 1:
+        lists = {name: column for name, column in columns.items() if isinstance(column, list)}
+        if not lists or len({*map(len, lists.values())}) > 1:
             raise self.error(f"{either(names)} must be a list of objects, or lists of one length")
-        return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
+        return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
 
 
 def either(names: tuple[str, ...]) -> str:

@@ -264,7 +264,7 @@ class _Call:
         if fault := self._fault(message, ending, streamed=report.streamed):
             return _broken(fault, usage)
         if self.learned:
-            self.endpoint.learn_constraint(self.learned)
+            self.endpoint.learned.constraint = self.learned
         offered = self.form is not None or bool(self.prompt.tools)
         full = text_of(message, called=offered)
         own = without_echo(full, self.messages, self._quotable())
@@ -300,8 +300,8 @@ class _Call:
             return reason_of(message)
         if not streamed:
             return ""
-        known = self.endpoint.says_ending
-        self.endpoint.learn_ending(stated=bool(ending))
+        known = self.endpoint.learned.says_ending
+        self.endpoint.learned.says_ending = bool(ending or known)
         return "" if ending or known is False else "the stream ended without a reason"
 
     def _quotable(self) -> list[str]:

@@ -58,7 +58,7 @@ async def ask(model: ChatModel, form: type[FormT], messages: Sequence[BaseMessag
             return parsed or form.from_text(read.plain(text_of(output["raw"], called=True)))
     reply = await model.ainvoke(list(messages))
     if refused:
-        endpoint.learn_constraint("none")
+        endpoint.learned.constraint = "none"
     return form.from_text(read.plain(text_of(reply)))
 
 

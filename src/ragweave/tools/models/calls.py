@@ -40,13 +40,13 @@ _REFUSABLE = ("temperature", "top_p", "stop", "seed", "max_tokens", *_LOGPROBS, 
 
 
 @dataclass
-class _Learned:
+class Learned:
     """What is remembered of a model's server."""
 
     constraint: Constraint | None = None
     refused: set[str] = field(default_factory=set)
     says_ending: bool | None = None
-    """Whether its streams say how a reply ended; None: not known yet."""
+    """Whether its streams say how a reply ended: once one did, all do; None: not known yet."""
     next_call: float = 0.0
     """When it may be called again (`time.monotonic`), as it said in `Retry-After`."""
 
@@ -63,9 +63,9 @@ class Endpoint:
         """What LangChain knows about the model, such as its context size."""
 
     @property
-    def _learned(self) -> _Learned:
+    def learned(self) -> Learned:
         """What is stored with the model object, and so with its copies."""
-        learned: _Learned = vars(self.client).setdefault("_ragweave_learned", _Learned())
+        learned: Learned = vars(self.client).setdefault("_ragweave_learned", Learned())
         return learned
 
     def takes(self, setting: str) -> bool:
@@ -75,7 +75,7 @@ class Endpoint:
         model samples in one way only, as OpenAI's reasoning models do.
         """
         fixed = self.profile.get("temperature") is False and setting in ("temperature", "top_p", "stop")
-        return not fixed and setting not in self._learned.refused
+        return not fixed and setting not in self.learned.refused
 
     @property
     def continues(self) -> bool:
@@ -115,7 +115,7 @@ class Endpoint:
     @property
     def constraint(self) -> Constraint:
         """How the model can be constrained to a form: as learned, else by its profile, else by its class."""
-        if learned := self._learned.constraint:
+        if learned := self.learned.constraint:
             return learned
         if stated := [self.profile[name] for name in ("structured_output", "tool_calling") if name in self.profile]:
             return "bounded" if any(stated) else "none"
@@ -124,10 +124,6 @@ class Endpoint:
             kind.with_structured_output is not base.with_structured_output or kind.bind_tools is not base.bind_tools
         )
         return "bounded" if can else "none"
-
-    def learn_constraint(self, constraint: Constraint) -> None:
-        """Remember how the model can be constrained to a form."""
-        self._learned.constraint = constraint
 
     def learn_refusal(self, error: Exception, sent: Collection[str]) -> str:
         """Return which of the settings that were sent an error names, and remember it; "" for none.
@@ -140,27 +136,18 @@ class Endpoint:
         for name in _REFUSABLE:
             if name in sent and any(re.search(rf"\b{word}\b", text) for word in (name, *_ALIASES.get(name, ()))):
                 if name != "max_tokens" or not (_TOO_LARGE.search(text) or is_overflow(error)):
-                    self._learned.refused.add(name)
+                    self.learned.refused.add(name)
                 return name
         return ""
-
-    @property
-    def says_ending(self) -> bool | None:
-        """Whether the model's streams say how a reply ended; None: not known yet."""
-        return self._learned.says_ending
-
-    def learn_ending(self, *, stated: bool) -> None:
-        """Remember whether a stream said how its reply ended; once one did, all do."""
-        self._learned.says_ending = stated or bool(self._learned.says_ending)
 
     def learn_pause(self, error: BaseException) -> None:
         """Remember how long the server asks its clients to wait."""
         if pause := retry_after(error):
-            self._learned.next_call = max(self._learned.next_call, time.monotonic() + min(pause, MAX_PAUSE))
+            self.learned.next_call = max(self.learned.next_call, time.monotonic() + min(pause, MAX_PAUSE))
 
     def pause(self) -> float:
         """Return the seconds until the server may be called again, as it asked; 0 at most times."""
-        return max(self._learned.next_call - time.monotonic(), 0.0)
+        return max(self.learned.next_call - time.monotonic(), 0.0)
 
     def with_settings(self, settings: Mapping[str, Any]) -> Any:
         """Return a copy of the model with other settings, of those that it has and takes.
