@@ -43,12 +43,7 @@ def run_tables(
 ) -> Iterator[tuple[str, bool]]:
     """Run tables on all of their data sets, and yield what happened, a line each, and whether it went well.
 
-    Args:
-        paper: The paper; "": all.
-        table: The table; "": all.
-        folder: Where data and runs are written.
-        models: Model specs by role.
-        filters: Folders of trained filters by row; "": for all other rows.
+    `filters` are folders of trained filters by row, with "" for all other rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
     needed = folder / "needed.jsonl"

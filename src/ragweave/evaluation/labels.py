@@ -306,11 +306,8 @@ def rewriter(settings: LabelSettings, models: Mapping[str, Any]) -> Label:
 def annotation(fields: Mapping[str, Any], claims: str) -> slimplm.Rewrite | None:
     """Return the annotation of a row in the form of SlimPLM's released files; None if the row has none.
 
-    If a record that needs a search has no query, its text is the query.
-
-    Args:
-        fields: The row.
-        claims: The field of the claims; the searches of the question itself are in `questions`.
+    `claims` is the field of the claims; the searches of the question itself are in `questions`. If a record that needs a
+    search has no query, its text is the query.
     """
     listed, questions = fields.get(claims), fields.get("questions")
     if not (isinstance(listed, list) and isinstance(questions, list)):

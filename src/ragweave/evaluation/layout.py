@@ -56,13 +56,7 @@ def verdict(report: Report) -> str:
 def cells(
     report: Report, metrics: Sequence[Metric] | None = None, *, brief: bool = False
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the header and rows of a report.
-
-    Args:
-        report: The report.
-        metrics: The metrics to show; None: all.
-        brief: Whether intervals are shown as half their width, such as 40.1 ±3.2.
-    """
+    """Return the header and rows of a report with some metrics, or all; `brief` shows half an interval's width: 40.1 ±3.2."""
     shown = report.metrics if metrics is None else metrics
     printed = {column for _, column, _ in report.paper.values}
     priced = any(line.dollars is not None for line in report.lines)

@@ -193,16 +193,11 @@ def plan(
     filters: Mapping[str, str] | None = None,
     scorer: bool = False,
 ) -> Plan:
-    """Return what to evaluate for a paper's table on a data set.
+    """Return what to evaluate for a paper's table on one of its data sets.
 
-    Args:
-        paper: The paper.
-        name: The table.
-        dataset: One of its data sets.
-        model: The paper's model whose values are shown; "": the first.
-        only: Run only rows whose label contains this.
-        filters: Folders of trained filters by label; "": for all other labels.
-        scorer: Whether there is a model that scores outputs, which rows by CXMI need.
+    Values are shown for a model of the paper, "" being the first, and `only` rows whose label contains a text are run.
+    `filters` are folders of trained filters by label, with "" for all other labels. Rows by CXMI need a `scorer`, a model
+    that scores outputs.
 
     Raises:
         UsageError: The table has no result on this data set or with this model, or no row can be run.
@@ -272,11 +267,7 @@ def base_of(column: str) -> str:
 def measured(column: str, row: Scores, first: Scores, positive: str = "") -> Values:
     """Return a row's values in a column; empty if the metric was not computed.
 
-    Args:
-        column: The column.
-        row: The row's scores.
-        first: The scores of the table's first row.
-        positive: The metric that is above 0 for questions whose passages are positive.
+    `first` are the scores of the table's first row, and the metric `positive` is above 0 where passages are positive.
     """
     gain, name, above, where = _parts(column)
     values = dict(row.get(name, {}))

@@ -182,13 +182,9 @@ def build_chat(
 def chat_over(
     graph: MethodGraph, restater: ChatModel, *, prompt: PromptText = _RESTATE, checkpointer: Checkpointer = None
 ) -> MethodGraph:
-    """Put a compiled method into a conversation; a run's context sets the method's options.
+    """Put a compiled method, without a checkpointer of its own, into a conversation.
 
-    Args:
-        graph: The compiled method, without a checkpointer of its own.
-        restater: The model that restates follow-ups.
-        prompt: Its prompt.
-        checkpointer: Where LangGraph keeps threads.
+    A run's context sets the method's options; `prompt` is that of the restater.
     """
     components = Components(models=Models(restater=restater), prompts={"restate": template_of(prompt)})
     chat: Graph = StateGraph(

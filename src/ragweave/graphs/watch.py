@@ -106,11 +106,7 @@ class Watch(BaseCallbackHandler):
     run_inline = True
 
     def __init__(self, write: Callable[[str], None] | None = None) -> None:
-        """Watch a run.
-
-        Args:
-            write: Called with each piece of a reply as it is written; of replies in parallel, the first is written.
-        """
+        """Watch a run; `write` gets each piece of a reply as it is written, and of replies in parallel the first."""
         self.output: dict[str, Any] = {}
         """The graph's output so far."""
         self._shown_reply = ShownReply()

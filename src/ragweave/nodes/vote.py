@@ -25,10 +25,8 @@ def vote_node(
 ) -> StateNode:
     """Return a node that votes over the latest round of the candidates of some nodes.
 
-    Args:
-        pools: The names of the nodes.
-        reader: The node that reads answers off the others' reasoning; if it says nothing, theirs count.
-        continues: Whether the method continues after an Unknown, for which it keeps its passages.
+    `reader` is the node that reads answers off the others' reasoning; if it says nothing, theirs count. `continues` says
+    whether the method continues after an Unknown, for which it keeps its passages.
     """
 
     def vote(state: RAGState, runtime: Runtime[Options]) -> RAGState:
@@ -93,11 +91,8 @@ def final_update(
 ) -> RAGState:
     """Return the update that ends a run: the answer of the winners, best first, and the passages that they read.
 
-    Args:
-        state: The state.
-        winners: The candidates that gave the answer; without one, the latest ones.
-        passages: The passages as the prompts showed them; None: those of the state.
-        truncated: Whether a limit ended the method.
+    Without an answer, `winners` are the latest candidates. `passages` are those that the prompts showed; None: those of
+    the state. `truncated`: whether a limit ended the method.
     """
     answer = winners[0]["answer"] if winners else UNKNOWN
     current_budget().ended(answered=answer != UNKNOWN)

@@ -26,12 +26,7 @@ _GRID = np.round(np.arange(0.0, 1.001, 0.005), 3)
 
 
 def fit_linear(rows: Array, labels: Flags) -> Linear:
-    """Fit a regression for each output.
-
-    Args:
-        rows: (n, columns), from `read_rows`.
-        labels: (n, c).
-    """
+    """Fit a regression for each output: to rows of `read_rows`, (n, columns), and labels, (n, c)."""
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
     scale = np.where(scale < 1e-9, 1.0, scale)
     scale[:FEATURES] /= _FEATURES_SCALE
@@ -50,14 +45,9 @@ def _regression(rows: Array, right: Flags) -> tuple[Array, float]:
 
 
 def out_of_fold(rows: Array, labels: Flags, groups: Sequence[str], folds: int, seed: int = 0) -> Array:
-    """Return (n, c): probabilities from regressions that were not fitted on the row's question.
+    """Return (n, c): probabilities from regressions that were not fitted on the row's question, whose key is in `groups`.
 
-    Args:
-        rows: (n, columns).
-        labels: (n, c).
-        groups: A key per row that rows of one question share, such as its text.
-        folds: Number of folds of the questions.
-        seed: Seed of the folds.
+    Shapes are those of `fit_linear`.
     """
     names = np.random.default_rng(seed).permutation(sorted(set(groups)))
     fold = {str(name): at % folds for at, name in enumerate(names)}
@@ -81,10 +71,7 @@ def best_threshold(chances: Array, labels: Flags, retrieve_at_most: float) -> fl
     An answer is worth the mean of its label and of the probability that it is right: on a few hundred rows, the
     threshold with the most right answers is a matter of luck.
 
-    Args:
-        chances: (n, 3), out of fold.
-        labels: (n, 3), which routes were right.
-        retrieve_at_most: The maximum share.
+    Shapes: `chances`, out of fold, and `labels`, which routes were right, (n, 3).
     """
     worth, best, best_worth = (labels + chances) / 2, 1.0, -1.0
     for threshold in _GRID[::-1]:

@@ -75,9 +75,7 @@ def first_sentence(draft: str) -> str:
 def read_rows(pairs: Sequence[tuple[str, str]], encoder: str) -> Array:
     """Return the features of n pairs of question and draft, which may be empty; shape (n, `FEATURES` + 2d).
 
-    Args:
-        pairs: The pairs.
-        encoder: An embedding model of d dimensions: `minilm`, a folder or a hub name.
+    The encoder is an embedding model of d dimensions: `minilm`, a folder or a hub name.
     """
     texts = [
         text
