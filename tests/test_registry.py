@@ -133,7 +133,7 @@ def test_a_session_adds_and_takes_away(site: Path) -> None:
 
 
 def test_an_unknown_name_lists_the_names_and_the_closest() -> None:
-    with pytest.raises(UsageError, match="unknown thing 'secund': did you mean 'second'"):
+    with pytest.raises(UsageError, match=r"unknown thing 'secund' .did you mean 'second'"):
         registry().named("secund")
     with pytest.raises(KeyError):
         registry()["nothing"]

@@ -10,6 +10,7 @@ The entry point's name is the declaration's name, so that a package is imported 
 its declarations is used.
 """
 
+import difflib
 import importlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +20,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
-from ragweave.errors import UsageError, did_you_mean
+from ragweave.errors import UsageError
 
 OURS = "ragweave"
 """The result of `package` for ragweave's own declarations."""
@@ -117,7 +118,11 @@ class Registry(Mapping[str, ThingT], Generic[ThingT]):
         """
         if name in self:
             return self[name]
-        raise UsageError(f"unknown {self.word} {name!r}: {did_you_mean(name, self.names())}")
+        kind = self.group.rpartition(".")[2]
+        command = "ragweave methods" if kind == "methods" else f"ragweave methods --kind {kind}"
+        close = difflib.get_close_matches(name, self.names(), n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise UsageError(f"unknown {self.word} {name!r}{hint}; `{command}` lists them")
 
     def register(self, thing: ThingT) -> ThingT:
         """Add a declaration for this process only, and return it: for notebooks and scripts.
