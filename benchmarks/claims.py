@@ -209,6 +209,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("docs/graph-retrieval.md", "graph or hybrid", "search_r1"),
     Claim("benchmarks/README.md", "path told", "concat"),
     Claim("benchmarks/README.md", "path told", "cot[retrieve=true]"),
+    Claim("docs/results.md", "constrained", "1.5B | NQ | `self_ask`"),
     Claim("docs/results.md", "deciders", "grade: qwen2.5-coder-1.5b log-probabilities − qwen2.5-coder-1.5b form"),
     Claim("docs/results.md", "deciders", "filter: qwen2.5-coder-1.5b log-probabilities − qwen2.5-coder-1.5b form"),
     Claim("docs/results.md", "deciders", "known: qwen2.5-coder-1.5b log-probabilities − qwen2.5-coder-1.5b form"),
@@ -279,22 +280,6 @@ def retrieval_table() -> tuple[str, list[list[str]]]:
         for result in (answers, compared("graph or hybrid, recall")[name]):
             cells += [f"{result.second:.1f}", f"{result.first:.1f}", result.text, p_text(result.corrected)]
         rows.append(cells)
-    return head, rows
-
-
-def constrained_table() -> tuple[str, list[list[str]]]:
-    """Return constrained and free replies: head and rows."""
-    head = (
-        "model | data | method | questions | F1, on | F1, off | unread, off | calls, on | calls, off | F1, on − off | p"
-    )
-    rows = []
-    for name, both in constrained().items():
-        result = compared("constrained")[name]
-        on, off = zip(*common(*both), strict=True)
-        unread = mean([record["scores"]["unread"] for record in off])
-        calls = [f"{mean([record['usage']['calls'] for record in side]):.1f}" for side in (on, off)]
-        means = [str(result.difference.n), f"{result.first:.1f}", f"{result.second:.1f}", f"{unread:.2f}"]
-        rows.append([*name.split(" | "), *means, *calls, result.text, p_text(result.corrected)])
     return head, rows
 
 

@@ -175,7 +175,6 @@ BLOCKS: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/results.md": {
         "methods": lambda: table(*claims.methods_table()),
         "retrieval": lambda: table(*claims.retrieval_table()),
-        "constrained": lambda: table(*claims.constrained_table()),
     },
     "docs/choose.md": {"methods": methods},
     "docs/models.md": {"models": models, "roles": roles},
