@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ragweave.cli import options
-from ragweave.cli.screen import console, explain, one_line, progress_console
+from ragweave.cli.screen import console, explain, plain_line, progress_console
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Talk:
             result = self._runner.run(watch.follow(self._graph, values, status.update))
         self._messages, self._last = result["messages"], (result, watch)
         if result["question"] != question:
-            screen.print(Text(f"({one_line(result['question'])})", "dim"))
+            screen.print(Text(f"({plain_line(result['question'])})", "dim"))
         show_answer(screen, result, watch)
         store_conversation(self._messages, self._setup.kb)
 

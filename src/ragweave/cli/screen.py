@@ -90,7 +90,7 @@ def progress_bar() -> Progress:
     return Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal)
 
 
-def one_line(text: str) -> str:
+def plain_line(text: str) -> str:
     """Return untrusted text on one line, without terminal control characters."""
     return " ".join(plain(text).split())
 
@@ -99,4 +99,4 @@ def marked_up(text: str) -> str:
     """Return untrusted text on one line, escaped for rich's markup."""
     from rich.markup import escape
 
-    return escape(one_line(text))
+    return escape(plain_line(text))

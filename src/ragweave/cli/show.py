@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from ragweave.cli.screen import console, one_line
+from ragweave.cli.screen import console, plain_line
 from ragweave.graphs.watch import Watch, WatchedStep, cost_line, counted
 from ragweave.state import Citation
 from ragweave.tools.footnotes import MEANING, described, footnotes, path_of, with_marks
@@ -153,7 +153,7 @@ def _relative(source: str) -> str:
 def _hang(screen: Console, lead: str, text: str) -> None:
     """Print a line; on a terminal, wrapped with a hanging indent as wide as its lead."""
     if not screen.is_terminal:
-        screen.print(_text(lead + one_line(text)), soft_wrap=True)
+        screen.print(_text(lead + plain_line(text)), soft_wrap=True)
         return
     for line in _text(text).wrap(screen, max(screen.width - len(lead), 20)):
         screen.print(Text(lead).append(line), soft_wrap=True)

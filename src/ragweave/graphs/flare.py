@@ -29,7 +29,7 @@ from ragweave.nodes.papers import INSTRUCTIONS, layout, style_of
 from ragweave.nodes.prompts import REASONING_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
-from ragweave.tools.models.decisions import Token, tokens_of
+from ragweave.tools.models.decisions import Token, tokens_in
 from ragweave.tools.text.untrusted import render_passages, untrusted
 from ragweave.tools.text.words import Sentence, split_sentences
 
@@ -112,7 +112,7 @@ def addition_of(state: LoopState, reply: Reply[Any], options: FlareOptions) -> A
     if reply.message is None:
         return Addition()
     text = _new(reply.text, so_far(state))
-    tokens = tokens_of(reply.message, text)
+    tokens = tokens_in(reply.message, text)
     counted = text if options.paper or state["answer_type"] == "long" else text[: _end_of_answer(text)]
     doubt = first_doubtful(counted, tokens, options.threshold, trusted=1 if state["steps"] else 0)
     if doubt is None or len(state["steps"]) >= options.max_rounds:

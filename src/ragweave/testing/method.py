@@ -100,27 +100,15 @@ class MethodTests:
         read = {name for candidate in winners for name in candidate["passages"]}
         assert read == {passage.id for passage in out["passages"]}
 
-    def test_sync_equals_async_equals_stream(self) -> None:
-        """All ways to run a graph ask the same and give the same."""
-        records = [Record() for _ in range(4)]
-        graphs = [self.build(record) for record in records]
-        given = {"question": self.question}
-        *_, streamed = graphs[2].stream(given, stream_mode="values")
-        outputs = [
-            graphs[0].invoke(given),
-            asyncio.run(graphs[1].ainvoke(given)),
-            {name: streamed[name] for name in RAGOutput.__annotations__},
-            asyncio.run(_last(graphs[3], given)),
-        ]
-        assert all(_json(out) == _json(outputs[0]) for out in outputs)
-        assert all(_asked(record) == _asked(records[0]) for record in records)
-
-    def test_invoke_equals_batch_equals_chain_equals_tool(self) -> None:
-        """Loops run to the limits of the method's options, however the graph is called."""
+    def test_all_ways_to_run_it_ask_and_give_the_same(self) -> None:
+        """Sync, async, streamed, in a batch, in a chain and as a tool; loops run to the limits of the method's options."""
         given = {"question": self.question}
         call = {"type": "tool_call", "name": "answer", "id": "1", "args": given}
         ways: list[Callable[[MethodGraph], Any]] = [
             lambda graph: graph.invoke(given),
+            lambda graph: asyncio.run(graph.ainvoke(given)),
+            lambda graph: _output([*graph.stream(given, stream_mode="values")][-1]),
+            lambda graph: asyncio.run(_last(graph, given)),
             lambda graph: graph.batch([given])[0],
             lambda graph: (RunnablePassthrough[Any]() | graph).invoke(given),
             lambda graph: RunnableLambda(lambda _question: graph).invoke(given),
@@ -357,7 +345,11 @@ class MethodTests:
 
 async def _last(graph: MethodGraph, given: Mapping[str, Any]) -> dict[str, Any]:
     states = [state async for state in graph.astream(dict(given), stream_mode="values")]
-    return {name: states[-1][name] for name in RAGOutput.__annotations__}
+    return _output(states[-1])
+
+
+def _output(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: state[name] for name in RAGOutput.__annotations__}
 
 
 def _asked(record: Record) -> tuple[list[Any], list[str]]:

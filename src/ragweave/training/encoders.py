@@ -19,11 +19,11 @@ from ragweave.tools.models.huggingface import model_folder, model_of, tokenizer_
 from ragweave.tools.trained.card import read_card
 from ragweave.tools.trained.networks import (
     OUTSIDE,
+    EncoderWindow,
     Reader,
     Sheet,
     SpanEncoder,
     SpanScorer,
-    Window,
     batch_of,
     padded,
     read_span_encoder,
@@ -78,7 +78,7 @@ def read_examples(rows: Sequence[FilterRow], reader: Reader) -> Iterator[Example
         yield Example(sheet, keep, sizes, row.source.get("measure") not in _LOOSE, marks)
 
 
-def answer_tokens(window: Window, wanted: Sequence[list[int]], keep: Sequence[bool]) -> list[bool]:
+def answer_tokens(window: EncoderWindow, wanted: Sequence[list[int]], keep: Sequence[bool]) -> list[bool]:
     """Return for each token whether it is part of a wanted sequence in a sentence to keep."""
     marks = [False] * len(window.ids)
     for ids in wanted:

@@ -61,7 +61,7 @@ class LabelledPassage(_Base):
     text: str
 
 
-class Span(_Base):
+class KeptSpan(_Base):
     """A span of a passage, in characters."""
 
     passage_id: str
@@ -75,7 +75,7 @@ class FilterRow(LabelledRow):
     answers: list[str] = Field(min_length=1)
     """Right answers; a generator learns the first."""
     passages: list[LabelledPassage] = Field(min_length=1)
-    spans: list[Span]
+    spans: list[KeptSpan]
     """The kept spans; empty if nothing helps."""
     source: dict[str, Any] = {}
     """How it was labelled, such as `{"measure": "strinc"}`."""

@@ -17,12 +17,12 @@ from ragweave.tools.trained.forms import (
     Input,
     filter_input,
     fitted,
+    flat,
     generator_input,
     judge_input,
     lead,
-    one_line,
 )
-from ragweave.tools.trained.networks import Writer
+from ragweave.tools.trained.networks import TextWriter
 from ragweave.training.job import Job, LoraSettings, Trained, WriterSettings
 from ragweave.training.rows import FilterRow, JudgeRow, LabelledRow, RewriteRow, unit_of
 from ragweave.training.trainer import arguments, has_bfloat16, one_gpu, run
@@ -42,7 +42,7 @@ def example(role: TrainedRole, row: LabelledRow) -> tuple[Input, str]:
     silver = cast("FilterRow", row)
     if role == "filter":
         return filter_input(row.question, [passage.text for passage in silver.passages]), " ".join(
-            map(one_line, silver.kept_texts())
+            map(flat, silver.kept_texts())
         )
     # if nothing is kept, the released code shows the full passages, and PSG shows none
     texts = silver.kept_texts() or ([] if silver.by_passage else [passage.text for passage in silver.passages])
@@ -131,7 +131,7 @@ def _finished(job: Job, trainer: Any, model: Any, tokenizer: Any, max_input: int
             adapters.base_model_name_or_path = settings.base
             adapters.save_pretrained(job.folder)
         tokenizer.save_pretrained(job.folder)
-    writer = Writer(model, tokenizer, job.role, max_input, settings.max_output)
+    writer = TextWriter(model, tokenizer, job.role, max_input, settings.max_output)
     rows = job.held_out[:_MAX_MEASURED] if main else []
     right = [_is_right(job.role, row, writer) for row in rows]
     fields: dict[str, Any] = {"max_input": max_input, "max_output": settings.max_output}
@@ -142,7 +142,7 @@ def _finished(job: Job, trainer: Any, model: Any, tokenizer: Any, max_input: int
     return Trained(metrics=metrics, fields=fields, main=main)
 
 
-def _is_right(role: TrainedRole, row: LabelledRow, writer: Writer) -> bool:
+def _is_right(role: TrainedRole, row: LabelledRow, writer: TextWriter) -> bool:
     """Return whether the output is the target word for word; for a generator, whether it is a right answer."""
     text, target = example(role, row)
     (written,) = writer.write(row.question, [text])

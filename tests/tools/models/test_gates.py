@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from ragweave.errors import UsageError
-from ragweave.tools.models.decisions import Token, disagreement, gate_settings, tokens_of, uncertainty
+from ragweave.tools.models.decisions import Token, disagreement, gate_settings, tokens_in, uncertainty
 
 
 def reply(*places: list[float]) -> AIMessage:
@@ -57,8 +57,8 @@ def test_samples_are_compared_word_by_word() -> None:
 
 def test_tokens_have_places() -> None:
     reply = message(("<think>so</think>\n", 0.1), ("It", 1.0), (" is", 0.5), (" Paris", 0.25), ("<|im_end|>", 0.1))
-    assert tokens_of(reply, "It is Paris") == [Token(0, 2, 1.0), Token(2, 5, 0.5), Token(5, 11, 0.25)]
-    assert tokens_of(message(("It’s", 0.5), raw=True), "It's") == [Token(0, 4, 0.5)]
+    assert tokens_in(reply, "It is Paris") == [Token(0, 2, 1.0), Token(2, 5, 0.5), Token(5, 11, 0.25)]
+    assert tokens_in(message(("It’s", 0.5), raw=True), "It's") == [Token(0, 4, 0.5)]
 
 
 def test_a_character_may_take_several_tokens() -> None:
@@ -66,5 +66,5 @@ def test_a_character_may_take_several_tokens() -> None:
     reply = message(("a", 1.0), ("\\xc3", 0.3), ("\\xa9", 0.9))
     for place, raw in zip(reply.response_metadata["logprobs"]["content"], (b"a", first, second), strict=True):
         place["bytes"] = list(raw)
-    tokens = tokens_of(reply, "aé")
+    tokens = tokens_in(reply, "aé")
     assert [token.touches(1, 2) for token in tokens] == [False, True, True]

@@ -242,7 +242,7 @@ def gate_settings(gate: Gate) -> dict[str, Any]:
     return {"logprobs": True, **({"top_logprobs": 5} if gate in ("entropy", "margin") else {})}
 
 
-def tokens_of(message: BaseMessage, text: str) -> list[Token]:
+def tokens_in(message: BaseMessage, text: str) -> list[Token]:
     """Return the tokens of `text`, which is the message's text or a piece of it, in order.
 
     Raises:

@@ -48,14 +48,14 @@ def by_passage(segments: Sequence[Document]) -> list[list[Document]]:
 
 def judge_input(question: str, draft: str) -> Input:
     """Return what judge and rewriter read: the draft answer, then the question."""
-    return Input("Coarse answer: ((", one_line(draft), f"))\nQuestion: (({one_line(question)}))")
+    return Input("Coarse answer: ((", flat(draft), f"))\nQuestion: (({flat(question)}))")
 
 
 def filter_input(question: str, texts: Iterable[str]) -> Input:
     """Return what a filter that writes reads: the question, then the passages, a line each."""
     asked = " ".join(question.split())
     head = f"{filter_task(asked)}\n\n{question_line(asked)}\ncontext: "
-    return Input(head, "\n".join(map(one_line, texts)))
+    return Input(head, "\n".join(map(flat, texts)))
 
 
 def generator_input(question: str, texts: Sequence[str]) -> Input:
@@ -64,7 +64,7 @@ def generator_input(question: str, texts: Sequence[str]) -> Input:
     task = generator_task(asked, context=bool(texts))
     if not texts:
         return Input(f"{task}\n\n{question_line(asked)}", "")
-    return Input(f"{task}\n\ncontext: ", "\n".join(map(one_line, texts)), f"\n{question_line(asked)}")
+    return Input(f"{task}\n\ncontext: ", "\n".join(map(flat, texts)), f"\n{question_line(asked)}")
 
 
 def task_input(task: Task) -> Input:
@@ -80,7 +80,7 @@ def lead(role: TrainedRole, question: str) -> str:
     return f"\n{known.get(role) or ('filtered context: ' if role == 'filter' else answer_line(question, ''))}"
 
 
-def one_line(text: str) -> str:
+def flat(text: str) -> str:
     """Return untrusted text on one line."""
     return " ".join(untrusted(text).split())
 

@@ -32,7 +32,7 @@ _COSINE = 10.0
 _WORDS = re.compile(r"\w+")
 
 
-class Window(NamedTuple):
+class EncoderWindow(NamedTuple):
     """One input of the encoder."""
 
     ids: list[int]
@@ -45,9 +45,9 @@ class Window(NamedTuple):
 class Sheet(NamedTuple):
     """A question with its passages, as the encoder reads them."""
 
-    windows: list[Window]
+    windows: list[EncoderWindow]
     features: list[list[float]]
-    """(sentences, 3): see `overlap`."""
+    """(sentences, 3): see `word_features`."""
 
     @property
     def length(self) -> int:
@@ -55,7 +55,7 @@ class Sheet(NamedTuple):
         return max(len(window.ids) for window in self.windows)
 
 
-def overlap(question: str, sentence: str, index: int) -> list[float]:
+def word_features(question: str, sentence: str, index: int) -> list[float]:
     """Return word F1 with the question, the share of its words in the sentence, and 1 / (1 + index)."""
     asked, own = (Counter(_WORDS.findall(text.lower())) for text in (question, sentence))
     common, total = (asked & own).total(), asked.total() + own.total()
@@ -77,15 +77,15 @@ class Reader(NamedTuple):
 
     def read(self, question: str, passages: Sequence[Passage]) -> Sheet:
         """Read a question with its passages, at least one of which has a sentence."""
-        windows: list[Window] = []
+        windows: list[EncoderWindow] = []
         features: list[list[float]] = []
         asked = self.tokens([question])[0][: min(_QUESTION, self.limit // 4)]
         for title, sentences in passages:
             windows += self._windows(asked, title, sentences, len(features))
-            features += (overlap(question, sentence, at) for at, sentence in enumerate(sentences))
+            features += (word_features(question, sentence, at) for at, sentence in enumerate(sentences))
         return Sheet(windows, features)
 
-    def _windows(self, asked: list[int], title: str, sentences: Sequence[str], first: int) -> Iterator[Window]:
+    def _windows(self, asked: list[int], title: str, sentences: Sequence[str], first: int) -> Iterator[EncoderWindow]:
         """Yield windows of as many sentences as fit, preceded by the previous sentence if that is short."""
         begin, end = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
         unknown = end if self.tokenizer.unk_token_id is None else self.tokenizer.unk_token_id
@@ -104,7 +104,7 @@ class Reader(NamedTuple):
                 ids += pieces[start]
                 owners += [first + start] * len(pieces[start])
                 start += 1
-            yield Window([*ids, end], [*owners, NOBODY], len(head))
+            yield EncoderWindow([*ids, end], [*owners, NOBODY], len(head))
 
 
 def padded(rows: Sequence[Sequence[int]], width: int, filler: int) -> Tensor:
@@ -226,7 +226,7 @@ def read_span_encoder(folder: Path, dropout: float = 0.0) -> SpanEncoder:
 # ---- writers
 
 
-class Written(NamedTuple):
+class WrittenText(NamedTuple):
     """A reply."""
 
     text: str
@@ -239,7 +239,7 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Writer:
+class TextWriter:
     """Writes texts."""
 
     model: Any
@@ -251,11 +251,11 @@ class Writer:
     max_output: int
     """Maximum number of tokens written."""
 
-    def write(self, question: str, inputs: Sequence[Input]) -> list[Written]:
+    def write(self, question: str, inputs: Sequence[Input]) -> list[WrittenText]:
         """Return what the model writes for each input of a question."""
         return [self._written(question, given) for given in inputs]
 
-    def _written(self, question: str, given: Input) -> Written:
+    def _written(self, question: str, given: Input) -> WrittenText:
         causal = not self.model.config.is_encoder_decoder
         if causal:
             given = given._replace(tail=given.tail + lead(self.role, question))
@@ -273,11 +273,11 @@ class Writer:
         read = inputs["input_ids"].shape[1]
         new = output[read:] if causal else output[1:]
         finished = bool((new == self.tokenizer.eos_token_id).any())
-        return Written(self.tokenizer.decode(new, skip_special_tokens=True).strip(), read, len(new), finished, cut)
+        return WrittenText(self.tokenizer.decode(new, skip_special_tokens=True).strip(), read, len(new), finished, cut)
 
 
 def load(folder: Path, card: Card) -> Any:
-    """Load a trained `SpanScorer` or `Writer`; the base of adapters must be on this machine."""
+    """Load a trained `SpanScorer` or `TextWriter`; the base of adapters must be on this machine."""
     where = device()
     if card.kind == "span-encoder":
         return SpanScorer(Reader(tokenizer_of(folder), card.max_input), read_span_encoder(folder).to(where))
@@ -290,4 +290,4 @@ def load(folder: Path, card: Card) -> Any:
 
         base = model_of(model_folder(card.base), "AutoModelForCausalLM", dtype=dtype)
         model = PeftModel.from_pretrained(base, str(folder), local_files_only=True)
-    return Writer(model.to(where), tokenizer_of(folder), card.role, card.max_input, card.max_output)
+    return TextWriter(model.to(where), tokenizer_of(folder), card.role, card.max_input, card.max_output)
