@@ -167,21 +167,3 @@ class TestConcatByFusion(MethodTests):
     method = "concat"
     options = {"query": "fusion"}
     replies = {"retrieve": "Alden bridge builder\ngranite arches engineer", "concat": "Ada Brenner"}
-
-
-class TestCragByHyde(MethodTests):
-    method = "crag"
-    options = {"query": "hyde"}
-    replies = {
-        "retrieve": "Karl Oster built it.",
-        "grade": "Correct",
-        "keywords": "Query: Alden",
-        "refine": "1",
-        "answer": "Ada Brenner",
-    }
-
-
-class TestSelfEvalByDecomposition(MethodTests):
-    method = "self_eval"
-    options = {"query": "decompose"}
-    replies = {"need": "Yes", "retrieve": "Who drew it?\nWho paid for it?", "answer": "Ada Brenner"}

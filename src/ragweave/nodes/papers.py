@@ -2,8 +2,9 @@
 
 `profile="paper"`, or a paper's name, changes two things. **Settings**: the values of `SETTINGS`, for
 each option that the caller did not set; our additions are off. **Wording**: next to a template `NAME` may
-stand `NAME@PAPER`, as the paper prints it. Those of answers, which all methods share, stand here;
-those of a method's own steps in the method's file.
+stand `NAME@PAPER`, as the paper prints it. Those of answers, which all methods share, stand in `papers.yaml`, as the
+settings do; those of a method's own steps in the method's file. IRCoT's example is in our words, its instruction that
+of the released configurations for Flan-T5.
 
 Sources: BlendFilter, sections 4.1 and 4.7, appendices C, D and F; SlimPLM, section 4.3, tables 6, 9
 and 10, appendices A and B, and its released code; FILCO, section 4.1 and released code; Liu et al. 2024,
@@ -13,11 +14,14 @@ appendices A.4 and A.5; SuRe and DOS RAG, released code; CRAG, section 5 and app
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
+import yaml
 from langchain_core.documents import Document
+from pydantic import TypeAdapter
 
-from ragweave.nodes.prompts import Prompts
+from ragweave.nodes.prompts import Turns
 from ragweave.state import AnswerType
 from ragweave.state.passages import by_page
 from ragweave.tools.filters import generator_task, question_line
@@ -27,37 +31,13 @@ Paper = Literal[
     "blendfilter", "slimplm", "filco", "post_fusion", "ircot", "chain_of_note", "sure", "dos_rag", "crag", "astute"
 ]
 
-_PLAIN = {
-    "ask_again": False,
-    "fallback_retrieval": False,
-    "constrain": False,
-    "unknown": False,
-    "sample_temperature": 0.0,
-}
-"""Our additions are off; most papers don't ask for Unknown, and decode greedily."""
-
-SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "blendfilter": {**_PLAIN, "k": 5, "shots": 3, "reader": False},
-    "slimplm": {
-        **_PLAIN,
-        "k": 20,  # all rows read twenty paragraphs (released code), within 3,000 tokens
-        "prompt_tokens": 3000,
-        "shots": 0,
-        "max_rounds": 3,
-        "reader": True,
-        "sample_temperature": 0.01,
-        "top_p": 0.85,
-    },
-    "filco": {**_PLAIN, "k": 1, "prompt_tokens": 1024, "reply_tokens": 128},
-    "post_fusion": {**_PLAIN, "k": 5, "unknown": True},
-    "ircot": {**_PLAIN, "k": 6},
-    "chain_of_note": {**_PLAIN, "k": 5},
-    "sure": {**_PLAIN, "k": 10},
-    "dos_rag": _PLAIN,
-    "crag": {**_PLAIN, "k": 10, "max_strips": 5, "upper": 0.59, "lower": -0.99},
-    "astute": {**_PLAIN, "k": 10, "max_own_passages": 1, "iterations": 1},
-}
+_DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+SETTINGS: Mapping[str, Mapping[str, Any]] = _DATA["settings"]
 """Options by the paper whose tables they hold for; a method takes those that it has."""
+PROMPTS = TypeAdapter(dict[str, str | Turns]).validate_python(_DATA["prompts"])
+"""The papers' prompts for answers, by the name of ours."""
+REFERENCE = PROMPTS["direct_passages@slimplm"]
+"""SlimPLM's prompt over a reference, the same for all of its methods (table 9)."""
 
 INSTRUCTIONS: Mapping[AnswerType, str] = {
     "short": "Give only the answer, in as few words as it takes.",
@@ -154,63 +134,3 @@ STYLES: Mapping[str, Style] = {
 def style_of(paper: str, own: Style = OURS) -> Style:
     """Return how a paper asks for answers, or a method's own style if none of a paper's is on."""
     return STYLES.get(paper, own)
-
-
-_REFERENCE = (
-    "Now, based on the following reference and your knowledge, please answer the question more succinctly and "
-    "professionally. The reference is delimited by triple brackets [[[]]]. The question is delimited by triple "
-    "parentheses ((())). {instruction}"
-)
-_REFERRED = "Reference: [[[{passages}]]], question: ((({question})))"
-REFERENCE = [("system", _REFERENCE), ("human", _REFERRED)]
-"""SlimPLM's prompt over a reference, the same for all of its methods (table 9)."""
-
-_STEPS = "Let's think step by step."
-BY_STEPS = "Q: Answer the following question by reasoning step-by-step.\n"
-SALT_ROAD = (
-    "Wikipedia Title: The Salt Road\nThe Salt Road is a novel by Ines Falk about the port of Verra.\n\n"
-    "Wikipedia Title: Verra\nVerra is a port on the river Osk, known for its glass works.\n\n"
-)
-LIES = "On which river lies the port that The Salt Road is about?"
-CHAINED = "The Salt Road is about the port of Verra. Verra is a port on the river Osk. So the answer is: Osk."
-"""The example of IRCoT's prompts, in our words, and its instruction (released configurations for Flan-T5)."""
-
-_DOS_RAG = (
-    "[Start of Context]:\n\n{passages}\n\n[End of Context]\n\n[Start of Question]:\n\n{question}\n\n"
-    "[End of Question]\n\n[Instructions:]\n- Answer the question **only** based on the provided context.\n"
-    "- Keep the answer **short and factual** (preferably between 1-20 words).\n- Do **not** provide "
-    "explanations or additional details beyond what is necessary.\n- If the answer is **not explicitly "
-    'stated** in the context, respond with: "Not found in context."'
-)
-_SURE = (
-    "Task description: predict the answer to the following question. Do not exceed 3 words.\n\n"
-    "Question: {question}.\n\nAnswer: "
-)
-PROMPTS: Prompts = {
-    "direct@slimplm": "{question}",
-    "direct_passages@slimplm": REFERENCE,
-    "cot@slimplm": f"Question: {{question}}\n{_STEPS}",
-    "cot_passages@slimplm": [
-        ("system", _REFERENCE),
-        ("human", f"{_REFERRED} think step by step to answer the question"),
-    ],
-    "direct@filco": "{closed_task}\n\n{asked}",
-    "direct_passages@filco": "{task}\n\ncontext: {passages}\n{asked}",
-    "cot_passages@ircot": [
-        ("human", f"{SALT_ROAD}{BY_STEPS}{LIES}\nA:"),
-        ("ai", CHAINED),
-        ("human", f"{{passages}}\n\n{BY_STEPS}{{question}}\nA:"),
-    ],
-    "concat@ircot": [
-        ("human", f"{SALT_ROAD}Q: Answer the following question.\n{LIES}\nA:"),
-        ("ai", "Osk"),
-        ("human", "{passages}\n\nQ: Answer the following question.\n{question}\nA:"),
-    ],
-    "concat@chain_of_note": (
-        "Task Description: The primary objective is to briefly answer the question.\n\nQuestion: {question}\n\n{passages}"
-    ),
-    "concat@sure": "{passages}\n\n" + _SURE,
-    "direct@sure": _SURE,
-    "concat@dos_rag": [("system", "You are Question Answering Portal"), ("human", _DOS_RAG)],
-}
-"""The papers' prompts for answers, by the name of ours."""
