@@ -23,7 +23,6 @@ from ragweave.state import RAGOutput
 from ragweave.testing.odd import HIDDEN, ODD_MODELS
 from ragweave.testing.scripted import (
     CARDS,
-    ForeignRetriever,
     ModelCall,
     Record,
     RecordingRetriever,
@@ -245,10 +244,11 @@ class MethodTests:
             assert {doc.id for doc in out["passages"]} <= {doc.id for doc in passages}
 
     def test_any_retriever_will_do(self) -> None:
-        """A LangChain retriever that finds more than `k` passages is cut to `k`."""
+        """One that takes no `k`, and finds all passages, is cut to `k`."""
         own, foreign = Record(), Record()
         expected = self.run(own)
-        retriever = ForeignRetriever(own=RecordingRetriever(documents=list(self.documents)).recording(foreign))
+        all_found = RecordingRetriever(documents=list(self.documents)).recording(foreign)
+        retriever: Any = RunnableLambda(lambda query: all_found.invoke(query, k=len(self.documents)))
         assert _json(self.run(foreign, arguments={"retriever": retriever})) == _json(expected)
 
     def test_nothing_found_is_no_error(self) -> None:

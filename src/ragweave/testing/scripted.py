@@ -210,14 +210,3 @@ class RecordingRetriever(BaseRetriever):
             return -len(asked & set(words(doc.page_content))), zlib.crc32(f"{query} {doc.id}".encode())
 
         return sorted(self.documents, key=place)[:k]
-
-
-class ForeignRetriever(BaseRetriever):
-    """A LangChain retriever that takes no `k` and finds all passages, in the order of `own`."""
-
-    own: RecordingRetriever
-
-    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        del run_manager
-        documents: list[Document] = self.own.invoke(query, k=len(self.own.documents))
-        return documents

@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 
 from ragweave.errors import UsageError
-from ragweave.roles import RoleName, arguments_of, player_of
+from ragweave.roles import RoleName, player_of
 
 ChatModel: TypeAlias = Runnable[LanguageModelInput, AIMessage]
 """A LangChain chat model, or a binding of one."""
@@ -35,10 +35,6 @@ class Models:
     def given(self) -> list[Any]:
         """Return the models that were given."""
         return [*self._models.values()]
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the models as the arguments of `build_graph`."""
-        return arguments_of(self._models)
 
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]

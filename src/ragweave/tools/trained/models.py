@@ -1,7 +1,10 @@
 """Trained components in use: judges and routers decide, those that write are chat models, and context filters."""
 
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +18,12 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import BaseModel, Field, PrivateAttr
 from typing_extensions import override
 
-from ragweave.errors import UsageError
+from ragweave.errors import ModelError, UsageError, need
 from ragweave.state import ROUTES
 from ragweave.tools.filters import FilterKind, quoted
 from ragweave.tools.models.messages import task_of
-from ragweave.tools.trained.card import Card, TrainedRole, read_card
+from ragweave.tools.trained.card import CARD, Card, TrainedRole, read_card
 from ragweave.tools.trained.forms import TASKS, Passage, by_passage, filter_input, task_input
-from ragweave.tools.trained.weights import loaded
 
 _LOGGER = logging.getLogger("ragweave")
 
@@ -36,6 +38,43 @@ def dearest(probabilities: Sequence[float], threshold: float) -> int:
         if probabilities[dearer] - probabilities[route] > threshold:
             route = dearer
     return route
+
+
+@contextmanager
+def loaded(folder: str | Path) -> Iterator[Any]:
+    """Load a component, once for all graphs of the process, and give it to one thread at a time.
+
+    Yields:
+        What the kind's `load` returns (`linear.py`, `networks.py`).
+
+    Raises:
+        MissingExtraError: The packages of that kind are not installed.
+        ModelError: The weights are damaged, or not there.
+    """
+    path = Path(folder).expanduser().resolve()
+    with _TURN:  # tokenizers are not safe under threads
+        yield _loaded(path, (path / CARD).stat().st_mtime_ns)
+
+
+_TURN = threading.RLock()
+
+
+@lru_cache(maxsize=8)
+def _loaded(path: Path, _changed: int) -> Any:
+    card = read_card(path)
+    if card.kind == "linear":
+        need("A trained linear component", "offline", "safetensors")
+        from ragweave.tools.trained.linear import load
+    else:
+        need(f"A trained {card.kind}", "hf", "safetensors", "torch", "transformers")
+        from ragweave.tools.trained.networks import load
+    try:
+        return load(path, card)
+    except UsageError:
+        raise
+    except Exception as error:  # each library has errors of its own
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ModelError(f"{path}: can't be read ({reason})") from error
 
 
 class _Component(BaseModel):
