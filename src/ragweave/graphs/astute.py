@@ -24,7 +24,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.papers import Style
+from ragweave.nodes.papers import Style, with_printed
 from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.read import cut, is_unknown
@@ -80,16 +80,6 @@ _ASK = (
     f"{_GROUPING} Propose an answer for each group, and weigh the groups by their sources and by how far these agree. "
     "Then write the best supported answer between <ANSWER> and </ANSWER>. Between these tags, {conclusion}{or_unknown}."
 )
-_CONSOLIDATE = (
-    "* For documents that provide consistent information, cluster them together and summarize the key details into a "
-    "single, concise document.\n"
-    "* For documents with conflicting information, separate them into distinct documents, ensuring each captures the "
-    "unique perspective or data.\n"
-    "* Exclude any information irrelevant to the query.\n"
-    "For each new document created, clearly indicate:\n"
-    "* Whether the source was from memory or an external retrieval.\n"
-    "* The original document numbers for transparency.\n"
-)
 _SUM_UP = (
     f"{{passages}}\n\n{{consolidated}}Question: {{question}}\n{_GROUPING} Sum up each group in a few sentences, a "
     "paragraph each, and say by which numbers and sources it is supported."
@@ -104,35 +94,16 @@ PROMPTS: Prompts = {
         "Write {count_form} from what you know for sure, with what it takes to answer the question. If you do not "
         "know, just say: I don't know.\nQuestion: {question}"
     ),
-    "astute_recall@astute": (
-        "Generate a document that provides accurate and relevant information to answer the given question. If the "
-        "information is unclear or uncertain, explicitly state 'I don't know' to avoid any hallucinations.\n"
-        "Question: {question}\nDocument:"
-    ),
     "astute_consolidate": [
         ("system", f"You sort passages from two sources, retrieval and memory. {_QUOTED}"),
         ("human", _SUM_UP),
     ],
-    "astute_consolidate@astute": (
-        "Consolidate information from both your own memorized documents and externally retrieved documents in response to "
-        f"the given question.\n{_CONSOLIDATE}Initial Context: {{passages}}\nLast Context: {{last}}\nQuestion: {{question}}\n"
-        "New Context:"
-    ),
     "astute": [
         ("system", _ANSWERS),
         ("human", _LAKE + _ASK),
         ("ai", _SAID),
         ("human", "{passages}\n\n{consolidated}Question: {question}\n" + _ASK),
     ],
-    "astute@astute": (
-        "Task: Answer a given question using the consolidated information from both your own memorized documents and "
-        f"externally retrieved documents.\nStep 1: Consolidate information\n{_CONSOLIDATE}"
-        "Step 2: Propose Answers and Assign Confidence\nFor each group of documents, propose a possible answer and assign a "
-        "confidence score based on the credibility and agreement of the information.\n"
-        "Step 3: Select the Final Answer\nAfter evaluating all groups, select the most accurate and well-supported answer. "
-        "Highlight your exact answer within <ANSWER> your answer </ANSWER>.\n"
-        "Initial Context: {passages}\n{context}Question: {question}\nAnswer:"
-    ),
 }
 
 
@@ -220,7 +191,7 @@ def to_answer(state: AstuteState, runtime: Runtime[AstuteOptions]) -> str | list
     calls=lambda o: (bool(o.max_own_passages) + o.samples, bool(o.max_own_passages) + o.iterations - 1 + 2 * o.samples),
     options=AstuteOptions,
     state=AstuteState,
-    prompts=PROMPTS,
+    prompts=with_printed(PROMPTS),
 )
 def astute(graph: Graph, components: Components) -> None:
     """Own knowledge and retrieved passages, consolidated by source, then answered."""

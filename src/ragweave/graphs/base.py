@@ -31,6 +31,7 @@ from ragweave.errors import PromptTooLongError, UsageError
 from ragweave.graphs.adapters import GraphRetriever, tool_of
 from ragweave.nodes import answer, queries, sufficiency
 from ragweave.nodes.options import Options, make_options
+from ragweave.nodes.papers import with_printed
 from ragweave.nodes.prompts import Prompts, Templates, template_of
 from ragweave.nodes.retrieve import GIVEN
 from ragweave.nodes.runner import Components
@@ -95,7 +96,8 @@ def method(
 
     def declare(wire: Callable[[Graph, Components], None]) -> Method:
         searches = issubclass(options, queries.SearchOptions)
-        own = {**answer.PROMPTS, **sufficiency.PROMPTS, **(queries.PROMPTS if searches else {}), **(prompts or {})}
+        shared = {**with_printed(answer.PROMPTS), **sufficiency.PROMPTS, **(queries.PROMPTS if searches else {})}
+        own = {**shared, **(prompts or {})}
         templates = {name: template_of(prompt) for name, prompt in own.items()}
         summary = (inspect.getdoc(wire) or "").partition("\n")[0]
         return Method(name, summary, paper, when, counted, options, state, templates, wire, files, second_search, group)

@@ -37,7 +37,7 @@ from ragweave.nodes.answer import (
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import style_of
+from ragweave.nodes.papers import style_of, with_printed
 from ragweave.nodes.prompts import PASSAGE_TOKENS, REASONING_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.read import MAX_QUERY_CHARACTERS, cut, is_unknown, phrase, plain, without_unknown
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches
@@ -94,40 +94,18 @@ _IDS = (
     "separated by commas; or none where no knowledge is relevant.",
 )
 _FORGET, _CHECKED = ("human", "Forget what you know about {topic}. " + _LIST), ("ai", "{relevance}")
-_P_IDS = (
-    "Please check the relevance between the given question and knowledges 0-{last} one by one based on the given "
-    "context. ONLY output the relevant knowledge ids (0-{last}). There may be "
-)
-_P_CONTEXT = "\nContext:{relevance}\nQuestion:{question}\n{passages}\nAnswer:"
 PROMPTS: Prompts = {
     **REASON,
     "topic": [_TOPIC],
-    "topic@blendfilter": "What general topic is Question {question} related to? Answer:The topic is related to",
     "relevance": [_TOPIC, _NAMED, _FORGET],
-    "relevance@blendfilter": (
-        "forget your knowledge about {topic}. Please only consider the knowledge below.\n{passages}\nPlease check the "
-        "relevance between {question} and knowledges 0-{last} one by one, remove the irrelevant ones and show me the "
-        "relevant ones. There may be multiple relevent ones. Please take a deep breath and do it step by step."
-    ),
     "relevance_any_topic": _LIST,
-    "relevance_any_topic@blendfilter": (
-        "Please check the relevance between the given question and knowledges 0-{last} one by one carefully, remove "
-        "all the irrelevant ones and only show me the relevant ones. There may be no relevant "
-        "one.\nQuestion:{question}\n{passages}\nPlease take a deep breath and do it step by step."
-    ),
     "ids": [_TOPIC, _NAMED, _FORGET, _CHECKED, _IDS],
-    "ids@blendfilter": f"{_P_IDS}multiple relevent ones.{_P_CONTEXT}",
     "ids_any_topic": [("human", _LIST), _CHECKED, _IDS],
-    "ids_any_topic@blendfilter": f"{_P_IDS}no relevant one.{_P_CONTEXT}",
     "internal": (
         "Write a short passage that answers the question in detail, from what you know.\nQuestion: {question}\nPassage:"
     ),
-    "internal@blendfilter": "Please write a passage to answer the question.\nQuestion:{question}\nPassage:",
     "short_answer": (
         "Question: {question}\nReasoning: {draft}\n\nGive the final answer that this reasoning arrives at. {instruction}"
-    ),
-    "short_answer@blendfilter": (
-        "Answer the following question based on the given context{how}\nContext:{draft}\nQuestion:{question}\nAnswer:"
     ),
 }
 
@@ -371,7 +349,7 @@ def add_blending(graph: Graph, components: Components) -> None:
     calls=lambda o: (o.samples, 2 + o.hops + 2 * len(o.queries) + 2 * o.samples),
     options=BlendFilterOptions,
     state=BlendFilterState,
-    prompts=PROMPTS,
+    prompts=with_printed(PROMPTS),
 )
 def blendfilter(graph: Graph, components: Components) -> None:
     """Three blended queries, each one's passages filtered by the model itself."""

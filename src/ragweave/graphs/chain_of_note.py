@@ -32,7 +32,7 @@ from ragweave.nodes.answer import (
 )
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited, limited_list
-from ragweave.nodes.papers import style_of
+from ragweave.nodes.papers import style_of, with_printed
 from ragweave.nodes.prompts import SHORT_TOKENS, Asking, Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route
@@ -123,13 +123,6 @@ PROMPTS: Prompts = {
         ),
         ("human", f"{{passages}}\n\nQuestion: {{question}}\n{_TASK} {{instruction}}{{otherwise}} {_BEGIN}"),
     ],
-    "chain_of_note@chain_of_note": (
-        "Task Description:\n1. Read the given question and five Wikipedia passages to gather relevant "
-        "information.\n2. Write reading notes summarizing the key points from these passages.\n3. Discuss the "
-        "relevance of the given question and Wikipedia passages.\n4. If some passages are relevant to the given "
-        "question, provide a brief answer based on the passages.\n5. If no passage is relevant, directly provide an "
-        "answer without considering the passages.\n\nQuestion: {question}\n\n{passages}"
-    ),
 }
 
 
@@ -176,7 +169,7 @@ def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:
     group="noisy passages",
     calls=lambda o: (o.samples, 2 * o.samples),
     options=ChainOfNoteOptions,
-    prompts=PROMPTS,
+    prompts=with_printed(PROMPTS),
 )
 def chain_of_note(graph: Graph, components: Components) -> None:
     """A note on each passage, then the answer or Unknown."""

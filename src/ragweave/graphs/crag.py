@@ -26,7 +26,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, add_answer, each_passage
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, Ids, ids_form, limited
-from ragweave.nodes.papers import context_text
+from ragweave.nodes.papers import context_text, with_printed
 from ragweave.nodes.prompts import QUERY_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import choice
@@ -111,23 +111,11 @@ PROMPTS: Prompts = {
         "and does not quite answer it. Incorrect: it does not help. Say one of the words Correct, Ambiguous or "
         "Incorrect.",
     ),
-    "grade@crag": (
-        "Given a question, does the following document have exact information to answer the question? Answer yes or no "
-        "only.\nQuestion: {question}\nDocument: {passages}"
-    ),
     "keywords": few_shot(
         "Write a search query for the question: at most three keywords or names, separated by commas.\n"
         "Question: {question}\nQuery:",
         ("On which river is the port of Verra?", "Verra, port, river"),
         ("What did the author of The Salt Road study?", "The Salt Road author, studies"),
-    ),
-    "keywords@crag": (
-        "Extract at most three keywords separated by comma from the following dialogues and questions as queries for "
-        "the web search, including topic background within dialogues and main intent within questions. \n\nquestion: "
-        "What is Henry Feilden's occupation?\nquery: Henry Feilden, occupation\n\nquestion: In what city was Billy "
-        "Carlson born?\nquery: city, Billy Carlson, born\n\nquestion: What is the religion of John Gwynn?\nquery: "
-        "religion of John Gwynn\n\nquestion: What sport does Kiribati men's national basketball team play?\nquery: "
-        "sport, Kiribati men's national basketball team play\n\nquestion: {question}\nquery: "
     ),
     "refine": _REFINE,
     "refine@crag": f"{_REFINE} Name the most helpful strip first.",
@@ -217,7 +205,7 @@ def to_second_search(state: CragState) -> Route:
     calls=lambda o: (o.k + o.refine + o.samples, o.k + (o.rewrite and o.second_search) + o.refine + o.samples),
     options=CragOptions,
     state=CragState,
-    prompts=PROMPTS,
+    prompts=with_printed(PROMPTS),
     second_search=True,
 )
 def crag(graph: Graph, components: Components) -> None:

@@ -2,8 +2,10 @@
 
 Ours are in the form of BlendFilter's appendix F, of Self-Ask and of ReAct. Under a paper's profile the
 paper's own are shown: BlendFilter's nine (appendix F, which leaves their knowledge out: ours states the
-facts that their reasoning uses), those of Press et al. and Yao et al. for Self-Ask and ReAct, and the three
-for MuSiQue that SlimPLM's released code shows (of Shao et al. 2023, ITER-RETGEN).
+facts that their reasoning uses), and the three for MuSiQue that SlimPLM's released code shows (of Shao et al.
+2023, ITER-RETGEN). Those of Self-Ask and ReAct stand in the papers' prompts (`nodes/papers.yaml`): the dialogues of
+Press et al. 2022, of which SlimPLM prints the first two (table 10), and the three transcripts of Yao et al. 2022
+(appendix C, and released code) whose actions only search and finish.
 """
 
 import json
@@ -17,7 +19,7 @@ from pydantic import Field
 
 from ragweave.nodes.answer import HOW, OPEN_BOOK, READER, Branch
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import Paper
+from ragweave.nodes.papers import Paper, with_printed
 from ragweave.nodes.prompts import Prompts, Turns
 from ragweave.state import AnswerType
 
@@ -117,29 +119,22 @@ _READER = (
 _FROM_KNOWLEDGE, _CLOSED = "Answer the last question from its knowledge. ", "Answer the last question. "
 _END = 'Reason in a few sentences and end with "So the answer is …".\n\n{examples}'
 _STEPS = "Question: {question}\nLet's think step by step."
-_FORMAT = "Answer questions following the given format.\n\n{examples}"
-_P_STEPS = "Question:{question}\nLet's think step by step."
 
 REASON: Prompts = {
     "reason": [("system", _READER), ("human", f"{_FROM_KNOWLEDGE}{_END}Knowledge:\n{{passages}}\n{_STEPS}")],
-    "reason@blendfilter": f"{_FORMAT}Knowledge:{{passages}}\n{_P_STEPS}",
     "reason_closed": f"{_CLOSED}{_END}{_STEPS}",
-    "reason_closed@blendfilter": f"{_FORMAT}{_P_STEPS}",
 }
 """BlendFilter's reasoning over knowledge (appendix F), and without any."""
 
 _DIRECT = _FROM_KNOWLEDGE + "{instruction}\n\n{examples}Knowledge:\n{passages}\nQuestion: {question}\nAnswer:"
-PROMPTS: Prompts = {
-    "direct_shots": [("system", _READER), ("human", _DIRECT)],
-    "direct_shots@blendfilter": _FORMAT + "Knowledge:{passages}\nQuestion:{question}\nAnswer:",
-    "direct_shots_closed": _CLOSED + "{instruction}\n\n{examples}Question: {question}\nAnswer:",
-    "direct_shots_closed@blendfilter": _FORMAT + "Question:{question}\nAnswer:",
-    "cot_shots": REASON["reason"],
-    "cot_shots@blendfilter": REASON["reason@blendfilter"],
-    "cot_shots_closed": REASON["reason_closed"],
-    "cot_shots_closed@blendfilter": REASON["reason_closed@blendfilter"],
-    "cot_shots_closed@slimplm": "{examples}" + _STEPS,
-}
+PROMPTS = with_printed(
+    {
+        "direct_shots": [("system", _READER), ("human", _DIRECT)],
+        "direct_shots_closed": _CLOSED + "{instruction}\n\n{examples}Question: {question}\nAnswer:",
+        "cot_shots": REASON["reason"],
+        "cot_shots_closed": REASON["reason_closed"],
+    }
+)
 """The few-shot forms of the answer prompts."""
 
 
@@ -152,17 +147,8 @@ def one_shot(manner: str, shown: str) -> Turns:
 FOLLOW_UPS = "\n".join(_DATA["follow_ups"])
 """Self-Ask's dialogues."""
 
-PRESS = "\n".join(_DATA["press"])
-"""The dialogues of Press et al. 2022, of which SlimPLM prints the first two (table 10)."""
-
-PRESS_PAIRS = "\n".join(_DATA["press_pairs"])
-"""What SlimPLM shows to the model that reads a reference for Self-Ask (table 10)."""
-
 ACTIONS = "\n".join(_DATA["actions"])
 """ReAct's transcripts, in our words."""
-
-YAO = "\n".join(_DATA["yao"])
-"""The three transcripts of Yao et al. 2022 (appendix C, and released code) whose actions only search and finish."""
 
 
 def action_turns(cue: str) -> list[tuple[str, str]]:

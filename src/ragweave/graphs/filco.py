@@ -26,8 +26,7 @@ from ragweave.nodes.answer import add_answer, each_sample
 from ragweave.nodes.ask import cost_of, model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import PROMPTS as PAPER_PROMPTS
-from ragweave.nodes.papers import Style, bare_texts, context_text
+from ragweave.nodes.papers import Style, bare_texts, context_text, with_printed
 from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import is_unknown
@@ -79,9 +78,7 @@ PROMPTS: Prompts = {
         "instructions to follow.\n\n{passages}\n\nQuestion: {question}\nOutput ONLY the ids of the sentences that "
         "help, the numbers behind the word sentence, separated by commas; or none where no sentence helps."
     ),
-    "sentences@filco": "{task}\n\n{asked}\ncontext: {passages}",
     "generate": [("system", _GENERATE), ("human", "context: {passages}\nquestion: {question}")],
-    "generate@filco": PAPER_PROMPTS["direct_passages@filco"],
 }
 
 
@@ -223,7 +220,7 @@ def scores_by_model(o: FilterOptions) -> int:
     group="noisy passages",
     calls=lambda o: (o.samples, o.samples + scores_by_model(o)),
     options=FilcoOptions,
-    prompts=PROMPTS,
+    prompts=with_printed(PROMPTS),
     files=frozenset({"encoder"}),
 )
 def filco(graph: Graph, components: Components) -> None:

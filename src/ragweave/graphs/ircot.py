@@ -29,8 +29,7 @@ from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.loop import LoopState, add_step, end_loop
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import PROMPTS as PAPER_PROMPTS
-from ragweave.nodes.papers import style_of
+from ragweave.nodes.papers import style_of, with_printed
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.runner import Components
@@ -76,7 +75,6 @@ _ASK = (
 _NOVEL = '<passage 1 title="The Salt Road">\nThe Salt Road is a novel by Ines Falk about the port of Verra.\n</passage>'
 _PORT = '<passage 2 title="Verra">\nVerra is a port on the river Osk, known for its glass works.\n</passage>'
 _FIRST, _SECOND = "The Salt Road is about the port of Verra.", "Verra is a port on the river Osk."
-*_SHOWN, _LAST = PAPER_PROMPTS["cot_passages@ircot"]
 LIES = "On which river lies the port that The Salt Road is about?"
 _EXAMPLE, _NOTHING = f"{_FIRST} {_SECOND} So the answer is: Osk.", "(nothing yet)"
 PROMPTS: Prompts = {
@@ -90,7 +88,6 @@ PROMPTS: Prompts = {
         ),
         system=_TASK,
     ),
-    "ircot@ircot": [*_SHOWN, (_LAST[0], _LAST[1] + "{chain}")],
 }
 
 _CONCLUDES = re.compile(
@@ -178,7 +175,7 @@ def add_readers(graph: Graph, components: Components) -> None:
     calls=lambda o: (1 + o.samples * (o.read_by != "chain"), o.max_steps + 2 * o.samples),
     options=IrcotOptions,
     state=LoopState,
-    prompts=PROMPTS,
+    prompts=with_printed(PROMPTS),
 )
 def ircot(graph: Graph, components: Components) -> None:
     """Each sentence of the reasoning is searched for; a reader answers over what was found."""

@@ -18,7 +18,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
-from ragweave.nodes.papers import Paper
+from ragweave.nodes.papers import Paper, with_printed
 from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.read import choice
@@ -72,8 +72,6 @@ class Need(Form):
         return cls.model_validate({"needed": word}) if word else None
 
 
-_NEEDED, _NOT_NEEDED = "Yes, I need additional information.", "No, I don't need additional information."
-_P_SNAKE = "What C is the alternative name for the Water Moccasin,the U.S.A.’s only venomous water snake?"
 PROMPTS: Prompts = {
     "self_eval": few_shot(
         "Question: {question}\nDo you need to look something up to answer it? Say Yes or No.",
@@ -82,13 +80,6 @@ PROMPTS: Prompts = {
         ("Which ocean lies between Africa and America?", "No"),
         system="You decide whether you can answer a question from what you know for sure, or need to look something up "
         "first. You do not answer the question.",
-    ),
-    "self_eval@slimplm": few_shot(
-        "Question: [[{question}]] Do you need additional information to answer this question?",
-        (_P_SNAKE, _NOT_NEEDED),
-        ("what age do you have to be to smoke in france?", _NEEDED),
-        ("who was the slytherin seeker in harry potter 1?", _NOT_NEEDED),
-        system="Based on your knowledge you should tell if you need additional information to answer the following questions.",
     ),
 }
 
@@ -144,7 +135,7 @@ def add_decision(graph: Graph, components: Components, decision: str) -> None:
     calls=lambda o: (1 + o.samples, 1 + (1 + o.fallback_retrieval) * o.samples),
     options=SelfEvalOptions,
     state=DecisionState,
-    prompts=PROMPTS,
+    prompts=with_printed(PROMPTS),
 )
 def self_eval(graph: Graph, components: Components) -> None:
     """The model itself says first whether it needs to retrieve."""

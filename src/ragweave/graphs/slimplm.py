@@ -13,8 +13,8 @@ Where we differ: a draft that says only that it does not know is neither judged 
 the released prompts and by models trained for the task, which have learned from such drafts. With `fallback_retrieval`
 the method retrieves after all if what was judged known is answered Unknown. If the proxy is down, the question alone is
 searched.
-`NAME@slimplm` is printed in tables 8 and 9 and sections 3.2 and 3.3; the forms of replies that those sections show as
-outputs stand in the prompt here. `NAME_released` is what the released judge and rewriter were trained on, typos
+`NAME@slimplm` (`papers.yaml`) is printed in tables 8 and 9 and sections 3.2 and 3.3; the forms of replies that those
+sections show as outputs stand in the prompt here. `NAME_released` is what the released judge and rewriter were trained on, typos
 included. The released code finds ten pages per query and ranks their paragraphs by E5
 against the user's question; here that is the retriever's task, and passages of one title are a page.
 """
@@ -33,12 +33,12 @@ from typing_extensions import TypedDict
 
 from ragweave.errors import BrokenReplyError
 from ragweave.graphs.base import Graph, method
-from ragweave.nodes import papers, route
+from ragweave.nodes import route
 from ragweave.nodes.answer import answer_branches, answer_node, each_sample
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.gate import GateOptions, GateState, decide_node, gate_branches, gate_node
-from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style
+from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style, layout, with_printed
 from ragweave.nodes.prompts import PASSAGE_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.read import bare, choice, cut, is_unknown
 from ragweave.nodes.retrieve import Route, add_search, fallback_wanted, retrieve_node, search_branches
@@ -219,12 +219,6 @@ _RELEASED_TASK = (
     "coarse answer. Current datatime is 2023-12-20 9:47:28"
 )
 _RELEASED = [("system", _RELEASED_TASK), ("human", "Course answer: (({draft}))\nQuestion: (({question}))")]
-_PARSES = (
-    "You are a helpful assistant. Your task is to parse user input into structured formats and accomplish the task "
-    "according to the heuristic answer."
-)
-_HEURISTIC = "Heuristic answer: {draft}\nQuestion: {question}\n"
-_P_REWRITE = f"{_HEURISTIC}Query Rewrite Output, <Claim> Claim 1 <Query> Query 1 <Claim> Claim 2 <Query> Query 2, ...:"
 _SPLIT = {
     "draft": "Cedar Bridge was designed by Ada Moreno. It stands on the river Osk. Bridges are useful.",
     "question": "Who designed Cedar Bridge, and on which river does it stand?",
@@ -236,21 +230,15 @@ PROMPTS: Prompts = {
     "judge_released": _RELEASED,
     "rewrite_released": _RELEASED,
     "judge": few_shot(_GIVEN, system=_JUDGE),
-    "judge@slimplm": [
-        ("system", _PARSES),
-        ("human", f"{_HEURISTIC}Retrieval Necessity Judgment Output, Known (True / False):"),
-    ],
     "rewrite": few_shot(_GIVEN, (_SPLIT, _SHOWN), system=_REWRITE),
-    "rewrite@slimplm": [("system", _PARSES), ("human", _P_REWRITE)],
     "reference": [("system", _ANSWERS), ("human", "Reference: [[[\n{passages}\n]]], question: ((({question})))")],
-    "reference@slimplm": papers.REFERENCE,
 }
 REFERENCE: dict[str, Any] = {
     "closed_book": "direct",
     "style": Style(
         {**INSTRUCTIONS, "short": MANY_ANSWERS, "long": "Do not add anything made up."},
         {"short": "long"},
-        papers.layout("{named}{lines}"),
+        layout("{named}{lines}"),
     ),
 }
 """How the answer over a reference is asked for: a short one may name several (table 9)."""
@@ -442,7 +430,7 @@ def small_calls(o: ProxyOptions) -> tuple[int, int]:
     calls=lambda o: (small_calls(o)[0] + o.samples, small_calls(o)[1] + (1 + o.fallback_retrieval) * o.samples),
     options=SlimPlmOptions,
     state=ProxyState,
-    prompts=PROMPTS,
+    prompts=with_printed(PROMPTS),
 )
 def slimplm(graph: Graph, components: Components) -> None:
     """A small proxy model decides when and what to retrieve; one call to the big one."""

@@ -25,7 +25,7 @@ from ragweave.nodes import read
 from ragweave.nodes.answer import READER, unknown_clause
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited, limited_list
-from ragweave.nodes.papers import style_of
+from ragweave.nodes.papers import style_of, with_printed
 from ragweave.nodes.prompts import PASSAGE_TOKENS, SHORT_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route, join
@@ -122,40 +122,18 @@ PROMPTS: Prompts = {
         ("ai", "(a) 1891\n(b) 1902"),
         ("human", _CANDIDATES),
     ],
-    "sure@sure": (
-        "Below are {shown} passages related to the question at the end. After reading the passages, provide {counted} "
-        "correct candidates for the answer to the question at the end. Each answer should be in the form: (a) xx, (b) "
-        "yy, and should not exceed 3 words for each candidate.\n\n{passages}\n\nQuestion:\n{question}\n\nAnswer: "
-    ),
     "sure_summary": [("system", _SUMS_UP), ("human", _SUMMARY)],
-    "sure_summary@sure": (
-        "{passages}\n\nYour job is to act as a professional writer. You will write a good-quality passage that can support "
-        "the given prediction about the question only based on the information in the provided supporting passages.\n\n"
-        "Now, let's start. After you write, please write [DONE] to indicate you are done. Do not write a prefix (e.g., "
-        '"Response:") while writing a passage.\n\nQuestion: {question}\nChoices:{choices}\nPrediction:({letter}) '
-        "{prediction}\nPassage: "
-    ),
     "sure_valid": few_shot(
         "Question: {question}\nPrediction: {prediction}\nSummary: {summary}\nDoes the summary support the prediction? "
         "Say True or False.",
         ({"question": _BUILT, "prediction": "1891", "summary": _SUM}, "True"),
         ({"question": _BUILT, "prediction": "1874", "summary": _REBUILT}, "False"),
     ),
-    "sure_valid@sure": (
-        "Question:\n{question}\n\nPrediction:\n{prediction}\n\nPassage:\n{summary}\n\nDoes the passage correctly "
-        "support the prediction? Choices: [True, False]. Answer:"
-    ),
     "sure_rank": few_shot(
         "Question: {question}\nPassage 1: {first}\nPassage 2: {second}\nWhich passage answers the question better? Say "
         "Passage 1 or Passage 2.",
         ({"question": _BUILT, "first": "Lake Orrin freezes over.", "second": _SUM}, "Passage 2"),
         ({"question": _BUILT, "first": _SUM, "second": "Ferries cross Lake Orrin."}, "Passage 1"),
-    ),
-    "sure_rank@sure": (
-        "Question: Given the following passages, determine which one provides a more informative answer to the "
-        "subsequent question.\n\nPassage 1:\n{first}\n\nPassage 2:\n{second}\n\nTarget Question:\nQuestion: "
-        "{question}\n\nYour Task:\nIdentify which passage (Passage 1 or Passage 2) is more relevant and informative "
-        "to answer the question at hand. Choices: [Passage 1, Passage 2].\n\nAnswer:"
     ),
 }
 
@@ -283,7 +261,7 @@ def to_checks(state: SureState, runtime: Runtime[SureOptions]) -> Route:
     calls=lambda o: (1, 1 + o.max_candidates * (1 + o.validity + (o.max_candidates - 1) * o.ranking)),
     options=SureOptions,
     state=SureState,
-    prompts=PROMPTS,
+    prompts=with_printed(PROMPTS),
 )
 def sure(graph: Graph, components: Components) -> None:
     """Candidate answers, a summary for each; the best supported one wins."""

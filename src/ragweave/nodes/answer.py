@@ -17,7 +17,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict
 
-from ragweave.nodes import papers, read
+from ragweave.nodes import read
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import YesNo
 from ragweave.nodes.options import Options
@@ -63,7 +63,6 @@ PROMPTS: Prompts = {
     "concat": [("system", READER), ("human", OPEN_BOOK + "Answer the question from the passages." + HOW)],
     "post_fusion": [("system", READER), ("human", OPEN_BOOK + "Answer the question from the passage." + HOW)],
     "distill": [("system", READER), ("human", _DISTILL)],
-    **papers.PROMPTS,
 }
 
 OR_UNKNOWN = ", or Unknown if you don't know it"

@@ -2,9 +2,8 @@
 
 `profile="paper"`, or a paper's name, changes two things. **Settings**: the values of `SETTINGS`, for
 each option that the caller did not set; our additions are off. **Wording**: next to a template `NAME` may
-stand `NAME@PAPER`, as the paper prints it. Those of answers, which all methods share, stand in `papers.yaml`, as the
-settings do; those of a method's own steps in the method's file. IRCoT's example is in our words, its instruction that
-of the released configurations for Flan-T5.
+stand `NAME@PAPER`, as the paper prints it. Both are data, in `papers.yaml`: methods hold our own words. IRCoT's example is
+in our words, too, its instruction that of the released configurations for Flan-T5.
 
 Sources: BlendFilter, sections 4.1 and 4.7, appendices C, D and F; SlimPLM, section 4.3, tables 6, 9
 and 10, appendices A and B, and its released code; FILCO, section 4.1 and released code; Liu et al. 2024,
@@ -21,7 +20,7 @@ import yaml
 from langchain_core.documents import Document
 from pydantic import TypeAdapter
 
-from ragweave.nodes.prompts import Turns
+from ragweave.nodes.prompts import Prompts, PromptText, Turns
 from ragweave.state import AnswerType
 from ragweave.state.passages import by_page
 from ragweave.tools.filters import generator_task, question_line
@@ -34,10 +33,19 @@ Paper = Literal[
 _DATA = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
 SETTINGS: Mapping[str, Mapping[str, Any]] = _DATA["settings"]
 """Options by the paper whose tables they hold for; a method takes those that it has."""
-PROMPTS = TypeAdapter(dict[str, str | Turns]).validate_python(_DATA["prompts"])
-"""The papers' prompts for answers, by the name of ours."""
-REFERENCE = PROMPTS["direct_passages@slimplm"]
+_PRINTED = TypeAdapter(dict[Paper, dict[str, str | Turns]]).validate_python(_DATA["prompts"])
+REFERENCE = _PRINTED["slimplm"]["direct_passages"]
 """SlimPLM's prompt over a reference, the same for all of its methods (table 9)."""
+
+
+def with_printed(ours: Prompts) -> dict[str, PromptText]:
+    """Return our prompts, each `NAME` with the papers' own words for it, as `NAME@PAPER`."""
+    prompts: dict[str, PromptText] = {}
+    for name, text in ours.items():
+        printed = {f"{name}@{paper}": texts[name] for paper, texts in _PRINTED.items() if name in texts}
+        prompts |= {name: text, **printed}
+    return prompts
+
 
 INSTRUCTIONS: Mapping[AnswerType, str] = {
     "short": "Give only the answer, in as few words as it takes.",
