@@ -39,29 +39,9 @@ class PaperSubset:
         return f"{which} {self.full or self.size:,} questions of the split {self.split}{private}"
 
 
-def _listed(split: str, name: str) -> PaperSubset:
-    path = f"user_intent_data/{name}/{name}-test-datasetid.json of github.com/plageon/SlimPLM"
-    return PaperSubset(split, 400, ids=path)
-
-
+_DATA = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 SUBSETS: Mapping[tuple[str, str], PaperSubset] = {
-    ("blendfilter", "hotpotqa"): PaperSubset("dev (distractor)", 500, first=True),
-    ("blendfilter", "2wiki"): PaperSubset("dev", 500, first=True),
-    ("blendfilter", "strategyqa"): PaperSubset("train", 500, first=True),
-    ("slimplm", "asqa"): _listed("dev", "asqa"),
-    ("slimplm", "nq"): _listed("dev of KILT", "nq"),
-    ("slimplm", "triviaqa"): _listed("dev of KILT", "trivia-qa"),
-    ("slimplm", "eli5"): _listed("dev of KILT", "eli5"),
-    ("slimplm", "musique"): _listed("dev (answerable)", "musique"),
-    ("filco", "nq"): PaperSubset("test of NQ-open", 3610),
-    ("filco", "triviaqa"): PaperSubset("test of DPR", 11313),
-    ("filco", "hotpotqa"): PaperSubset("dev of KILT", 5600),
-    ("filco", "eli5"): PaperSubset("dev of KILT", 1507),
-    ("filco", "fever"): PaperSubset("dev of KILT", 10444),
-    ("filco", "wow"): PaperSubset("dev of KILT", 3054),
-    ("post-fusion", "triviaqa"): PaperSubset("dev of DPR", 6760),
-    ("post-fusion", "nq"): PaperSubset("dev of DPR", 5892, full=6515),
-    ("post-fusion", "squad"): PaperSubset("dev of DPR", 5928, full=7921),
+    (paper, name): PaperSubset(**fields) for paper, subsets in _DATA.items() for name, fields in subsets.items()
 }
 """By paper and data set. Liu et al. then leave out the questions answered without context (`--drop-answered`)."""
 

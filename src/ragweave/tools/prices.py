@@ -1,6 +1,6 @@
 """What hosted models cost: US dollars per million tokens, by the model's name.
 
-The table holds OpenAI's list prices for text without batch or cache discounts, as published on its
+`prices.json` holds OpenAI's list prices for text without batch or cache discounts, as published on its
 price page (https://platform.openai.com/docs/pricing) and repeated by surveys of March 2026; prices
 change, so check it, or name a table of your own, which comes first:
 
@@ -43,22 +43,7 @@ class Price(NamedTuple):
 
 _TABLE = TypeAdapter(dict[str, Price])
 
-OPENAI: Mapping[str, Price] = {
-    "gpt-3.5-turbo": Price(0.50, 1.50),
-    "gpt-4o": Price(2.50, 10.00),
-    "gpt-4o-2024-05-13": Price(5.00, 15.00),
-    "gpt-4o-mini": Price(0.15, 0.60),
-    "gpt-4.1": Price(2.00, 8.00),
-    "gpt-4.1-mini": Price(0.40, 1.60),
-    "gpt-4.1-nano": Price(0.10, 0.40),
-    "gpt-5": Price(1.25, 10.00),
-    "gpt-5-mini": Price(0.25, 2.00),
-    "gpt-5-nano": Price(0.05, 0.40),
-    "gpt-5.1": Price(1.25, 10.00),
-    "o3": Price(2.00, 8.00),
-    "o3-mini": Price(1.10, 4.40),
-    "o4-mini": Price(1.10, 4.40),
-}
+OPENAI: Mapping[str, Price] = _TABLE.validate_json(Path(__file__).with_suffix(".json").read_bytes())
 """OpenAI's list prices."""
 
 
