@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,7 +43,9 @@ def tune(
     methods: Annotated[str, typer.Option(help="What races.  [default: a few, by what the questions look like]")] = "",
     rerank: Annotated[str, typer.Option(help="Rerankers to try, with commas.")] = "",
     chunkers: Annotated[str, typer.Option(help="Chunkers to try, each in a knowledge base of its own.")] = "",
-    prompts: Annotated[str, typer.Option(help="Prompts to try: YAML files, with commas.")] = "",
+    prompts: Annotated[
+        str, typer.Option(help="Prompts to try: YAML files, with commas; auto: gepa rewrites them.")
+    ] = "",
     limit: Limit = None,
     price: Price = None,
     max_calls: MaxCalls = None,
@@ -76,11 +78,17 @@ def tune(
             **(earlier.models if earlier else {}),
             **options.models_of(model, EVAL_ROLES),
         },
-        prompts=read_prompts(prompts),
+        prompts={} if prompts == "auto" else read_prompts(prompts),
         kb=earlier.kb if earlier and earlier.kb and kb == options.DEFAULT_KB else kb,
         limit=limit,
         prices=prices_of(price),
     )
+    rewrite: Any = None
+    if prompts == "auto":
+        from ragweave.evaluation import prompts as by_gepa
+
+        rewrite, (_, warning) = by_gepa.rewrite, by_gepa.reflector_of(settings.models)
+        typer.echo(warning, err=True, nl=bool(warning))
     limits = Limits(max_calls=max_calls, max_cost_usd=max_cost)
     if synthetic:
         limits = write_questions(settings, synthetic, out, limits=limits, concurrency=concurrency)["limits"]
@@ -94,6 +102,7 @@ def tune(
             limits=limits,
             rerankers=split_systems(rerank),
             chunkers=split_systems(chunkers),
+            rewrite=rewrite,
             concurrency=concurrency,
             say=lambda line: typer.echo(line, err=True),
         )

@@ -21,7 +21,7 @@ from typing import Any
 
 from ragweave.datasets import Question, open_dataset, select
 from ragweave.errors import UsageError
-from ragweave.evaluation.evaluate import EVALUATOR, SCORER, EvalSettings, checked_prompts, open_systems
+from ragweave.evaluation.evaluate import EVALUATOR, EvalSettings, checked_prompts, open_systems, with_names
 from ragweave.evaluation.folder import Record, read_results
 from ragweave.evaluation.metrics import MAIN, METRICS, Metric
 from ragweave.evaluation.metrics.metric import Score, State
@@ -31,6 +31,7 @@ from ragweave.evaluation.report import dollars_of, lost_of, trace_of
 from ragweave.evaluation.run import Run, Summary
 from ragweave.evaluation.why import Stage
 from ragweave.graphs.specs import SystemSpec, is_choice, read_system, write_choice
+from ragweave.roles import ROLES
 from ragweave.tools.knowledge import KnowledgeBase, open_knowledge_base
 from ragweave.tools.knowledge.retrievers import MODES, retriever_of
 from ragweave.tools.models.budget import Limits
@@ -439,18 +440,21 @@ def tune(
         Ended: It was interrupted, or the budget is spent; the same call goes on.
     """
     listed = select(open_dataset(settings.data), limit=settings.limit, sample=settings.sample, seed=settings.seed)
-    questions = {question.hashes["question"]: question for question in reversed(listed)}
+    questions = dict[str, Question]()
+    for question in listed:  # of equal questions, the last one counts, as with a second thumb
+        name = question.hashes["question"]
+        questions[name] = replace(question, id=questions[name].id) if name in questions else question
     if len(questions) < MIN_QUESTIONS:
         raise UsageError(
             f"{settings.data}: {len(questions)} different questions; tune needs {MIN_QUESTIONS}, better 100"
         )
-    models = {"generator": "extractive", **settings.models, **(given or {})}
-    metric = objective(target, listed, models)
+    settings = with_names(settings, given or {})
+    metric = objective(target, [*questions.values()], settings.models)
     folder.mkdir(parents=True, exist_ok=True)
     kb = str(Path(settings.kb).resolve()) if Path(settings.kb).is_dir() else settings.kb
     plain = replace(settings, kb=kb, data="", systems=(), names=(), prompts={}, metrics=(metric.name,)).plain()
     with Run(folder, plain, cache, limits) as run:
-        parts = Parts.of(folder / "tune.json", [*questions][::-1], settings.seed)
+        parts = Parts.of(folder / "tune.json", [*questions], settings.seed)
         choose = [name for name in parts.choose if name in questions]
         kept = [name for name in parts.kept if name in questions]
         say(_opening(len(questions), kept))
@@ -607,13 +611,15 @@ def _chosen(tuning: Tuning, arm: Arm) -> SystemSpec:
     mode, _, place = (system.retriever or settings.retriever).partition(":")
     if mode not in MODES:
         mode, place = system.retriever or settings.retriever, ""
-    models = {role: redacted(spec) for role, spec in settings.models.items() if role not in (EVALUATOR, SCORER)}
+    models = {
+        role: redacted(spec) for role, spec in settings.models.items() if role in ROLES and role not in tuning.given
+    }
     return replace(
         system,
         retriever=mode,
         rerank=system.rerank or settings.rerank,
         kb=place or system.kb or settings.kb,
-        models=system.played({"generator": "extractive", **system.models, **models}),
+        models=system.played({**system.models, **models}),
         prompts={**system.prompts, **tuning.wordings.get(arm.wording, {})},
     )
 

@@ -10,8 +10,8 @@ The files in `documents/` are indexed when the app starts, and whenever they cha
     APP_KEYS                           keys, one of which each caller must give; without any, only this machine may call
     APP_HOST, PORT                     where to listen; an address that other machines reach needs APP_KEYS
 
-Conversations are kept in `history.sqlite`, and rated answers in `feedback.jsonl`, for `ragweave tune` and `eval`: give those
-with the thumb down the right answer first.
+Conversations are kept in `history.sqlite`, and rated answers in `feedback.jsonl`, for `ragweave tune` and `eval`: a
+thumb up makes an answer a right one; to the others add the right `answers`, or let a judge decide.
 """
 
 from __future__ import annotations
