@@ -159,17 +159,6 @@ def test_reproduce_searches_and_reranks_as_it_is_told(run: Run, tmp_path: Path) 
     assert (settings["retriever"], settings["rerank"]) == ("bm25", f"{__name__}:FirstLast")
 
 
-def test_reproduce_runs_a_table_on_each_of_its_data_sets_over_made_questions(run: Run) -> None:
-    done = run("reproduce", "slimplm", "4", "--all", "--tiny")
-    assert done.exit_code == 0, done.output
-    lines = [line for line in done.stdout.splitlines() if line.startswith("slimplm")]
-    assert [line.split()[2] for line in lines] == ["asqa", "nq", "triviaqa", "musique", "eli5"]
-    assert all("2 answers, 0 failed, 1 rows" in line for line in lines)
-    trained = run("reproduce", "filco", "table5", "--all", "--tiny")
-    assert (trained.exit_code, "not run: filco table5" in trained.stdout) == (0, True)  # no component is at hand
-    assert isinstance(run("reproduce", "--all").exception, UsageError)
-
-
 def test_label_writes_rows_and_says_what_was_left_out(run: Run, tmp_path: Path) -> None:
     done = run("label", "filter", "q.jsonl", "--out", "silver", "--measure", "strinc")
     assert done.exit_code == 0, done.output

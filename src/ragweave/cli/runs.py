@@ -285,10 +285,6 @@ def reproduce(
     max_cost: MaxCost = None,
     concurrency: Concurrency = 16,
     cache: Cache = None,
-    every: Annotated[bool, typer.Option("--all", help="Run each table, of PAPER, on each of its data sets.")] = False,
-    tiny: Annotated[
-        bool, typer.Option("--tiny", help="With --all: over two made questions, to see that all rows run.")
-    ] = False,
     out: Annotated[Path | None, typer.Option(help="The run's folder.  [default: runs/PAPER-TABLE-DATA]")] = None,
 ) -> None:
     """Evaluate the rows of a paper's table. Without a data set, list the tables."""
@@ -300,8 +296,6 @@ def reproduce(
 
     filters = {name: folder for name, _, folder in (text.rpartition("=") for text in filter_ or ())}
     models = options.models_of(model, EVAL_ROLES)
-    if every or tiny:
-        _run_all(paper, table, out or Path("runs") / "tiny", is_complete=every and tiny, models=models, filters=filters)
     if data is None and not (show_plan and table):
         _list_tables(paper, table)
         return
@@ -326,19 +320,6 @@ def reproduce(
     limits = Limits(max_calls=max_calls, max_cost_usd=max_cost)
     more: dict[str, Any] = {"limits": limits, "concurrency": concurrency, "cache": cache}
     _run(settings, folder, paper=plan.paper, **more)
-
-
-def _run_all(paper: str, table: str, folder: Path, *, is_complete: bool, **more: Any) -> None:
-    """Run every table over made questions, print a line for each, and exit."""
-    from ragweave.cli.tiny import run_tables
-
-    if not is_complete:
-        raise UsageError("--all and --tiny go together; to run a table on a data set, name both")
-    failed = 0
-    for line, is_good in run_tables(paper, table, folder, **more):
-        typer.echo(line)
-        failed += not is_good
-    raise typer.Exit(int(bool(failed)))
 
 
 def _show_plan(plan: Plan) -> None:

@@ -1,18 +1,25 @@
-"""`ragweave reproduce --all --tiny`: each table on each of its data sets, over two made questions, to see that all rows run.
+"""Does each row of the papers' tables run? Every table on each of its data sets, over two made questions (about a minute).
 
-A scripted model answers unless `--model` names one, so the scores mean nothing.
+    python benchmarks/all_tables.py [PAPER [TABLE]] [--model ROLE=SPEC] [--filter [ROW=]FOLDER] [--out runs]
+
+A scripted model answers unless `--model` names one, so the scores mean nothing. Rows that need a trained filter run with
+`--filter`.
 """
 
+import argparse
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ragweave.cli.options import models_of
 from ragweave.errors import UsageError
-from ragweave.evaluation import EvalSettings, evaluate, read_report
+from ragweave.evaluation import EVAL_ROLES, EvalSettings, evaluate, read_report
 from ragweave.evaluation import reproduce as papers
 from ragweave.evaluation.evaluate import SCORER
+from ragweave.testing import ScriptedModel
 
 _NAMES = {"Aster Bridge": "Ida Holm", "Veld Tower": "Karl Oster"}
 _SCRIPT = "Ida Holm built it. So the answer is Ida Holm."
@@ -69,8 +76,6 @@ def run_tables(
 
 def _run(plan: papers.Plan, settings: EvalSettings, folder: Path, needed: Path) -> tuple[str, bool]:
     """Run a plan, and return what happened and whether every question was answered."""
-    from ragweave.testing import ScriptedModel
-
     if any(spec.startswith("skr_knn") for spec in settings.systems):
         settings = replace(settings, options={"training": str(needed), "embedding": "minilm"})
     scripted = {
@@ -84,3 +89,24 @@ def _run(plan: papers.Plan, settings: EvalSettings, folder: Path, needed: Path) 
     empty = "".join(f"; {label}: {reason}" for label, reason in plan.paper.empty.items())
     answered = f"{summary.answered + summary.skipped} answers, {summary.failed} failed, {len(settings.systems)} rows"
     return answered + empty, summary.exit_code == 0
+
+
+def main() -> None:
+    """Run the tables, print a line for each, and exit with 1 if one failed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("paper", nargs="?", default="")
+    parser.add_argument("table", nargs="?", default="")
+    parser.add_argument("--model", action="append", help="ROLE=SPEC")
+    parser.add_argument("--filter", action="append", default=[], help="[ROW=]FOLDER of a trained filter")
+    parser.add_argument("--out", type=Path, default=Path("runs") / "tables")
+    given = parser.parse_args()
+    filters = {name: folder for name, _, folder in (text.rpartition("=") for text in given.filter)}
+    all_good, models = True, models_of(given.model, EVAL_ROLES)
+    for line, is_good in run_tables(given.paper, given.table, given.out, models=models, filters=filters):
+        print(line, flush=True)
+        all_good &= is_good
+    sys.exit(not all_good)
+
+
+if __name__ == "__main__":
+    main()
