@@ -216,19 +216,7 @@ def comma_separated(report: Report) -> str:
 
 # ---- the page
 
-_STYLE = """\
-h1{font-size:17px;font-weight:500}
-.verdict{font-size:21px;line-height:1.35;font-weight:600;margin:6px 0 16px}
-.wide{overflow-x:auto}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:15px}
-th,td{padding:6px 11px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--rule)}
-th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--paper);white-space:normal;min-width:7rem}
-tr:hover td{background:var(--panel)}
-svg{width:100%;max-width:48rem;height:auto;font:14px system-ui,sans-serif}
-svg text{fill:var(--ink)}svg .grid{stroke:var(--rule)}svg circle{fill:var(--link)}
-svg .bar{stroke:var(--link);stroke-width:1.5;opacity:.6}
-summary{font-weight:600}li{margin:3px 0}.note{border-left:3px solid var(--warm-line);padding-left:10px}
-"""
+_STYLE = Path(__file__).with_suffix(".css").read_text("utf-8")
 
 
 def html(report: Report, place: Path = Path()) -> str:

@@ -10,6 +10,7 @@ The page has no script and loads nothing. Every text of the run is untrusted and
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from langchain_core.documents import Document
@@ -21,36 +22,7 @@ from ragweave.tools.drawing import draw_svg, edges_of
 from ragweave.tools.footnotes import MEANING, Footnote, cited_html, footnotes, html_page, label_of, path_of
 from ragweave.tools.text.words import normalize_answer
 
-_STYLE = """\
-:root{--good:light-dark(#eef6ea,#1d2a1c);--good-line:light-dark(#6f8a5a,#7f9f68);--bad:light-dark(#fbeaea,#331d1f);
---mark:light-dark(#ffe9a8,#5d4a12)}
-.role{color:var(--dim);font-size:13px}
-details{border:1px solid var(--rule);border-radius:8px;margin:6px 0;padding:0 12px}
-details details{background:var(--paper)}
-details:target{border-color:var(--warm-line);box-shadow:0 0 0 2px var(--warm)}
-.steps>details>summary{display:flex;flex-wrap:wrap;gap:0 10px;align-items:baseline}
-.steps>details>summary::before{content:"▸";color:var(--dim)}.steps>details[open]>summary::before{content:"▾"}
-pre{white-space:pre-wrap;overflow-wrap:anywhere;background:var(--panel);border-radius:6px;
-padding:9px 11px;margin:5px 0 10px;font:13px/1.5 ui-monospace,monospace}
-.answer{font-size:18px;padding:10px 14px;background:var(--good);white-space:pre-wrap;
-border-left:4px solid var(--good-line);border-radius:0 8px 8px 0;margin:12px 0}
-.unknown{background:var(--warm);border-color:var(--warm-line)}.failed{background:var(--bad);border-color:var(--bad-line)}
-.run{display:flex;gap:28px;align-items:flex-start;flex-wrap:wrap}.steps{flex:1 1 480px;min-width:0}
-.picture{overflow:auto;max-width:100%;max-height:calc(100vh - 24px);position:sticky;top:12px}
-.result{flex:1 1 12em;min-width:0}.spent{color:var(--dim);font-size:13px;margin-left:auto}
-mark{background:var(--mark);color:inherit;padding:1px 2px;border-radius:3px}
-mark b{font-size:11px;vertical-align:super}
-.passage{font:14px/1.55 system-ui,sans-serif}.reply{background:var(--warm)}.error{color:var(--bad-line)}
-.picture .rw>rect{fill:none}.picture .rw text{fill:var(--ink)}
-.picture .rw .box rect{fill:light-dark(#eef1fb,#232b3d);stroke:light-dark(#6b7db8,#7c8fcd)}
-.picture .rw .end rect{fill:var(--good);stroke:var(--good-line)}
-.picture .rw .line{stroke:var(--dim)}.picture .rw .head{fill:var(--dim)}
-.picture .rw .label{fill:var(--dim);stroke:var(--paper)}
-.picture .rw .on rect{fill:light-dark(#ffe3b8,#4b3816);stroke:var(--warm-line)}
-.picture .rw .line.on{stroke:var(--warm-line)}
-@media (max-width:760px){body{padding:16px}.run{gap:8px}.picture{position:static;max-height:none;margin:0 auto}
-.steps{flex-basis:100%}.spent{margin-left:0;flex-basis:100%;padding-left:19px}}
-"""
+_STYLE = Path(__file__).with_suffix(".css").read_text("utf-8")
 
 
 def trace_page(graph: MethodGraph, question: str, watch: Watch) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from langchain_core.runnables.graph import Graph
@@ -19,13 +20,7 @@ _HEIGHT, _LAYER, _GAP, _MARGIN, _DUMMY, _BOW = 34.0, 36.0, 22.0, 14.0, 10.0, 24.
 _LETTER, _SMALL = 7.4, 6.2  # width of a letter of a node's name, and of an edge's label
 _SWEEPS, _PASSES = 11, 24
 
-_STYLE = """\
-.rw text{font:13px system-ui,sans-serif;fill:#1d2433;text-anchor:middle;dominant-baseline:central}
-.rw .box rect{fill:#eef1fb;stroke:#6b7db8}.rw .end rect{fill:#dfe6d8;stroke:#6f8a5a}
-.rw .line{fill:none;stroke:#5b6478;stroke-width:1.3}.rw .choice{stroke-dasharray:5 4}
-.rw .head{fill:#5b6478}.rw .label{font-size:11px;fill:#49506a;stroke:#fff;stroke-width:4px;paint-order:stroke}
-.rw .off{opacity:.34}.rw .on rect{fill:#ffe3b8;stroke:#b86a00;stroke-width:2}
-.rw .line.on{stroke:#b86a00;stroke-width:2.6}.rw a{cursor:pointer}"""
+_STYLE = Path(__file__).with_suffix(".css").read_text("utf-8").rstrip()
 
 
 class Edge(NamedTuple):
