@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean, pstdev
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from ragweave.names import RetrieverName
+from ragweave.testing import CARDS
+from ragweave.testing.store import WordEmbeddings
+from ragweave.tools.embeddings.named import unit
 from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 
 QUESTION = "Which harbour song has horns?"
@@ -35,6 +39,19 @@ class Angles(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         return VECTORS[text.split()[0]]
+
+
+class Narrow(Embeddings):
+    """Vectors of length 1 whose cosines are .7 + .3 times those of another model."""
+
+    def __init__(self, wide: Embeddings) -> None:
+        self.wide = wide
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return [*(math.sqrt(0.3) * value for value in unit([self.wide.embed_query(text)])[0]), math.sqrt(0.7)]
 
 
 @pytest.fixture
@@ -123,9 +140,43 @@ def test_words_and_cosines_are_fused(tmp_path: Path) -> None:
     texts = {"a": "salt is dear", "b": "lake of salt and salt and water", "c": "mine with salt", "d": "mine of iron"}
     with KnowledgeBase.create(tmp_path / "kb", embeddings=Angles()) as kb:
         kb.add([Document(text, id=name) for name, text in texts.items()], split=False)
-        words = scores(kb, "which salt", "bm25")
-        shares = {name: score / max(words.values()) for name, score in words.items()}
+        words = {"d": 0.0, **scores(kb, "which salt", "bm25")}
         cosines = {"a": 1.0, "b": 0.6, "c": -0.8, "d": -0.8}
         assert scores(kb, "which salt", "dense") == pytest.approx(cosines)
-        fused = {name: 0.4 * share + max(cosines[name], 0) for name, share in shares.items()}
+        weight = 0.4 / pstdev(words.values())
+        standard = {
+            name: (cosine - mean(cosines.values())) / pstdev(cosines.values()) for name, cosine in cosines.items()
+        }
+        fused = {
+            name: ((weight * words[name]) ** 1.5 + math.log1p(math.exp(standard[name])) ** 1.5) ** (1 / 1.5)
+            for name in words
+        }
         assert scores(kb, "which salt", "hybrid") == pytest.approx(fused)
+
+
+def test_a_rare_term_outweighs_the_nearest_vectors(tmp_path: Path) -> None:
+    with KnowledgeBase.create(tmp_path / "kb", embeddings=Angles()) as kb:
+        kb.add([Document(f"salt of number {n}", id=f"s{n}") for n in range(200)], split=False)
+        kb.add(Document("mine KX-7741-B", id="rare"), split=False)
+        for mode in ("hybrid", "graph"):
+            assert next(iter(scores(kb, "which salt has KX-7741-B?", mode))) == "rare"
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "graph"])
+def test_a_model_with_narrow_cosines_ranks_as_one_with_wide_ones(tmp_path: Path, mode: RetrieverName) -> None:
+    rankings = []
+    for embeddings in (WordEmbeddings(512), Narrow(WordEmbeddings(512))):
+        with KnowledgeBase.create(tmp_path / type(embeddings).__name__, embeddings=embeddings) as kb:
+            kb.add(CARDS, split=False)
+            queries = [doc.page_content for doc in CARDS]
+            rankings.append([[doc.id for doc in kb.as_retriever(10, mode).invoke(query)] for query in queries])
+    assert rankings[0] == rankings[1]
+
+
+def test_a_filter_does_not_change_the_order(tmp_path: Path) -> None:
+    with KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings(512)) as kb:
+        for number, doc in enumerate(CARDS):
+            kb.add(doc.model_copy(update={"metadata": {**doc.metadata, "odd": number % 2}}), split=False)
+        every = [doc.id for doc in kb.as_retriever(10, "hybrid").invoke(CARDS[1].page_content) if doc.metadata["odd"]]
+        odd = kb.as_retriever(10, "hybrid", filter={"odd": 1}).invoke(CARDS[1].page_content)
+        assert [doc.id for doc in odd] == every

@@ -6,6 +6,7 @@ names. All of them get an exact cosine and a BM25 score, whichever ranking found
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +17,10 @@ from ragweave.tools.knowledge.graph import NamePassages, Scores
 from ragweave.tools.knowledge.search import Query, base_scores, passes
 from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.store import AnyOf
+from ragweave.tools.retrieval.retrievers import DEPTH, Spread
 
-DEPTH = 100
-"""Candidates of each ranking."""
+_SAMPLE = 1000
+"""Passages whose vectors tell how a question's cosines are spread."""
 
 
 class Stored(NamedTuple):
@@ -28,8 +30,27 @@ class Stored(NamedTuple):
     vector: Scores | None
 
 
+class VectorSample:
+    """The vectors of some passages of a store, drawn again once it has twice or half as many passages."""
+
+    def __init__(self) -> None:
+        self._count, self._vectors = -1, np.zeros((0, 0), np.float32)
+
+    def of(self, view: "CandidateView") -> NDArray[np.float32]:
+        """Return the vectors of a state's sample, as rows."""
+        count = view.count()
+        if not self._count <= 2 * count <= 4 * self._count:
+            rows = np.random.default_rng(7).permutation(view.rows())[:_SAMPLE].tolist()
+            vectors = [stored.vector for stored in view.passages(rows).values()]
+            self._count, self._vectors = count, np.array([row for row in vectors if row is not None], np.float32)
+        return self._vectors
+
+
 class CandidateView(ABC):
     """A state of a store that ranks by its own indexes. A method is a question to the store."""
+
+    sample: VectorSample | None = None
+    """The store's sample, which outlives this state."""
 
     @abstractmethod
     def count(self) -> int:
@@ -98,7 +119,8 @@ class CandidatePool:
         self._view, self._query = view, query
         self._stored: dict[int, Stored] = {}
         self._places: dict[int, int] = {}
-        self._words = dict(view.words(query.terms, DEPTH, query.chosen)) if query.terms else {}
+        self._best = view.words(query.terms, DEPTH, query.chosen) if query.terms else {}
+        self._words = dict(self._best)
         near = () if query.vector is None else view.near(query.vector, DEPTH, query.chosen)
         self._all_words = len(self._words) < DEPTH
         self.rows, self.scores = np.zeros(0, np.int64), np.zeros(0, np.float32)
@@ -121,12 +143,21 @@ class CandidatePool:
     def _scored(self) -> Scores:
         if not self._places:
             return np.zeros(0, np.float32)
-        words, near = None, None
+        words, near, spread = None, None, None
         if self._query.terms is not None:
             words = np.array([self._words.get(row, 0) for row in self._places], np.float32)
         if self._query.vector is not None:
             near = np.array([self._stored[row].vector for row in self._places], np.float32) @ self._query.vector
-        return base_scores(words, near)
+            spread = self._spread
+        return base_scores(words, near, spread)
+
+    @cached_property
+    def _spread(self) -> Spread:
+        """The spread of the scores of all passages, whether they pass the filter or not."""
+        view, terms = self._view, self._query.terms or []
+        best = view.words(terms, DEPTH, {}) if self._query.chosen and terms else self._best
+        sample = (view.sample or VectorSample()).of(view)
+        return Spread.estimated(np.fromiter(best.values(), np.float32), view.count(), sample @ self._query.vector)
 
     def places(self, rows: Collection[int]) -> NDArray[np.int64]:
         """Return where some passages stand in `scores`."""

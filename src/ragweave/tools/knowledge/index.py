@@ -67,7 +67,6 @@ class FolderView(Snapshot):
         if query.vector is not None and index.vectors is not None:
             near = index.vectors @ query.vector
         mask = index.mask(self, query.chosen)
-        words = words if words is None or mask is None else np.where(mask, words, np.float32(0))
         scores = base_scores(words, near)
         return _Pool(self, index, mask, scores if mask is None else np.where(mask, scores, np.float32(0)))
 

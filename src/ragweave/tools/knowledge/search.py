@@ -17,7 +17,7 @@ from ragweave.tools.knowledge.graph import SEEDS, NamePath, Names, Pool, Scores,
 from ragweave.tools.knowledge.sources import SourceReader
 from ragweave.tools.knowledge.store import AnyOf
 from ragweave.tools.retrieval.bm25_index import top_k
-from ragweave.tools.retrieval.retrievers import fused_scores
+from ragweave.tools.retrieval.retrievers import Spread, fused_scores
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,14 @@ def passes(doc: Document, chosen: AnyOf) -> bool:
     )
 
 
-def base_scores(words: Scores | None, near: Scores | None) -> Scores:
-    """Return the scores of passages from their BM25 scores and cosines; those of good passages are above 0."""
+def base_scores(words: Scores | None, near: Scores | None, spread: Spread | None = None) -> Scores:
+    """Return the scores of passages from their BM25 scores and cosines; those of good passages are above 0.
+
+    `spread` is that of all passages; None: these are all.
+    """
     if words is None:
         return np.zeros(0, np.float32) if near is None else near + 1
-    return words if near is None else fused_scores(words, near)
+    return words if near is None else fused_scores(words, near, spread or Spread.of(words, near))
 
 
 def search(

@@ -11,7 +11,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError, RagweaveError, UsageError
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase, KnowledgeBase, SomeSettings, agreed, embeddings_of
-from ragweave.tools.knowledge.candidates import CandidateView
+from ragweave.tools.knowledge.candidates import CandidateView, VectorSample
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.staging import Change, StagedWriter
 from ragweave.tools.retrieval.analyzer import analyzer_for
@@ -143,7 +143,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
                 f"{kind}: an address is lance:FOLDER or KIND:URL#NAME, such as pg:postgresql://host/db#papers; "
                 f"kinds: {', '.join(ENGINES)}"
             )
-        self.path = without_secrets(address)
+        self.path, self._sample = without_secrets(address), VectorSample()
         opened, extra = ENGINES[kind]
         try:
             with _client_errors(f"{self.path} cannot be opened"):
@@ -169,6 +169,7 @@ class ServedKnowledgeBase(AbstractKnowledgeBase):
     @contextmanager
     def _view(self) -> Iterator[CandidateView]:
         with _client_errors(f"{self.path} cannot be read"), self._engine.view() as view:
+            view.sample = self._sample
             yield view
 
     @contextmanager
