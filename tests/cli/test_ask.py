@@ -89,7 +89,9 @@ def test_a_filter_searches_only_passages_of_that_metadata(scripted: Models, kb: 
     assert [Path(passage["metadata"]["source"]).name for passage in passages] == ["bridge.md"]
     for chosen, text in (
         ("source=museum.txt", f"there is source={town / 'museum.txt'}"),
-        ("langs=en", "nor any 'langs'"),
+        ("langs=en", "no passage has a field 'langs'"),
+        ("title>=v1.10", "the field holds texts such as"),
+        ('{"title": {"$like": "x"}}', "no operator '$like'"),
     ):
         done = run(*given, "--filter", chosen)
         assert done.returncode == 2
@@ -159,7 +161,7 @@ MISTAKES = [
     (("ask", "x", "-o", "k"), "an option is name=value, not 'k'"),
     (("ask", "x", "-k", "2", "-o", "k=3"), "k is given twice"),
     (("ask", "x", "-k", "0"), "at least 1"),
-    (("ask", "x", "--filter", "title"), "--filter title: give key=value"),
+    (("ask", "x", "--filter", "title"), "--filter title: give a test such as lang=en"),
     (("ask", "x", "--kb", "nowhere"), "`ragweave index FILES --kb nowhere`"),
     (("ask", "x", "--retriever", "bm52"), "did you mean 'bm25'"),
     (("ask", "x", "--second-retriever", "bm25"), "concat_pf has no second search"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragweave.cli import options
-from ragweave.cli.screen import marked_up, progress_bar, progress_console
+from ragweave.cli.screen import console, marked_up, progress_bar, progress_console
 from ragweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ def index(
     max_file_memory: Annotated[
         int, typer.Option(help="Most memory to read a file, in MiB; then it is skipped.")
     ] = 4096,
+    fields: Annotated[
+        bool, typer.Option("--fields", help="Show the fields that --filter can test, at the end.")
+    ] = False,
 ) -> None:
     """Index files; run it again to index only what changed. After the first run, only the fields of rows can be changed."""
     values = {"chunker": chunker, "unit": unit, "size": size, "overlap": overlap, "language": language}
@@ -70,6 +73,12 @@ def index(
         from ragweave.corpus import corpus_path
 
         sources.append(str(corpus_path()))
+    if fields and not sources and not pages:
+        from ragweave.tools.knowledge import open_knowledge_base
+
+        with open_knowledge_base(kb) as existing:
+            _show_fields(existing)
+        return
     if not sources and not pages:
         raise UsageError("nothing to index: give files or folders, or use --bundled")
     from ragweave.tools.knowledge import FileLimits
@@ -79,7 +88,24 @@ def index(
         reports = _with_bar(base, sources, pages, loader, limits)
         for report in reports:
             _show(base, report)
+        if fields:
+            _show_fields(base)
     _check_indexed(reports)
+
+
+def _show_fields(base: KnowledgeBase | ServedKnowledgeBase) -> None:
+    """Print each field with the kind of its values, how many passages have one, and the range or the commonest values."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for head in ("field", "kind", "passages", "values", "such as"):
+        table.add_column(head, justify="right" if head in ("passages", "values") else "left")
+    for field in base.fields():
+        ranged = field.kind not in ("text", "flag")
+        examples = (" … " if ranged else ", ").join(str(value)[:40] for value in field.examples)
+        table.add_row(*map(marked_up, (field.name, field.kind, str(field.passages), str(field.values), examples)))
+    console().print(table)
 
 
 def _opened(path: str, settings: dict[str, Any], sources: Sequence[str]) -> KnowledgeBase | ServedKnowledgeBase:

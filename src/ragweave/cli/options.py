@@ -64,7 +64,12 @@ SecondRetriever = Annotated[
 ]
 Filter = Annotated[
     list[str] | None,
-    typer.Option("--filter", metavar="KEY=VALUE", help="Search only passages with this metadata. Repeatable."),
+    typer.Option(
+        "--filter",
+        metavar="TEST",
+        help="Search only passages with this metadata: lang=en, year>=2020, status!=draft, folder=docs/hr, or JSON. "
+        "Repeatable; `ragweave index --fields` shows the fields.",
+    ),
 ]
 Option = Annotated[
     list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method. Repeatable.")
@@ -95,60 +100,78 @@ def models_of(
     return specs
 
 
-def parse_filters(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """Return the wanted metadata values by name; a number or a flag is also wanted as text.
+_TEST = re.compile(r"(.+?)(!=|>=|<=|=|>|<)(.+)", re.DOTALL)
+_OPERATORS = {"!=": "$ne", ">=": "$gte", "<=": "$lte", ">": "$gt", "<": "$lt"}
+
+
+def read_filter(texts: Iterable[str]) -> dict[str, Any]:
+    """Return the filter that some texts give: all of them hold, but of several `NAME=VALUE` with one name any one.
 
     Raises:
-        UsageError: A text is not `key=value`.
+        UsageError: A text is neither a test nor a JSON object.
 
     Examples:
-        >>> parse_filters(["year=2024", "lang=en", "lang=de"])
-        {'year': [2024, '2024'], 'lang': ['en', 'de']}
+        >>> read_filter(["year>=2020", "lang=en", "lang=de"])
+        {'$and': [{'year': {'$gte': '2020'}}, {'lang': {'$in': ['en', 'de']}}]}
     """
-    values: dict[str, list[Any]] = {}
+    tests: list[dict[str, Any]] = []
+    any_of: dict[str, list[str]] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise UsageError(f"--filter {text}: give key=value, such as lang=en")
-        try:
-            typed = json.loads(value)
-        except ValueError:
-            typed = value
-        values.setdefault(name, []).extend([typed, value] if isinstance(typed, int | float) else [value])
-    values.get("source", []).extend(
-        [str(Path(path).resolve()) for path in values.get("source", []) if Path(path).exists()]
-    )
-    return values
+        test = _TEST.fullmatch(text)
+        if text.startswith("{"):
+            try:
+                tests.append(json.loads(text))
+            except ValueError as error:
+                raise UsageError(f"--filter {text}: not JSON ({error})") from error
+        elif not test:
+            raise UsageError(f"--filter {text}: give a test such as lang=en, lang!=en or year>=2020")
+        elif test[2] == "=":
+            any_of.setdefault(test[1], []).append(test[3])
+        else:
+            tests.append({test[1]: {_OPERATORS[test[2]]: test[3]}})
+    for name in ("source", "folder"):
+        any_of.get(name, []).extend([str(Path(path).resolve()) for path in any_of.get(name, []) if Path(path).exists()])
+    tests += [{name: {"$in": values}} for name, values in any_of.items()]
+    return {"$and": tests} if tests else {}
 
 
-def _check_values(base: KnowledgeBase, chosen: Mapping[str, Sequence[Any]]) -> None:
-    for name, wanted in chosen.items():
-        present = base.values(name)
-        if not any(value in present for value in wanted):
-            close = difflib.get_close_matches(str(wanted[-1]), map(str, present), n=1, cutoff=0)
-            known = f"; there is {name}={close[0]}" if close else f", nor any {name!r}"
-            raise UsageError(f"--filter {name}={wanted[-1]}: no passage has this value{known}")
+def _check_passes(base: KnowledgeBase, wanted: Mapping[str, Any]) -> None:
+    """Raise `UsageError` if no passage passes a filter."""
+    for test in wanted.get("$and", ()):
+        if len(base.view(test)):
+            continue
+        known = ""
+        for name, operands in test.items():
+            values = base.values(name) if isinstance(operands, Mapping) and "$in" in operands else []
+            close = (
+                difflib.get_close_matches(str(operands["$in"][-1]), map(str, values), n=1, cutoff=0) if values else []
+            )
+            known = f"; there is {name}={close[0]}" if close else ""
+        raise UsageError(f"--filter: no passage passes {json.dumps(test)}{known}")
+    if wanted and not len(base.view(wanted)):
+        raise UsageError("--filter: no passage passes all of these tests")
 
 
 def open_retriever(kb: str, spec: str, rerank: str, k: int | None, filters: Iterable[str] | None) -> Any:
     """Return the retriever that the options name; None if it needs a knowledge base and the default one is missing.
 
     Raises:
-        UsageError: There is no such retriever, `k` is below 1, a filter is not `key=value`, or no passage has its value.
+        UsageError: There is no such retriever, `k` is below 1, a filter is not one, or no passage passes it.
         KnowledgeBaseError: The knowledge base cannot be opened.
     """
     from ragweave.tools.knowledge import KnowledgeBase, needs_kb, open_knowledge_base, retriever_of
 
-    chosen, base = parse_filters(filters or ()), None
+    chosen, base = read_filter(filters or ()), None
     if needs_kb(spec):
         if kb == DEFAULT_KB and not KnowledgeBase.exists(kb):
             return None
         base = open_knowledge_base(kb)
-        if isinstance(base, KnowledgeBase):
-            if not len(base):
-                raise UsageError(f"{kb} is empty: fill it with `ragweave index FILES --kb {kb}`")
-            _check_values(base, chosen)
-    return retriever_of(spec, base, 5 if k is None else k, filter=chosen, rerank=rerank or None)
+        if isinstance(base, KnowledgeBase) and not len(base):
+            raise UsageError(f"{kb} is empty: fill it with `ragweave index FILES --kb {kb}`")
+    opened = retriever_of(spec, base, 5 if k is None else k, filter=chosen, rerank=rerank or None)
+    if isinstance(base, KnowledgeBase):
+        _check_passes(base, chosen)
+    return opened
 
 
 @dataclass(frozen=True)
@@ -213,7 +236,7 @@ class Setup:
             kb=kb,
             models=models,
             search=search,
-            second=retriever_of(second_retriever, kb) if second_retriever else None,
+            second=retriever_of(second_retriever, kb, filter=read_filter(filters or ())) if second_retriever else None,
             options={"citations": str(citations), **values},
         )
 

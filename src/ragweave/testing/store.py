@@ -12,6 +12,7 @@ from unittest import SkipTest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
+from ragweave.errors import UsageError
 from ragweave.names import RetrieverName
 from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, place_at
 
@@ -136,10 +137,14 @@ class KnowledgeStoreTests:
             assert len(kb) == len(LINES) + 1
 
     def test_filters_choose_by_metadata(self) -> None:
-        """A passage matches a value that is its own, and a list that holds its own."""
+        """Values are compared by what they say; a test that cannot be right is an error, not an empty result."""
         with self.create(WordEmbeddings()) as kb:
             docs = [
-                Document(f"salt of {year}", metadata={"year": year, "kind": "a" if year < 3 else "b"})
+                Document(
+                    f"salt of {year}",
+                    metadata={"year": year, "kind": "a" if year < 3 else "b", "day": f"2024-01-0{year + 1}"}
+                    | ({"tags": ["x", 10 * year]} if year else {}),
+                )
                 for year in range(5)
             ]
             kb.add(docs, "years")
@@ -150,9 +155,23 @@ class KnowledgeStoreTests:
                 ({"source": "years", "kind": "b"}, {3, 4}),
                 ({"kind": "c"}, set()),
                 ({"year": [2, "2", 2.5]}, {2}),
+                ({"year": {"$gte": 2, "$lt": "4"}}, {2, 3}),
+                ({"tags": {"$gt": 10}}, {2, 3, 4}),
+                ({"tags": "x"}, {1, 2, 3, 4}),
+                ({"day": {"$gt": "2024-01-02"}}, {2, 3, 4}),
+                ({"kind": {"$ne": "a"}, "tags": {"$exists": True}}, {3, 4}),
+                ({"tags": {"$exists": False}}, {0}),
+                ({"$or": [{"year": 0}, {"$not": {"year": {"$lt": 4}}}]}, {0, 4}),
+                ({"$and": [{"tags": {"$nin": ["x"]}}, {"folder": {"$exists": False}}]}, {0}),
             ):
                 docs = kb.as_retriever(9, filter=chosen).invoke("salt of")
                 assert {doc.metadata["year"] for doc in docs} == years, chosen
+            for wrong in ({"year": {"$gte": "2024-01-01"}}, {"day": 3}, {"yaer": 2}, {"year": {"$over": 2}}):
+                try:
+                    kb.as_retriever(filter=wrong)
+                except UsageError:
+                    continue
+                raise AssertionError(f"no error: {wrong}")
 
     def test_copies_fill_one_place(self) -> None:
         """A query finds one of several equal texts, whatever their titles."""

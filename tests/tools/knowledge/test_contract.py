@@ -146,7 +146,7 @@ def test_postgres_answers_by_its_indexes(server: str) -> None:
         for index, query, values in (
             ("vectors", "SELECT id FROM passages ORDER BY vector <=> %s::vector LIMIT 20", [str(vector)]),
             ("passages_terms_idx", "SELECT id FROM passages WHERE terms @@ 'number7'::tsquery", []),
-            ("passages_metadata_idx", "SELECT id FROM passages WHERE metadata @> '{\"tenant\": 7}'", []),
+            ("passages_fields_idx", 'SELECT id FROM passages WHERE fields @> \'{"tenant": {"number": [7]}}\'', []),
             ("mentions_pkey", "SELECT passage, about FROM mentions WHERE name = 'city7' LIMIT 301", []),
         ):
             plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {query}", values))

@@ -136,7 +136,8 @@ def test_a_filter_name_is_only_a_name(kb: KnowledgeBase) -> None:
     kb.add(Document("Refunds.", metadata={'a"b': 1, "x": {"y": "deep"}, "n": float("nan")}))
     assert texts(kb, "refunds", filter={'a"b': 1}) == ["Refunds."]
     assert texts(kb, "refunds", filter={"x": "deep"}) == ["Refunds."]
-    assert texts(kb, "refunds", filter={'x"."y': "deep"}) == []
+    with pytest.raises(UsageError, match="no passage has a field"):
+        kb.as_retriever(filter={'x"."y': "deep"})
 
 
 def test_chinese_is_found_by_its_words(kb: KnowledgeBase) -> None:

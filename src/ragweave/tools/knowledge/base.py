@@ -23,14 +23,26 @@ from ragweave.state.passages import as_document, encodable
 from ragweave.tools.embeddings.minilm import onnx_available
 from ragweave.tools.embeddings.named import OBJECT, PACKAGED, name_of, named_embeddings
 from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage_of, passages_of
+from ragweave.tools.knowledge.filters import (
+    ALL,
+    PLACES,
+    Condition,
+    Every,
+    Field,
+    Filter,
+    Kind,
+    check_operands,
+    folders,
+    parse,
+)
 from ragweave.tools.knowledge.index import FolderIndex, damaged_files
 from ragweave.tools.knowledge.ingest import Ingest
 from ragweave.tools.knowledge.loaders.text import own_fields
 from ragweave.tools.knowledge.loaders.worker import Worker
-from ragweave.tools.knowledge.search import Embedder, Query, View, passes, search
+from ragweave.tools.knowledge.search import Embedder, Query, View, search
 from ragweave.tools.knowledge.settings import FILE_LIMITS, FileLimits, IndexReport, IndexSettings, Progress
 from ragweave.tools.knowledge.sources import Source, SourceReader, SourceWriter
-from ragweave.tools.knowledge.store import FILE, AnyOf, Filter, Snapshot, Store
+from ragweave.tools.knowledge.store import FILE, Snapshot, Store
 from ragweave.tools.knowledge.writer import Writer
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
@@ -43,6 +55,8 @@ SomeSettings: TypeAlias = IndexSettings | Mapping[str, Any] | None
 
 class AbstractKnowledgeBase(ABC):
     """Passages with the sources that they come from, in a folder or on a server.
+
+    What leads to passages takes a condition: what does not pass it is not there.
 
     Errors of all methods that write: `KnowledgeBaseError` if another writer is active, the disk or
     server cannot be written, or the embedding model fails.
@@ -79,28 +93,72 @@ class AbstractKnowledgeBase(ABC):
 
     def __len__(self) -> int:
         """Return the number of passages."""
-        with self._reading() as now:
-            return now.count()
+        return self._count(ALL)
 
     def sources(self) -> list[Source]:
         """Return what was indexed: files, pages and names of added documents."""
-        with self._reading() as now:
-            return [*now.sources().values()]
+        return self._sources(ALL)
 
     def passages(self) -> list[Document]:
         """Return every passage, in the order in which they were indexed."""
-        with self._view() as view:
-            return [*view.documents(view.rows().tolist()).values()]
+        return self._passages(ALL)
+
+    def fields(self) -> list[Field]:
+        """Return the fields of the passages' metadata, by which a filter can choose."""
+        return self._fields(ALL)
 
     def values(self, name: str) -> list[Any]:
-        """Return the values that passages have under a name of their metadata, which a filter may ask for."""
+        """Return the values that passages have in a field of their metadata, which a filter may ask for."""
+        return self._values(name, ALL)
+
+    def view(self, filter: Filter) -> KnowledgeView:
+        """Return a knowledge base that holds only the passages that pass a filter, to be searched and read.
+
+        Raises:
+            UsageError: It is not a filter.
+        """
+        return KnowledgeView(self, parse(filter))
+
+    def _count(self, chosen: Condition) -> int:
+        if chosen == ALL:
+            with self._reading() as now:
+                return now.count()
         with self._view() as view:
-            return view.values(name)
+            return len(view.rows(chosen))
+
+    def _sources(self, chosen: Condition) -> list[Source]:
+        if chosen == ALL:
+            with self._reading() as now:
+                return [*now.sources().values()]
+        with self._view() as view:
+            return view.sources_of(view.rows(chosen))
+
+    def _passages(self, chosen: Condition) -> list[Document]:
+        with self._view() as view:
+            return [*view.documents(view.rows(chosen).tolist()).values()]
+
+    def _fields(self, chosen: Condition) -> list[Field]:
+        with self._view() as view:
+            return view.fields(chosen)
+
+    def _values(self, name: str, chosen: Condition) -> list[Any]:
+        if name in PLACES:
+            keys = [source.key for source in self._sources(chosen)]
+            return keys if name == "source" else sorted({folder for key in keys for folder in folders(key)})
+        with self._view() as view:
+            return view.values(name, chosen)
+
+    def _kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
+        with self._view() as view:
+            return view.kinds(name, chosen)
+
+    def _names(self) -> list[str]:
+        """Return the names of fields to suggest."""
+        return sorted({field.name for field in self.fields()})
 
     def missing_files(self) -> list[str]:
         """Return the indexed files that no longer exist; `delete(source=…)` removes one."""
-        with self._reading() as now:
-            return [key for key in now.sources("file") if not Path(key).exists()]
+        return [source.key for source in self.sources() if source.kind == "file" and not Path(source.key).exists()]
 
     def _reading(self) -> AbstractContextManager[SourceReader]:
         """Read the sources of the current state."""
@@ -125,23 +183,23 @@ class AbstractKnowledgeBase(ABC):
             mode: `bm25`, `dense`, `hybrid` (both scores, fused), or `graph`, which `auto` is: hybrid, or
                 bm25 without embeddings, and one hop over the names that passages share. Chroma has
                 `dense` alone, which is its `auto`.
-            filter: Values that the passages' metadata must have: `{"source": "a.md"}`; a list stands for
-                any of its values.
+            filter: Which passages it finds, by their metadata: `{"year": {"$gte": 2020}, "dept": ["hr", "it"]}`.
+                Its language is that of `tools.knowledge.filters`.
             rerank: Hub name or local path of a cross-encoder, `bi-encoder:NAME`, an object with
                 `predict`, or a LangChain document compressor.
 
         Raises:
-            UsageError: `k` is below 1, or mode or reranker is unknown.
+            UsageError: `k` is below 1; mode, reranker or an operator of the filter is unknown; or there are passages,
+                but none has a field that the filter tests, or a value in it of the operand's kind.
             KnowledgeBaseError: The mode needs embeddings, and there are none.
         """
-        any_of = {
-            name: [*value] if isinstance(value, list | tuple | set) else [value]
-            for name, value in (filter or {}).items()
-        }
-        retriever = self._retriever(check_k(k), mode, any_of)
+        chosen = parse(filter)
+        if chosen != ALL and len(self):
+            check_operands(chosen, partial(self._kinds, chosen=ALL), self._names)
+        retriever = self._retriever(check_k(k), mode, chosen)
         return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)
 
-    def _retriever(self, k: int, mode: RetrieverName, chosen: AnyOf) -> PassageRetriever:
+    def _retriever(self, k: int, mode: RetrieverName, chosen: Condition) -> PassageRetriever:
         if mode not in self.modes:
             raise UsageError(f"unknown mode {mode!r}; choose one of: {', '.join(self.modes)}")
         if mode == "auto" and "graph" not in self.modes:
@@ -164,7 +222,7 @@ class AbstractKnowledgeBase(ABC):
     def _embedder(self) -> Embedder:
         return Embedder(str(self.path), self.settings.embedding, self._embeddings)
 
-    def _search(self, question: str, k: int, mode: RetrieverName, chosen: AnyOf) -> list[Document]:
+    def _search(self, question: str, k: int, mode: RetrieverName, chosen: Condition) -> list[Document]:
         vector = None if mode == "bm25" or self._embeddings is None else self._embedder().query(question)
         terms = analyzer_for(self.settings.language).terms
         query = Query(None if mode == "dense" else terms(question), vector, chosen)
@@ -173,10 +231,9 @@ class AbstractKnowledgeBase(ABC):
                 self._embedder().check(vector, view.dimensions())
             return search(view, question, query, k, mode, terms)
 
-    def _around(self, name: str, sides: int, chosen: AnyOf) -> list[Document]:
-        """Return the passage of an id with up to `sides` neighbours on each side in its document, in order."""
+    def _around(self, name: str, sides: int, chosen: Condition) -> list[Document]:
         with self._view() as view:
-            return [doc for doc in view.documents(view.around(name, sides)).values() if passes(doc, chosen)]
+            return view.around(name, sides, chosen)
 
     def as_tools(
         self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
@@ -427,7 +484,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
 
         Damaged passages are removed, and their sources are read again at the next indexing.
         """
-        with self._reading() as now:
+        with self._store.snapshot() as now:
             damaged = [name for name, _ in now.damaged()]
         with self._writing() as writer:
             writer.remove_passages(damaged)
@@ -438,6 +495,59 @@ class KnowledgeBase(AbstractKnowledgeBase):
         """Close files; a later query opens them again."""
         self._store.close()
         self._index.open.cache_clear()
+
+
+class KnowledgeView(AbstractKnowledgeBase):
+    """The passages of a knowledge base that pass a filter: it holds nothing else, and cannot be written."""
+
+    def __init__(self, base: AbstractKnowledgeBase, condition: Condition) -> None:
+        """Show what of `base` passes `condition`."""
+        self.path, self.settings, self.modes, self._embeddings = base.path, base.settings, base.modes, base._embeddings
+        self._base, self._condition = base, condition
+
+    def _both(self, chosen: Condition) -> Condition:
+        return self._condition if chosen == ALL else Every((self._condition, chosen))
+
+    def _count(self, chosen: Condition) -> int:
+        return self._base._count(self._both(chosen))
+
+    def _sources(self, chosen: Condition) -> list[Source]:
+        return self._base._sources(self._both(chosen))
+
+    def _passages(self, chosen: Condition) -> list[Document]:
+        return self._base._passages(self._both(chosen))
+
+    def _fields(self, chosen: Condition) -> list[Field]:
+        return self._base._fields(self._both(chosen))
+
+    def _values(self, name: str, chosen: Condition) -> list[Any]:
+        return self._base._values(name, self._both(chosen))
+
+    def _kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
+        return self._base._kinds(name, self._both(chosen))
+
+    def _retriever(self, k: int, mode: RetrieverName, chosen: Condition) -> PassageRetriever:
+        return self._base._retriever(k, mode, self._both(chosen))
+
+    def _reading(self) -> AbstractContextManager[SourceReader]:
+        raise NotImplementedError("a view reads its knowledge base by the methods that take a condition")
+
+    def _view(self) -> AbstractContextManager[View]:
+        raise NotImplementedError("a view reads its knowledge base by the methods that take a condition")
+
+    def _writing(self) -> AbstractContextManager[SourceWriter]:
+        raise UsageError("a view cannot be written: write to the knowledge base itself")
+
+    def check(self) -> list[str]:
+        """Return nothing: the knowledge base itself is checked."""
+        return []
+
+    def rebuild(self) -> None:
+        """Refuse: a view cannot be written."""
+        self._writing()
+
+    def close(self) -> None:
+        """Do nothing: the knowledge base stays open."""
 
 
 def agreed(

@@ -13,10 +13,22 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
+from ragweave.tools.knowledge.filters import (
+    ALL,
+    KINDS,
+    Condition,
+    Every,
+    Field,
+    Has,
+    Kind,
+    fields_in,
+    keys_of,
+    matches,
+    shown,
+)
 from ragweave.tools.knowledge.graph import NamePassages, Scores
-from ragweave.tools.knowledge.search import Query, base_scores, passes
+from ragweave.tools.knowledge.search import Query, base_scores
 from ragweave.tools.knowledge.sources import Source
-from ragweave.tools.knowledge.store import AnyOf
 from ragweave.tools.retrieval.retrievers import DEPTH, Spread
 
 _SAMPLE = 1000
@@ -40,7 +52,7 @@ class VectorSample:
         """Return the vectors of a state's sample, as rows."""
         count = view.count()
         if not self._count <= 2 * count <= 4 * self._count:
-            rows = np.random.default_rng(7).permutation(view.rows())[:_SAMPLE].tolist()
+            rows = np.random.default_rng(7).permutation(view.rows(ALL))[:_SAMPLE].tolist()
             vectors = [stored.vector for stored in view.passages(rows).values()]
             self._count, self._vectors = count, np.array([row for row in vectors if row is not None], np.float32)
         return self._vectors
@@ -66,12 +78,12 @@ class CandidateView(ABC):
 
     @abstractmethod
     def words(
-        self, terms: list[str], k: int, chosen: AnyOf, among: Collection[int] | None = None
+        self, terms: list[str], k: int, chosen: Condition, among: Collection[int] | None = None
     ) -> Mapping[int, float]:
         """Return the BM25 scores of the k best passages that pass the filter; or of some passages, with any filter."""
 
     @abstractmethod
-    def near(self, vector: Scores, k: int, chosen: AnyOf) -> Collection[int]:
+    def near(self, vector: Scores, k: int, chosen: Condition) -> Collection[int]:
         """Return about the k nearest passages that pass the filter."""
 
     @abstractmethod
@@ -83,16 +95,16 @@ class CandidateView(ABC):
         """Return the passages of each name that is known."""
 
     @abstractmethod
-    def around(self, name: str, sides: int) -> Sequence[int]:
-        """Return the passage with an id and up to `sides` neighbours on each side in its document, in order."""
+    def copies(self, name: str) -> Sequence[int]:
+        """Return the passages with an id, in order."""
 
     @abstractmethod
-    def rows(self) -> NDArray[np.int64]:
-        """Return all passages, in the order in which they were indexed."""
+    def neighbours(self, row: int, sides: int) -> Sequence[int]:
+        """Return a passage and up to `sides` neighbours on each side in its document, in order."""
 
     @abstractmethod
-    def values(self, name: str) -> list[Any]:
-        """Return the values that passages have under a name of their metadata."""
+    def rows(self, chosen: Condition, limit: int | None = None) -> NDArray[np.int64]:
+        """Return the passages that pass a filter, or the first of them, in the order in which they were indexed."""
 
     @abstractmethod
     def holders(self, name: str) -> Collection[str]:
@@ -106,6 +118,36 @@ class CandidateView(ABC):
         """Return passages, in the given order."""
         stored = self.passages(rows) if len(rows) else {}
         return {row: stored[row].document for row in rows}
+
+    def around(self, name: str, sides: int, chosen: Condition) -> list[Document]:
+        """Return the first passage with an id, and its neighbours, as far as they pass a filter."""
+        copies = self.documents(self.copies(name))
+        own = next((row for row, doc in copies.items() if matches(chosen, doc.metadata)), None)
+        docs = self.documents(() if own is None else self.neighbours(own, sides))
+        return [doc for doc in docs.values() if matches(chosen, doc.metadata)]
+
+    def sources_of(self, rows: NDArray[np.int64]) -> list[Source]:
+        """Return the sources of some passages, without what is known of their files as a whole."""
+        keys = {doc.metadata["source"] for doc in self.documents(rows.tolist()).values()}
+        return [Source(key, source.kind) for key, source in self.sources().items() if key in keys]
+
+    def fields(self, chosen: Condition) -> list[Field]:
+        """Return the fields of the passages that pass a filter, by name."""
+        return fields_in(doc.metadata for doc in self.documents(self.rows(chosen).tolist()).values())
+
+    def values(self, name: str, chosen: Condition) -> list[Any]:
+        """Return the values that these passages have in a field, ascending by kind."""
+        docs = self.documents(self.rows(Every((chosen, Has(name, "?")))).tolist())
+        return [shown(key) for key in sorted({key for doc in docs.values() for key in keys_of(doc.metadata[name])})]
+
+    def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
+        """Return the kinds of these values, each with a value."""
+        kinds: dict[Kind, Any] = {}
+        for kind in KINDS:
+            rows = self.rows(Every((chosen, Has(name, "?", ((kind, 0.0),)))), 1)
+            for doc in self.documents(rows.tolist()).values():
+                kinds[kind] = next(shown(key) for key in keys_of(doc.metadata[name]) if key[0] == kind)
+        return kinds
 
     def pool(self, query: Query) -> "CandidatePool":
         """Return the best passages by words and by vectors, with their scores."""
@@ -131,10 +173,10 @@ class CandidatePool:
         new = [row for row in dict.fromkeys(rows) if row not in self._stored]
         if new:
             self._stored |= self._view.passages(new)
-            new = [row for row in new if passes(self._stored[row].document, self._query.chosen)]
+            new = [row for row in new if matches(self._query.chosen, self._stored[row].document.metadata)]
             lacking = [row for row in new if row not in self._words]
             if lacking and self._query.terms and not self._all_words:
-                self._words |= self._view.words(self._query.terms, len(lacking), {}, lacking)
+                self._words |= self._view.words(self._query.terms, len(lacking), ALL, lacking)
             self._places |= {row: place for place, row in enumerate(new, len(self._places))}
             self.rows = np.fromiter(self._places, np.int64)
             self.scores = self._scored()
@@ -155,7 +197,7 @@ class CandidatePool:
     def _spread(self) -> Spread:
         """The spread of the scores of all passages, whether they pass the filter or not."""
         view, terms = self._view, self._query.terms or []
-        best = view.words(terms, DEPTH, {}) if self._query.chosen and terms else self._best
+        best = view.words(terms, DEPTH, ALL) if self._query.chosen != ALL and terms else self._best
         sample = (view.sample or VectorSample()).of(view)
         return Spread.estimated(np.fromiter(best.values(), np.float32), view.count(), sample @ self._query.vector)
 
@@ -167,8 +209,8 @@ class CandidatePool:
         """Return the BM25 score of each passage for some terms, as a share of the best of all passages."""
         if not terms or not self._places:
             return np.zeros(len(self._places), np.float32)
-        best = self._view.words(terms, 1, {})
-        scores = {**best, **self._view.words(terms, len(self._places), {}, [*self._places])}
+        best = self._view.words(terms, 1, ALL)
+        scores = {**best, **self._view.words(terms, len(self._places), ALL, [*self._places])}
         highest = max(scores.values(), default=0) or 1.0
         return np.array([scores.get(row, 0) / highest for row in self._places], np.float32)
 

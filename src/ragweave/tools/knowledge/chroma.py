@@ -6,7 +6,7 @@ old and new passages. A second collection, `papers.sources`, has the sources and
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import islice
@@ -20,24 +20,69 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
+from ragweave.tools.knowledge.filters import Condition, Every, Not, Some, stored_values
 from ragweave.tools.knowledge.graph import NamePassages, Scores
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.staging import BATCH, Change
-from ragweave.tools.knowledge.store import AnyOf
 
 _SETTINGS = "settings"
 _METADATA, _NAME, _CONTENT, _PLACE = "metadata_json", "passage_id", "content_hash", "place"
-"""Metadata beside the passage's own, which a filter may ask for."""
+"""Metadata beside what filters test."""
 
 
-def _joined(word: str, clauses: list[Any]) -> Any:
-    return clauses[0] if len(clauses) == 1 else {word: clauses}  # which takes at least two
+_FIELD = "field"
+"""How the names of metadata begin that filters test."""
 
 
-def _where(chosen: AnyOf) -> Any:
-    """Return a filter as Chroma takes it."""
-    return _joined("$and", [_joined("$or", [{name: value} for value in values]) for name, values in chosen.items()])
+def _flags(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a passage as Chroma can filter by them: it has neither lists nor a test for absence.
+
+    There is a flag for each field, each kind and each value, and the least and the greatest of its numbers.
+    """
+    flat: dict[str, Any] = {}
+    for name, kinds in stored_values(metadata).items():
+        flat[f"{_FIELD}:{name}?"] = True
+        for kind, values in kinds.items():
+            flat |= {f"{_FIELD}:{name}={kind}:{value}": True for value in values}
+            flat[f"{_FIELD}:{name}?{kind}"] = True
+            if kind != "text":
+                flat |= {f"{_FIELD}:{name}<{kind}": min(values), f"{_FIELD}:{name}>{kind}": max(values)}
+    return flat
+
+
+def _where(chosen: Condition, *, negated: bool = False) -> dict[str, Any] | None:
+    """Return a filter of Chroma; None: every passage passes. A negation moves inwards, as Chroma has none."""
+    if isinstance(chosen, Not):
+        return _where(chosen.of, negated=not negated)
+    if isinstance(chosen, Every | Some):
+        joins_all = isinstance(chosen, Every) != negated
+        return _joined(joins_all, [_where(part, negated=negated) for part in chosen.of])
+    own = f"{_FIELD}:{chosen.name}"
+    flag: dict[str, Any] = {"$ne": True} if negated else {"$eq": True}
+    if chosen.op == "?":
+        return _joined(negated, [{f"{own}?{kind}": flag} for kind, _ in chosen.keys or (("", 0),)])
+    if chosen.op == "=":
+        return _joined(negated, [{f"{own}={kind}:{value}": flag} for kind, value in chosen.keys])
+    ((kind, limit),) = chosen.keys
+    name = f"{own}{chosen.op[0]}{kind}"
+    op = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}[chosen.op]
+    if not negated:
+        return {name: {op: limit}}
+    opposite = {"$gt": "$lte", "$gte": "$lt", "$lt": "$gte", "$lte": "$gt"}[op]
+    return {"$or": [{f"{own}?{kind}": {"$ne": True}}, {name: {opposite: limit}}]}
+
+
+_NOTHING = {f"{_FIELD}: nothing": {"$eq": True}}
+
+
+def _joined(joins_all: bool, parts: Iterable[dict[str, Any] | None]) -> dict[str, Any] | None:
+    known = [part for part in parts if part is not None] if joins_all else [*parts]
+    if not joins_all and None in known:
+        return None
+    if not known:
+        return None if joins_all else _NOTHING
+    return known[0] if len(known) == 1 else {"$and" if joins_all else "$or": known}  # which takes at least two
 
 
 class ChromaView(CandidateView):
@@ -61,14 +106,14 @@ class ChromaView(CandidateView):
         sources = sorted((Source(**json.loads(text)) for text in rows), key=lambda source: source.key)
         return {source.key: source for source in sources}
 
-    def words(self, terms: list[str], k: int, chosen: AnyOf, among: Any = None) -> Mapping[int, float]:  # noqa: ARG002
+    def words(self, terms: list[str], k: int, chosen: Condition, among: Any = None) -> Mapping[int, float]:  # noqa: ARG002
         """Return nothing: Chroma does not rank words."""
         return {}
 
-    def near(self, vector: Scores, k: int, chosen: AnyOf) -> Collection[int]:
+    def near(self, vector: Scores, k: int, chosen: Condition) -> Collection[int]:
         """Return about the k nearest passages that pass the filter."""
-        where = {"where": _where(chosen)} if chosen else {}
-        ids = self._passages.query(query_embeddings=[vector], n_results=k, include=[], **where)["ids"][0]
+        found = self._passages.query(query_embeddings=[vector], n_results=k, include=[], where=_where(chosen))
+        ids = found["ids"][0]
         return [*map(int, ids)]
 
     def passages(self, rows: Collection[int]) -> Mapping[int, Stored]:
@@ -91,27 +136,20 @@ class ChromaView(CandidateView):
         """Return nothing: Chroma does not have the names."""
         return {}
 
-    def around(self, name: str, sides: int) -> Sequence[int]:
-        """Return the passage with an id and up to `sides` neighbours on each side in its document, in order."""
-        own = self._passages.get(where={_NAME: name}, include=["metadatas"])
-        if not own["ids"]:
-            return ()
-        row, place = min(zip(map(int, own["ids"]), (meta[_PLACE] for meta in own["metadatas"]), strict=True))
+    def copies(self, name: str) -> Sequence[int]:
+        """Return the passages with an id, in order."""
+        return sorted(map(int, self._passages.get(where={_NAME: name}, include=[])["ids"]))
+
+    def neighbours(self, row: int, sides: int) -> Sequence[int]:
+        """Return a passage and up to `sides` neighbours on each side in its document, in order."""
+        place = self._passages.get([str(row)], include=["metadatas"])["metadatas"][0][_PLACE]
         rows = range(row - sides, row + sides + 1)
-        others = self._passages.get([*map(str, rows)], where={_PLACE: place}, include=[])["ids"]
-        return sorted(map(int, others))
+        return sorted(map(int, self._passages.get([*map(str, rows)], where={_PLACE: place}, include=[])["ids"]))
 
-    def rows(self) -> NDArray[np.int64]:
-        """Return all passages, in the order in which they were indexed."""
-        return np.sort(np.array(self._passages.get(include=[])["ids"], np.int64))
-
-    def values(self, name: str) -> list[Any]:
-        """Return the values that passages have under a name of their metadata."""
-        rows = self._passages.get(include=["metadatas"])["metadatas"]
-        metadata = [{**json.loads(row[_METADATA]), "source": row["source"]} for row in rows]
-        values = (value for row in metadata if (value := row.get(name)) is not None)
-        items = (item for value in values for item in (value if isinstance(value, list) else [value]))
-        return [*dict.fromkeys(items)]
+    def rows(self, chosen: Condition, limit: int | None = None) -> NDArray[np.int64]:
+        """Return the passages that pass a filter, or some of them, in the order in which they were indexed."""
+        ids = self._passages.get(where=_where(chosen), limit=limit, include=[])["ids"]
+        return np.sort(np.array(ids, np.int64))
 
     def holders(self, name: str) -> Collection[str]:
         """Return the sources of the passages with an id, or of a document with it."""
@@ -121,7 +159,7 @@ class ChromaView(CandidateView):
         """Return ids and metadata of the passages of a source, or of those with an id, or of a document with it."""
         clauses: list[Any] = [{name: value} for name, value in own.items()]
         clauses += [{"$or": [{_NAME: part}, {"document": part}]}] if part is not None else []
-        return self._passages.get(where=_joined("$and", clauses), include=["metadatas"])
+        return self._passages.get(where=_joined(True, clauses), include=["metadatas"])
 
     def vectors(self, contents: Collection[str]) -> Mapping[str, Scores]:
         """Return the vectors that are stored, by the hash of what they are of."""
@@ -232,8 +270,8 @@ class ChromaStore:
 
 
 def _flat(passage: Any, key: str) -> dict[str, Any]:
-    """Return metadata as Chroma stores it: texts, numbers and flags."""
-    own = {name: value for name, value in passage.metadata.items() if isinstance(value, str | int | float | bool)}
+    """Return metadata as Chroma stores it."""
+    own = _flags({**passage.metadata, "source": key})
     place = json.dumps([key, passage.document, passage.metadata.get("title")])
     document = {} if passage.document is None else {"document": passage.document}
     stored = {_METADATA: json.dumps(passage.metadata, default=str), _NAME: passage.name, _CONTENT: passage.content}

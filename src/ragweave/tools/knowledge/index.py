@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.state.passages import indexed_text
+from ragweave.tools.knowledge.filter_index import Flags, passing
+from ragweave.tools.knowledge.filters import ALL, Condition
 from ragweave.tools.knowledge.graph import Scores
 from ragweave.tools.knowledge.search import Embedder, Query, base_scores
-from ragweave.tools.knowledge.store import AnyOf, Snapshot, Store
+from ragweave.tools.knowledge.store import Snapshot, Store
 from ragweave.tools.retrieval.analyzer import analyzer_for
 from ragweave.tools.retrieval.bm25_index import EMPTY, Bm25Index, mapped
 
 _STATES = 2
 """States whose opened index is cached for the next query."""
-_FILTERS = 8
+_FILTERS = 64
 """Filters whose passages are cached."""
 _ROWS, _VECTORS = "rows", "vectors"
 
@@ -36,20 +38,20 @@ class _Index:
     bm25: Bm25Index
     vectors: NDArray[np.float32] | None
     """Vectors in that order."""
-    masks: dict[str, NDArray[np.bool_]] = field(default_factory=dict)
+    masks: dict[Condition, Flags] = field(default_factory=dict)
     """Which passages pass a filter, by the filter."""
 
-    def mask(self, now: Snapshot, chosen: AnyOf) -> NDArray[np.bool_] | None:
+    def mask(self, now: Snapshot, chosen: Condition) -> Flags | None:
         """Return which passages pass a filter; None: all."""
-        if not chosen:
+        if chosen == ALL:
             return None
-        key = repr(sorted(chosen.items()))
-        if key not in self.masks:
-            mask = np.isin(self.rows, np.array([*now.matching(chosen)], dtype=np.int64))
+        mask = self.masks.get(chosen)
+        if mask is None:
+            mask = passing(now.db, chosen, self.rows)
             if len(self.masks) >= _FILTERS:
                 self.masks.clear()
-            self.masks[key] = mask
-        return self.masks[key]
+            self.masks[chosen] = mask
+        return mask
 
 
 class FolderView(Snapshot):
@@ -74,7 +76,7 @@ class FolderView(Snapshot):
 class _Pool:
     """All passages of a folder."""
 
-    def __init__(self, view: FolderView, index: _Index, mask: NDArray[np.bool_] | None, scores: Scores) -> None:
+    def __init__(self, view: FolderView, index: _Index, mask: Flags | None, scores: Scores) -> None:
         self._index, self._mask = index, mask
         self.rows, self.scores, self.documents = index.rows, scores, view.documents
 

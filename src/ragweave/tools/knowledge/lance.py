@@ -8,7 +8,7 @@ searches need of it, or the record of a source, or that of the settings:
     source, document, name, content    BTREE
     terms          full text   the analyzer's terms, so that stemming, Chinese and Thai are as in a folder
     names          full text   its names, each one token: `aaron_schneider`
-    values         LABEL_LIST  `name=value` of its metadata, for filters
+    values         LABEL_LIST  its metadata, for filters
     vector         IVF_SQ      above `_EXACT` passages; fewer are compared one by one
 
 A write is one merge by id. Each rewrites the row of the settings, so two at once conflict: the later one is made again
@@ -20,6 +20,7 @@ import hashlib
 import json
 import math
 import random
+import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,12 +44,12 @@ from ragweave.names import RetrieverName
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
 from ragweave.tools.knowledge.chunking import Passage
+from ragweave.tools.knowledge.filters import ALL, Condition, Every, Has, Not, Some, stored_values
 from ragweave.tools.knowledge.graph import MAX_PASSAGES, NamePassages, Scores
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.staging import BATCH, Change
-from ragweave.tools.knowledge.store import AnyOf
 
 _EXACT = 20_000
 """Up to so many passages, vectors are compared one by one."""
@@ -66,21 +67,58 @@ def _in(column: str, values: Iterable[str]) -> str:
     return f"{column} IN ({quoted})" if quoted else "false"
 
 
-def _values(metadata: Mapping[str, Any]) -> list[str]:
-    items = ((name, item) for name, own in metadata.items() for item in (own if isinstance(own, list) else [own]))
-    return [f"{name}={json.dumps(item)}" for name, item in items if isinstance(item, str | int | float | bool)]
+def _tokens(metadata: Mapping[str, Any]) -> list[str]:
+    """Return the tokens of metadata by which filters choose.
+
+    A number has one for each beginning of its hexadecimal digits, so that a range is a few tokens (Lucene's tries).
+    """
+    tokens = []
+    for name, kinds in stored_values(metadata).items():
+        tokens.append(json.dumps([name]))
+        for kind, values in kinds.items():
+            tokens.append(json.dumps([name, kind]))
+            for value in map(_digits, values):
+                lengths = range(1, len(value) + 1) if kind != "text" else [len(value)]
+                tokens += [json.dumps([name, kind, value[:length]]) for length in lengths]
+    return [*dict.fromkeys(tokens)]
 
 
-def _where(chosen: AnyOf) -> str:
+def _digits(value: float | str) -> str:
+    """Return a text, or 16 digits that sort as a number does."""
+    if isinstance(value, str):
+        return value
+    (bits,) = struct.unpack(">Q", struct.pack(">d", value + 0.0))
+    return f"{bits ^ (2**64 - 1 if bits >> 63 else 2**63):016x}"
+
+
+def _tested(test: Has) -> Iterator[list[str]]:
+    """Yield the tokens that pass a test, of which any one will do."""
+    if test.op == "?":
+        yield from [[test.name, kind] for kind, _ in test.keys] or [[test.name]]
+    for kind, limit in test.keys if test.op != "?" else ():
+        digits = _digits(limit)
+        if "=" in test.op:
+            yield [test.name, kind, digits]
+        if test.op != "=":
+            for place, digit in enumerate(digits):
+                others = "0123456789abcdef"
+                at = others.index(digit)
+                for other in others[at + 1 :] if test.op[0] == ">" else others[:at]:
+                    yield [test.name, kind, digits[:place] + other]
+
+
+def _where(chosen: Condition) -> str:
     """Return a filter as SQL."""
-    parts = ["kind = 'passage'"]
-    for name, values in chosen.items():
-        if name == "source":
-            parts.append(_in("source", map(str, values)))
-        else:
-            tokens = _in("", (f"{name}={json.dumps(value)}" for value in values)).removeprefix(" IN ")
-            parts.append(f"array_has_any(values, [{tokens[1:-1]}])")
-    return " AND ".join(parts)
+    if isinstance(chosen, Every | Some):
+        word, empty = (" AND ", "true") if isinstance(chosen, Every) else (" OR ", "false")
+        return f"({word.join(map(_where, chosen.of)) or empty})"
+    if isinstance(chosen, Not):
+        return f"(NOT {_where(chosen.of)})"
+    tokens = _in("", map(json.dumps, _tested(chosen)))
+    return "false" if tokens == "false" else f"array_has_any(values, [{tokens.removeprefix(' IN ')[1:-1]}])"
+
+
+_PASSAGE = "kind = 'passage'"
 
 
 class _View(CandidateView):
@@ -133,17 +171,19 @@ class _View(CandidateView):
         return rows
 
     def words(
-        self, terms: list[str], k: int, chosen: AnyOf, among: Collection[int] | None = None
+        self, terms: list[str], k: int, chosen: Condition, among: Collection[int] | None = None
     ) -> Mapping[int, float]:
-        where = _where(chosen) if chosen else ""
+        where = f"{_PASSAGE} AND {_where(chosen)}" if chosen != ALL else ""
         if among is not None:
             where = f"_rowid IN ({', '.join(map(str, among))})"
         return {row["_rowid"]: row["_score"] for row in self._matched(map(_token, terms), "terms", k, where)}
 
-    def near(self, vector: Scores, k: int, chosen: AnyOf) -> Collection[int]:
+    def near(self, vector: Scores, k: int, chosen: Condition) -> Collection[int]:
         query = self._table.search(vector, vector_column_name="vector", query_type="vector").distance_type("cosine")
         query = query.select(["_distance"]).with_row_id(True).limit(k).nprobes(20).refine_factor(2)
-        rows: list[int] = query.where(_where(chosen), prefilter=bool(chosen)).to_arrow()["_rowid"].to_pylist()
+        rows: list[int] = (
+            query.where(f"{_PASSAGE} AND {_where(chosen)}", prefilter=chosen != ALL).to_arrow()["_rowid"].to_pylist()
+        )
         return rows
 
     def passages(self, rows: Collection[int]) -> Mapping[int, Stored]:
@@ -169,31 +209,24 @@ class _View(CandidateView):
                     rows[token not in row["about"]].append(row["_rowid"])
         return {name: NamePassages(sum(map(len, rows)), *map(sorted, rows)) for name, rows in known.items()}
 
-    def around(self, name: str, sides: int) -> Sequence[int]:
+    def copies(self, name: str) -> Sequence[int]:
+        rows = self.having(f"{_PASSAGE} AND {_in('name', [name])}", "position")
+        return [row["_rowid"] for row in sorted(rows, key=lambda row: row["position"])]
+
+    def neighbours(self, row: int, sides: int) -> Sequence[int]:
         columns = "source", "document", "position", "metadata"
-        rows = self.having(f"kind = 'passage' AND {_in('name', [name])}", *columns)
-        if not rows:
-            return ()
-        own = min(rows, key=lambda row: row["position"])
+        (own,) = self.having(f"_rowid = {row}", *columns)
         document = "document IS NULL" if own["document"] is None else _in("document", [own["document"]])
         span = f"position BETWEEN {own['position'] - sides} AND {own['position'] + sides}"
-        others = self.having(
-            f"kind = 'passage' AND {_in('source', [own['source']])} AND {document} AND {span}", *columns
-        )
+        others = self.having(f"{_PASSAGE} AND {_in('source', [own['source']])} AND {document} AND {span}", *columns)
         title = json.loads(own["metadata"]).get("title")
-        same = (row for row in others if json.loads(row["metadata"]).get("title") == title)
-        return [row["_rowid"] for row in sorted(same, key=lambda row: row["position"])]
+        same = (other for other in others if json.loads(other["metadata"]).get("title") == title)
+        return [other["_rowid"] for other in sorted(same, key=lambda other: other["position"])]
 
-    def rows(self) -> NDArray[np.int64]:
-        rows = sorted((row["position"], row["_rowid"]) for row in self.having("kind = 'passage'", "position"))
-        return np.array([row for _, row in rows], np.int64)
-
-    def values(self, name: str) -> list[Any]:
-        if name == "source":
-            return [*self.sources()]
-        rows = self.having("kind = 'passage'", "values")
-        tokens = dict.fromkeys(token for row in rows for token in row["values"] if token.startswith(f"{name}="))
-        return [json.loads(token[len(name) + 1 :]) for token in tokens]
+    def rows(self, chosen: Condition, limit: int | None = None) -> NDArray[np.int64]:
+        query = self._table.search().where(f"{_PASSAGE} AND {_where(chosen)}").select(["position"]).with_row_id(True)
+        rows = (query.limit(limit) if limit else query).to_arrow().to_pylist()
+        return np.array([row for _, row in sorted((row["position"], row["_rowid"]) for row in rows)], np.int64)
 
     def holders(self, name: str) -> Collection[str]:
         where = f"kind = 'passage' AND ({_in('name', [name])} OR {_in('document', [name])})"
@@ -413,7 +446,7 @@ def _passage(
         "terms": " ".join(map(_token, terms(indexed_text(passage.text, passage.metadata)))),
         "names": " ".join(map(_token, names)),
         "about": [_token(name) for name, about in names.items() if about],
-        "values": _values(passage.metadata),
+        "values": _tokens({**passage.metadata, "source": key}),
     }
 
 

@@ -2,7 +2,7 @@
 
     settings    one row: how it was made, and how many passages and terms there are
     sources     a row a file, page or name under which documents were added
-    passages    terms (GIN), metadata (GIN), vector (HNSW, made when the first write is done)
+    passages    terms (GIN), the values that filters test (GIN), vector (HNSW, made when the first write is done)
     words       how many passages have a term
     mentions    which passage has which names
 
@@ -33,12 +33,12 @@ from psycopg_pool import ConnectionPool
 from ragweave.names import RetrieverName
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.candidates import CandidateView, Stored
+from ragweave.tools.knowledge.filters import Condition, Every, Not, Some, stored_values
 from ragweave.tools.knowledge.graph import MAX_PASSAGES, NamePassages, Scores
 from ragweave.tools.knowledge.names import names_of
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
 from ragweave.tools.knowledge.staging import Change
-from ragweave.tools.knowledge.store import AnyOf
 from ragweave.tools.retrieval.bm25_index import K1, B
 
 _SCHEMA = """
@@ -51,14 +51,14 @@ CREATE TABLE sources (
 CREATE TABLE words (term text PRIMARY KEY, passages integer NOT NULL) WITH (fillfactor = 80);
 CREATE TABLE passages (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL, source text NOT NULL, document text,
-    content text NOT NULL, text text NOT NULL, metadata jsonb NOT NULL, terms tsvector NOT NULL,
+    content text NOT NULL, text text NOT NULL, metadata jsonb NOT NULL, fields jsonb NOT NULL, terms tsvector NOT NULL,
     length integer NOT NULL, vector {vector});
 CREATE INDEX ON passages (source, document);
 CREATE INDEX ON passages (name);
 CREATE INDEX ON passages (document);
 CREATE INDEX ON passages (content);
 CREATE INDEX ON passages USING gin (terms);
-CREATE INDEX ON passages USING gin (metadata jsonb_path_ops);
+CREATE INDEX ON passages USING gin (fields jsonb_path_ops);
 CREATE TABLE mentions (
     name text NOT NULL, about boolean NOT NULL, passage bigint NOT NULL REFERENCES passages ON DELETE CASCADE,
     PRIMARY KEY (name, passage) INCLUDE (about));
@@ -75,17 +75,32 @@ _MAX_TERM = 500
 """Characters of the longest term."""
 
 
-def _where(chosen: AnyOf) -> tuple[str, list[Any]]:
-    """Return a filter as SQL, and its values; of a list in the metadata any item will do."""
-    parts, values = [], list[Any]()
-    for name, wanted in chosen.items():
-        if name == "source":
-            parts.append("source = ANY(%s)")
-            values.append([*map(str, wanted)])
-        else:
-            parts.append("(" + " OR ".join(["metadata @> %s"] * 2 * len(wanted)) + ")")
-            values += [Jsonb({name: shape}) for value in wanted for shape in (value, [value])]
-    return " AND ".join(parts) or "true", values
+def _where(chosen: Condition) -> tuple[str, list[Any]]:
+    """Return a filter as SQL, and its values."""
+    if isinstance(chosen, Every | Some):
+        parts = [*map(_where, chosen.of)]
+        word, empty = (" AND ", "true") if isinstance(chosen, Every) else (" OR ", "false")
+        return f"({word.join(part for part, _ in parts) or empty})", [value for _, values in parts for value in values]
+    if isinstance(chosen, Not):
+        part, values = _where(chosen.of)
+        return f"(NOT {part})", values
+    tests: list[tuple[str, list[Any]]]
+    if chosen.op == "?":
+        tests = [("coalesce(fields -> %s ? %s, false)", [chosen.name, kind]) for kind, _ in chosen.keys]
+        tests = tests or [("fields ? %s", [chosen.name])]
+    elif chosen.op == "=":
+        tests = [("fields @> %s", [Jsonb({chosen.name: {kind: [value]}})]) for kind, value in chosen.keys]
+    else:
+        path = f"$[*] ? (@ {chosen.op} $limit)"
+        tests = [
+            (
+                "coalesce(jsonb_path_exists(fields #> %s, %s, %s), false)",
+                [[chosen.name, kind], path, Jsonb({"limit": limit})],
+            )
+            for kind, limit in chosen.keys
+        ]
+    any_of = " OR ".join(test for test, _ in tests)
+    return f"({any_of or 'false'})", [value for _, values in tests for value in values]
 
 
 def _quoted(term: str) -> str:
@@ -123,7 +138,7 @@ class PostgresView(CandidateView):
         return {key: Source(**value) for key, value in rows}
 
     def words(
-        self, terms: list[str], k: int, chosen: AnyOf, among: Collection[int] | None = None
+        self, terms: list[str], k: int, chosen: Condition, among: Collection[int] | None = None
     ) -> Mapping[int, float]:
         """Return the BM25 scores of the k best passages that pass the filter, or of some passages."""
         counts = Counter(term[:_MAX_TERM] for term in terms)
@@ -168,7 +183,7 @@ class PostgresView(CandidateView):
         )
         return {row: float(score) for row, score in rows}
 
-    def near(self, vector: Scores, k: int, chosen: AnyOf) -> Collection[int]:
+    def near(self, vector: Scores, k: int, chosen: Condition) -> Collection[int]:
         """Return about the k nearest passages that pass the filter."""
         where, values = _where(chosen)
         self._db.execute(f"SET LOCAL hnsw.ef_search = {min(2 * k, 1000)}")
@@ -197,31 +212,25 @@ class PostgresView(CandidateView):
             known.setdefault(name, ([], []))[not about].append(row)
         return {name: NamePassages(sum(map(len, of)), *map(sorted, of)) for name, of in known.items()}
 
-    def around(self, name: str, sides: int) -> Sequence[int]:
-        """Return the passage with an id and up to `sides` neighbours on each side in its document, in order."""
+    def copies(self, name: str) -> Sequence[int]:
+        """Return the passages with an id, in order."""
+        return [row for (row,) in self._rows("SELECT id FROM passages WHERE name = %s ORDER BY 1", name)]
+
+    def neighbours(self, row: int, sides: int) -> Sequence[int]:
+        """Return a passage and up to `sides` neighbours on each side in its document, in order."""
         rows = self._db.execute(
             "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - %(n)s AND own.id + %(n)s "
             "AND other.source = own.source AND other.document IS NOT DISTINCT FROM own.document "
-            "AND other.metadata -> 'title' IS NOT DISTINCT FROM own.metadata -> 'title' "
-            "WHERE own.id = (SELECT min(id) FROM passages WHERE name = %(name)s) ORDER BY 1",
-            {"n": sides, "name": name},
+            "AND other.metadata -> 'title' IS NOT DISTINCT FROM own.metadata -> 'title' WHERE own.id = %(row)s ORDER BY 1",
+            {"n": sides, "row": row},
         )
         return [row for (row,) in rows]
 
-    def rows(self) -> NDArray[np.int64]:
-        """Return all passages, in the order in which they were indexed."""
-        return np.fromiter((row for (row,) in self._rows("SELECT id FROM passages ORDER BY 1")), np.int64)
-
-    def values(self, name: str) -> list[Any]:
-        """Return the values that passages have under a name of their metadata."""
-        if name == "source":
-            return [*self.sources()]
-        query = (
-            "SELECT DISTINCT item FROM passages, jsonb_array_elements(CASE jsonb_typeof(metadata -> %s) "
-            "WHEN 'array' THEN metadata -> %s ELSE jsonb_build_array(metadata -> %s) END) item "
-            "WHERE metadata ? %s ORDER BY 1"
-        )
-        return [value for (value,) in self._rows(query, name, name, name, name)]
+    def rows(self, chosen: Condition, limit: int | None = None) -> NDArray[np.int64]:
+        """Return the passages that pass a filter, or the first of them, in the order in which they were indexed."""
+        where, values = _where(chosen)
+        rows = self._rows(f"SELECT id FROM passages WHERE {where} ORDER BY 1 LIMIT %s", *values, limit)
+        return np.fromiter((row for (row,) in rows), np.int64)
 
     def holders(self, name: str) -> Collection[str]:
         """Return the sources of the passages with an id, or of a document with it."""
@@ -340,14 +349,15 @@ class PostgresStore:
         last = db.execute(f"SELECT nextval({sequence})").fetchone() or (0,)
         first = int(last[0]) + 1
         db.execute(f"SELECT setval({sequence}, %s)", (first + count,))
-        columns = "id, name, source, document, content, text, metadata, terms, length, vector"
+        columns = "id, name, source, document, content, text, metadata, fields, terms, length, vector"
         with db.cursor() as cursor:
             with cursor.copy(f"COPY passages ({columns}) FROM STDIN") as copy:
                 rows = ((change.key, *row) for change in changes for row in change.rows())
                 for number, (key, passage, vector) in enumerate(rows, first):
                     own = terms(indexed_text(passage.text, passage.metadata))
                     places = _vector_of(own), len(own), None if vector is None else json.dumps(vector.tolist())
-                    text = passage.text, json.dumps(passage.metadata, default=str)
+                    fields = json.dumps(stored_values({**passage.metadata, "source": key}))
+                    text = passage.text, json.dumps(passage.metadata, default=str), fields
                     copy.write_row((number, passage.name, key, passage.document, passage.content, *text, *places))
             with cursor.copy("COPY mentions (name, about, passage) FROM STDIN") as copy:
                 for number, passage in enumerate(chain.from_iterable(changes), first):

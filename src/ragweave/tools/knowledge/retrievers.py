@@ -12,8 +12,8 @@ from ragweave.errors import UsageError, did_you_mean
 from ragweave.names import RetrieverName
 from ragweave.tools.imported import imported, is_path, object_at
 from ragweave.tools.knowledge.base import AbstractKnowledgeBase
+from ragweave.tools.knowledge.filters import Filter
 from ragweave.tools.knowledge.servers import is_address, open_knowledge_base
-from ragweave.tools.knowledge.store import Filter
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import SearchRetriever
@@ -39,7 +39,7 @@ def retriever_of(
             argument `kb` gets the knowledge base.
         kb: The knowledge base to search, or its place; None where the retriever needs none.
         k: Passages a query; a call may ask for another number.
-        filter: As `KnowledgeBase.as_retriever`, for its modes alone.
+        filter: As `KnowledgeBase.as_retriever`. What takes an argument `kb` gets only what passes.
         rerank: As `KnowledgeBase.as_retriever`.
 
     Raises:
@@ -58,8 +58,10 @@ def retriever_of(
     base = open_knowledge_base(kb) if takes_kb and isinstance(kb, str | Path) else kb
     if spec in MODES:
         return base.as_retriever(k, spec, filter=filter, rerank=rerank)  # type: ignore[union-attr, arg-type]
+    if filter and not takes_kb:
+        raise UsageError(f"{spec} does not search a knowledge base, so no filter holds for it: leave the filter out")
     if filter:
-        raise UsageError("a filter is for a knowledge base's own modes: leave it out")
+        base = base.view(filter)  # type: ignore[union-attr]
     inner = imported(spec, *([base] if takes_kb else []))
     if not isinstance(inner, BaseRetriever):
         raise UsageError(f"{spec} is not a LangChain retriever, but {type(inner).__name__}")

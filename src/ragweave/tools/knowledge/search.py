@@ -13,9 +13,9 @@ from ragweave.errors import KnowledgeBaseError
 from ragweave.names import RetrieverName
 from ragweave.state.passages import heading_of
 from ragweave.tools.embeddings.named import unit
+from ragweave.tools.knowledge.filters import Condition, Field, Kind
 from ragweave.tools.knowledge.graph import SEEDS, NamePath, Names, Pool, Scores, Seed, along_names
-from ragweave.tools.knowledge.sources import SourceReader
-from ragweave.tools.knowledge.store import AnyOf
+from ragweave.tools.knowledge.sources import Source, SourceReader
 from ragweave.tools.retrieval.bm25_index import top_k
 from ragweave.tools.retrieval.retrievers import Spread, fused_scores
 
@@ -28,8 +28,8 @@ class Query:
     """Its words; None: passages are ranked by vectors alone."""
     vector: Scores | None
     """Its vector, of length 1; None: passages are ranked by words alone."""
-    chosen: AnyOf
-    """What the metadata of passages must have."""
+    chosen: Condition
+    """Which passages it may see."""
 
 
 class RankedPool(Pool, Protocol):
@@ -54,20 +54,35 @@ class View(SourceReader, Names, Protocol):
         """Return the candidates for a query, with their scores, the best at least those of the best passages."""
         ...
 
-    def around(self, name: str, sides: int) -> Sequence[int]:
-        """Return the passage with an id and up to `sides` neighbours on each side in its document, in order."""
+    def around(self, name: str, sides: int, chosen: Condition) -> list[Document]:
+        """Return the first passage with an id and up to `sides` neighbours on each side in its document, in order.
+
+        Only passages that pass a filter are returned, or counted as the first.
+        """
         ...
 
-    def rows(self) -> NDArray[np.int64]:
-        """Return all passages, in the order in which they were indexed."""
+    def rows(self, chosen: Condition) -> NDArray[np.int64]:
+        """Return the passages that pass a filter, in the order in which they were indexed."""
+        ...
+
+    def sources_of(self, rows: NDArray[np.int64]) -> list[Source]:
+        """Return the sources of some passages, without what is known of their files as a whole."""
         ...
 
     def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
         """Return passages, in the given order."""
         ...
 
-    def values(self, name: str) -> list[Any]:
-        """Return the values that passages have under a name of their metadata."""
+    def fields(self, chosen: Condition) -> list[Field]:
+        """Return the fields of the passages that pass a filter, by name."""
+        ...
+
+    def values(self, name: str, chosen: Condition) -> list[Any]:
+        """Return the values that these passages have in a field."""
+        ...
+
+    def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
+        """Return the kinds of these values, each with a value."""
         ...
 
 
@@ -112,15 +127,6 @@ class Embedder:
                 f"{self.place} has vectors of {size} dimensions, but this embedding model gives "
                 f"{vectors.shape[-1]}; open it with {self.name}"
             )
-
-
-def passes(doc: Document, chosen: AnyOf) -> bool:
-    """Return whether a passage passes a filter."""
-    values = {name: doc.metadata.get(name) for name in chosen}
-    return all(
-        any(item in chosen[name] for item in (value if isinstance(value, list) else [value]))
-        for name, value in values.items()
-    )
 
 
 def base_scores(words: Scores | None, near: Scores | None, spread: Spread | None = None) -> Scores:

@@ -5,6 +5,7 @@
                         passages   a row a passage: text, place in the source, metadata (JSON)
                         vectors    content hash to float32 vector
                         names, mentions    which passage has which names (see `graph.py`)
+                        fields, field_values    which passage has which metadata (see `filter_index.py`)
     index-<name>/       BM25 arrays and vectors in passage order: derived, never changed once named
     writer.lock         locked by the one writer
 
@@ -21,7 +22,7 @@ import os
 import queue
 import shutil
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -35,29 +36,22 @@ from numpy.typing import NDArray
 
 from ragweave.errors import KnowledgeBaseError
 from ragweave.tools.files import ClosingConnection
+from ragweave.tools.knowledge import filter_index
 from ragweave.tools.knowledge.chunking import content_hash
+from ragweave.tools.knowledge.filters import ALL, Condition, Field, Kind, matches
 from ragweave.tools.knowledge.graph import MAX_PASSAGES, TABLES, NamePassages
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
 
-Filter = Mapping[str, Any] | None
-"""Metadata names to a value, or to a list of values of which any will do; None: all passages."""
-AnyOf = Mapping[str, list[Any]]
-"""Metadata names to the values of which any will do."""
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
 INDEX = "index-"
 """How the names of folders with an index begin."""
 _UNFINISHED = f"{INDEX}unfinished-"
 """How the names of folders begin in which a store is being made. What a kill leaves, the next write deletes."""
-_VERSION = "3"
+_VERSION = "4"
 _BUSY = 60.0
 """Seconds to wait for another connection's commit."""
-ITEMS = (
-    "json_each(p.metadata) field, json_each(CASE WHEN field.type IN ('array', 'object') THEN field.value "
-    "ELSE json_array(field.value) END) item"
-)
-"""SQL: the single values of a passage's metadata."""
 AGAIN = "UPDATE sources SET value = json_set(value, '$.hash', '')"
 """SQL: sources are to be read again."""
 _SCHEMA = (
@@ -74,6 +68,7 @@ CREATE INDEX passages_by_document ON passages (document) WHERE document IS NOT N
 CREATE TABLE vectors (content TEXT PRIMARY KEY, vector BLOB NOT NULL);
 """
     + TABLES
+    + filter_index.TABLES
 )
 # Row ids of passages are never used again: an index tells by them which passages are new.
 
@@ -125,9 +120,10 @@ class Snapshot:
             docs[row] = Document(id=name, page_content=text, metadata={"position": row, **meta, "source": source})
         return {row: docs[row] for row in rowids}
 
-    def rows(self) -> NDArray[np.int64]:
-        """Return the row ids of the passages, ascending, which is the order of the index."""
-        return np.fromiter((row for (row,) in self.db.execute("SELECT id FROM passages ORDER BY id")), np.int64)
+    def rows(self, chosen: Condition = ALL) -> NDArray[np.int64]:
+        """Return the row ids of the passages that pass a filter, ascending, which is the order of the index."""
+        rows = np.fromiter((row for (row,) in self.db.execute("SELECT id FROM passages ORDER BY id")), np.int64)
+        return rows if chosen == ALL else rows[filter_index.passing(self.db, chosen, rows)]
 
     def texts(self, after: int = 0) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """Yield row id, text and metadata of the passages with row ids above `after`, in order."""
@@ -155,36 +151,42 @@ class Snapshot:
         row = self.db.execute("SELECT length(vector) / 4 FROM vectors LIMIT 1").fetchone()
         return int(row[0]) if row else 0
 
-    def matching(self, wanted: AnyOf) -> set[int]:
-        """Return the row ids of passages that pass a filter; a list in the metadata matches by any of its items."""
-        matches: list[set[int]] = []
-        for name, values in wanted.items():
-            if name == "source":
-                sql = "SELECT p.id FROM passages p JOIN sources s ON s.id = p.source WHERE s.key"
-            else:
-                sql = f"SELECT p.id FROM passages p, {ITEMS} WHERE field.key = :name AND item.value"  # noqa: S608
-            sql += " IN (SELECT value FROM json_each(:values))"
-            rows = self.db.execute(sql, {"name": name, "values": json.dumps(values)})
-            matches.append({row for (row,) in rows})
-        return set.intersection(*matches)
+    def around(self, name: str, sides: int, chosen: Condition) -> list[Document]:
+        """Return the first passage with an id and up to `sides` neighbours on each side in its document, in order.
 
-    def around(self, name: str, sides: int) -> list[int]:
-        """Return the passage with an id and up to `sides` neighbours on each side in its document, in order."""
+        Only passages that pass a filter are returned, or counted as the first.
+        """
+        copies = [row for (row,) in self.db.execute("SELECT id FROM passages WHERE name = ? ORDER BY id", (name,))]
+        own = next((row for row, doc in self.documents(copies).items() if matches(chosen, doc.metadata)), None)
         neighbours = self.db.execute(
             "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - :sides AND own.id + :sides "
             "AND other.source = own.source AND other.document IS own.document "
             "AND json_extract(other.metadata, '$.title') IS json_extract(own.metadata, '$.title') "
-            "WHERE own.id = (SELECT min(id) FROM passages WHERE name = :name) ORDER BY other.id",
-            {"sides": sides, "name": name},
+            "WHERE own.id = :own ORDER BY other.id",
+            {"sides": sides, "own": own},
         )
-        return [row for (row,) in neighbours]
+        docs = self.documents([row for (row,) in neighbours]).values()
+        return [doc for doc in docs if matches(chosen, doc.metadata)]
 
-    def values(self, name: str) -> list[Any]:
-        """Return the values that passages have under a name of their metadata."""
-        if name == "source":
-            return [*self.sources()]
-        sql = f"SELECT DISTINCT item.value FROM passages p, {ITEMS} WHERE field.key = ?"  # noqa: S608
-        return [value for (value,) in self.db.execute(sql, (name,))]
+    def sources_of(self, rows: NDArray[np.int64]) -> list[Source]:
+        """Return the sources of some passages, without what is known of their files as a whole."""
+        sql = "SELECT key, kind FROM sources WHERE id IN (SELECT source FROM passages WHERE id IN (SELECT value FROM json_each(?)))"
+        return [Source(*source) for source in self.db.execute(f"{sql} ORDER BY id", (json.dumps(rows.tolist()),))]
+
+    def fields(self, chosen: Condition) -> list[Field]:
+        """Return the fields of the passages that pass a filter, by name."""
+        return filter_index.fields_of(self.db, self._seen(chosen))
+
+    def values(self, name: str, chosen: Condition) -> list[Any]:
+        """Return the values that passages that pass a filter have in a field."""
+        return filter_index.values_of(self.db, name, self._seen(chosen))
+
+    def kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
+        """Return the kinds of these values, each with a value."""
+        return filter_index.kinds_of(self.db, name, self._seen(chosen))
+
+    def _seen(self, chosen: Condition) -> NDArray[np.int64] | None:
+        return None if chosen == ALL else self.rows(chosen)
 
     def named(self, names: Collection[str]) -> dict[str, NamePassages]:
         """Return the passages of each name that is known; none of a name that is not followed."""

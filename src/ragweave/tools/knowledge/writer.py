@@ -12,6 +12,7 @@ from typing import Any
 
 from ragweave.state.passages import indexed_text
 from ragweave.tools.knowledge.chunking import Passage
+from ragweave.tools.knowledge.filter_index import add_values
 from ragweave.tools.knowledge.graph import add_names
 from ragweave.tools.knowledge.index import FolderIndex, hashes_of
 from ragweave.tools.knowledge.settings import Progress
@@ -79,8 +80,8 @@ class Writer:
             self._change(f"DELETE FROM passages WHERE {where}", values)  # noqa: S608
 
     def rebuild(self) -> None:
-        """Make names and index again from the passages."""
-        for what in ("names", "mentions", "meta WHERE key = 'index'"):
+        """Make names, values and index again from the passages."""
+        for what in ("names", "mentions", "fields", "field_values", "meta WHERE key = 'index'"):
             self._change(f"DELETE FROM {what}")  # noqa: S608
 
     def update(self, key: str, source: Source) -> None:
@@ -138,12 +139,14 @@ class Writer:
         return done
 
     def _build(self, last: int) -> None:
-        """Drop what has no passages, find names in those after row `last`, and write the index of the new state."""
+        """Drop what has no passages, find names and values in those after row `last`, and write the index of the new state."""
         db = self._db
         db.execute("DELETE FROM sources WHERE kind = 'added' AND id NOT IN (SELECT source FROM passages)")
         db.execute("DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)")
         now = Snapshot(db)
-        add_names(db, now.texts(last if now.index else 0))
+        first = last if now.index else 0
+        add_names(db, now.texts(first))
+        add_values(db, now.texts(first))
         folder = self._index.store.folder / f"{INDEX}{secrets.token_hex(8)}"
         folder.mkdir()
         self._index.build(now, folder)
