@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ragweave.evaluation.race import ALPHA, KEPT, Answer, Goal, Verdict, confirm, race, split
+from ragweave.evaluation.race import ALPHA, RESERVED, Answer, Goal, Verdict, confirm, race, split
 from ragweave.evaluation.statistics import bootstrap
 
 RECORDED = Path(__file__).parent / "results" / "real_models"
@@ -78,15 +78,15 @@ class World:
         except StopIteration as end:
             return str(end.value), taken
 
-    def tune(self, seed: int, *, halving: bool = True, kept: float = KEPT) -> tuple[str, Verdict | None, int]:
+    def tune(self, seed: int, *, halving: bool = True, reserved: float = RESERVED) -> tuple[str, Verdict | None, int]:
         """Return the finalist, the verdict on it, and how many answers that took."""
-        chosen, held = split([str(at) for at in range(self.table.shape[1])], kept, seed)
+        chosen, others = split([str(at) for at in range(self.table.shape[1])], reserved, seed)
         finalist, taken = self.choose([*map(int, chosen)], halving=halving)
         if finalist == self.arms[0]:
             return finalist, None, taken
         rows = (self.arms.index(finalist), 0)
-        pair = [[Answer(*self.table[row, int(at)]) for at in held] for row in rows]
-        return finalist, confirm(*pair, Goal()), taken + 2 * len(held)
+        pair = [[Answer(*self.table[row, int(at)]) for at in others] for row in rows]
+        return finalist, confirm(*pair, Goal()), taken + 2 * len(others)
 
 
 def halves(world: World, rounds: int) -> Iterator[dict[str, Any]]:
@@ -95,24 +95,24 @@ def halves(world: World, rounds: int) -> Iterator[dict[str, Any]]:
     for halving in (False, True):
         results = []
         for seed in range(rounds):
-            chosen, held = split([str(at) for at in range(size)], 0.5, seed)
+            chosen, others = split([str(at) for at in range(size)], 0.5, seed)
             finalist, taken = world.choose([*map(int, chosen)], halving=halving)
             results.append(
-                (world.worth(finalist, [*map(int, chosen)]), world.worth(finalist, [*map(int, held)]), taken)
+                (world.worth(finalist, [*map(int, chosen)]), world.worth(finalist, [*map(int, others)]), taken)
             )
         shown, delivered, taken = (fmean(result[at] for result in results) for at in range(3))
         share = 100 * taken / (len(world.arms) * (size - round(size * 0.5)))
         yield {"halving": halving, "shown": shown, "delivered": delivered, "answers": share}
 
 
-def procedure(world: World, rounds: int, kept: float = KEPT) -> Iterator[dict[str, Any]]:
+def procedure(world: World, rounds: int, reserved: float = RESERVED) -> Iterator[dict[str, Any]]:
     """Choose and confirm."""
     for size in SIZES:
         for halving in (False, True):
             random, results = np.random.default_rng(1), []
             for seed in range(rounds):
                 user = world.drawn(random, size)
-                finalist, verdict, taken = user.tune(seed, halving=halving, kept=kept)
+                finalist, verdict, taken = user.tune(seed, halving=halving, reserved=reserved)
                 arm = finalist if verdict and verdict.wins else INCUMBENT
                 results.append(
                     (world.worth(arm), 100.0 * (world.worth(arm) < 0), 100 * taken / (len(world.arms) * size))

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +100,13 @@ def test_what_a_test_has_spent_serves_to_choose_from_then_on(settings: EvalSetti
     assert first["tested"] == ["concat_pf[k=3]", "concat[k=3]"]
     again = run(settings, tmp_path / "run", model)
     assert again.verdict is not None
+    run(replace(settings, limit=20), tmp_path / "run", model)
+    assert json.loads((tmp_path / "run" / "tune.json").read_text()) == first
     write(tmp_path / "q.jsonl", range(COUNT + 30))
     outcome = run(settings, tmp_path / "run", model)
     second = json.loads((tmp_path / "run" / "tune.json").read_text())
-    assert {*first["choose"], *first["kept"]} == {*second["choose"]}
-    assert len(second["kept"]) == 30
+    assert {*first["choose"], *first["reserved"]} == {*second["choose"]}
+    assert len(second["reserved"]) == 30
     assert outcome.verdict is not None
     assert outcome.verdict.gain.n == 30
     assert max(Counter(call.text for call in model.calls).values()) == 1

@@ -110,8 +110,8 @@ def tune(
         end(ended.summary)
     else:
         page = write_tuned(outcome)
-        console().print(table_of(*arm_cells(outcome)), table_of(*gain_cells(outcome)))
-        if outcome.lost:
-            console().print(table_of(*lost_cells(outcome.lost)))
+        tables = [arm_cells(outcome), *[gain_cells(outcome)] * (outcome.finalist != outcome.incumbent)]
+        for table in [*tables, *[lost_cells(outcome.lost)] * bool(outcome.lost)]:
+            console().print(table_of(*table))
         typer.echo(sentence(outcome))
         typer.echo(f"wrote {outcome.choice} and {page}", err=True)

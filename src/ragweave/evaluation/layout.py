@@ -152,7 +152,7 @@ Lost = Mapping[str, Mapping[Stage, Sequence[Record]]]
 def lost_cells(lost: Lost) -> tuple[list[str], list[list[str]]]:
     """Return the header and rows of the table of lost answers: a row for each system, a column for each stage."""
     stages = [*next(iter(lost.values()))]
-    rows = [[system, *(str(len(found.get(stage, ()))) for stage in stages)] for system, found in lost.items()]
+    rows = [[system, *(str(len(records)) for records in by_stage.values())] for system, by_stage in lost.items()]
     return ["Questions lost in", *stages], rows
 
 
@@ -244,8 +244,8 @@ def lost_html(lost: Lost, place: Path) -> str:
     if not lost:
         return ""
     lists = []
-    for system, found in lost.items():
-        for stage, records in found.items():
+    for system, by_stage in lost.items():
+        for stage, records in by_stage.items():
             items = "".join(f"<li>{_lost(record, place)}</li>" for record in records)
             title = f"{system}: {len(records)} lost in {stage}. {SUMMARIES[stage]}"
             lists += [f"<details><summary>{escape(title)}</summary><ul>{items}</ul></details>"] * bool(records)
@@ -323,7 +323,11 @@ def _ticks(low: float, high: float) -> list[float]:
     return [at * step for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _free(x: float, y: float, length: float, taken: list[tuple[float, float, float]]) -> float:
+_Taken = list[tuple[float, float, float]]
+"""Left, right and height of labels."""
+
+
+def _free(x: float, y: float, length: float, taken: _Taken) -> float:
     """Return the first height from `y` down at which a label of this length, starting at `x`, covers no other."""
     while any(abs(top - y) < 15 and left < x + length and x < right for left, right, top in taken):
         y += 15
@@ -357,65 +361,46 @@ def write_tuned(outcome: Outcome) -> Path:
 
 def gain_cells(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
     """Return the header and rows of the finalist's gain as shown, and as confirmed."""
-    head = [
-        f"Δ {outcome.metric.label} of {outcome.finalist.name}",
-        "mean",
-        "95 % interval",
-        "questions",
-        "p (one-sided)",
-    ]
+    head = [f"Δ {outcome.metric.label}", "mean", "95 % interval", "questions", "p (one-sided)"]
     rows = [["shown, where it was chosen", f"{100 * outcome.shown:+.1f}", "", str(outcome.chosen_by), ""]]
     if verdict := outcome.verdict:
-        score = _score(verdict.gain, outcome.metric, "+", interval=True)
-        mean, _, interval = score.partition(" ")
+        mean, _, interval = _score(verdict.gain, outcome.metric, "+", interval=True).partition(" ")
         p = "" if verdict.p is None else _p(verdict.p)
         rows.append(["confirmed, on those kept back", mean, interval, str(verdict.gain.n), p])
     return head, rows
 
 
 def arm_cells(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
-    """Return the header and rows of the race: an arm's questions, last mean score, and cost."""
-    head = ["Arm", "questions", outcome.metric.label, outcome.unit]
-    rows = []
-    for arm in outcome.arms:
-        after = [
-            (asked, means[arm.name])
-            for asked, means in zip(outcome.asked, outcome.course, strict=True)
-            if arm.name in means
-        ]
-        asked, score = after[-1] if after else (0, 0.0)
-        rows.append([arm.name, str(asked), f"{100 * score:.1f}", f"{outcome.costs.get(arm.name, 0):,.4g}"])
-    return head, sorted(rows, key=lambda row: (-int(row[1]), -float(row[2])))
+    """Return the header and rows of the race: an arm's questions, its mean score on them, and its cost."""
+    last = {name: (asked, score) for asked, means in outcome.course for name, score in means.items()}
+    order = sorted(last, key=last.__getitem__, reverse=True)
+    rows = [[name, f"{last[name][0]}", f"{100 * last[name][1]:.1f}", f"{outcome.costs[name]:,.4g}"] for name in order]
+    return ["Arm", "questions", outcome.metric.label, outcome.unit], rows
 
 
 def course(outcome: Outcome) -> str:
     """Return an SVG plot of each arm's mean score after each block; an arm that left has no more points."""
-    means = [100 * score for scores in outcome.course for score in scores.values()]
-    bottom, top, last = min(means) - 2, max(means) + 2, max(outcome.asked)
+    scores = [100 * score for _, means in outcome.course for score in means.values()]
+    if not scores:
+        return ""
+    bottom, top, last = min(scores) - 2, max(scores) + 2, outcome.course[-1][0]
 
-    def across(asked: float) -> float:
-        return _LEFT + (_WIDE - _LEFT - 260) * asked / last
+    def place(asked: int, score: float) -> tuple[float, float]:
+        across = _LEFT + (_WIDE - _LEFT - 260) * asked / last
+        return across, _HIGH - _LOW - (_HIGH - _LOW - 10) * (score - bottom) / (top - bottom)
 
-    def down(score: float) -> float:
-        return _HIGH - _LOW - (_HIGH - _LOW - 10) * (score - bottom) / (top - bottom)
-
-    parts = [f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="scores during the race">']
-    for y in _ticks(bottom, top):
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE}" y1="{down(y):.0f}" y2="{down(y):.0f}"/>')
-        parts.append(_text(_LEFT - 6, down(y) + 4, f"{y:g}", "end"))
-    parts += [_text(across(asked), _HIGH - 24, str(asked), "middle") for asked in outcome.asked]
-    parts.append(_text(across(last), _HIGH - 4, "questions answered", "end"))
-    taken: list[tuple[float, float, float]] = []
-    for arm in outcome.arms:
-        points = [
-            (across(asked), down(100 * scores[arm.name]))
-            for asked, scores in zip(outcome.asked, outcome.course, strict=True)
-            if arm.name in scores
-        ]
+    parts, taken = [f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="scores during the race">'], _Taken()
+    for tick in _ticks(bottom, top):
+        y = place(0, tick)[1]
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE}" y1="{y:.0f}" y2="{y:.0f}"/>')
+        parts.append(_text(_LEFT - 6, y + 4, f"{tick:g}", "end"))
+    parts += [_text(place(asked, 0)[0], _HIGH - 24, str(asked), "middle") for asked, _ in outcome.course]
+    parts.append(_text(place(last, 0)[0], _HIGH - 4, "questions answered", "end"))
+    for name in dict.fromkeys(name for _, means in outcome.course for name in means):
+        points = [place(asked, 100 * means[name]) for asked, means in outcome.course if name in means]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline class="bar" fill="none" points="{line}"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in points]
-        for x, y in points[-1:]:
-            shown = arm.name if len(arm.name) <= 34 else f"{arm.name[:33]}…"
-            parts.append(_text(x + 8, _free(x + 8, y + 4, 8 * len(shown), taken), shown, "start"))
+        shown, (x, y) = name if len(name) <= 34 else f"{name[:33]}…", points[-1]
+        parts.append(_text(x + 8, _free(x + 8, y + 4, 8 * len(shown), taken), shown, "start"))
     return "\n".join([*parts, "</svg>"])

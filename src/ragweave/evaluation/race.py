@@ -18,7 +18,7 @@ from ragweave.evaluation.statistics import Interval, bootstrap, compare
 
 ALPHA, POWER = 0.05, 0.8
 """How often an arm that is no better may replace the incumbent; how sure the forecast of a larger test is."""
-KEPT = 2 / 3
+RESERVED = 2 / 3
 """The share of questions kept back: a race needs few questions to find a good arm, a test many to show that it is one."""
 MIN_BLOCK = 6
 """Minimum questions that an arm answers before it may leave."""
@@ -31,6 +31,7 @@ class Answer(NamedTuple):
     """From 0 to 1."""
     cost: float
     """Tokens, or dollars."""
+    calls: int = 0
 
 
 Answers: TypeAlias = Mapping[str, Mapping[str, Answer]]
@@ -74,10 +75,10 @@ class Goal:
         return [*sorted(running, key=place), *failing]
 
 
-def split(questions: Sequence[str], kept: float = KEPT, seed: int = 0) -> tuple[list[str], list[str]]:
+def split(questions: Sequence[str], reserved: float = RESERVED, seed: int = 0) -> tuple[list[str], list[str]]:
     """Return the questions to choose by and those kept back, each in random order."""
     order = Random(seed).sample(questions, len(questions))
-    at = round(len(order) * (1 - kept))
+    at = round(len(order) * (1 - reserved))
     return order[:at], order[at:]
 
 
@@ -149,9 +150,9 @@ def needed(gaps: Sequence[float], null: float, alpha: float) -> int | None:
     return math.ceil((sides * max(stdev(gaps), 1e-9) / above) ** 2)
 
 
-def detectable(kept: int, deviation: float = 0.58) -> float:
+def detectable(reserved: int, deviation: float = 0.58) -> float:
     """Return the gain of a single challenger that so many questions kept back confirm one time in two.
 
     `deviation` is that of the differences in F1 between two methods, as measured by `benchmarks/tune.py`.
     """
-    return NormalDist().inv_cdf(1 - ALPHA) * deviation / math.sqrt(kept)
+    return NormalDist().inv_cdf(1 - ALPHA) * deviation / math.sqrt(reserved)

@@ -151,8 +151,8 @@ def lost_of(records: Iterable[Record]) -> dict[str, dict[Stage, list[Record]]]:
     for record in records:
         for stage in stages:
             if f"{LOST}{stage}" in record["scores"]:
-                found = lost.setdefault(record["system"], {}).setdefault(stage, [])
-                found += [record] * bool(record["scores"][f"{LOST}{stage}"])
+                losses = lost.setdefault(record["system"], {}).setdefault(stage, [])
+                losses += [record] * bool(record["scores"][f"{LOST}{stage}"])
     return lost
 
 

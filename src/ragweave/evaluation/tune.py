@@ -11,14 +11,16 @@ The folder is that of a `Run`: what was answered is not asked again, so the same
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from typing import Any
 
+from ragweave import __version__
 from ragweave.datasets import Question, open_dataset, select
 from ragweave.errors import UsageError
 from ragweave.evaluation.evaluate import EVALUATOR, EvalSettings, checked_prompts, open_systems, with_names
@@ -26,11 +28,12 @@ from ragweave.evaluation.folder import Record, read_results
 from ragweave.evaluation.metrics import MAIN, METRICS, Metric
 from ragweave.evaluation.metrics.metric import Score, State
 from ragweave.evaluation.metrics.passages import answer_recall, gold_names, recall_at
-from ragweave.evaluation.race import KEPT, Answer, Goal, Verdict, block_sizes, confirm, detectable, race
+from ragweave.evaluation.race import RESERVED, Answer, Goal, Verdict, block_sizes, confirm, detectable, race
 from ragweave.evaluation.report import dollars_of, lost_of, trace_of
 from ragweave.evaluation.run import Run, Summary
 from ragweave.evaluation.why import Stage
 from ragweave.graphs.specs import SystemSpec, is_choice, read_system, write_choice
+from ragweave.nodes.options import make_options
 from ragweave.roles import ROLES
 from ragweave.tools.knowledge import KnowledgeBase, open_knowledge_base
 from ragweave.tools.knowledge.retrievers import MODES, retriever_of
@@ -115,18 +118,30 @@ def recall(question: Question, docs: Sequence[Any], k: int) -> float:
     return answer_recall([doc.page_content for doc in docs[:k]], question.answers)
 
 
-def searches(kb: str, questions: Sequence[Question], rerankers: Sequence[str], places: Sequence[Path]) -> list[Search]:
-    """Return every way to search a knowledge base, and others of the same documents; no chat model is called."""
-    base, results = open_knowledge_base(kb), []
-    modes = ["auto"]
+def searches(
+    kb: str, questions: Sequence[Question], rerankers: Sequence[str], others: Sequence[Path], store: Path
+) -> list[Search]:
+    """Return the ways to search a knowledge base, and others of the same documents; no chat model is called.
+
+    The file `store` remembers the result for the same questions.
+    """
+    if not questions or not kb:
+        return []
+    asked = [[*rerankers], [*map(str, others)], [question.hashes for question in questions]]
+    if store.exists() and (stored := json.loads(store.read_text("utf-8")))["asked"] == asked:
+        return [Search(retriever, rerank, tuple(recalls)) for retriever, rerank, recalls in stored["recalls"]]
+    base, results, modes = open_knowledge_base(kb), list[Search](), ["auto"]
     if isinstance(base, KnowledgeBase):
         modes += [mode for mode in MODES if mode == "bm25" or (mode in ("dense", "hybrid") and base.settings.embedding)]
-    for retriever in [*modes, *(f"{mode}:{place}" for place in places for mode in modes)]:
-        for reranker in ["", *rerankers]:
-            found = retriever_of(retriever, kb, max(DEPTHS), rerank=reranker or None)
-            lists = [(question, found.find(question.question)) for question in questions]
-            rows = [[recall(question, docs, k) for question, docs in lists] for k in DEPTHS]
-            results.append(Search(retriever, reranker, tuple(round(fmean(row), 4) for row in rows)))
+    for spec, reranker in product(
+        [*modes, *(f"{mode}:{place}" for place in others for mode in modes)], ["", *rerankers]
+    ):
+        retriever = retriever_of(spec, kb, max(DEPTHS), rerank=reranker or None)
+        lists = [(question, retriever.find(question.question)) for question in questions]
+        shares = [fmean(recall(question, docs, k) for question, docs in lists) for k in DEPTHS]
+        results.append(Search(spec, reranker, tuple(round(share, 4) for share in shares)))
+    rows = [[search.retriever, search.rerank, search.recalls] for search in results]
+    store.write_text(json.dumps({"asked": asked, "recalls": rows}) + "\n", "utf-8")
     return results
 
 
@@ -149,17 +164,22 @@ def other_bases(kb: str, chunkers: Sequence[str], folder: Path) -> list[Path]:
     return [folder / chunker for chunker in chunkers]
 
 
-def arms_of(methods: Sequence[str], wordings: Sequence[str], found: Sequence[Search]) -> list[Arm]:
+def arms_of(methods: Sequence[str], wordings: Sequence[str], results: Sequence[Search]) -> list[Arm]:
     """Return the arms: the incumbent as it is, and all methods with the best search and depth."""
-    best = max(found, key=lambda search: (sum(search.recalls), search is found[0]), default=None)
-    own = {} if best is None or best is found[0] else {"retriever": best.retriever, "rerank": best.rerank}
+    best = max(results, key=lambda search: sum(search.recalls), default=None)  # of equal ones, the first: the default
+    own = {} if best is None or best is results[0] else {"retriever": best.retriever, "rerank": best.rerank}
     arms = [Arm(methods[0])]
     arms += [Arm(method if is_choice(method) else with_options(method, **own)) for method in methods]
-    plain = [method for method in methods if not is_choice(method)][:1]
+    plain = [method for method in methods if not is_choice(method) and _searches(method)][:1]
     if best is not None and best.depth != DEPTHS[1]:
         arms += [Arm(with_options(method, **own, k=best.depth)) for method in plain]
     arms += [Arm(with_options(method, **own), wording) for method in plain for wording in wordings]
     return list(dict.fromkeys(arms))
+
+
+def _searches(spec: str) -> bool:
+    system = read_system(spec)
+    return bool(getattr(make_options(system.method.options, system.options), "retrieve", True))
 
 
 # ---- questions
@@ -171,23 +191,24 @@ class Parts:
 
     path: Path
     choose: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    reserved: list[str] = field(default_factory=list)
+    """Kept back for the test."""
     tested: list[str] = field(default_factory=list)
     """The finalist and the incumbent of the test that has spent what was kept back."""
-    size: int = 0
-    """How many questions the budget allows to choose by; 0: undecided."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """How many questions a budget allows to choose by."""
 
     @classmethod
     def of(cls, path: Path, names: Sequence[str], seed: int) -> "Parts":
         """Read the parts, and add new questions; those that a test has spent serve to choose from then on."""
         parts = cls(path, **(json.loads(path.read_text("utf-8")) if path.exists() else {}))
-        known = {*parts.choose, *parts.kept}
+        known = {*parts.choose, *parts.reserved}
         new = [name for name in names if name not in known]
         if new and parts.tested:
-            parts.choose, parts.kept, parts.tested, parts.size = parts.choose + parts.kept, [], [], 0
+            parts.choose, parts.reserved, parts.tested, parts.sizes = parts.choose + parts.reserved, [], [], {}
         drawn = Random(seed).sample(new, len(new))
-        room = max(0, round(KEPT * len(names)) - len(parts.kept))
-        parts.kept += drawn[:room]
+        room = max(0, round(RESERVED * len(names)) - len(parts.reserved))
+        parts.reserved += drawn[:room]
         parts.choose += drawn[room:]
         parts.write()
         return parts
@@ -210,13 +231,13 @@ def objective(name: str, questions: Sequence[Question], models: Mapping[str, Any
     quotes = str(models.get("generator")).startswith("extractive")
     short = "contains" if quotes else "f1"
     metric = METRICS.named(name.removeprefix("judge:") or (short if kind == "short" else MAIN[kind]))
-    open_ones = [question for question in questions if not (question.answers or question.parts)]
+    without = [question for question in questions if not (question.answers or question.parts)]
     if name.startswith("judge:") and metric.judge is None:
         raise UsageError(f"{metric.name} has no judge: --objective {metric.name}, or judge:correctness")
-    if (open_ones or metric.judge) and EVALUATOR not in models:
-        reason = f"{len(open_ones)} questions have no right answers" if open_ones else f"{metric.name} is judged"
+    if (without or metric.judge) and EVALUATOR not in models:
+        reason = f"{len(without)} questions have no right answers" if without else f"{metric.name} is judged"
         raise UsageError(f"{reason}: name a judge, --model evaluator=SPEC")
-    if not open_ones:
+    if not without:
         return metric
     judges = [METRICS.named(judged).judge for judged in ("faithfulness", "answer_relevance")]
 
@@ -255,10 +276,8 @@ class Outcome:
     chosen_by: int
     verdict: Verdict | None
     """None: nothing was tested, because the incumbent led, or because what was kept back is spent."""
-    course: list[dict[str, float]]
-    """Each arm's mean score after each block of the race."""
-    asked: list[int]
-    """The questions answered by then."""
+    course: Sequence[tuple[int, Mapping[str, float]]]
+    """After each block of the race: the questions answered, and the mean score of each arm that answered them."""
     lost: Mapping[str, Mapping[Stage, Sequence[Record]]]
     """The records of lost answers of finalist and incumbent, by arm and stage."""
     unit: str
@@ -311,7 +330,7 @@ class Tuning:
         self.unit = "dollars" if known else "tokens"
         self.answers = {}
         for record, cost in zip(good, dollars if known else tokens, strict=True):
-            answer = Answer(record["scores"][self.metric.name], float(cost or 0))
+            answer = Answer(record["scores"][self.metric.name], float(cost or 0), record["usage"]["calls"])
             self.answers.setdefault(record["system"], {})[names[record["id"]]] = answer
 
     def open(self, arms: Sequence[Arm]) -> None:
@@ -348,11 +367,8 @@ class Tuning:
             raise Ended(summary)
 
     def mean(self, arm: Arm, what: str) -> float:
-        """Return an arm's mean calls, or its mean cost, a question."""
-        if what != "calls":
-            return fmean(answer.cost for answer in self.answers[arm.name].values() or [Answer(0, 0)])
-        rows = [record for record in self.records if record["system"] == arm.name and not record["error"]]
-        return fmean([record["usage"]["calls"] for record in rows] or [0])
+        """Return an arm's mean `calls`, or `cost`, of a question."""
+        return fmean([getattr(answer, what) for answer in self.answers[arm.name].values()] or [0])
 
     def spent(self) -> dict[str, float]:
         """Return what the run has cost."""
@@ -363,40 +379,38 @@ class Tuning:
         return spent if dollars is None else {**spent, "dollars": dollars}
 
 
-def expected(tuning: Tuning, arms: Sequence[Arm], size: int, done: int, kept: int, what: str) -> float:
-    """Return what is to come, in calls or in the unit of costs: the rest of a race over `size` questions, and the test."""
-    means = sorted((tuning.mean(arm, what) for arm in arms), reverse=True)
-    total, before = kept * (tuning.mean(arms[0], what) + means[0]), 0
+def expected(tuning: Tuning, arms: Sequence[Arm], size: int, done: int, tested: int, what: str) -> float:
+    """Return what is to come, in `calls` or `cost`: the rest of a race over `size` questions, and a test on `tested`."""
+    means = [tuning.mean(arm, what) for arm in arms]
+    total, before = tested * (means[0] + max(means)), 0
     for alive, after in block_sizes(len(arms), size):
-        total += max(0, after - max(before, done)) * fmean(means) * min(alive, len(arms))
+        total += max(0, after - max(before, done)) * fmean(means) * alive
         before = after
     return total
 
 
-async def affordable(tuning: Tuning, arms: Sequence[Arm], parts: Parts) -> int:
+async def affordable(tuning: Tuning, arms: Sequence[Arm], parts: Parts, choose: Sequence[str], tested: int) -> int:
     """Return by how many questions the budget allows to choose, as measured on the first few.
 
     Raises:
         UsageError: It is too small for any race.
     """
     limits = tuning.run.limits
-    if limits.max_calls is None and limits.max_cost_usd is None:
-        return len(parts.choose)
-    if not parts.size:
-        await tuning.ask(arms, parts.choose[:_PILOT])
-        what, unit = ("cost", "dollars") if limits.max_calls is None else ("calls", "calls")
-        spent, least = tuning.spent()[unit], 0.0
-        left = (limits.max_calls or limits.max_cost_usd or 0.0) - spent
-        for size in range(len(parts.choose), _PILOT, -1):
-            least = expected(tuning, arms, size, _PILOT, len(parts.kept), what)
-            if least <= left:
-                parts.size = size
-                break
-        else:
-            more = f"--max-calls {spent + least:.0f}" if what == "calls" else f"--max-cost {spent + least:.2f}"
-            raise UsageError(f"{len(arms)} arms take about {more}: give that much, or race fewer --methods")
-        parts.write()
-    return parts.size
+    what, limit = ("cost", limits.max_cost_usd) if limits.max_calls is None else ("calls", limits.max_calls)
+    if limit is None or str(limits) in parts.sizes:
+        return min(len(choose), parts.sizes.get(str(limits), len(choose)))
+    await tuning.ask(arms, choose[:_PILOT])
+    pilot = _PILOT * sum(tuning.mean(arm, what) for arm in arms)
+    totals = {
+        size: pilot + expected(tuning, arms, size, _PILOT, tested, what) for size in range(_PILOT, len(choose) + 1)
+    }
+    fitting = [size for size, total in totals.items() if total <= limit]
+    if not fitting:
+        option = f"--max-cost {totals[_PILOT]:.2f}" if what == "cost" else f"--max-calls {totals[_PILOT]:.0f}"
+        raise UsageError(f"{len(arms)} arms take about {option}: give that much, or race fewer --methods")
+    parts.sizes[str(limits)] = fitting[-1]
+    parts.write()
+    return fitting[-1]
 
 
 def tune(
@@ -452,27 +466,31 @@ def tune(
     metric = objective(target, [*questions.values()], settings.models)
     folder.mkdir(parents=True, exist_ok=True)
     kb = str(Path(settings.kb).resolve()) if Path(settings.kb).is_dir() else settings.kb
-    plain = replace(settings, kb=kb, data="", systems=(), names=(), prompts={}, metrics=(metric.name,)).plain()
+    fixed = replace(settings, kb=kb, data="", limit=None, sample=None, systems=(), names=(), prompts={})
+    plain = replace(fixed, metrics=(metric.name,)).plain()
     with Run(folder, plain, cache, limits) as run:
         parts = Parts.of(folder / "tune.json", [*questions], settings.seed)
-        choose = [name for name in parts.choose if name in questions]
-        kept = [name for name in parts.kept if name in questions]
-        say(_opening(len(questions), kept))
+        choose, reserved = ([name for name in names if name in questions] for names in (parts.choose, parts.reserved))
+        gain = 100 * detectable(max(1, len(reserved)))
+        say(
+            f"{len(questions)} questions, of which {len(reserved)} are kept back for the test. They confirm a gain of "
+            f"{gain:.0f} points of F1 one time in two if one arm challenges the incumbent, less often if several do."
+        )
         known = [questions[name] for name in choose if questions[name].gold or questions[name].answers]
-        found = _searches(settings.kb, known, rerankers, other_bases(settings.kb, chunkers, folder / "bases"), folder)
-        for search in found:
+        others = other_bases(settings.kb, chunkers, folder / "bases")
+        results = searches(settings.kb, known, rerankers, others, folder / "search.json")
+        for search in results:
             say(str(search))
         first = _copied(incumbent, folder) if is_choice(incumbent) else incumbent
         methods = list(dict.fromkeys([first, *(settings.systems or shortlist(listed))]))
-        arms = arms_of(methods, [*settings.prompts], found)
+        arms = arms_of(methods, [*settings.prompts], results)
         say(f"{len(arms)} arms: {', '.join(arm.name for arm in arms)}")
         tuning = Tuning(run, settings, questions, metric, given or {})
         tuning.concurrency, tuning.quiet = concurrency, quiet
-        parts.choose, parts.kept = choose, kept
         outcomes: list[Outcome] = []
 
         async def work() -> Summary:
-            outcomes.append(await _work(tuning, arms, parts, goal, rewrite, say))
+            outcomes.append(await _work(tuning, arms, parts, choose, reserved, goal, rewrite, say))
             return Summary()
 
         run.conduct(work())
@@ -487,77 +505,63 @@ def _copied(incumbent: str, folder: Path) -> str:
     return str(path)
 
 
-def _opening(count: int, kept: Sequence[str]) -> str:
-    gain = 100 * detectable(max(1, len(kept)))
-    return (
-        f"{count} questions, of which {len(kept)} are kept back for the test. They confirm a gain of {gain:.0f} points of F1 "
-        "one time in two if one arm challenges the incumbent, less often if several do."
-    )
-
-
-def _searches(
-    kb: str, questions: Sequence[Question], rerankers: Sequence[str], places: Sequence[Path], folder: Path
-) -> list[Search]:
-    """Return the ways to search, which the folder remembers for the same questions."""
-    if not questions or not kb:
-        return []
-    asked = sha256(json.dumps([[*rerankers], [*map(str, places)], [q.hashes for q in questions]]).encode()).hexdigest()
-    path = folder / "search.json"
-    if path.exists() and (stored := json.loads(path.read_text("utf-8")))["asked"] == asked:
-        return [Search(retriever, rerank, tuple(recalls)) for retriever, rerank, recalls in stored["found"]]
-    found = searches(kb, questions, rerankers, places)
-    rows = [[search.retriever, search.rerank, search.recalls] for search in found]
-    path.write_text(json.dumps({"asked": asked, "found": rows}) + "\n", "utf-8")
-    return found
-
-
 async def _work(
-    tuning: Tuning, arms: list[Arm], parts: Parts, goal: Goal, rewrite: Any, say: Callable[[str], None]
+    tuning: Tuning,
+    arms: list[Arm],
+    parts: Parts,
+    choose: Sequence[str],
+    reserved: Sequence[str],
+    goal: Goal,
+    rewrite: Any,
+    say: Callable[[str], None],
 ) -> Outcome:
     tuning.open(arms)
-    choose = parts.choose[: await affordable(tuning, arms, parts)]
-    course, asked = list[dict[str, float]](), list[int]()
-    finalist = arms[0]
-    async for finalist, scores, done in _race(tuning, arms, choose, goal):
-        course.append(scores)
-        asked.append(done)
-        say(_progress(tuning, arms, choose, done, len(parts.kept), finalist, scores))
+    choose = choose[: await affordable(tuning, arms, parts, choose, len(reserved))]
+    course, finalist = list[tuple[int, dict[str, float]]](), arms[0]
+    async for finalist, done, means in _race(tuning, arms, choose, goal):
+        course.append((done, means))
+        tested = 0 if done == len(choose) and finalist == arms[0] else len(reserved)
+        say(_progress(tuning, arms, len(choose), tested, finalist, done, means))
     if rewrite is not None:
         finalist = await rewrite(tuning, finalist, choose)
         arms = list(dict.fromkeys([*arms, finalist]))
     pair, verdict = [finalist.name, arms[0].name], None
     if finalist != arms[0] and parts.tested in ([], pair):
-        await tuning.ask([finalist, arms[0]], parts.kept)
-        verdict = confirm(*paired(tuning, finalist, arms[0], parts.kept), goal)
+        await tuning.ask([finalist, arms[0]], reserved)
+        verdict = confirm(*paired(tuning, finalist, arms[0], reserved), goal)
         parts.tested = pair
         parts.write()
-    elif finalist != arms[0]:
-        say(f"{finalist.name} leads, but the questions kept back were spent on {parts.tested[0]}: add new questions")
     ours, theirs = paired(tuning, finalist, arms[0], choose)
-    shown = fmean(answer.score for answer in ours) - fmean(answer.score for answer in theirs)
-    chosen = finalist if verdict and verdict.wins else arms[0]
     outcome = Outcome(
-        tuning.run.folder / "choice.yaml",
-        tuning.metric,
-        arms,
-        chosen,
-        finalist,
-        shown,
-        len(ours),
-        verdict,
-        course,
-        asked,
-        lost_of(record for record in tuning.records if record["system"] in pair),
-        tuning.unit,
-        {arm.name: tuning.mean(arm, "cost") for arm in arms},
-        tuning.spent(),
+        choice=tuning.run.folder / "choice.yaml",
+        metric=tuning.metric,
+        arms=arms,
+        chosen=finalist if verdict and verdict.wins else arms[0],
+        finalist=finalist,
+        shown=fmean(answer.score for answer in ours) - fmean(answer.score for answer in theirs),
+        chosen_by=len(ours),
+        verdict=verdict,
+        course=course,
+        lost=lost_of(record for record in tuning.records if record["system"] in pair),
+        unit=tuning.unit,
+        costs={arm.name: tuning.mean(arm, "cost") for arm in arms},
+        spent=tuning.spent(),
     )
-    write_choice(outcome.choice, _chosen(tuning, chosen), {"decision": decision(outcome), "data": _data(tuning, parts)})
+    hashes = sorted("".join(question.hashes.values()) for question in tuning.questions.values())
+    data = {
+        "questions": len(hashes),
+        "kept_back": len(reserved),
+        "hash": sha256("".join(hashes).encode()).hexdigest()[:16],
+    }
+    about = {"decision": decision(outcome), "data": data, "version": __version__}
+    write_choice(outcome.choice, _chosen(tuning, outcome.chosen), about)
     return outcome
 
 
-async def _race(tuning: Tuning, arms: Sequence[Arm], names: Sequence[str], goal: Goal) -> Any:
-    """Yield the leader, all means and the number of answered questions after each block."""
+async def _race(
+    tuning: Tuning, arms: Sequence[Arm], names: Sequence[str], goal: Goal
+) -> AsyncIterator[tuple[Arm, int, dict[str, float]]]:
+    """Yield the leader, the number of answered questions, and the means of all arms that answered them, block by block."""
     by_name, done = {arm.name: arm for arm in arms}, 0
     steps = race([*by_name], names, goal)
     entered, block = next(steps)
@@ -566,33 +570,26 @@ async def _race(tuning: Tuning, arms: Sequence[Arm], names: Sequence[str], goal:
         done += len(block)
         is_last = done == len(names)
         leader = goal.ranked(entered, tuning.answers, names[:done], is_last=is_last)[0]
-        answers = {
+        scores = {
             name: [tuning.answers[name][at].score for at in names[:done] if at in tuning.answers[name]]
             for name in entered
         }
-        yield by_name[leader], {name: fmean(scores) for name, scores in answers.items() if scores}, done
+        yield by_name[leader], done, {name: fmean(values) for name, values in scores.items() if values}
         if is_last:
             return
         entered, block = steps.send(tuning.answers)
 
 
 def _progress(
-    tuning: Tuning,
-    arms: Sequence[Arm],
-    names: Sequence[str],
-    done: int,
-    kept: int,
-    leader: Arm,
-    scores: Mapping[str, float],
+    tuning: Tuning, arms: Sequence[Arm], size: int, tested: int, leader: Arm, done: int, means: Mapping[str, float]
 ) -> str:
     spent = tuning.spent()
-    calls = expected(tuning, arms, len(names), done, kept, "calls")
-    cost = expected(tuning, arms, len(names), done, kept, "cost") if tuning.unit == "dollars" else 0.0
-    dollars = f" and ${spent['dollars']:.2f}" if "dollars" in spent and tuning.unit == "dollars" else ""
-    return (
-        f"{done} of {len(names)} questions: {len(scores)} arms, {leader.name} leads with {100 * scores[leader.name]:.1f}; "
-        f"{spent['calls']:.0f} calls{dollars} so far, about {calls:.0f}{f' and ${cost:.2f}' if dollars else ''} to come"
-    )
+    so_far, to_come = f"{spent['calls']:.0f} calls", f"{expected(tuning, arms, size, done, tested, 'calls'):.0f}"
+    if tuning.unit == "dollars" and "dollars" in spent:
+        so_far += f" and ${spent['dollars']:.2f}"
+        to_come += f" and ${expected(tuning, arms, size, done, tested, 'cost'):.2f}"
+    score = f" with {100 * means[leader.name]:.1f}" if leader.name in means else ""
+    return f"{done} of {size} questions: {len(means)} arms, {leader.name} leads{score}; {so_far} so far, about {to_come} to come"
 
 
 def paired(tuning: Tuning, arm: Arm, other: Arm, names: Sequence[str]) -> tuple[list[Answer], list[Answer]]:
@@ -622,12 +619,6 @@ def _chosen(tuning: Tuning, arm: Arm) -> SystemSpec:
         models=system.played({**system.models, **models}),
         prompts={**system.prompts, **tuning.wordings.get(arm.wording, {})},
     )
-
-
-def _data(tuning: Tuning, parts: Parts) -> dict[str, Any]:
-    hashes = sorted("".join(question.hashes.values()) for question in tuning.questions.values())
-    digest = sha256("".join(hashes).encode()).hexdigest()[:16]
-    return {"questions": len(hashes), "kept_back": len(parts.kept), "hash": digest}
 
 
 def decision(outcome: Outcome) -> dict[str, Any]:
