@@ -66,3 +66,12 @@ def test_a_setting_that_is_not_there_exits_2(ragweave: Run, setting: str) -> Non
     done = ragweave("doctor", "--model", f"smollm2?{setting}")
     assert done.returncode == 2, done.stdout
     assert setting.partition("=")[0] in done.stderr
+
+
+def test_a_knowledge_base_is_copied(ragweave: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("The ferry sails at nine.")
+    for command in ("index a.md --kb kb --embedding none --wait 5", "doctor --kb kb --backup copy", "doctor --kb copy"):
+        done = ragweave(*command.split(), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert "copy: 1 passages, no problems found" in done.stdout
+    assert "exists" in ragweave("doctor", "--kb", "kb", "--backup", "copy", cwd=tmp_path).stderr

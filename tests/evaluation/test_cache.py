@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from tests.openai_server import HttpFault, OpenAIServer, Reply
 
 from ragweave import chat_model
+from ragweave.errors import UsageError
 from ragweave.evaluation import EvalSettings, evaluate
 from ragweave.evaluation.cache import ReplyCache, asking
 from ragweave.testing import ScriptedModel
@@ -226,3 +227,10 @@ def test_methods_that_begin_alike_pay_for_no_prompt_twice(
     evaluate(run, tmp_path / "scripted", quiet=True, given={"generator": model})
     assert max(Counter(call.text for call in model.calls).values()) == 1
     assert len(model.calls) == server.count
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "replies.sqlite"
+    path.write_bytes(b"not a database" * 500)
+    with pytest.raises(UsageError, match=r"replies\.sqlite is damaged .* may be deleted"):
+        ReplyCache(path)

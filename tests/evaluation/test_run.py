@@ -537,3 +537,14 @@ def test_a_rerankers_replies_are_paid_for_once(
         "max_calls=1"
         in evaluate(run, tmp_path / "brief", limits=Limits(max_calls=1), concurrency=1, quiet=True).stopped
     )
+
+
+def test_a_damaged_line_of_results_is_named(tmp_path: Path) -> None:
+    line = json.dumps({"id": "q", "system": "s", "at": 0}) + "\n"
+    results = tmp_path / "results.jsonl"
+    results.write_text(line + '{"id": "q"')  # a killed run
+    assert len([*read_results(tmp_path)]) == 1
+    for damaged in (b"\0" * 99, b"\xff\xfe{}", b'{"id": 7}', b"7"):
+        results.write_bytes(line.encode() + damaged + b"\n" + line.encode())
+        with pytest.raises(UsageError, match=r"results\.jsonl: line 2 is damaged"):
+            [*read_results(tmp_path)]

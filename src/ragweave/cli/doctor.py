@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 import typer
 
 from ragweave.cli.screen import progress_console
-from ragweave.errors import MissingExtraError, ModelError
+from ragweave.errors import MissingExtraError, ModelError, UsageError
 
 if TYPE_CHECKING:
     from ragweave.tools.models.llamacpp import LlamaCppChat
@@ -43,6 +43,9 @@ def doctor(
     ] = None,
     kb: Annotated[str | None, typer.Option(metavar="KB", help="Knowledge base to check.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="With --kb: rebuild its index from its passages.")] = False,
+    backup: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="With --kb: copy it to a new folder while others use it.")
+    ] = None,
 ) -> None:
     """Check the installation and, if given, a model file and a knowledge base.
 
@@ -54,7 +57,7 @@ def doctor(
     if model is not None:
         findings += _model(model)
     if kb is not None:
-        findings += _knowledge_base(kb, repair=repair)
+        findings += _knowledge_base(kb, backup, repair=repair)
     topic = ""
     for finding in findings:
         if finding.topic != topic:
@@ -148,15 +151,19 @@ def _speed(model: LlamaCppChat) -> str:
     return f"{read:.1f} tokens per second of a prompt, {written:.1f} of a reply ({counts})"
 
 
-def _knowledge_base(kb: str, *, repair: bool) -> list[Finding]:
-    """Return a knowledge base's problems; `repair` first rebuilds its index if there are any."""
-    from ragweave.tools.knowledge import open_knowledge_base
+def _knowledge_base(kb: str, backup: str | None, *, repair: bool) -> list[Finding]:
+    """Return a knowledge base's problems; `repair` first rebuilds its index if there are any. One without is copied."""
+    from ragweave.tools.knowledge import KnowledgeBase, open_knowledge_base
 
     with open_knowledge_base(kb) as base:
         if repair and base.check():
             with progress_console().status("rebuilding …"):
                 base.rebuild()
         problems = [Finding("knowledge base", "problem", line) for line in base.check()]
+        if backup is not None and not problems:
+            if not isinstance(base, KnowledgeBase):
+                raise UsageError("--backup: a server has its own backups")
+            base.backup(backup)
         missing = [
             f"{path}: the file is gone; its passages stay until its folder is indexed again"
             for path in base.missing_files()

@@ -53,6 +53,7 @@ def index(
     ] = None,
     id_field: Annotated[str | None, typer.Option(help="Id field of CSV/JSONL rows.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Title field of CSV/JSONL rows.")] = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for another process that writes to KB.")] = 60,
     max_file_seconds: Annotated[
         float, typer.Option(help="Longest time to read a file, and each MiB of a larger one; then it is skipped.")
     ] = 120,
@@ -85,6 +86,7 @@ def index(
 
     limits = FileLimits(max_seconds=max_file_seconds, max_memory=max_file_memory)
     with _opened(kb, settings, [] if loader else sources) as base:
+        base.wait = wait
         reports = _with_bar(base, sources, pages, loader, limits)
         for report in reports:
             _show(base, report)

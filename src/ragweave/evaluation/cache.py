@@ -33,6 +33,7 @@ from langchain_core.messages import message_to_dict, messages_from_dict
 from langchain_core.outputs import ChatGeneration
 from langchain_core.runnables.base import RunnableBindingBase
 
+from ragweave.errors import UsageError
 from ragweave.tools.files import ClosingConnection
 from ragweave.tools.models.decisions import LogprobDecisions
 from ragweave.tools.models.extractive import ExtractiveChat
@@ -79,13 +80,14 @@ class ReplyCache(BaseCache):
         self._run, self._lock = run, threading.Lock()
         self._model = self._server = ""
         self._reads_tasks = False
+        self._path = path
         self._db = sqlite3.connect(
             path, timeout=60, check_same_thread=False, isolation_level=None, factory=ClosingConnection
         )
-        self._db.execute("PRAGMA journal_mode = WAL")  # a killed process loses no committed reply
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.execute(_TABLE)
-        self.spent = {model: list(counts) for model, *counts in self._db.execute(_SPENT, (run,)).fetchall()}
+        self._execute("PRAGMA journal_mode = WAL")  # a killed process loses no committed reply
+        self._execute("PRAGMA synchronous = NORMAL")
+        self._execute(_TABLE)
+        self.spent = {model: list(counts) for model, *counts in self._execute(_SPENT, (run,))}
         """Calls, input tokens and output tokens that this run has paid for, by model."""
         self.gate: list[Callable[[], None]] = []
         """Functions called before each call without a stored reply; they may raise to forbid it."""
@@ -148,17 +150,17 @@ class ReplyCache(BaseCache):
 
     def _count(self, key: bytes) -> int:
         with self._lock:
-            (count,) = self._db.execute("SELECT count(*) FROM replies WHERE key = ?", (key,)).fetchone()
+            ((count,),) = self._execute("SELECT count(*) FROM replies WHERE key = ?", (key,))
         return int(count)
 
     def _stored(self, key: bytes, number: int) -> list[ChatGeneration] | None:
         query = "SELECT reply FROM replies WHERE key = ? AND number = ?"
         with self._lock:
-            stored = self._db.execute(query, (key, number)).fetchone()
-        if stored is None:
+            stored = self._execute(query, (key, number))
+        if not stored:
             return None
         generations = []
-        for item in json.loads(stored[0]):
+        for item in json.loads(stored[0][0]):
             [message] = messages_from_dict([item["message"]])
             generations.append(ChatGeneration(message=message, generation_info=item["info"]))
         return generations
@@ -180,7 +182,7 @@ class ReplyCache(BaseCache):
         key = self._key(prompt, llm_string)
         row = (key, self._run, self._model, *tokens, json.dumps(stored, default=_plain), key)
         with self._lock:
-            self._db.execute(_STORE, row)
+            self._execute(_STORE, row)
             (_CALLS.get() or QuestionCalls()).paid += 1
             spent = self.spent.setdefault(self._model, [0, 0, 0])
             spent[:] = [a + b for a, b in zip(spent, (1, *tokens), strict=True)]
@@ -192,7 +194,17 @@ class ReplyCache(BaseCache):
     def clear(self, **_: Any) -> None:
         """Forget every reply."""
         with self._lock:
-            self._db.execute("DELETE FROM replies")
+            self._execute("DELETE FROM replies")
+
+    def _execute(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        try:
+            return self._db.execute(sql, values).fetchall()
+        except sqlite3.OperationalError:  # a lock, the disk
+            raise
+        except sqlite3.DatabaseError as error:
+            raise UsageError(
+                f"{self._path} is damaged ({error}): it may be deleted; its replies are then asked and paid for again"
+            ) from error
 
     def close(self) -> None:
         """Close the file."""

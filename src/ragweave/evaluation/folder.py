@@ -105,14 +105,25 @@ def shard_folder(folder: Path, shard: str) -> Path:
 
 
 def read_results(folder: Path) -> Iterator[Record]:
-    """Yield the last record of each question and system, over all shards, without questions that left the data."""
+    """Yield the last record of each question and system, over all shards, without questions that left the data.
+
+    Raises:
+        UsageError: A line is damaged; an incomplete last one is skipped.
+    """
     latest: dict[tuple[str, str], Record] = {}
     for shard in shards(folder):
         path, last = shard / "results.jsonl", dict[tuple[str, str], Record]()
         # Not splitlines(): an answer may hold U+2028 and other characters that it takes for line ends.
-        for line in path.read_text("utf-8").split("\n") if path.exists() else ():
-            with suppress(ValueError):
+        lines = (
+            path.read_text("utf-8", "replace").split("\n")[:-1] if path.exists() else []
+        )  # the last one is incomplete
+        for number, line in enumerate(lines, 1):
+            try:
                 record = json.loads(line)
                 last[record["id"], record["system"]] = record
+            except (ValueError, LookupError, TypeError) as error:
+                raise UsageError(
+                    f"{path}: line {number} is damaged: delete it, and resume the run, which asks what is missing again"
+                ) from error
         latest |= {key: record for key, record in last.items() if "gone" not in record}
     yield from sorted(latest.values(), key=lambda record: record["at"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,6 +50,7 @@ from ragweave.tools.retrieval.base import PassageRetriever, check_k, listed
 from ragweave.tools.retrieval.reranking import Reranker, RerankRetriever
 from ragweave.tools.retrieval.retrievers import Bm25Retriever, SearchRetriever
 
+_LOGGER = logging.getLogger("ragweave")
 SomeSettings: TypeAlias = IndexSettings | Mapping[str, Any] | None
 """All settings, or some of them by name; the others are the knowledge base's own, or the defaults of a new one."""
 
@@ -64,6 +66,8 @@ class AbstractKnowledgeBase(ABC):
 
     path: Path | str
     """The folder or address."""
+    wait: float = 60
+    """Seconds that a write to a folder waits for another writer."""
     settings: IndexSettings
     """How it chunks, analyses and embeds."""
     _embeddings: Embeddings | None
@@ -412,7 +416,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
         """
         if "://" in str(path):
             raise UsageError("an address is not a folder: open it with open_knowledge_base")
-        Store.create(Path(path), agreed(path, None, settings, embeddings))
+        Store.create(Path(path), agreed(path, None, settings, embeddings), cls.wait)
         return cls(path, embeddings)
 
     @staticmethod
@@ -433,12 +437,16 @@ class KnowledgeBase(AbstractKnowledgeBase):
             KnowledgeBaseError: As `open` and `create`; or `settings` differ from its own.
         """
         if not cls.exists(path):
-            return cls.create(path, settings=settings, embeddings=embeddings)
+            try:
+                return cls.create(path, settings=settings, embeddings=embeddings)
+            except KnowledgeBaseError:
+                if not cls.exists(path):  # no other process made it meanwhile
+                    raise
         store = Store(Path(path))
         with store.snapshot() as now:
             wanted = agreed(path, store.settings, settings, embeddings, empty=now.count() == 0)
         if wanted != store.settings:
-            store.reset(wanted)
+            store.reset(wanted, cls.wait)
         store.close()
         return cls(path, embeddings)
 
@@ -447,8 +455,28 @@ class KnowledgeBase(AbstractKnowledgeBase):
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:
-        with self._store.writing() as db:
+        with self._store.writing(self.wait) as db:
             yield Writer(db, self._index)
+
+    def delete(self, ids: str | Iterable[str] = (), *, source: str | None = None) -> int:
+        """Delete passages, as `AbstractKnowledgeBase.delete`; on a full disk, the index makes room for its successor."""
+        names = listed(ids)
+        try:
+            return super().delete(names, source=source)
+        except KnowledgeBaseError:
+            if not self._store.is_full():
+                raise
+        self.close()  # an opened index takes its room on
+        self._store.sweep()
+        return super().delete(names, source=source)
+
+    def backup(self, folder: str | Path) -> None:
+        """Copy the current state to a new folder, which is a knowledge base then; readers go on, writers wait.
+
+        Raises:
+            KnowledgeBaseError: The folder exists, or one of the two cannot be written.
+        """
+        self._store.backup(Path(folder), self.wait)
 
     def _view(self) -> AbstractContextManager[View]:
         return self._index.view()
@@ -593,7 +621,11 @@ def agreed(
 def embeddings_of(path: str | Path, name: str | None, given: Embeddings | None) -> Embeddings | None:
     """Return the embeddings to use: the caller's object, the named model, or None."""
     if given is None:
-        return None if name is None or name.startswith(OBJECT) else named_embeddings(name)
+        if name is None or name.startswith(OBJECT):
+            return None
+        if name != PACKAGED:  # a stranger's knowledge base may name a model whose files run code
+            _LOGGER.warning("%s uses the embedding model %s", path, name)
+        return named_embeddings(name)
     if name is None:
         raise KnowledgeBaseError(f"{path} was created without embeddings; create a new one")
     if name != name_of(given):

@@ -8,6 +8,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +32,7 @@ PAGE_SECONDS = 30.0
 """Longest time that a page may take, redirects included."""
 PAGE_BYTES = 20_000_000
 """Longest page."""
+_MAX_REDIRECTS = 5
 
 
 @dataclass
@@ -232,37 +234,60 @@ def fetch(url: str) -> tuple[bytes, str]:
     """Return the bytes of a page, and the suffix of files of its type.
 
     The user may name any address. A redirect must not lead from there to a private address of
-    another host: a page could make this machine read its neighbours.
+    another host: a page could make this machine read its neighbours. Each host is resolved once, so
+    that it cannot answer with another address after the check.
 
     Raises:
-        httpx.HTTPError: The page cannot be reached, or is refused.
-        ValueError: It is too long or too slow, or redirects to a private address.
+        httpx.HTTPError: The page cannot be reached.
+        ValueError: It is refused, too long or too slow, or redirects too often or to a private address.
     """
     end = time.monotonic() + PAGE_SECONDS
+    first = target = httpx.URL(url)
+    hosts: dict[str, list[str]] = {}
+    headers = {"User-Agent": "ragweave", "Accept-Encoding": "gzip"}
+    with httpx.Client(timeout=10, trust_env=False, headers=headers) as client:
+        for _ in range(_MAX_REDIRECTS + 1):
+            host = target.raw_host.decode()
+            if host not in hosts:
+                hosts[host] = _addresses(host)
+            if target.netloc != first.netloc and not all(map(_is_public, hosts[host])):
+                raise ValueError(f"it redirects to a private address, {host}")
+            with closing(_sent(client, target, hosts[host])) as response:
+                if not response.has_redirect_location:
+                    return _body(response, end)
+                target = target.join(response.headers["Location"])
+    raise ValueError(f"more than {_MAX_REDIRECTS} redirects")
 
-    def check(request: httpx.Request) -> None:
-        if request.url.netloc != httpx.URL(url).netloc and not _is_public(request.url.host):
-            raise ValueError(f"it redirects to a private address, {request.url.host}")
 
+def _sent(client: httpx.Client, url: httpx.URL, addresses: list[str]) -> httpx.Response:
+    """Ask the first address of a host that can be reached."""
+    headers, named = {"Host": url.netloc.decode()}, {"sni_hostname": url.raw_host.decode()}
+    for address in addresses:
+        request = client.build_request("GET", url.copy_with(host=address), headers=headers, extensions=named)
+        try:
+            return client.send(request, stream=True)
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            if address == addresses[-1]:
+                raise
+    raise ValueError("its host has no address")
+
+
+def _body(response: httpx.Response, end: float) -> tuple[bytes, str]:
+    if response.is_error:
+        raise ValueError(f"{response.status_code} {response.reason_phrase}")
     data = bytearray()
-    client = httpx.Client(
-        timeout=10,
-        trust_env=False,
-        follow_redirects=True,
-        max_redirects=5,
-        headers={"User-Agent": "ragweave", "Accept-Encoding": "gzip"},
-        event_hooks={"request": [check]},
-    )
-    with client, client.stream("GET", url) as response:
-        response.raise_for_status()
-        for piece in response.iter_bytes():
-            data += piece
-            if len(data) > PAGE_BYTES or time.monotonic() > end:
-                raise ValueError(f"longer than {PAGE_BYTES} bytes, or took longer than {PAGE_SECONDS:g} s")
-        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    for piece in response.iter_bytes():
+        data += piece
+        if len(data) > PAGE_BYTES or time.monotonic() > end:
+            raise ValueError(f"longer than {PAGE_BYTES} bytes, or took longer than {PAGE_SECONDS:g} s")
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     return bytes(data), ".html" if "html" in kind else mimetypes.guess_extension(kind) or ""
 
 
-def _is_public(host: str) -> bool:
-    addresses = (str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
-    return all(ipaddress.ip_address(address.partition("%")[0]).is_global for address in addresses)
+def _addresses(host: str) -> list[str]:
+    infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [*dict.fromkeys(str(info[4][0]) for info in infos)]
+
+
+def _is_public(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_global

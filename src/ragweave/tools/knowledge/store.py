@@ -22,6 +22,7 @@ import os
 import queue
 import shutil
 import sqlite3
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
@@ -43,6 +44,8 @@ from ragweave.tools.knowledge.graph import MAX_PASSAGES, TABLES, NamePassages
 from ragweave.tools.knowledge.settings import IndexSettings
 from ragweave.tools.knowledge.sources import Source
 
+Stamp = tuple[int, ...]
+"""What changes with a file that is read without its write-ahead log; () where the log is read."""
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
 INDEX = "index-"
@@ -52,6 +55,10 @@ _UNFINISHED = f"{INDEX}unfinished-"
 _VERSION = "4"
 _BUSY = 60.0
 """Seconds to wait for another connection's commit."""
+_ADVICE = (
+    "; this process may not write the folder: while a process on another machine writes it, read a copy, made there by "
+    "`ragweave doctor --kb {} --backup FOLDER`"
+)
 AGAIN = "UPDATE sources SET value = json_set(value, '$.hash', '')"
 """SQL: sources are to be read again."""
 _SCHEMA = (
@@ -210,7 +217,7 @@ class Store:
             KnowledgeBaseError: There is no store, it is damaged, or of another version.
         """
         self.folder = folder
-        self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[tuple[sqlite3.Connection, Stamp]] = queue.LifoQueue()
         self._process = os.getpid()
         if not (folder / FILE).exists():
             raise KnowledgeBaseError(
@@ -223,7 +230,7 @@ class Store:
         self.settings = IndexSettings(**json.loads(text or "{}"))
 
     @classmethod
-    def create(cls, folder: Path, settings: IndexSettings) -> None:
+    def create(cls, folder: Path, settings: IndexSettings, wait: float) -> None:
         """Make an empty store, in a temporary folder first: a kill leaves no unfinished store.
 
         Raises:
@@ -232,7 +239,7 @@ class Store:
         others = (path for path in folder.glob("*") if not path.name.startswith((_UNFINISHED, _LOCK)))
         if not (folder / FILE).exists() and any(others):
             raise KnowledgeBaseError(f"{folder} is not empty: a knowledge base needs a folder of its own")
-        with _locked(folder):
+        with _locked(folder, wait):
             if (folder / FILE).exists():
                 raise KnowledgeBaseError(f"{folder} is already a knowledge base: open it")
             with TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as unfinished:
@@ -246,14 +253,10 @@ class Store:
                     db.execute("COMMIT")
                 path.replace(folder / FILE)
 
-    def connect(self) -> sqlite3.Connection:
+    def _connect(self, mode: str) -> sqlite3.Connection:
         """Return a new connection; transactions begin and end where the code says so."""
-        path = (self.folder / FILE).resolve()
-        # SQLite cannot read a write-ahead log where it may not write; in a folder that nobody
-        # writes to there is none.
-        mode = "" if os.access(self.folder, os.W_OK) else "?immutable=1"
         db = sqlite3.connect(
-            path.as_uri() + mode,
+            f"{(self.folder / FILE).resolve().as_uri()}?mode={mode}",
             uri=True,
             timeout=_BUSY,
             isolation_level=None,
@@ -263,69 +266,118 @@ class Store:
         db.execute("PRAGMA synchronous = FULL")
         return db
 
+    def _stamp(self) -> Stamp:
+        """Return the file's stamp: SQLite reads the log if its two files are there, or can be made."""
+        path = self.folder / FILE
+        if os.access(self.folder, os.W_OK) or all(Path(f"{path}{end}").exists() for end in ("-wal", "-shm")):
+            return ()
+        stat = path.stat()
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Yield a snapshot of the current state, in one read transaction."""
+        """Yield a snapshot of the current state, in one read transaction.
+
+        Raises:
+            KnowledgeBaseError: The file is damaged, or cannot be read.
+        """
         db = None
         if self._process != os.getpid():  # SQLite connections must not cross a fork
             self._idle, self._process = queue.LifoQueue(), os.getpid()
         try:
-            with suppress(queue.Empty):
-                db = self._idle.get_nowait()
-            db = db or self.connect()
-            db.execute("BEGIN")
-            yield Snapshot(db)
+            db, stamp, now = self._begun()
+            yield now
         except sqlite3.DatabaseError as error:
-            raise KnowledgeBaseError(f"{self.folder / FILE}: {error}") from error
+            advice = "" if os.access(self.folder, os.W_OK) else _ADVICE.format(self.folder)
+            raise KnowledgeBaseError(f"{self.folder / FILE}: {error}{advice}") from error
         finally:
             if db is not None:
                 db.rollback()
-                self._idle.put(db)
+                self._idle.put((db, stamp))
+
+    def _begun(self, pauses: Sequence[float] = (0.02, 0.2, 2)) -> tuple[sqlite3.Connection, Stamp, Snapshot]:
+        """Begin a read transaction, on an idle connection unless that reads the file as it was before a change."""
+        stamp = self._stamp()
+        try:
+            db = self._unused(stamp) or self._connect("ro&immutable=1" if stamp else "ro")
+            db.execute("BEGIN")
+            return db, stamp, Snapshot(db)
+        except sqlite3.OperationalError:
+            if not pauses or os.access(self.folder, os.W_OK):
+                raise
+            time.sleep(pauses[0])  # a writer is making the log, which this process may not
+            return self._begun(pauses[1:])
+
+    def _unused(self, stamp: Stamp) -> sqlite3.Connection | None:
+        with suppress(queue.Empty):
+            while True:
+                db, was = self._idle.get_nowait()
+                if was == stamp:
+                    return db
+                db.close()
+        return None
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self, wait: float) -> Iterator[sqlite3.Connection]:
         """Lock the store against other writers, and yield a connection for `Writer`.
 
         Raises:
-            KnowledgeBaseError: Another writer is active, or the disk cannot be written.
+            KnowledgeBaseError: Another writer is still active after `wait` seconds, or the disk cannot be written.
         """
-        with _locked(self.folder), closing(self.connect()) as db:
-            self._sweep(Snapshot(db).index)
+        # A reader that closes last leaves the write-ahead log to those that may not write the folder.
+        with _locked(self.folder, wait), closing(self._connect("ro")) as reader, closing(self._connect("rw")) as db:
+            self.sweep(Snapshot(reader).index)
             yield db
-            self._sweep(Snapshot(db).index)
+            self.sweep(Snapshot(db).index)
 
-    def reset(self, settings: IndexSettings) -> None:
+    def reset(self, settings: IndexSettings, wait: float) -> None:
         """Change the settings of a store; its sources are to be read again."""
-        with self.writing() as db:
+        with self.writing(wait) as db:
             db.execute(AGAIN)
             db.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (json.dumps(asdict(settings)),))
 
-    def _sweep(self, named: str) -> None:
-        """Delete the folders of indexes that no state names."""
+    def backup(self, folder: Path, wait: float) -> None:
+        """Copy the current state to a new folder; writers wait meanwhile."""
+        if folder.exists():
+            raise KnowledgeBaseError(f"{folder} exists: a copy needs a new folder")
+        with self.writing(wait) as db:
+            folder.mkdir(parents=True)
+            if index := Snapshot(db).index:
+                shutil.copytree(self.folder / index, folder / index)
+            unfinished = folder / _UNFINISHED
+            with closing(sqlite3.connect(unfinished)) as copy:
+                db.backup(copy)
+            unfinished.replace(folder / FILE)
+
+    def sweep(self, named: str = "") -> None:
+        """Delete the folders of indexes that no state names, or of all."""
         for index in self.folder.glob(f"{INDEX}*"):
             if index.name != named:
                 shutil.rmtree(index, ignore_errors=True)  # Windows keeps what a reader has open: another time
+
+    def is_full(self) -> bool:
+        """Return whether the disk has less room than the index takes."""
+        size = sum(path.stat().st_size for path in self.folder.glob(f"{INDEX}*/*"))
+        return shutil.disk_usage(self.folder).free < size
 
     def close(self) -> None:
         """Close idle connections; a later use opens new ones."""
         with suppress(queue.Empty):
             while True:
-                self._idle.get_nowait().close()
+                self._idle.get_nowait()[0].close()
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _locked(folder: Path, wait: float) -> Iterator[None]:
     """Lock a folder against other writers; the system frees the lock at a kill.
 
     SQLite's own lock, BEGIN IMMEDIATE, would forbid the batch commits of vectors.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / _LOCK, timeout=0):
+        with FileLock(folder / _LOCK, timeout=wait):
             yield
     except Timeout:
-        raise KnowledgeBaseError(
-            f"{folder}: another process is writing to it; try again when it has finished"
-        ) from None
+        raise KnowledgeBaseError(f"{folder}: another process is writing to it, for more than {wait:g} s") from None
     except (OSError, sqlite3.Error) as error:
         raise KnowledgeBaseError(f"{folder} cannot be written ({error})") from error

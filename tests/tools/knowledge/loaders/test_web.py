@@ -1,3 +1,4 @@
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -17,6 +18,9 @@ def site(socket_enabled):
     pages = {
         "/guide": (200, HTML, b"<p>Whales.</p>"),
         "/old": (301, {"Location": "/guide#top"}, b""),
+        "/hop": (301, {"Location": "/host"}, b""),
+        "/host": (200, HTML, None),
+        "/other": (302, {"Location": "http://other.example/guide"}, b""),
         "/loop": (301, {"Location": "/loop"}, b""),
         "/scan": (200, {"Content-Type": "application/pdf"}, b"%PDF"),
         "/long": (200, HTML, b"a" * 3000),
@@ -29,7 +33,7 @@ def site(socket_enabled):
             for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(self.headers["Host"].encode() if body is None else body)
 
         def log_message(self, *_):
             """Say nothing."""
@@ -56,6 +60,20 @@ def test_pages_and_redirects(site):
 
 def test_a_redirect_to_a_private_address_is_refused(site):
     assert "private address, localhost" in refusal(f"{site}/away")
+
+
+def test_a_host_is_resolved_once_and_named_to_its_server(site, monkeypatch):
+    names, resolve = [], socket.getaddrinfo
+
+    def answer(host, *args, **options):
+        names.append(host)
+        return resolve("127.0.0.1", *args, **options)  # a hostile name server's next answer could be another
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    port = site.rpartition(":")[2]
+    assert fetch(f"http://pages.example:{port}/hop") == (f"pages.example:{port}".encode(), ".html")
+    assert names.count("pages.example") == 1
+    assert "private address, other.example" in refusal(f"http://pages.example:{port}/other")
 
 
 @pytest.mark.parametrize(
