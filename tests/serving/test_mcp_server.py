@@ -11,7 +11,7 @@ from mcp import Client
 from mcp.server.mcpserver.exceptions import ToolError
 
 from ragweave import build_graph
-from ragweave.serving.guard import AccessLimits
+from ragweave.serving.guard import LOCAL_HOSTS, AccessLimits
 from ragweave.serving.mcp_server import create_server, http_app
 from ragweave.testing import RecordingRetriever, ScriptedModel
 
@@ -90,3 +90,11 @@ async def test_by_http_a_key_is_needed() -> None:
     app = http_app(server(), host="127.0.0.1", limits=AccessLimits(api_keys=["k"]))
     web = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8000")
     assert (await web.post("/mcp", json={})).status_code == 401
+    assert (await web.get("/health")).status_code == 200
+
+
+async def test_by_http_no_stream_stays_open_and_no_other_host_is_answered() -> None:
+    app = http_app(server(), host="127.0.0.1", limits=AccessLimits(hosts=LOCAL_HOSTS))
+    web = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8000")
+    assert (await web.get("/mcp", headers={"accept": "text/event-stream"})).status_code == 405
+    assert (await web.post("/mcp", json={}, headers={"host": "evil.example"})).status_code == 421

@@ -242,7 +242,7 @@ async def test_the_first_questions_at_once_are_all_answered(reading: Any) -> Non
         library.start()
         answers = [events_of(reply) for reply in await first]
     assert {kind for events in answers for kind, _ in events[:1]} == {"step"}
-    assert answers[0][0][1]["node"].startswith("Reading the documents")
+    assert answers[0][0][1]["progress"].startswith("Reading the documents")
     assert {events[-1][1]["text"] for events in answers} == {"The city of Varn lies by the Orrin"}
 
 

@@ -1,15 +1,16 @@
 """`ragweave serve`: methods behind OpenAI's protocol, or as MCP tools. `ragweave new`: your own app, from a template."""
 
+from __future__ import annotations
+
 import json
 import os
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
+_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _WORKER = "RAGWEAVE_WORKER"
-"""The variable by which a worker process learns what it serves."""
+"""The variable that tells a worker process what it serves."""
 
 
 def serve(
@@ -62,10 +64,11 @@ def serve(
     keys = [key for text in api_key or () for key in re.split(r"[,\s]+", text)]
     if host not in _LOCAL and not keys and not no_key:
         raise UsageError(f"{host} can be reached from other machines: give --api-key, or --no-key to let anyone call")
-    served = Served(
-        names, mcp, kb, model, retriever, rerank, second_retriever, option, keys, origin or (), host, concurrency
-    )
-    setup = served.open()
+    local = host in _LOCAL and not keys
+    limits = {"api_keys": keys, "origins": origin or (), "hosts": _HOSTS if local else (), "concurrency": concurrency}
+    served: dict[str, Any] = {"names": names, "mcp": mcp, "host": host, "limits": limits}
+    opened = (names, kb, model, None, retriever, rerank, second_retriever, option)
+    setup = options.Setup.open(*opened)
     if mcp and not http:
         from ragweave.serving.mcp_server import create_server
 
@@ -74,67 +77,37 @@ def serve(
         return
     from ragweave.serving.server import free_address, run_server
 
-    app = served.app(setup)
+    app = app_over(setup, **served)
     setup.show_notice()
     port, url = free_address(host, port)
     typer.echo(f"serving {'ask and search' if mcp else ', '.join(names)} at {url}/{'mcp' if mcp else 'v1'}", err=True)
-    if workers > 1:
-        del app, setup  # they have shown that a worker can open everything
-        with TemporaryDirectory() as metrics:
-            os.environ |= {_WORKER: json.dumps(asdict(served)), "PROMETHEUS_MULTIPROC_DIR": metrics}
-            run_server(f"{__name__}:worker_app", host, port, workers)
-    else:
+    if workers == 1:
         run_server(app, host, port)
+        return
+    del app, setup  # they have shown that a worker can open everything
+    with TemporaryDirectory() as metrics:
+        os.environ |= {_WORKER: json.dumps([opened, served]), "PROMETHEUS_MULTIPROC_DIR": metrics}
+        run_server(f"{__name__}:worker_app", host, port, workers)
 
 
-@dataclass(frozen=True)
-class Served:
-    """What a process serves, in plain values: a worker gets them from the process that starts it."""
+def app_over(setup: options.Setup, names: Sequence[str], mcp: bool, host: str, limits: dict[str, Any]) -> ASGIApp:
+    """Return the app that serves methods over the models and the retriever of a setup."""
+    from ragweave.serving.guard import AccessLimits
 
-    names: Sequence[str]
-    mcp: bool
-    kb: str
-    model: Sequence[str] | None
-    retriever: str
-    rerank: str
-    second_retriever: str
-    option: Sequence[str] | None
-    api_keys: Sequence[str]
-    origins: Sequence[str]
-    host: str
-    concurrency: int
+    access = AccessLimits(**limits)
+    if mcp:
+        from ragweave.serving.mcp_server import create_server, http_app
 
-    def open(self) -> options.Setup:
-        """Open the models and the knowledge base."""
-        return options.Setup.open(
-            self.names, self.kb, self.model, None, self.retriever, self.rerank, self.second_retriever, self.option
-        )
+        return http_app(create_server(setup.graph(names[0]), setup.retriever_of(names[0])), host=host, limits=access)
+    from ragweave.serving.openai_api import create_app
 
-    def app(self, setup: options.Setup) -> "ASGIApp":
-        """Return the app over the retriever and the models of a setup."""
-        from ragweave.serving.guard import LOCAL_HOSTS, AccessLimits
-
-        local = self.host in _LOCAL and not self.api_keys
-        limits = AccessLimits(
-            api_keys=self.api_keys,
-            origins=self.origins,
-            hosts=LOCAL_HOSTS if local else (),
-            concurrency=self.concurrency,
-        )
-        if self.mcp:
-            from ragweave.serving.mcp_server import create_server, http_app
-
-            server = create_server(setup.graph(self.names[0]), setup.retriever_of(self.names[0]))
-            return http_app(server, host=self.host, limits=limits)
-        from ragweave.serving.openai_api import create_app
-
-        return create_app({name: setup.chat(name) for name in self.names}, limits, plain=setup.models["generator"])
+    return create_app({name: setup.chat(name) for name in names}, access, plain=setup.models["generator"])
 
 
-def worker_app() -> "ASGIApp":
+def worker_app() -> ASGIApp:
     """Return the app of a worker process."""
-    served = Served(**json.loads(os.environ[_WORKER]))
-    return served.app(served.open())
+    opened, served = json.loads(os.environ[_WORKER])
+    return app_over(options.Setup.open(*opened), **served)
 
 
 def new(folder: Annotated[Path, typer.Argument(help="The folder to create.")]) -> None:

@@ -33,8 +33,8 @@ class AccessLimits:
     """Origins of web pages that may call (CORS)."""
     hosts: Sequence[str] = ()
     """Host names by which callers may reach the server, without a port; if there are none, any."""
-    open_paths: Sequence[str] = ("/health",)
-    """Paths that need no key."""
+    open_paths: Sequence[str] = ()
+    """Paths that need no key; `/health`, which the guard itself answers, needs none."""
     request_bytes: int = 10_000_000
     """Maximum bytes of a request's body."""
     body_seconds: float = 30
@@ -104,10 +104,13 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a call through, or refuse it."""
-        if scope["type"] != "http" or scope["path"] == "/health":
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         try:
+            if scope["path"] == "/health":
+                await JSONResponse({"status": "ok"})(scope, receive, send)
+                return
             self._admit(scope)
             if scope["method"] in ("GET", "HEAD", "OPTIONS"):
                 await self._app(scope, receive, send)

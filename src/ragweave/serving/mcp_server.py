@@ -15,7 +15,8 @@ from langchain_core.retrievers import BaseRetriever
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
-from starlette.types import ASGIApp
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ragweave.errors import PromptTooLongError
 from ragweave.graphs import MethodGraph
@@ -104,4 +105,13 @@ def http_app(server: MCPServer, *, host: str, limits: AccessLimits | None = None
     app = server.streamable_http_app(
         stateless_http=True, json_response=True, host=host, max_request_body_size=limits.request_bytes
     )
-    return Guard(app, limits)
+
+    async def without_streams(scope: Scope, receive: Receive, send: Send) -> None:
+        if (
+            scope["type"] == "http" and scope["method"] == "GET"
+        ):  # a stream of its own, on which nothing would ever come
+            await PlainTextResponse("there are no streams: POST", 405, {"allow": "POST"})(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return Guard(without_streams, limits)

@@ -237,10 +237,6 @@ def create_app(
     async def refused(_request: Request, error: ApiError) -> JSONResponse:
         return JSONResponse(error.body, error.status, error.headers)
 
-    @app.get("/health")
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
-
     @app.get("/metrics")
     async def metrics() -> Response:
         return Response(endpoint.metrics(), media_type="text/plain; version=0.0.4")

@@ -181,7 +181,7 @@ async def events(library: Library, history: History, caller: str, turn: Turn) ->
     modes, last = ["tasks", "messages", "values"], {}
     try:
         while not library.ready.is_set():
-            yield event("step", {"node": library.progress})
+            yield event("step", {"progress": library.progress})
             await asyncio.sleep(0.5)
         earlier = await asyncio.to_thread(history.turns, caller, turn.thread)
         pairs = [(HumanMessage(past["asked"]), AIMessage(past["text"])) for past in earlier]

@@ -1,0 +1,153 @@
+"""The page of the app that `ragweave new` makes, in a real browser, with a key and without, wide and narrow."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.cli.conftest import run
+from tests.openai_server import OpenAIServer
+
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser's driver is not installed: playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.loopback,
+    pytest.mark.skipif(CHROMIUM is None, reason="no browser is installed: chromium"),
+]
+ANSWER = "the files in the folder"
+
+
+@pytest.fixture(scope="module")
+def browser(socket_enabled_for_module: None) -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@contextmanager
+def app(folder: Path, model: str, keys: str = "") -> Iterator[str]:
+    """Run the app in a process of its own; yield its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    names = {"RAGWEAVE_METHOD": "concat", "RAGWEAVE_MODEL": model, "APP_KEYS": keys, "PORT": url.rpartition(":")[2]}
+    with subprocess.Popen([sys.executable, "app.py"], cwd=folder, env={**os.environ, **names}) as server:
+        try:
+            for _ in range(600):
+                with suppress(httpx.TransportError):
+                    httpx.get(url)
+                    break
+                assert server.poll() is None
+                time.sleep(0.1)
+            yield url
+        finally:
+            server.terminate()
+
+
+@contextmanager
+def page_of(browser: Any, url: str, width: int = 1280, scheme: str = "light") -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(url)
+    yield page
+    assert errors == []
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("page") / "my-app"
+    assert run("new", str(made)).returncode == 0
+    return made
+
+
+def test_a_reader_asks_checks_rates_adds_a_file_stops_and_comes_back(browser: Any, folder: Path) -> None:
+    go = threading.Event()
+
+    def reply(body: Any) -> str:
+        if "slowly" in json.dumps(body):
+            go.wait(60)
+        return ANSWER
+
+    with OpenAIServer(reply) as fake:
+        model = f"openai:x?base_url={fake.base_url}&api_key=none"
+        with app(folder, model) as url, page_of(browser, url) as page:
+            page.click(".tries button")
+            page.wait_for_selector("text=Is this right?")
+            assert page.inner_text(".reply") == f"{ANSWER}[1]"
+            assert page.inner_text(".card h2") == "About this app — about.md"
+            assert "The app answers from the files in the folder" in page.inner_text(".card mark")
+            page.click("sup button")
+            page.wait_for_selector(".card.lit")
+            page.click(".thumbs button:has-text('No')")
+            page.wait_for_selector(".thumbs .chosen:has-text('No')")
+            line = json.loads((folder / "feedback.jsonl").read_text("utf-8"))
+            assert (line["answer"], line["thumb"]) == (ANSWER, "down")
+            stapler = {"name": "stapler.md", "mimeType": "", "buffer": b"The stapler is in the folder of Varn."}
+            page.set_input_files("#files", [stapler, {"name": "x.exe", "mimeType": "", "buffer": b"MZ"}])
+            page.wait_for_selector("text=stapler.md: added")
+            page.wait_for_selector("text=x.exe: files of this type cannot be read")
+            page.wait_for_selector("#status > div:first-child:empty", state="attached")
+            assert (folder / "documents" / "stapler.md").exists()
+            page.fill("[name=q]", "Please answer slowly.")
+            page.press("[name=q]", "Enter")
+            page.click("#ask button:has-text('Stop')")
+            page.wait_for_selector("text=Stopped.")
+            go.set()
+        with app(folder, model) as url, page_of(browser, url) as page:  # a new browser knows no thread
+            page.wait_for_selector(".tries")
+            page.click(".tries button")
+            page.wait_for_selector("text=Is this right?")
+            page.reload()
+            page.wait_for_selector("text=Is this right?")
+            assert page.locator(".me").count() == 1
+            page.click("#new")
+            page.wait_for_selector(".tries")
+            assert page.locator(".me").count() == 0
+
+
+@pytest.fixture(scope="module")
+def locked(folder: Path, socket_enabled_for_module: None) -> Iterator[str]:
+    """An app that needs a key."""
+    with app(folder, "extractive?similarity=lexical", "right other") as url:
+        yield url
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "light"), (1280, "dark"), (390, "dark")])
+def test_with_a_key_the_page_asks_for_it_and_fits_its_window(
+    browser: Any, locked: str, width: int, scheme: str
+) -> None:
+    with page_of(browser, locked, width, scheme) as page:
+        for key in ("wrong", "right"):
+            page.fill("[name=key]", key)
+            page.click("#unlock button")
+            page.wait_for_selector("text=This key is not valid." if key == "wrong" else ".tries")
+        page.click(".tries button")
+        page.wait_for_selector("text=Is this right?")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        for name in ("#add", "#new", "[name=q]", ".card", "#ask button"):
+            box = page.locator(name).first.bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+        ink, paper = (page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor"))
+        assert (_light(ink), _light(paper)) == ((False, True) if scheme == "light" else (True, False))
+
+
+def _light(color: str) -> bool:
+    return sum(int(part) for part in color.removeprefix("rgb(").removesuffix(")").split(",")) > 3 * 128
