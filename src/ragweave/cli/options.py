@@ -152,26 +152,32 @@ def _check_passes(base: KnowledgeBase, wanted: Mapping[str, Any]) -> None:
         raise UsageError("--filter: no passage passes all of these tests")
 
 
-def open_retriever(kb: str, spec: str, rerank: str, k: int | None, filters: Iterable[str] | None) -> Any:
+def open_retriever(
+    kb: str, spec: str, rerank: str, k: int | None, chosen: Mapping[str, Any], permitted: Any, opened: Any
+) -> Any:
     """Return the retriever that the options name; None if it needs a knowledge base and the default one is missing.
+
+    `permitted` is what a key may see, and `opened` opens a knowledge base.
 
     Raises:
         UsageError: There is no such retriever, `k` is below 1, a filter is not one, or no passage passes it.
         KnowledgeBaseError: The knowledge base cannot be opened.
     """
-    from ragweave.tools.knowledge import KnowledgeBase, needs_kb, open_knowledge_base, retriever_of
+    from ragweave.tools.knowledge import KnowledgeBase, needs_kb, retriever_of
 
-    chosen, base = read_filter(filters or ()), None
+    base = None
     if needs_kb(spec):
         if kb == DEFAULT_KB and not KnowledgeBase.exists(kb):
             return None
-        base = open_knowledge_base(kb)
+        base = opened(kb)
         if isinstance(base, KnowledgeBase) and not len(base):
             raise UsageError(f"{kb} is empty: fill it with `ragweave index FILES --kb {kb}`")
-    opened = retriever_of(spec, base, 5 if k is None else k, filter=chosen, rerank=rerank or None)
+    retriever = retriever_of(
+        spec, base, 5 if k is None else k, filter=chosen, rerank=rerank or None, permitted=permitted
+    )
     if isinstance(base, KnowledgeBase):
         _check_passes(base, chosen)
-    return opened
+    return retriever
 
 
 @dataclass(frozen=True)
@@ -183,6 +189,8 @@ class Setup:
     """By role."""
     search: Callable[[str, str], Any]
     """Opens a retriever, with a reranker; "": those that the options name."""
+    over: Callable[[Any], Setup]
+    """Returns the same over what a filter permits, which is all that there is for it."""
     second: Any = None
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -206,7 +214,7 @@ class Setup:
             UsageError: A name or an option is unknown, or a model cannot be opened.
         """
         from ragweave.graphs.specs import read_pairs, read_system
-        from ragweave.tools.knowledge import retriever_of
+        from ragweave.tools.knowledge import open_knowledge_base, retriever_of
         from ragweave.tools.providers import chat_model
 
         systems = [read_system(spec) for spec in specs]
@@ -226,19 +234,19 @@ class Setup:
         except ModelError as error:
             raise UsageError(str(error)) from error
 
-        @cache
-        def search(own: str = "", reranker: str = "") -> Any:
-            return open_retriever(kb, own or retriever, reranker or rerank, k, filters)
+        chosen, opened = read_filter(filters or ()), cache(open_knowledge_base)
 
-        for system in systems:
-            search(system.retriever, system.rerank)
-        return cls(
-            kb=kb,
-            models=models,
-            search=search,
-            second=retriever_of(second_retriever, kb, filter=read_filter(filters or ())) if second_retriever else None,
-            options={"citations": str(citations), **values},
-        )
+        def over(permitted: Any = None) -> Setup:
+            @cache
+            def search(own: str = "", reranker: str = "") -> Any:
+                return open_retriever(kb, own or retriever, reranker or rerank, k, chosen, permitted, opened)
+
+            for system in systems:
+                search(system.retriever, system.rerank)
+            second = second_retriever and retriever_of(second_retriever, kb, filter=chosen, permitted=permitted)
+            return cls(kb, models, search, over, second or None, {"citations": str(citations), **values})
+
+        return over()
 
     def graph(self, spec: str) -> MethodGraph:
         """Return the graph of a system: `METHOD`, `METHOD[option=value,…]` or `choice.yaml`.

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +20,9 @@ from ragweave.errors import UsageError, need
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+    from ragweave.serving.guard import AccessLimits
+    from ragweave.serving.keys import Account
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -44,6 +48,9 @@ def serve(
         list[str] | None,
         typer.Option(envvar="RAGWEAVE_API_KEYS", help="A bearer token that callers send. Repeatable."),
     ] = None,
+    keys_file: Annotated[
+        Path | None, typer.Option("--keys", help="A YAML file of keys, each with what it may see and spend.")
+    ] = None,
     no_key: Annotated[bool, typer.Option("--no-key", help="Accept calls without a key from anyone.")] = False,
     origin: Annotated[list[str] | None, typer.Option(help="Origin of a page that may call (CORS). Repeatable.")] = None,
     concurrency: Annotated[
@@ -62,11 +69,14 @@ def serve(
     else:
         need("ragweave serve", "serve", "fastapi", "uvicorn", "prometheus_client")
     keys = [key for text in api_key or () for key in re.split(r"[,\s]+", text)]
-    if host not in _LOCAL and not keys and not no_key:
-        raise UsageError(f"{host} can be reached from other machines: give --api-key, or --no-key to let anyone call")
-    local = host in _LOCAL and not keys
+    if keys_file and (keys or no_key or (mcp and not http)):
+        raise UsageError("--keys is for HTTP, and goes with neither --api-key nor --no-key")
+    if host not in _LOCAL and not (keys or keys_file or no_key):
+        why = f"{host} can be reached from other machines"
+        raise UsageError(f"{why}: give --keys or --api-key, or --no-key to let anyone call")
+    local = host in _LOCAL and not (keys or keys_file)
     limits = {"api_keys": keys, "origins": origin or (), "hosts": _HOSTS if local else (), "concurrency": concurrency}
-    served: dict[str, Any] = {"names": names, "mcp": mcp, "host": host, "limits": limits}
+    served: dict[str, Any] = {"names": names, "mcp": mcp, "host": host, "limits": limits, "keys": str(keys_file or "")}
     opened = (names, kb, model, None, retriever, rerank, second_retriever, option)
     setup = options.Setup.open(*opened)
     if mcp and not http:
@@ -90,18 +100,51 @@ def serve(
         run_server(f"{__name__}:worker_app", host, port, workers)
 
 
-def app_over(setup: options.Setup, names: Sequence[str], mcp: bool, host: str, limits: dict[str, Any]) -> ASGIApp:
-    """Return the app that serves methods over the models and the retriever of a setup."""
+def app_over(
+    setup: options.Setup, names: Sequence[str], mcp: bool, host: str, limits: dict[str, Any], keys: str = ""
+) -> ASGIApp:
+    """Return the app that serves methods over the models and the retriever of a setup; `keys` is a file of keys."""
     from ragweave.serving.guard import AccessLimits
 
     access = AccessLimits(**limits)
+    if not keys:
+        return _app(setup, names, mcp, host, access)
+    from ragweave.serving.keys import Caller, KeyedApp
+    from ragweave.tools.knowledge import open_knowledge_base
+    from ragweave.tools.prices import check_priced
+
+    def make(caller: Caller, account: Account) -> ASGIApp:
+        for model in setup.models.values() if caller.limits.dollars else ():
+            check_priced(model, f"the limit in dollars of {caller.name}")
+        with open_knowledge_base(setup.kb) as base:
+            counts = len(base.view(caller.condition())), len(base)
+        typer.echo(f"key {caller.name} sees {counts[0]} of {counts[1]} passages", err=True)
+        own = setup.over(caller.condition())
+        return _app(own, names, mcp, host, replace(access, api_keys=[caller.key]), account)
+
+    return KeyedApp(Path(keys), make, access)
+
+
+def _app(
+    setup: options.Setup,
+    names: Sequence[str],
+    mcp: bool,
+    host: str,
+    limits: AccessLimits,
+    account: Account | None = None,
+) -> ASGIApp:
+    graphs: dict[str, Any] = {name: (setup.graph if mcp else setup.chat)(name) for name in names}
+    searched, plain = setup.retriever_of(names[0]), setup.models["generator"]
+    if account:
+        graphs = {name: account.recorded(name, graph) for name, graph in graphs.items()}
+        searched, plain = account.recorded_search(searched), account.recorded("plain", plain)
     if mcp:
         from ragweave.serving.mcp_server import create_server, http_app
 
-        return http_app(create_server(setup.graph(names[0]), setup.retriever_of(names[0])), host=host, limits=access)
+        return http_app(create_server(graphs[names[0]], searched), host=host, limits=limits)
     from ragweave.serving.openai_api import create_app
 
-    return create_app({name: setup.chat(name) for name in names}, access, plain=setup.models["generator"])
+    return create_app(graphs, limits, plain=plain)
 
 
 def worker_app() -> ASGIApp:

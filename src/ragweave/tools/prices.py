@@ -61,8 +61,8 @@ def price_of(model: ChatModel) -> Price | None:
     return listed if listed is not None or not _is_openai(target) else _named(name, OPENAI)
 
 
-def check_priced(model: ChatModel) -> None:
-    """Check that what a model costs is known; the embedded one is free.
+def check_priced(model: ChatModel, limit: str = "max_cost_usd") -> None:
+    """Check that what a model costs is known, which a limit needs; the embedded one is free.
 
     Raises:
         UsageError: The model has no price.
@@ -70,7 +70,7 @@ def check_priced(model: ChatModel) -> None:
     target = unbound(model)
     if price_of(model) is None and not isinstance(target, ExtractiveChat):
         name = getattr(target, "model_name", "") or getattr(target, "model", "") or type(target).__name__
-        raise UsageError(f"max_cost_usd needs the price of {name}: name it in the file of {VARIABLE}")
+        raise UsageError(f"{limit} needs the price of {name}: name it in the file of {VARIABLE}")
 
 
 def _named(name: str, table: Mapping[str, Price]) -> Price | None:

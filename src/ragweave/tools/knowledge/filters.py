@@ -20,10 +20,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from math import isfinite
 from operator import ge, gt, le, lt
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ragweave.errors import UsageError, did_you_mean
@@ -33,8 +34,6 @@ Kind = Literal["number", "time", "version", "flag", "text"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Key: TypeAlias = tuple[Kind, float | str]
 """A value as it is compared: a text, or a number; a time is its seconds since 1970, in UTC where it names no zone."""
-Filter: TypeAlias = Mapping[str, Any] | None
-"""What a caller writes; None and {}: all passages."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +84,8 @@ class Field(NamedTuple):
 
 Condition: TypeAlias = Has | Every | Some | Not
 """A parsed filter; hashable, so that what it selects can be cached by it."""
+Filter: TypeAlias = Mapping[str, Any] | Condition | None
+"""What a caller writes, parsed or not; None and {}: all passages."""
 ALL = Every(())
 COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 PLACES = ("source", "folder")
@@ -171,6 +172,8 @@ def parse(given: Filter) -> Condition:
     Raises:
         UsageError: An operator is unknown, or its operand is of a type that it does not take.
     """
+    if isinstance(given, Has | Every | Some | Not):
+        return given
     if given is not None and not isinstance(given, Mapping):
         raise UsageError(f"a filter is a mapping such as {{'year': 2024}}, not {given!r}")
     parts = tuple(_parsed(name, value) for name, value in (given or {}).items())
@@ -228,6 +231,20 @@ def _operand(name: str, op: str, value: Any) -> Key:
     if name == "folder":
         return "text", str(value).rstrip("/\\") or str(value)
     return ("text", str(value)) if name in PLACES else key_of(value)
+
+
+def located(condition: Condition) -> Condition:
+    """Return a condition whose files and folders, if they exist here, may also be called by their absolute paths."""
+    if isinstance(condition, Every | Some):
+        return type(condition)(tuple(map(located, condition.of)))
+    if isinstance(condition, Not):
+        return Not(located(condition.of))
+    if condition.name not in PLACES:
+        return condition
+    paths = (Path(str(value)) for _, value in condition.keys)
+    return replace(
+        condition, keys=(*condition.keys, *(("text", str(path.resolve())) for path in paths if path.exists()))
+    )
 
 
 def matches(condition: Condition, metadata: Mapping[str, Any]) -> bool:

@@ -29,6 +29,7 @@ def retriever_of(
     *,
     filter: Filter = None,
     rerank: Reranker | None = None,
+    permitted: Filter = None,
 ) -> PassageRetriever:
     """Return the retriever that a line of text names, which commands take and a run's settings can store.
 
@@ -41,6 +42,7 @@ def retriever_of(
         k: Passages a query; a call may ask for another number.
         filter: As `KnowledgeBase.as_retriever`. What takes an argument `kb` gets only what passes.
         rerank: As `KnowledgeBase.as_retriever`.
+        permitted: What it may see of any knowledge base, which is all that there is for it, as in `kb.view(permitted)`.
 
     Raises:
         UsageError: There is no such retriever, or it needs a knowledge base and there is none.
@@ -52,21 +54,26 @@ def retriever_of(
         spec, kb = name, place
     elif spec not in MODES and (is_address(spec) or Path(spec).is_dir()):
         spec, kb = "auto", spec
-    takes_kb = needs_kb(spec)
-    if takes_kb and not kb:
-        raise UsageError(f"the retriever {spec!r} searches a knowledge base: name one with --kb")
-    base = open_knowledge_base(kb) if takes_kb and isinstance(kb, str | Path) else kb
-    if spec in MODES:
-        return base.as_retriever(k, spec, filter=filter, rerank=rerank)  # type: ignore[union-attr, arg-type]
-    if filter and not takes_kb:
-        raise UsageError(f"{spec} does not search a knowledge base, so no filter holds for it: leave the filter out")
-    if filter:
-        base = base.view(filter)  # type: ignore[union-attr]
-    inner = imported(spec, *([base] if takes_kb else []))
+    if not needs_kb(spec):
+        if filter or permitted:
+            raise UsageError(f"{spec} does not search a knowledge base, so no filter holds for it")
+        inner = imported(spec)
+    else:
+        base = _opened(spec, kb, permitted)
+        if spec in MODES:
+            return base.as_retriever(k, spec, filter=filter, rerank=rerank)  # type: ignore[arg-type]
+        inner = imported(spec, base.view(filter) if filter else base)
     if not isinstance(inner, BaseRetriever):
         raise UsageError(f"{spec} is not a LangChain retriever, but {type(inner).__name__}")
     retriever = SearchRetriever(search=partial(find_with, inner), k=k)
     return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)
+
+
+def _opened(spec: str, kb: AbstractKnowledgeBase | str | Path | None, permitted: Filter) -> AbstractKnowledgeBase:
+    if not kb:
+        raise UsageError(f"the retriever {spec!r} searches a knowledge base: name one with --kb")
+    base = open_knowledge_base(kb) if isinstance(kb, str | Path) else kb
+    return base.view(permitted) if permitted else base
 
 
 def needs_kb(spec: str) -> bool:

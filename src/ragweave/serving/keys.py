@@ -1,0 +1,416 @@
+"""API keys, and what each may see and spend: `ragweave serve --keys keys.yaml`.
+
+    keys:
+      - name: hr
+        key: ${HR_KEY}
+        filter: {folder: /docs/hr}
+        limits: {calls: 500, tokens: 1000000, dollars: 5}
+      - name: admin
+        key: ${ADMIN_KEY}
+        filter: all
+    usage: usage.sqlite3
+    audit: audit.jsonl
+
+Each key has an app of its own, over a view of the knowledge base. No object of that app leads to a passage that does not
+pass the key's filter, so there is no check that a method, a tool or a later feature could forget. `limits` are for a
+day (UTC); what all processes spent is counted in the file `usage`. `audit` gets a line a request: who asked which
+method, and the ids of the passages that were read, but no text.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import sqlite3
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from math import ceil
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from langchain_core.callbacks import UsageMetadataCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ragweave.errors import UsageError
+from ragweave.serving.guard import AccessLimits, Guard, error_body
+from ragweave.tools.knowledge.filters import ALL, Condition, located, matches, parse
+from ragweave.tools.retrieval.base import PassageRetriever, find_with
+
+_LOG = logging.getLogger("ragweave.serving")
+_BARE: tuple[dict[str, Any], ...] = ({}, {"source": "/any folder/any file"})
+"""Metadata of passages about which nothing is said."""
+
+
+class DayLimits(BaseModel):
+    """What a key may spend in a day; None: any amount."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    calls: PositiveInt | None = None
+    """Requests."""
+    tokens: PositiveInt | None = None
+    """Tokens that models read and wrote."""
+    dollars: PositiveFloat | None = None
+    """US dollars, by `ragweave.tools.prices`."""
+
+
+class Caller(BaseModel):
+    """A key, and what it may see and spend."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1)
+    """Who it is, for the audit; the key itself is never written down."""
+    key: str
+    filter: dict[str, Any] | Literal["all"]
+    limits: DayLimits = DayLimits()
+
+    def condition(self) -> Condition:
+        """Return what it may see."""
+        return ALL if self.filter == "all" else located(parse(self.filter))
+
+
+class KeyFile(BaseModel):
+    """A file of keys."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    keys: list[Caller] = Field(min_length=1)
+    usage: str = ""
+    """An SQLite file, beside the file of keys unless said otherwise; "": the file of keys with `.usage.sqlite3`."""
+    audit: str = ""
+    """A file that gets a JSON line a request; "": standard error."""
+
+
+def read_keys(path: Path) -> KeyFile:
+    """Read a file of keys. It fails closed: what could show a caller more than was meant is an error.
+
+    Raises:
+        UsageError: It cannot be read, a key or name is given twice, a variable is not set, or a filter is missing, not
+            a filter, or one that a passage without metadata passes.
+    """
+    import yaml
+
+    try:
+        file = KeyFile.model_validate(yaml.safe_load(path.read_text("utf-8")))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise UsageError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        at = getattr(error, "problem_mark", None)  # its own text would show the line, and so the key
+        where = f"line {at.line + 1} is not YAML" if at else getattr(error, "strerror", None) or "it is not YAML"
+        raise UsageError(f"{path}: {where}") from None
+    callers = [caller.model_copy(update={"key": _secret(path, caller)}) for caller in file.keys]
+    for what in ("key", "name"):
+        if len({getattr(caller, what) for caller in callers}) < len(callers):
+            raise UsageError(f"{path}: a {what} is given twice")
+    for caller in callers:
+        if caller.filter == "all":
+            continue
+        condition = caller.condition()
+        if any(matches(condition, bare) for bare in _BARE):
+            raise UsageError(
+                f"{path}: {caller.name} would see passages without metadata: add what they must have, such as "
+                "{folder: /docs/hr}, or say filter: all"
+            )
+    return file.model_copy(update={"keys": callers})
+
+
+def _secret(path: Path, caller: Caller) -> str:
+    missing = [name for name in re.findall(r"\$\{(\w+)\}", caller.key) if not os.environ.get(name)]
+    key = re.sub(r"\$\{(\w+)\}", lambda name: os.environ.get(name[1], ""), caller.key).strip()
+    if missing or not key:
+        why = f"the variable {missing[0]} is not set" if missing else "it is empty"
+        raise UsageError(f"{path}: the key of {caller.name}: {why}")
+    return key
+
+
+class Ledger:
+    """What each key spent on each day, in one SQLite file for all processes."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file.
+
+        Raises:
+            UsageError: It cannot be written.
+        """
+        self._path = path
+        try:
+            self._write(
+                "CREATE TABLE IF NOT EXISTS spent (day TEXT, name TEXT, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, "
+                "dollars REAL NOT NULL, PRIMARY KEY (day, name)) WITHOUT ROWID"
+            )
+        except sqlite3.Error as error:
+            raise UsageError(
+                f"{path}: what keys spend cannot be counted here ({error}): name a file as `usage`"
+            ) from error
+
+    def _write(self, sql: str, *values: Any) -> None:
+        with closing(sqlite3.connect(self._path, timeout=30)) as db, db:
+            db.execute(sql, values)
+
+    def take(self, caller: Caller) -> str:
+        """Count a request, and return ""; or the name of the limit that is reached."""
+        day = datetime.now(UTC).date().isoformat()
+        with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            sql = "SELECT calls, tokens, dollars FROM spent WHERE day = ? AND name = ?"
+            spent = db.execute(sql, (day, caller.name)).fetchone() or (0, 0, 0.0)
+            limits = caller.limits.model_dump()
+            reached = [
+                name for name, n in zip(limits, spent, strict=True) if limits[name] is not None and n >= limits[name]
+            ]
+            if not reached:
+                db.execute(_ADD, (day, caller.name, 1, 0, 0.0))
+            db.execute("COMMIT")
+        return reached[0] if reached else ""
+
+    def add(self, caller: Caller, tokens: int, dollars: float) -> None:
+        """Count what a request cost."""
+        self._write(_ADD, datetime.now(UTC).date().isoformat(), caller.name, 0, tokens, dollars)
+
+
+_ADD = (
+    "INSERT INTO spent VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, "
+    "tokens = tokens + excluded.tokens, dollars = dollars + excluded.dollars"
+)
+
+
+class Account:
+    """Records what a key's app answers: what it cost, in the ledger, and what was read, in the audit."""
+
+    def __init__(self, caller: Caller, ledger: Ledger, audit: Path | None) -> None:
+        """Record for one caller; where `audit` is None, on standard error."""
+        self._caller, self._ledger, self._audit = caller, ledger, audit
+
+    def recorded(self, method: str, runnable: Any) -> Any:
+        """Return a graph or a chat model whose `ainvoke` is recorded under the name of a method."""
+        return _Recorded(self, method, runnable)
+
+    def recorded_search(self, retriever: Any) -> PassageRetriever | None:
+        """Return a retriever whose searches are recorded; None for None."""
+        return None if retriever is None else _RecordedSearch(base=retriever, account=self)
+
+    def write(
+        self, method: str, status: str, passages: Sequence[str] = (), tokens: int = 0, dollars: float = 0
+    ) -> None:
+        """Write down a request."""
+        if tokens or dollars:
+            self._ledger.add(self._caller, tokens, dollars)
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"time": at, "key": self._caller.name, "method": method, "status": status}
+        text = json.dumps({**line, "passages": [*dict.fromkeys(passages)]})
+        if self._audit is None:
+            print(text, file=sys.stderr, flush=True)  # noqa: T201
+        else:
+            with self._audit.open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+
+    def take(self) -> str:
+        """Count a request, and return ""; or the name of the limit that is reached."""
+        return self._ledger.take(self._caller)
+
+
+class _Recorded:
+    def __init__(self, account: Account, method: str, runnable: Any) -> None:
+        self._account, self._method, self._runnable = account, method, runnable
+
+    async def ainvoke(self, values: Any, config: Any = None, **more: Any) -> Any:
+        usage = UsageMetadataCallbackHandler()
+        callbacks = [*((config or {}).get("callbacks") or []), usage]
+        try:
+            out = await self._runnable.ainvoke(values, {**(config or {}), "callbacks": callbacks}, **more)
+        except BaseException:  # the caller may have left: what was spent counts
+            counts = usage.usage_metadata.values()
+            self._account.write(self._method, "failed", tokens=sum(count["total_tokens"] for count in counts))
+            raise
+        self._account.write(self._method, "answered", *_read_and_spent(out))
+        return out
+
+
+def _read_and_spent(out: Any) -> tuple[list[str], int, float]:
+    """Return the ids of the passages that an output was read from, its tokens, and its dollars."""
+    if isinstance(out, AIMessage):
+        return [], out.usage_metadata["total_tokens"] if out.usage_metadata else 0, 0.0
+    usage: Mapping[str, Any] = out["usage"]
+    ids = [str(doc.id) for doc in out["passages"]]
+    ids += [name for candidate in (out.get("candidates") or {}).values() for name in candidate["passages"]]
+    return ids, usage["input_tokens"] + usage["output_tokens"], usage.get("usd", 0.0)
+
+
+class _RecordedSearch(PassageRetriever):
+    account: Any
+
+    def _find(self, query: str, k: int) -> list[Document]:
+        docs = find_with(self.base, query, k) if self.base is not None else []
+        self.account.write("search", "answered", [str(doc.id) for doc in docs])
+        return docs
+
+
+class _Keyed(NamedTuple):
+    caller: Caller
+    account: Account
+    app: ASGIApp
+
+
+class KeyedApp:
+    """An ASGI app that hands each call to the app of its key, and reads the file of keys again when it changes.
+
+    A file that became wrong changes nothing: the log says so, and the keys stay as they were.
+    """
+
+    def __init__(self, path: Path, make: Callable[[Caller, Account], ASGIApp], limits: AccessLimits) -> None:
+        """Read the keys, and make their apps.
+
+        Args:
+            path: The file of keys.
+            make: Returns the app of a key; what it answers is to be recorded by the account.
+            limits: The limits of all keys together; its own keys are not used.
+
+        Raises:
+            UsageError: The file is wrong.
+        """
+        self._path, self._make = path, make
+        self._guard = Guard(self._dispatch, limits)
+        self._apps: dict[bytes, _Keyed] = {}
+        self._running: dict[bytes, _Lifespan] = {}
+        self._lock = asyncio.Lock()
+        self._state: object = None
+        file = read_keys(path)
+        self._ledger = Ledger(path.parent / (file.usage or f"{path.stem}.usage.sqlite3"))
+        self._audit = path.parent / file.audit if file.audit else None
+        self._state = self._stat()
+        self._apps = self._made(file)
+
+    def _stat(self) -> object:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+    def _made(self, file: KeyFile) -> dict[bytes, _Keyed]:
+        apps = {}
+        for caller in file.keys:
+            digest = hashlib.sha256(caller.key.encode()).digest()
+            keyed = self._apps.get(digest)
+            if keyed is None or keyed.caller != caller:
+                account = Account(caller, self._ledger, self._audit)
+                keyed = _Keyed(caller, account, self._make(caller, account))
+            apps[digest] = keyed
+        return apps
+
+    async def _reload(self) -> None:
+        async with self._lock:
+            state = self._stat()
+            if state == self._state:
+                return
+            self._state = state
+            try:
+                apps = await asyncio.to_thread(lambda: self._made(read_keys(self._path)))
+            except UsageError as error:
+                _LOG.error("the keys stay as they were: %s", error)
+                return
+            for digest, keyed in apps.items():
+                if self._apps.get(digest) is not keyed:
+                    await self._start(digest, keyed.app)
+            gone = [self._running.pop(digest) for digest in self._running.keys() - apps.keys()]
+            self._apps = apps
+            for lifespan in gone:
+                await lifespan.stop()
+
+    async def _start(self, digest: bytes, app: ASGIApp) -> None:
+        before = self._running.pop(digest, None)
+        self._running[digest] = lifespan = _Lifespan(app)
+        await lifespan.start()
+        if before:
+            await before.stop()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a call on, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        if scope["path"] == "/health":
+            await JSONResponse({"status": "ok"})(scope, receive, send)
+            return
+        if self._stat() != self._state:
+            await self._reload()
+        apps = self._apps
+        scheme, _, token = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
+        given = hashlib.sha256(token.strip()).digest()
+        own = [known for digest, known in apps.items() if secrets.compare_digest(digest, given)]
+        if scope["method"] == "OPTIONS":  # a browser asks before it sends a key
+            await next(iter(apps.values())).app(scope, receive, send)
+        elif scheme.lower() != b"bearer" or not own:
+            body = error_body(401, "a valid API key is needed: Authorization: Bearer KEY")
+            await JSONResponse(body, 401)(scope, receive, send)
+        else:
+            scope["key"] = own[0]
+            await self._guard(scope, receive, send)
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        caller, account, app = scope["key"]
+        if scope["path"] == "/metrics" and caller.filter != "all":
+            await JSONResponse(error_body(404, "this key sees no metrics"), 404)(scope, receive, send)
+            return
+        reached = await asyncio.to_thread(account.take) if scope["method"] == "POST" else ""
+        if reached:
+            account.write(scope["path"], f"limit of {reached}")
+            now = datetime.now(UTC)
+            tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC)
+            head = {"retry-after": str(ceil((tomorrow - now).total_seconds())), "x-should-retry": "false"}
+            message = f"this key has reached its limit of {reached} for today (UTC)"
+            await JSONResponse(error_body(429, message, "insufficient_quota"), 429, head)(scope, receive, send)
+            return
+        await app(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                for digest, keyed in self._apps.items():
+                    await self._start(digest, keyed.app)
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                for lifespan in self._running.values():
+                    await lifespan.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+class _Lifespan:
+    """The lifespan of an app that is started and stopped while others run."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._to: asyncio.Queue[Message] = asyncio.Queue()
+        self._from: asyncio.Queue[Message] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        async def run() -> None:
+            await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._to.get, self._from.put)
+
+        self._task = asyncio.create_task(run())
+        await self._say("lifespan.startup")
+
+    async def stop(self) -> None:
+        await self._say("lifespan.shutdown")
+
+    async def _say(self, kind: str) -> None:
+        if self._task is None or self._task.done():
+            return
+        await self._to.put({"type": kind})
+        answer = asyncio.create_task(self._from.get())
+        await asyncio.wait({answer, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        answer.cancel()

@@ -1,0 +1,236 @@
+"""A key sees what its filter lets through, on every path of every server; a file that would let through more is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from langchain_core.messages import AIMessage
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp
+from tests.serving.test_serve_command import SERVE
+
+from ragweave import KnowledgeBase, build_chat, build_graph
+from ragweave.errors import UsageError
+from ragweave.serving.guard import AccessLimits
+from ragweave.serving.keys import Account, Caller, KeyedApp, read_keys
+from ragweave.serving.mcp_server import create_server, http_app
+from ragweave.serving.openai_api import create_app
+
+KEYS = """
+keys:
+  - {name: hr, key: "${HR_KEY}", filter: {dept: [hr, all]}, limits: {calls: 4}}
+  - {name: it, key: it-key, filter: {dept: it, year: {$gte: 2020}}}
+  - {name: admin, key: admin-key, filter: all}
+audit: audit.jsonl
+"""
+SEES = {"hr-key": {"Ada"}, "it-key": {"Karl"}, "admin-key": {"Ada", "Karl", "Mira", "Tom"}}
+QUESTION = "Is the boss Ada, Karl, Mira or Tom?"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HR_KEY", "hr-key")
+    (tmp_path / "keys.yaml").write_text(KEYS)
+    return tmp_path / "keys.yaml"
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Iterator[KnowledgeBase]:
+    for dept, year, word in (("hr", 2024, "Ada"), ("it", 2024, "Karl"), ("it", 2010, "Mira"), ("", 2024, "Tom")):
+        front = f"---\n{f'dept: {dept}' if dept else 'x: y'}\nyear: {year}\n---\n"
+        (tmp_path / f"{word}.md").write_text(f"{front}# Boss {word}\n\nThe boss is {word}.\n")
+    with KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None}) as kb:
+        kb.index_paths([*tmp_path.glob("*.md")])
+        yield kb
+
+
+@pytest.fixture
+def chats(kb: KnowledgeBase) -> Callable[[Caller, Account], ASGIApp]:
+    def make(caller: Caller, account: Account) -> ASGIApp:
+        retriever = kb.view(caller.condition()).as_retriever()
+        chat = build_chat("concat", model="extractive", retriever=retriever, citations=True)
+        return create_app({"concat": account.recorded("concat", chat)}, AccessLimits(api_keys=[caller.key]))
+
+    return make
+
+
+def names(text: str) -> set[str]:
+    return {name for name in ("Ada", "Karl", "Mira", "Tom") if name in text}
+
+
+def ask(client: TestClient, key: str, question: str = "Who is the boss?") -> httpx.Response:
+    body = {"model": "concat", "messages": [{"role": "user", "content": question}]}
+    return client.post("/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {key}"})
+
+
+def test_completions(file: Path, chats: Any) -> None:
+    with TestClient(KeyedApp(file, chats, AccessLimits())) as client:
+        for key, sees in SEES.items():
+            for question in ("Who is the boss?", QUESTION):
+                reply = ask(client, key, question)
+                assert reply.status_code == 200, reply.text
+                assert names(reply.text)
+                assert names(reply.text) <= sees
+        for key, status in (("admin-key", 200), ("it-key", 404)):
+            assert client.get("/metrics", headers={"Authorization": f"Bearer {key}"}).status_code == status
+        for wrong in ({}, *({"Authorization": text} for text in ("Bearer x", "Bearer ", "hr-key", "Basic hr-key"))):
+            assert client.post("/v1/chat/completions", json={}, headers=wrong).status_code == 401
+            for path in ("/metrics", "/v1/models", "/v1/models/concat"):
+                assert client.get(path, headers=wrong).status_code == 401
+        assert client.get("/health").status_code == 200
+
+
+def test_mcp(file: Path, kb: KnowledgeBase) -> None:
+    def make(caller: Caller, account: Account) -> ASGIApp:
+        retriever = kb.view(caller.condition()).as_retriever()
+        graph = account.recorded(
+            "concat", build_graph("concat", model="extractive", retriever=retriever, citations=True)
+        )
+        server = create_server(graph, account.recorded_search(retriever))
+        return http_app(server, host="testserver", limits=AccessLimits(api_keys=[caller.key]))
+
+    with TestClient(KeyedApp(file, make, AccessLimits()), base_url="http://testserver") as client:
+        for key, sees in SEES.items():
+            head = {"Authorization": f"Bearer {key}", "Accept": "application/json, text/event-stream"}
+            calls = (
+                ("search", {"query": "boss Ada Karl Mira Tom", "k": 20}),
+                ("ask", {"question": "Who is the boss?"}),
+            )
+            for tool, arguments in calls:
+                params = {"name": tool, "arguments": arguments}
+                body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+                reply = client.post("/mcp", json=body, headers=head)
+                assert reply.status_code == 200, reply.text
+                assert names(reply.text) <= sees
+                assert tool == "ask" or names(reply.text) == sees
+        assert client.post("/mcp", json={}).status_code == 401
+    lines = [json.loads(line) for line in file.with_name("audit.jsonl").read_text().splitlines()]
+    assert [(line["key"], line["method"]) for line in lines[:2]] == [("hr", "search"), ("hr", "concat")]
+
+
+def test_a_limit_holds_for_the_day_and_all_processes(file: Path, chats: Any, kb: KnowledgeBase) -> None:
+    for _ in range(2):
+        with TestClient(KeyedApp(file, chats, AccessLimits())) as client:
+            assert [ask(client, "hr-key").status_code for _ in range(2)] == [200, 200]
+    with TestClient(KeyedApp(file, chats, AccessLimits())) as client:
+        refused = ask(client, "hr-key")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "insufficient_quota")
+        assert 0 < int(refused.headers["retry-after"]) <= 86_400
+        assert ask(client, "it-key").status_code == 200
+    lines = [json.loads(line) for line in file.with_name("audit.jsonl").read_text().splitlines()]
+    assert [(line["key"], line["status"]) for line in lines[-2:]] == [("hr", "limit of calls"), ("it", "answered")]
+    (own,) = kb.view({"dept": "it", "year": 2024}).passages()
+    assert lines[-1]["passages"] == [own.id]
+    assert not names(file.with_name("audit.jsonl").read_text())
+
+
+def test_tokens_are_a_limit_too(file: Path, kb: KnowledgeBase) -> None:
+    file.write_text("keys: [{name: a, key: a-key, filter: {dept: hr}, limits: {tokens: 100}}]")
+
+    class Chat:
+        async def ainvoke(self, _values: Any, *_: Any, **__: Any) -> Any:
+            usage = {"input_tokens": 70, "output_tokens": 20}
+            return {
+                "usage": usage,
+                "passages": [],
+                "candidates": {},
+                "status": "unknown",
+                "answer": "x",
+                "messages": [AIMessage("x")],
+            }
+
+    def make(caller: Caller, account: Account) -> ASGIApp:
+        return create_app({"concat": account.recorded("concat", Chat())}, AccessLimits(api_keys=[caller.key]))
+
+    with TestClient(KeyedApp(file, make, AccessLimits())) as client:
+        assert [ask(client, "a-key").status_code for _ in range(3)] == [200, 200, 429]
+
+
+def test_the_file_is_read_again_when_it_changes(file: Path, chats: Any) -> None:
+    def change(text: str) -> None:
+        file.write_text(text)
+        os.utime(file, (1, os.stat(file).st_mtime + 1))  # noqa: PTH116
+
+    with TestClient(KeyedApp(file, chats, AccessLimits())) as client:
+        assert ask(client, "it-key").status_code == 200
+        change(KEYS.replace("it-key", "new-key"))
+        assert [ask(client, key).status_code for key in ("it-key", "new-key")] == [401, 200]
+        change("keys: [{name: it, key: third-key}]")
+        assert [ask(client, key).status_code for key in ("third-key", "new-key")] == [401, 200]
+        change("keys: [{name: it, key: new-key, filter: {dept: hr}}]")
+        assert names(ask(client, "new-key", QUESTION).text) <= {"Ada"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("keys: [{name: a, key: k}]", "filter"),
+        ("keys: [{name: a, key: k, filter: null}]", "filter"),
+        ("keys: [{name: a, key: k, filter: {}}]", "without metadata"),
+        ("keys: [{name: a, key: k, filter: ALL}]", "filter"),
+        ("keys: [{name: a, key: k, filter: {secret: {$ne: true}}}]", "without metadata"),
+        ("keys: [{name: a, key: k, filter: {$not: {dept: hr}}}]", "without metadata"),
+        ("keys: [{name: a, key: k, filter: {dept: {$nin: [hr]}}}]", "without metadata"),
+        ("keys: [{name: a, key: k, filter: {dept: {$exists: false}}}]", "without metadata"),
+        ("keys: [{name: a, key: k, filter: {source: {$exists: true}}}]", "without metadata"),
+        ("keys: [{name: a, key: k, filter: {$or: [{dept: hr}, {dept: {$ne: hr}}]}}]", "without metadata"),
+        ("keys: [{name: a, key: k, filter: {dept: {$is: hr}}}]", "no operator"),
+        ("keys: [{name: a, key: '${UNSET_VARIABLE}', filter: all}]", "UNSET_VARIABLE is not set"),
+        ("keys: [{name: a, key: ' ', filter: all}]", "empty"),
+        ("keys: [{name: a, key: k, filters: {dept: hr}}]", "filter"),
+        ("keys: [{name: a, key: k, filter: all}, {name: b, key: k, filter: {dept: hr}}]", "a key is given twice"),
+        ("keys: [{name: a, key: k, filter: all}, {name: a, key: j, filter: {dept: hr}}]", "a name is given twice"),
+        ("keys: [{name: a, key: k, filter: all, limits: {calls: 0}}]", "greater than 0"),
+        ("keys: [{name: a, key: k, filter: all, limits: {dollar: 3}}]", "dollar"),
+        ("keys: []", "at least 1"),
+        ("[1]", "valid dictionary"),
+        ("keys: {a: 1", "line 1 is not YAML"),
+    ],
+)
+def test_a_file_that_would_let_through_more_is_refused(tmp_path: Path, wrong: str, message: str) -> None:
+    (tmp_path / "keys.yaml").write_text(wrong)
+    with pytest.raises(UsageError, match=re.escape(message)) as error:
+        read_keys(tmp_path / "keys.yaml")
+    assert "secret-key" not in str(error.value)
+
+
+@pytest.mark.loopback
+def test_keys_on_the_command_line(file: Path, kb: KnowledgeBase) -> None:
+    command = [
+        *SERVE,
+        "concat",
+        "crag",
+        "--kb",
+        str(kb.path),
+        "--second-retriever",
+        "bm25",
+        "--port",
+        "0",
+        "--keys",
+        str(file),
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            lines = [server.stderr.readline() for _ in range(5)]
+            assert "key hr sees 1 of 4 passages\n" in lines, lines
+            url = re.search(r"at (\S+)", lines[-1])
+            assert url, lines
+            for key, sees in SEES.items():
+                for model in ("concat", "crag"):
+                    body = {"model": model, "messages": [{"role": "user", "content": QUESTION}]}
+                    head = {"Authorization": f"Bearer {key}"}
+                    reply = httpx.post(f"{url[1]}/chat/completions", json=body, headers=head, timeout=60)
+                    assert reply.status_code == 200, reply.text
+                    assert names(reply.text) <= sees
+            assert httpx.get(f"{url[1]}/models").status_code == 401
+        finally:
+            server.terminate()
