@@ -39,7 +39,7 @@ SEED = 13
 WORDS = ("cover", "cover_with_previous", "title", "early", "length", "by")
 KINDS = ("number", "date", "who", "where", "")
 RANK = [*WORDS, *(f"has:{kind}" for kind in KINDS), *(f"near:{kind}" for kind in ("number", "date", "where"))]
-SUPPORT = {"lexical": ["one", "missing", "negation", "cover"], "minilm": ["one", "negation", "read", "cosine"]}
+SUPPORT = {"lexical": ["one", "missing", "negation", "cover"], "minilm": ["one", "negation", "read", "cosine", "full"]}
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.65, 0.7)
 
 
@@ -261,7 +261,7 @@ def fitted() -> dict[str, Any]:
     by_reading = features(
         [*questions.fitted, *articles.fitted, *(row for rows in near_misses for row in rows)], encoder=True
     )
-    rank = rank_of(own + by_words) | {"read": 1.0}
+    rank = rank_of(own + by_words) | {"full": 4.0, "read": 1.0}
     support = {
         "lexical": support_of(by_words, rank, SUPPORT["lexical"]),
         "minilm": support_of(by_reading, rank, SUPPORT["minilm"]),

@@ -56,7 +56,7 @@ _DISTILL = (
     "Give the right answer to the question." + HOW
 )
 PROMPTS: Prompts = {
-    "direct": "Question: {question}\nAnswer the question." + HOW,
+    "direct": "Question: {question}\nAnswer the question in the language that it is asked in." + HOW,
     "direct_passages": [("system", READER), ("human", OPEN_BOOK + "Answer the question." + HOW)],
     "cot": "Question: {question}\n" + _STEPS,
     "cot_passages": [("system", READER), ("human", OPEN_BOOK + _STEPS)],

