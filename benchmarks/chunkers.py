@@ -1,13 +1,14 @@
 """Chunkers over long documents: what search finds, and whether quotes are whole sentences.
 
-    python benchmarks/chunkers.py [--limit N]
+    python benchmarks/chunkers.py [--limit N] [--corpora squad,qed] [--chunkers fixed,sentences] [--embedding minilm]
 
 Five corpora. `squad`: articles of SQuAD 2.0; `clapnq` and `qed`: 20 passages of Wikipedia to a document, under headings;
 `packages`: the descriptions of installed packages; `sklearn`: docstrings of scikit-learn. The first three have people's
 questions and the sentence that answers; in the others a question is made from a heading or the name of a parameter, and
 the first sentence under it answers.
 
-* recall: share of questions where one of the first five passages (BM25) has all of the answering sentence;
+* recall: share of questions where one of the first five passages (BM25; with `--embedding`, hybrid) has all of the
+  answering sentence;
 * whole: share of the answers by `extractive` (words alone, five passages) that begin and end where a sentence of the
   document does;
 * right: share of all questions whose answer shares the answering sentence.
@@ -127,15 +128,15 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def measure(corpus: Corpus, chunker: str) -> list[float]:
+def measure(corpus: Corpus, chunker: str, embedding: str | None) -> list[float]:
     """Return passages, recall, whole and right."""
     whole = {name: {flat(part.text) for part in split_sentences(text)} for name, text in corpus.documents.items()}
-    settings = IndexSettings(chunker=chunker, embedding=None)
+    settings, mode = IndexSettings(chunker=chunker, embedding=embedding), "hybrid" if embedding else "bm25"
     with tempfile.TemporaryDirectory() as folder, KnowledgeBase.create(Path(folder, "kb"), settings=settings) as kb:
         for name, text in corpus.documents.items():
             Path(folder, f"{name}.md").write_text(text, "utf-8")
         kb.index_paths(Path(folder).glob("*.md"))
-        retriever, hits, quoted, sentences, right = kb.as_retriever(K, "bm25"), 0, 0, 0, 0
+        retriever, hits, quoted, sentences, right = kb.as_retriever(K, mode), 0, 0, 0, 0
         for question, _, gold in corpus.questions:
             docs = retriever.invoke(question)
             hits += any(flat(gold) in flat(doc.page_content) for doc in docs)
@@ -152,16 +153,19 @@ def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--limit", type=int, default=150, help="questions of each corpus")
-    limit = parser.parse_args().limit
+    parser.add_argument("--corpora", default=",".join(CORPORA))
+    parser.add_argument("--chunkers", default=",".join(CHUNKERS))
+    parser.add_argument("--embedding", help="search by vectors, too: minilm")
+    chosen = parser.parse_args()
     print(
         f"{time.strftime('%Y-%m-%d')}\n| corpus | chunker | passages | recall@5 | whole | right |\n|---|---|---:|---:|---:|---:|"
     )
-    for name, make in CORPORA.items():
-        documents, questions = make()
+    for name in chosen.corpora.split(","):
+        documents, questions = CORPORA[name]()
         questions = [asked for asked in questions if asked[2]]
         random.Random(7).shuffle(questions)
-        for chunker in CHUNKERS:
-            cells = measure(Corpus(documents, questions[:limit]), chunker)
+        for chunker in chosen.chunkers.split(","):
+            cells = measure(Corpus(documents, questions[: chosen.limit]), chunker, chosen.embedding)
             print("|", " | ".join(map(str, [name, chunker, *cells])), "|", flush=True)
 
 

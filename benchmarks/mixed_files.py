@@ -58,7 +58,9 @@ def main() -> None:
         for kind, question, pattern in QUESTIONS:
             output = graph.invoke({"question": question})
             answer = output["answer"]
-            verdict = "right" if re.search(pattern, answer, re.IGNORECASE) else "Unknown" if answer == UNKNOWN else "wrong"
+            verdict = (
+                "right" if re.search(pattern, answer, re.IGNORECASE) else "Unknown" if answer == UNKNOWN else "wrong"
+            )
             cited = answer == UNKNOWN or any(citation["quotes"] for citation in output["citations"])
             counts.update([verdict, *([] if cited else ["uncited"])])
             print(f"| {kind} | {' '.join(answer.split())} | {verdict}{'' if cited else ', uncited'} |", flush=True)

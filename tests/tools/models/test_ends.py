@@ -21,6 +21,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage
 
+from ragweave.tools.models.calls import code_of
 from ragweave.tools.models.messages import ending_of, text_of
 
 pytestmark = [
@@ -326,6 +327,16 @@ def test_how_a_reply_ended(name: str) -> None:
         assert {word: ending_of(message) for word, message in messages.items()} == client.ends
         spoken = {word: text_of(message) for word, message in messages.items() if word not in (*BLOCKS, "refusal")}
         assert set(spoken.values()) == {"Ada"}
+
+
+def test_azures_client_raises_where_a_filter_cut_the_reply() -> None:
+    langchain_openai = pytest.importorskip("langchain_openai")
+    client = CLIENTS["azure"]._replace(ends={"content_filter": "content_filter"})
+    with serving(client) as url:
+        model = langchain_openai.AzureChatOpenAI(**client.settings(url))
+        with pytest.raises(ValueError, match="content filter") as caught:
+            model.invoke("End by content_filter.")
+    assert code_of(caught.value) == "content_filter"
 
 
 def joined(chunks: Iterable[AIMessageChunk]) -> BaseMessage:

@@ -289,6 +289,8 @@ def _statuses(error: BaseException) -> tuple[Any, ...]:
 
 def code_of(error: BaseException) -> str:
     """Return the code that a server gave its error, such as `content_filter`; "" if it gave none."""
+    if any("content filter being triggered" in str(link) for link in _chain(error)):
+        return "content_filter"  # AzureChatOpenAI raises a bare ValueError
     return next((str(code) for link in _chain(error) if (code := _reported(link).get("code"))), "")
 
 
