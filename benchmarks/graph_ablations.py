@@ -17,7 +17,7 @@ import math
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 from pathlib import Path
@@ -44,7 +44,7 @@ from ragweave.tools.knowledge.graph import (
     Seed,
 )
 from ragweave.tools.knowledge.names import sentences
-from ragweave.tools.knowledge.search import RankedPool
+from ragweave.tools.knowledge.search import Pool
 from ragweave.tools.knowledge.store import Snapshot
 from ragweave.tools.retrieval import RankFusionRetriever
 from vectors import StoredEmbeddings
@@ -99,6 +99,13 @@ def by_vectors(seed: Seed, wanted: set[str], terms: Terms, *, query: list[str]) 
             yield name, path._replace(strength=seed.score**2 * (FLOOR + (1 - FLOOR) * near), seed=seed)
 
 
+def seeds_of(pool: Pool) -> list[Seed]:
+    """Return the best passages of a pool."""
+    scores = pool.scores / max(float(pool.scores.max(initial=0)), 1e-9)
+    best = {int(pool.rows[at]): float(scores[at]) for at in np.argsort(-scores)[:SEEDS]}
+    return [Seed(row, best[row], doc) for row, doc in pool.documents([*best]).items()]
+
+
 def vector_gate(view: Snapshot, query: str, *rest: Any) -> Raised:
     """Raise with sentence vectors as the gate."""
     with patch.object(graph, "_passed_on", partial(by_vectors, query=[query])):
@@ -116,12 +123,13 @@ def edges(path: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.f
     return table[:, 0], table[:, 1], np.where(table[:, 2] > 0, 1.0, MENTION)
 
 
-def page_rank(view: Snapshot, query: str, seeds: Sequence[Seed], pool: RankedPool, _: Terms) -> Raised:
+def page_rank(view: Snapshot, query: str, pool: Pool, _: Terms) -> Raised:
     """Add personalised PageRank (damping .5, 20 steps), which starts at the seeds and at the names in the question."""
     db, rows, scores = view.db, pool.rows, pool.scores / max(float(pool.scores.max(initial=0)), 1e-9)
     names, passages, weights = edges(db.execute("PRAGMA database_list").fetchone()[2])
     by_name, by_passage = np.bincount(names, weights), np.bincount(passages, weights, minlength=rows[-1] + 1)
     start, start_names = np.zeros(len(by_passage)), np.zeros(len(by_name))
+    seeds = seeds_of(pool)
     start[[seed.row for seed in seeds]] = [seed.score for seed in seeds]
     asked = json.dumps([*graph._names_in_question(view, query)[0]])
     for (name,) in db.execute("SELECT id FROM names WHERE text IN (SELECT value FROM json_each(?))", (asked,)):
@@ -135,46 +143,41 @@ def page_rank(view: Snapshot, query: str, seeds: Sequence[Seed], pool: RankedPoo
     return scores + (at_passages[rows] / max(float(at_passages.max()), 1e-9)).astype(np.float32), {}
 
 
-def unanswered(query: str, seeds: Sequence[Seed], terms: Terms) -> list[str]:
+def unanswered(query: str, pool: Pool, terms: Terms) -> list[str]:
     """Return the question's terms that the first passage lacks."""
-    first = [indexed_text(seed.passage.page_content, seed.passage.metadata) for seed in seeds[:1]]
+    first = [indexed_text(seed.passage.page_content, seed.passage.metadata) for seed in seeds_of(pool)[:1]]
     return sorted(set(terms(query)).difference(*map(terms, first)))
 
 
 class Rescored:
     """A pool with other base scores."""
 
-    def __init__(self, pool: RankedPool, scores: Scores) -> None:
-        self.scores, self.include, self.places, self.words = scores, pool.include, pool.places, pool.words
+    def __init__(self, pool: Pool, scores: Scores) -> None:
+        self.rows, self.scores, self.documents = pool.rows, scores, pool.documents
+        self.include, self.places, self.words = pool.include, pool.places, pool.words
 
 
-def second_hop(
-    view: Snapshot, query: str, seeds: Sequence[Seed], pool: RankedPool, terms: Terms, *, rest_only: bool
-) -> Raised:
+def second_hop(view: Snapshot, query: str, pool: Pool, terms: Terms, *, rest_only: bool) -> Raised:
     """Follow names again from the passages that are first after the first hop."""
-    raised, paths = along_names(view, query, seeds, pool, terms)
-    raised = raised / max(float(raised.max(initial=0)), 1e-9)
-    best = {int(pool.rows[at]): float(raised[at]) for at in np.argsort(-raised)[:SEEDS]}
-    stored = pool.documents([*best])
-    hops = [Seed(row, score, stored[row]) for row, score in best.items()]
-    asked = " ".join(unanswered(query, seeds, terms)) if rest_only else query
-    raised, more = along_names(view, asked, hops, Rescored(pool, raised), terms)
+    raised, paths = along_names(view, query, pool, terms)
+    asked = " ".join(unanswered(query, pool, terms)) if rest_only else query
+    raised, more = along_names(view, asked, Rescored(pool, raised), terms)
     return raised, {**paths, **more}
 
 
-def own_score(view: Snapshot, query: str, seeds: Sequence[Seed], pool: RankedPool, terms: Terms) -> Raised:
+def own_score(view: Snapshot, query: str, pool: Pool, terms: Terms) -> Raised:
     """Multiply each path by 1 + the score of the passage that it leads to."""
-    raised, paths = along_names(view, query, seeds, pool, terms)
+    raised, paths = along_names(view, query, pool, terms)
     places = pool.places(paths)
     strengths = np.fromiter((path.strength for path in paths.values()), np.float32)
     raised[places] += strengths * pool.scores[places] / max(float(pool.scores.max(initial=0)), 1e-9)
     return raised, paths
 
 
-def third_ranking(view: Snapshot, query: str, seeds: Sequence[Seed], pool: RankedPool, terms: Terms) -> Raised:
+def third_ranking(view: Snapshot, query: str, pool: Pool, terms: Terms) -> Raised:
     """Add a third of the BM25 scores of the unanswered words to all passages."""
-    raised, paths = along_names(view, query, seeds, pool, terms)
-    return raised + pool.words(unanswered(query, seeds, terms)) / 3, paths
+    raised, paths = along_names(view, query, pool, terms)
+    return raised + pool.words(unanswered(query, pool, terms)) / 3, paths
 
 
 def names_changed(variant: Callable[..., Raised]) -> AbstractContextManager[Any]:

@@ -22,7 +22,7 @@ import re
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
@@ -36,7 +36,7 @@ from own_sets import sklearn, stdlib, zones
 from passage_sets import SETS, Asked, PassageSet
 from ragweave.evaluation.statistics import Interval, bootstrap, compare
 from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
-from ragweave.tools.knowledge.graph import SEEDS, TABLES, Seed, add_names, along_names
+from ragweave.tools.knowledge.graph import SEEDS, TABLES, add_names, along_names
 from ragweave.tools.knowledge.store import Snapshot
 from ragweave.tools.retrieval import RankFusionRetriever
 from ragweave.tools.retrieval.analyzer import analyzer_for
@@ -113,11 +113,12 @@ def altered(documents: list[Document], count: int) -> Iterator[tuple[int, str, d
         yield number + 1, text, {"title": title}
 
 
-class Nothing:
-    """So many passages, none of which has a word of the question."""
+class Supported:
+    """So many passages, of which some are the best and no other has a word of the question."""
 
-    def __init__(self, count: int) -> None:
-        self.scores = np.zeros(count, np.float32)
+    def __init__(self, count: int, best: dict[int, Document]) -> None:
+        self.rows, self.scores, self._best = np.arange(1, count + 1), np.zeros(count, np.float32), best
+        self.scores[np.array([*best]) - 1] = 1
 
     def include(self, rows: Collection[int]) -> Collection[int]:
         """Return the passages given: all are there."""
@@ -129,7 +130,11 @@ class Nothing:
 
     def words(self, _: list[str]) -> Any:
         """Return the scores for some words."""
-        return self.scores
+        return np.zeros_like(self.scores)
+
+    def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
+        """Return some of the best; another is empty."""
+        return {row: self._best.get(row, Document("")) for row in rows}
 
 
 def named(count: int, path: Path) -> dict[str, Any]:
@@ -148,13 +153,12 @@ def named(count: int, path: Path) -> dict[str, Any]:
     add_names(db, altered(documents, count))
     db.commit()
     indexed = time.process_time() - begun
-    view, pool = Snapshot(db), Nothing(count)
+    view = Snapshot(db)
     times = []
     for text, support in random.Random(7).sample(asked, 200):
-        supporting = [documents[row - 1] for row in support]
-        seeds = [Seed(row, 1.0, doc) for row, doc in zip(support, supporting, strict=True)]
+        pool = Supported(count, {row: documents[row - 1] for row in support})
         begun = time.process_time()
-        along_names(view, text, seeds, pool, terms)
+        along_names(view, text, pool, terms)
         times.append(1000 * (time.process_time() - begun))
     rows = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("names", "mentions")}
     db.close()

@@ -198,6 +198,26 @@ def test_chinese_titles_lead_on(kb: KnowledgeBase) -> None:
     assert top_passages(kb, "歌曲锡港的歌手什么时候出生?") == ["锡港", "林玛拉"]
 
 
+def test_a_passage_that_the_question_names_leads_on_although_others_share_more_words(kb: KnowledgeBase) -> None:
+    pages = {
+        "Hello Love": f"It was first performed by Ada Brenner. {'It has a slow verse with horns and strings. ' * 8}",
+        "Ada Brenner": "She was born by the sea.",
+        "A1": "Who leads the town lives in the town, as the singer of the song knows.",
+        "A2": "The singer of the song leads the town in which the song lives.",
+        "A3": "In the town lives the singer who leads the song.",
+    }
+    kb.add([Document(text, id=title, metadata={"title": title}) for title, text in pages.items()], split=False)
+    question = "Who leads the town in which the singer of the song Hello Love lives?"
+    words = [doc.id for doc in kb.as_retriever(6, "bm25").invoke(question)]
+    assert words.index("Hello Love") >= 3
+    docs = {doc.id: doc for doc in kb.as_retriever(6, "graph").invoke(question)}
+    assert docs["Ada Brenner"].metadata["via"] == {
+        "name": "Ada Brenner",
+        "passage": "Hello Love",
+        "heading": "Hello Love",
+    }
+
+
 def test_a_table_joins_by_its_keys(kb: KnowledgeBase, tmp_path: Path) -> None:
     (tmp_path / "parts.csv").write_text("part,maker\nKX-7741-B,M-20\nKX-7742-C,M-31\n")
     (tmp_path / "makers.csv").write_text("id,town\nM-20,Vell\nM-31,Oslo\nM-32,Bergen\n")

@@ -7,7 +7,7 @@ question, but a name with the film's passage. The score of a passage is its base
 
     path = seed² · gate · rarity · edge · (1 + rest)
 
-- seed: the base score of one of the first `SEEDS` passages.
+- seed: the score of one of the first `SEEDS` passages, at most 1, once the names in the question are followed.
 - gate: how many of the question's terms stand in the sentence with the name, from `FLOOR` to 1.
 - rarity: the inverse document frequency of the name, as a share of the greatest.
 - edge: 1 to passages about the name, `MENTION` to those that mention it; less where there are many.
@@ -42,6 +42,7 @@ from ragweave.tools.knowledge.names import (
     subjects,
     without_keys,
 )
+from ragweave.tools.retrieval.bm25_index import top_k
 
 Scores = NDArray[np.float32]
 TABLES = """
@@ -67,7 +68,7 @@ CROWDING = 0.25
 ASKED = 0.6
 """The strength of the names in the question."""
 OWN = 0.15
-"""What a seed adds to its own score, so that a seed that answers alone stays before those it leads to."""
+"""What a seed adds to its score, by the square of its base score, so that a seed that answers alone stays before those it leads to."""
 MAX_PASSAGES = 300
 """A name that more passages have is not followed."""
 _BATCH = 20_000
@@ -79,7 +80,7 @@ class Seed(NamedTuple):
 
     row: int
     score: float
-    """Its base score, as a share of the best."""
+    """Its score, at most 1."""
     passage: Document
 
 
@@ -109,6 +110,8 @@ class Names(Protocol):
 class Pool(Protocol):
     """The passages among which a query's best are chosen."""
 
+    rows: NDArray[np.int64]
+    """Their rows, in the order of `scores`."""
     scores: Scores
     """Their base scores; 0 if they do not pass the filter."""
 
@@ -122,6 +125,10 @@ class Pool(Protocol):
 
     def words(self, terms: list[str]) -> Scores:
         """Return the BM25 score of each passage for some terms, as a share of the best of all passages."""
+        ...
+
+    def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
+        """Return some of them, in the given order."""
         ...
 
 
@@ -154,42 +161,51 @@ def add_names(db: sqlite3.Connection, passages: Iterable[tuple[int, str, Mapping
 
 
 def along_names(
-    view: Names, query: str, seeds: Sequence[Seed], pool: Pool, terms: Callable[[str], list[str]]
+    view: Names, query: str, pool: Pool, terms: Callable[[str], list[str]]
 ) -> tuple[Scores, dict[int, NamePath]]:
     """Return the scores with those of the best paths added, and the paths by row.
+
+    The names in the question are followed first, so that a passage that it names may be a seed. "Who leads the country
+    that the singer of *Hello Love* lives in?" ranks the song tenth by its words.
 
     Args:
         view: What has the names.
         query: The question.
-        seeds: The first passages, best first.
         pool: The candidates, which the ends of the paths join.
         terms: The analyzer.
     """
+    wanted = set(terms(query))
+    first = pool.rows[top_k(pool.scores, 1)].tolist()
+    answered = {
+        term for doc in pool.documents(first).values() for term in terms(indexed_text(doc.page_content, doc.metadata))
+    }
+    rest = sorted(wanted - answered)
     in_question, asked = _names_in_question(view, query)
     starts = {name: [NamePath(ASKED, spelt, None)] for name, spelt in in_question.items()}
-    wanted = set(terms(query))
+    scores, _ = _raised(pool, _followed(asked, starts, view.count()), rest)
+    best = {int(pool.rows[at]): min(float(scores[at]), 1.0) for at in top_k(scores, SEEDS)}
+    seeds = [Seed(row, best[row], doc) for row, doc in pool.documents([*best]).items()]
     for seed in seeds:
         for name, path in _passed_on(seed, wanted, terms):
             if name not in in_question:
                 starts.setdefault(name, []).append(path)
     known = {**asked, **view.named(starts.keys() - asked.keys())}
-    best = _followed(known, starts, view.count())
-    best = {row: best[row] for row in pool.include(best)}
-    places = pool.places(best)
-    answered = {
-        term for seed in seeds[:1] for term in terms(indexed_text(seed.passage.page_content, seed.passage.metadata))
-    }
-    share = 1 + pool.words(sorted(wanted - answered))[places]
-    paths = {
-        row: path._replace(strength=path.strength * float(factor))
-        for (row, path), factor in zip(best.items(), share, strict=True)
-    }
-    raised = pool.scores / max(float(pool.scores.max(initial=0)), 1e-9)
-    own = pool.places([seed.row for seed in seeds])
-    raised[own] += OWN * raised[own] ** 2
-    raised[places] += np.fromiter((path.strength for path in paths.values()), np.float32)
-    raised[own[:1]] = np.nextafter(raised.max(initial=0), np.float32(np.inf))
-    return raised, paths
+    scores, paths = _raised(pool, _followed(known, starts, view.count()), rest)
+    own = pool.places([*best])
+    scores[own] += OWN * (pool.scores[own] / max(float(pool.scores.max(initial=0)), 1e-9)) ** 2
+    scores[pool.places(first)] = np.nextafter(scores.max(initial=0), np.float32(np.inf))
+    return scores, paths
+
+
+def _raised(pool: Pool, paths: Mapping[int, NamePath], rest: list[str]) -> tuple[Scores, dict[int, NamePath]]:
+    """Return the base scores, the best 1, with paths added; and the paths that end in the pool."""
+    ends = pool.include(paths)
+    places = pool.places(ends)
+    strengths = np.fromiter((paths[row].strength for row in ends), np.float32) * (1 + pool.words(rest)[places])
+    scores = pool.scores / max(float(pool.scores.max(initial=0)), 1e-9)
+    scores[places] += strengths
+    stronger = zip(ends, strengths.tolist(), strict=True)
+    return scores, {row: paths[row]._replace(strength=strength) for row, strength in stronger}
 
 
 def _passed_on(seed: Seed, wanted: set[str], terms: Callable[[str], list[str]]) -> Iterator[tuple[str, NamePath]]:

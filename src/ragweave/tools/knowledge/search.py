@@ -14,7 +14,7 @@ from ragweave.names import RetrieverName
 from ragweave.state.passages import heading_of
 from ragweave.tools.embeddings.named import unit
 from ragweave.tools.knowledge.filters import Condition, Field, Kind
-from ragweave.tools.knowledge.graph import SEEDS, NamePath, Names, Pool, Scores, Seed, along_names
+from ragweave.tools.knowledge.graph import NamePath, Names, Pool, Scores, along_names
 from ragweave.tools.knowledge.sources import Source, SourceReader
 from ragweave.tools.retrieval.bm25_index import top_k
 from ragweave.tools.retrieval.retrievers import Spread, fused_scores
@@ -32,17 +32,6 @@ class Query:
     """Which passages it may see."""
 
 
-class RankedPool(Pool, Protocol):
-    """The passages among which a query's best are chosen, with their documents."""
-
-    rows: NDArray[Any]
-    """Their rows, in the order of `scores`."""
-
-    def documents(self, rows: Sequence[int]) -> Mapping[int, Document]:
-        """Return some of them, in the given order."""
-        ...
-
-
 class View(SourceReader, Names, Protocol):
     """One state of a store, whatever writers commit meanwhile. A row is a number that names a passage in it."""
 
@@ -50,7 +39,7 @@ class View(SourceReader, Names, Protocol):
         """Return the length of the vectors; 0 if there are none."""
         ...
 
-    def pool(self, query: Query) -> RankedPool:
+    def pool(self, query: Query) -> Pool:
         """Return the candidates for a query, with their scores, the best at least those of the best passages."""
         ...
 
@@ -146,18 +135,12 @@ def search(
     pool = view.pool(query)
     scores, paths = pool.scores, dict[int, NamePath]()
     if mode in ("auto", "graph"):
-        best = {int(pool.rows[at]): float(scores[at]) for at in top_k(scores, SEEDS)}
-        top = max(best.values(), default=1)
-        stored = pool.documents([*best])
-        seeds = [Seed(row, score / top, stored[row]) for row, score in best.items()]
-        scores, paths = along_names(view, question, seeds, pool, terms)
+        scores, paths = along_names(view, question, pool, terms)
     shift = -1 if query.terms is None else 0
     return _distinct(pool, scores, k, paths, shift=shift)
 
 
-def _distinct(
-    pool: RankedPool, scores: Scores, k: int, paths: Mapping[int, NamePath], *, shift: float
-) -> list[Document]:
+def _distinct(pool: Pool, scores: Scores, k: int, paths: Mapping[int, NamePath], *, shift: float) -> list[Document]:
     """Return the k best passages, best first; of equal texts the best.
 
     `shift` is added to each score that is shown. A path that gave more than half of a score is shown as `via`.
