@@ -20,10 +20,12 @@ from langchain_core.tools import BaseTool
 
 from ragweave.errors import KnowledgeBaseError, UsageError
 from ragweave.names import RetrieverName
+from ragweave.state import Citation, Quote
 from ragweave.state.passages import as_document, encodable
 from ragweave.tools.embeddings.minilm import onnx_available
 from ragweave.tools.embeddings.named import OBJECT, PACKAGED, name_of, named_embeddings
 from ragweave.tools.knowledge.chunking import CHUNKERS, Loaded, Passage, passage_of, passages_of
+from ragweave.tools.knowledge.evidence import Evidence
 from ragweave.tools.knowledge.filters import (
     ALL,
     PLACES,
@@ -238,6 +240,24 @@ class AbstractKnowledgeBase(ABC):
     def _around(self, name: str, sides: int, chosen: Condition) -> list[Document]:
         with self._view() as view:
             return view.around(name, sides, chosen)
+
+    def evidence(self, citation: Citation | Quote) -> Evidence:
+        """Return where the quotes of a citation, or one quote, stand in their files, which are read again.
+
+        A list of places, a page each; boxes are left, top, right, bottom in points from the top left corner of the
+        page as it is shown. A notebook shows the pictures of the pages. A quote of a passage that this knowledge
+        base does not hold has no place.
+        """
+        return self._evidence(citation, ALL)
+
+    def _evidence(self, citation: Citation | Quote, chosen: Condition) -> Evidence:
+        evidence = Evidence()
+        for quote in citation.get("quotes", [citation]):
+            for passage in self._around(quote["passage"], 0, chosen):
+                with self._reading() as now:
+                    source = now.sources().get(passage.metadata["source"])
+                evidence.add(passage, quote["start"], quote["end"], source)
+        return evidence
 
     def as_tools(
         self, k: int = 5, mode: RetrieverName = "auto", *, filter: Filter = None, rerank: Reranker | None = None
@@ -556,6 +576,9 @@ class KnowledgeView(AbstractKnowledgeBase):
 
     def _retriever(self, k: int, mode: RetrieverName, chosen: Condition) -> PassageRetriever:
         return self._base._retriever(k, mode, self._both(chosen))
+
+    def _evidence(self, citation: Citation | Quote, chosen: Condition) -> Evidence:
+        return self._base._evidence(citation, self._both(chosen))
 
     def _reading(self) -> AbstractContextManager[SourceReader]:
         raise NotImplementedError("a view reads its knowledge base by the methods that take a condition")

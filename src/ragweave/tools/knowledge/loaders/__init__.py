@@ -253,7 +253,7 @@ def _member(member: Member, settings: IndexSettings, room: _Room, depth: int) ->
 
 def _loaded(path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | Member | str]:
     if path.suffix.lower() == ".gz":
-        file, path = _unpacked(file.read()), path.with_suffix("")
+        file, path = unpacked(file.read()), path.with_suffix("")
     name = re.sub(r"\.[A-Za-z]\w*$", "", path.name)
     yield from _type_of(path).load(name, file, settings)
 
@@ -275,7 +275,7 @@ def _max_bytes(size: int) -> int:
     return max(2**26, 100 * size)
 
 
-def _unpacked(data: bytes) -> BinaryIO:
+def unpacked(data: bytes) -> BinaryIO:
     """Unpack gzip."""
     max_bytes = _max_bytes(len(data))
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:

@@ -7,8 +7,10 @@ import ctypes
 import io
 import re
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -26,7 +28,7 @@ _UNMAPPED = 0.3
 """A page cannot be read if a larger share of its letters has no Unicode value."""
 _SCANNED = "a picture that was not read"
 _DPI = 150
-_LONGEST_SIDE = 4000
+LONGEST_SIDE = 4000
 """Longest side of a rendered page, in pixels."""
 _SHORT_SIDE = 320
 """Pixels to which RapidOCR enlarges the shorter side of a picture. At its own 736, it sees the words of a small
@@ -39,14 +41,21 @@ NEED_OCR = 'pip install "ragweave[ocr]"'
 """What notices say where OCR would read more."""
 
 
-def load_pdf(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
-    """Load the text of a PDF, with the offset of each page."""
+@contextmanager
+def opened(data: bytes) -> Iterator[Any]:
+    """Open a PDF with its forms; nothing else runs in PDFium meanwhile."""
     import pypdfium2
 
-    texts: list[str] = []
-    problems: dict[str, list[int]] = defaultdict(list)
     with _LOCK, pypdfium2.PdfDocument(data) as document:
         document.init_forms()
+        yield document
+
+
+def load_pdf(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loaded | str]:
+    """Load the text of a PDF, with the offset of each page."""
+    texts: list[str] = []
+    problems: dict[str, list[int]] = defaultdict(list)
+    with opened(data) as document:
         for number in range(len(document)):
             try:
                 text, problem = _page(document[number])
@@ -55,6 +64,9 @@ def load_pdf(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loade
             texts.append(text)
             if problem:
                 problems[problem].append(number + 1)
+            _LOCK.release()
+            time.sleep(0.001)  # a picture of a page need not wait for the whole file
+            _LOCK.acquire()
         name = " ".join(document.get_metadata_value("Title").split()) or name
     notes = [f"{_named(on)}: {what}" for what, on in problems.items()]
     if not any(text.strip() for text in texts):
@@ -92,7 +104,7 @@ def _page(page: Any) -> tuple[str, str]:
     from pypdfium2 import raw
 
     chars = page.get_textpage()
-    text, fields = chars.get_text_range().replace("\r\n", "\n"), [*_annotations(page)]
+    text, fields = chars.get_text_range().replace("\r\n", "\n"), [text for text, _ in fields_of(page)]
     text = text.replace("\ufffe", "-\n")  # PDFium's mark of a hyphen that ends a line
     pictures = [picture.get_bounds() for picture in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE])]
     covered = sum((right - left) * (top - bottom) for left, bottom, right, top in pictures)
@@ -114,16 +126,16 @@ def _page(page: Any) -> tuple[str, str]:
     return "\n".join(filter(None, [text, *fields])), problem
 
 
-def _annotations(page: Any) -> Iterator[str]:
-    """Yield notes written on a page, and the values of form fields as `name: value`."""
+def fields_of(page: Any) -> Iterator[tuple[str, tuple[float, float, float, float]]]:
+    """Yield notes written on a page, and form fields as `name: value`, with their left, bottom, right and top."""
     from pypdfium2 import raw
 
-    form = page.formenv
+    form, rect = page.formenv, raw.FS_RECTF()
     for at in range(raw.FPDFPage_GetAnnotCount(page)):
-        annotation = raw.FPDFPage_GetAnnot(page, at)
+        annotation, text = raw.FPDFPage_GetAnnot(page, at), ""
         kind = raw.FPDFAnnot_GetSubtype(annotation)
         if kind == raw.FPDF_ANNOT_FREETEXT:
-            yield _string(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
+            text = _string(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
         elif kind == raw.FPDF_ANNOT_WIDGET and form:
             named = (raw.FPDFAnnot_GetFormFieldAlternateName, raw.FPDFAnnot_GetFormFieldName)
             name = next(filter(None, (_string(get, form, annotation) for get in named)), "")
@@ -132,8 +144,9 @@ def _annotations(page: Any) -> Iterator[str]:
             if field in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
                 chosen = "yes" if field == raw.FPDF_FORMFIELD_CHECKBOX else value
                 value = chosen if raw.FPDFAnnot_IsChecked(form, annotation) else ""
-            if value:
-                yield f"{name}: {value}" if name else value
+            text = f"{name}: {value}" if name and value else value
+        if text and raw.FPDFAnnot_GetRect(annotation, rect):
+            yield text, (rect.left, rect.bottom, rect.right, rect.top)
         raw.FPDFPage_CloseAnnot(annotation)
 
 
@@ -187,7 +200,7 @@ def recognised(image: Any) -> str:
 
 def recognised_page(page: Any) -> str:
     """Return the text that a page of a PDF shows, however it is drawn."""
-    return recognised(page.render(scale=min(_DPI / 72, _LONGEST_SIDE / max(*page.get_size(), 1))).to_pil())
+    return recognised(page.render(scale=min(_DPI / 72, LONGEST_SIDE / max(*page.get_size(), 1))).to_pil())
 
 
 @cache

@@ -1,0 +1,168 @@
+"""Where a quote stands in its file, read again: boxes on a page, lines, cells, or a link; and the picture of its page."""
+
+import hashlib
+import html
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypedDict
+from urllib.parse import quote as percent_encoded
+
+from langchain_core.documents import Document
+
+from ragweave.state.passages import heading_of, place_at
+from ragweave.tools.knowledge.chunking import UnreadableError
+from ragweave.tools.knowledge.loaders import unpacked
+from ragweave.tools.knowledge.loaders.text import decode, readable
+from ragweave.tools.knowledge.marks import Box, Mark, marks_of, page_picture
+from ragweave.tools.knowledge.sources import Source
+
+_MAX_FRAGMENT = 200
+"""Longest quote, in characters, that a link has in full; a longer one is linked by its first and last words."""
+_ENDS = 5
+"""Number of these words."""
+_MARKUP = re.compile(r"^\s*(?:#{1,6}|[-*+]|\d+\.|>|\|)\s+|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}", re.MULTILINE)
+"""What the loader writes where a page has headings, lists, tables or emphasis."""
+_HTML = (".html", ".htm", ".xhtml")
+
+
+class Place(TypedDict):
+    """Where a quote stands in its file; for a quote over two pages, on each page."""
+
+    file: str
+    """The file's path, the page's address, or the name under which documents were added."""
+    page: int | None
+    """From 1; of slides, too."""
+    page_size: tuple[float, float] | None
+    """Width and height of the page as it is shown, in points."""
+    boxes: list[Box]
+    """Left, top, right, bottom of each line, in points from the top left corner of the page as it is shown."""
+    lines: tuple[int, int] | None
+    """First and last line of a text file, from 1."""
+    cells: str
+    """The cells of a row of a sheet, `A4:C4`, or of a CSV file; else empty."""
+    heading: str
+    """Title and headings above the quote: `Handbook › Refunds`; of a sheet, its name."""
+    link: str
+    """An address at which a browser shows the quote in a web page; else empty."""
+    note: str
+    """Why there is nothing to show, for the reader; else empty."""
+
+
+class Evidence(list[Place]):
+    """The places of quotes. A notebook shows their pictures."""
+
+    def __init__(self) -> None:
+        """Begin without places."""
+        super().__init__()
+        self._pages: list[tuple[bytes, Mark] | None] = []
+
+    def picture(self, at: int, *, whole: bool = False) -> bytes | None:
+        """Return the page of the place with this index as PNG, cropped to the lines around the quote unless `whole`.
+
+        None if there is no page to show.
+        """
+        page = self._pages[at]
+        return page_picture(*page, whole=whole) if page else None
+
+    def add(self, passage: Document, start: int, end: int, source: Source | None) -> None:
+        """Add the places of the quote `page_content[start:end]` of a passage from a source."""
+        at = place_at(passage, start)
+        place: Place = {
+            "file": str(passage.metadata.get("source") or ""),
+            "page": at.get("page"),
+            "page_size": None,
+            "boxes": [],
+            "lines": None,
+            "cells": str(passage.metadata.get("cells") or ""),
+            "heading": heading_of({"title": passage.metadata.get("title"), **at}),
+            "link": "",
+            "note": "",
+        }
+        for own, page in _places(place, passage, start, end, source):
+            self.append(own)
+            self._pages.append(page)
+
+    def html(self) -> str:
+        """Return the pictures and notes as HTML."""
+        parts = []
+        for at, place in enumerate(self):
+            if data := self.picture(at):
+                source = f"data:image/png;base64,{b64encode(data).decode()}"
+                parts.append(f'<img alt="the quote on its page" style="max-width:100%" src="{source}">')
+            parts += [f'<span class="dim">{html.escape(place["note"])}</span>'] * bool(place["note"])
+        return "".join(parts)
+
+    def _repr_html_(self) -> str:
+        where = (f"{place['file']}, page {place['page']}" if place["page"] else place["file"] for place in self)
+        return f"<p>{html.escape('; '.join(dict.fromkeys(where)))}</p>{self.html()}"
+
+
+def _places(
+    place: Place, passage: Document, start: int, end: int, source: Source | None
+) -> Iterator[tuple[Place, tuple[bytes, Mark] | None]]:
+    quote = passage.page_content[start:end]
+    if source is not None and source.kind == "page":
+        yield {**place, "link": text_fragment(source.key, quote)}, None
+        return
+    data, note = _indexed_bytes(source)
+    path = Path(place["file"].removesuffix(".gz"))
+    if note:
+        yield {**place, "note": note}, None
+    elif path.suffix.lower() == ".pdf":
+        yield from _marked(place, marks_of(passage, start, end, data), data)
+    elif path.suffix.lower() in _HTML:
+        yield {**place, "link": text_fragment(Path(place["file"]).as_uri(), quote)}, None
+    else:
+        yield {**place, "lines": _lines_of(data, passage, start, end)}, None
+
+
+def _indexed_bytes(source: Source | None) -> tuple[bytes, str]:
+    """Return the bytes of a file, unpacked; or why they are not those that were indexed."""
+    if source is None or source.kind != "file":
+        return b"", "it was not read from a file"
+    try:
+        data = Path(source.key).read_bytes()
+    except OSError:
+        return b"", "the file is gone since it was indexed"
+    if hashlib.sha256(data).hexdigest() != source.hash:
+        return b"", "the file has changed since it was indexed: index it again"
+    return unpacked(data).read() if source.key.endswith(".gz") else data, ""
+
+
+def _marked(place: Place, marks: list[Mark], data: bytes) -> Iterator[tuple[Place, tuple[bytes, Mark] | None]]:
+    note = "" if marks and marks[0].boxes else "the sentence could not be found on its page with certainty"
+    for mark in marks:
+        boxes = [*mark.boxes]
+        yield {**place, "page": mark.page, "page_size": mark.size, "boxes": boxes, "note": note}, (data, mark)
+    if not marks:
+        yield {**place, "note": note}, None
+
+
+def text_fragment(url: str, quote: str) -> str:
+    """Return a link at which a browser scrolls to a quote and marks it; where it finds none, it opens the page.
+
+    Source: the W3C community group's draft "URL Fragment Text Directives".
+    """
+    words = _MARKUP.sub("", quote).replace("|", " ").split()
+    blocks = re.split(r"\n\s*\n|\n(?=\s*[-|#])", quote)  # a text is found within one block, a range across several
+    full = len(blocks) == 1 and sum(map(len, words)) + len(words) <= _MAX_FRAGMENT
+    parts = [words] if full or len(words) <= 2 * _ENDS else [words[:_ENDS], words[-_ENDS:]]
+    texts = (percent_encoded(" ".join(part), safe="").replace("-", "%2D") for part in parts)
+    return f"{url.partition('#')[0]}#:~:text={','.join(texts)}"
+
+
+def _lines_of(data: bytes, passage: Document, start: int, end: int) -> tuple[int, int] | None:
+    """Return the first and last line of a quote in a text file; None if it does not stand there at its offset."""
+    quote, meta = passage.page_content[start:end], passage.metadata
+    if "start" not in meta:
+        return None
+    try:
+        text = readable(decode(data)[0])
+    except UnreadableError:
+        return None
+    at = meta["start"] + start - (len(passage.page_content) - (meta["end"] - meta["start"]))  # less a table's header
+    if at < 0 or text[at : at + len(quote)] != quote:
+        return None
+    return text.count("\n", 0, at) + 1, text.count("\n", 0, at + len(quote.rstrip())) + 1

@@ -1,0 +1,144 @@
+"""What a reader relies on: the mark is on the quote, or there is none and the reason is given."""
+
+import gzip
+import io
+
+import pypdfium2
+import pytest
+from PIL import Image
+from tests.tools.knowledge.loaders.made import pdf
+
+from ragweave import KnowledgeBase
+
+LEFT = ["The bridge at Alden was opened in 1932.", "It has five arches of gran-", "ite and one of brick."]
+RIGHT = ["Ada Brenner built it.", "She was paid in wool."]
+
+
+def column(x, lines, y=700):
+    moves = " 0 -20 Td ".join(f"({line}) Tj" for line in lines)
+    return f"BT /F1 12 Tf {x} {y} Td {moves} ET\n"
+
+
+def quote_of(kb, text, skip=0):
+    """Return a quote of the passage that holds a text, as a citation has it."""
+    doc = next(doc for doc in kb.passages() if text in doc.page_content)
+    start = doc.page_content.index(text, skip)
+    return {"passage": doc.id, "start": start, "end": start + len(text), "text": text}
+
+
+@pytest.fixture
+def indexed(tmp_path):
+    """Index a file of a name and bytes."""
+    bases = []
+
+    def index(name, data):
+        (tmp_path / "docs").mkdir(exist_ok=True)
+        (tmp_path / "docs" / name).write_bytes(data)
+        bases.append(KnowledgeBase.open_or_create(tmp_path / "kb", settings={"embedding": None}))
+        bases[-1].index_paths([tmp_path / "docs"])
+        return bases[-1]
+
+    yield index
+    for kb in bases:
+        kb.close()
+
+
+def boxed_text(data, place):
+    """Return the letters in a place's boxes, of a page that is neither rotated nor cropped."""
+    with pypdfium2.PdfDocument(data) as document:
+        chars = document[place["page"] - 1].get_textpage()
+        bounds = [(left, 800 - bottom + 3, right, 800 - top - 3) for left, top, right, bottom in place["boxes"]]
+        return "".join(filter(str.isalnum, "".join(chars.get_text_bounded(*bound) for bound in bounds)))
+
+
+def page(*columns, entries=""):
+    return "".join(columns), entries
+
+
+@pytest.mark.parametrize("quote", ["It has five arches of gran-\nite and one of brick.", "Ada Brenner built it."])
+def test_a_quote_is_marked_line_by_line(indexed, quote):
+    data = pdf(page(column(50, LEFT), column(330, RIGHT)))
+    kb = indexed("bridge.pdf", data)
+    (place,) = kb.evidence({"quotes": [quote_of(kb, quote)]})
+    assert (place["page"], place["page_size"], len(place["boxes"])) == (1, (600, 800), quote.count("\n") + 1)
+    assert place["file"].endswith("bridge.pdf")
+    assert boxed_text(data, place) == "".join(filter(str.isalnum, quote))
+
+
+def test_a_quote_over_two_pages_is_marked_on_both(indexed):
+    data = pdf(page(column(50, ["One. The bridge was"])), page(column(50, ["opened in May. Two."])))
+    kb = indexed("bridge.pdf", data)
+    first, second = kb.evidence(quote_of(kb, "The bridge was\nopened in May."))
+    assert (first["page"], boxed_text(data, first)) == (1, "Thebridgewas")
+    assert (second["page"], boxed_text(data, second)) == (2, "openedinMay")
+
+
+def test_of_two_equal_sentences_the_passage_says_which(indexed):
+    lines = ["The price was raised again.", "That was in May.", "The price was raised again.", "That was in June."]
+    kb = indexed("prices.pdf", pdf(page(column(50, lines))))
+    (first,), (second,) = (kb.evidence(quote_of(kb, lines[0], skip)) for skip in (0, 10))
+    assert second["boxes"][0][1] - first["boxes"][0][1] == pytest.approx(40, abs=0.1)
+
+
+def test_text_outside_the_page_that_is_shown_is_not_marked(indexed):
+    kb = indexed("bridge.pdf", pdf(page(column(50, LEFT), entries="/CropBox [0 0 600 650]")))
+    evidence = kb.evidence(quote_of(kb, LEFT[0]))
+    assert evidence[0]["boxes"] == [] and "certainty" in evidence[0]["note"]
+    assert evidence.picture(0).startswith(b"\x89PNG")  # the page without a mark
+
+
+@pytest.mark.parametrize(
+    "entries", ["", "/Rotate 90", "/Rotate 180", "/Rotate 270", "/CropBox [40 100 560 760] /Rotate 90"]
+)
+def test_the_mark_covers_the_ink_of_the_quote_however_the_page_is_turned(indexed, entries):
+    data = pdf(page(column(50, LEFT[:1]), entries=entries))
+    kb = indexed("bridge.pdf", data)
+    (place,) = kb.evidence(quote_of(kb, LEFT[0]))
+    with pypdfium2.PdfDocument(data) as document:
+        ink = document[0].render(scale=1).to_pil().convert("L").point(lambda shade: 255 * (shade < 128)).getbbox()
+    assert place["boxes"][0] == pytest.approx(ink, abs=4)  # the full stop is not a letter
+
+
+def test_the_picture_shows_the_lines_around_with_the_quote_in_yellow(indexed):
+    kb = indexed("bridge.pdf", pdf(page(column(50, LEFT), column(330, RIGHT))))
+    evidence = kb.evidence(quote_of(kb, LEFT[0]))
+    crop, whole = (Image.open(io.BytesIO(evidence.picture(0, whole=whole))) for whole in (False, True))
+    left, top, _, _ = (round(edge * 110 / 72) for edge in evidence[0]["boxes"][0])
+    assert whole.size == (917, 1223) and crop.height < 300
+    assert whole.getpixel((left - 1, top - 1))[2] < 150 < whole.getpixel((20, 20))[2]
+    assert "data:image/png;base64," in evidence._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        (lambda file: file.write_bytes(pdf(page(column(50, ["Other."])))), "has changed"),
+        (lambda file: file.unlink(), "is gone"),
+        (lambda file: (file.unlink(), file.symlink_to("/etc/hostname")), "has changed"),
+    ],
+)
+def test_a_file_that_is_not_what_was_indexed_is_not_shown(indexed, tmp_path, change, note):
+    kb = indexed("bridge.pdf", pdf(page(column(50, LEFT))))
+    change(tmp_path / "docs" / "bridge.pdf")
+    evidence = kb.evidence(quote_of(kb, LEFT[0]))
+    assert note in evidence[0]["note"] and evidence[0]["boxes"] == [] and evidence.picture(0) is None
+
+
+def test_a_text_is_cited_by_its_lines(indexed):
+    text = b"---\r\ntitle: T\r\n---\r\n# Head\r\n\r\nFirst line.\r\nA quote\r\nover two lines.\r\n"
+    kb = indexed("notes.md.gz", gzip.compress(text))
+    (place,) = kb.evidence(quote_of(kb, "A quote\r\nover two lines."))
+    assert (place["lines"], place["heading"]) == ((7, 8), "T › Head")
+
+
+def test_a_saved_web_page_is_linked_at_the_quote(indexed):
+    kb = indexed("page.html", b"<main><p>A <b>bold</b>, well-known claim.</p></main>")
+    (place,) = kb.evidence(quote_of(kb, kb.passages()[0].page_content))
+    assert place["link"].endswith("/docs/page.html#:~:text=A%20bold%2C%20well%2Dknown%20claim.")
+
+
+def test_a_passage_that_is_not_held_has_no_place(indexed):
+    kb = indexed("notes.txt", b"A note.")
+    assert kb.evidence({"passage": "../../etc/passwd", "start": 0, "end": 5, "text": ""}) == []
+    quote = quote_of(kb, "A note.")
+    assert kb.evidence(quote) and kb.view({"title": "another"}).evidence(quote) == []
