@@ -35,7 +35,7 @@ def indexed(tmp_path):
         (tmp_path / "docs").mkdir(exist_ok=True)
         (tmp_path / "docs" / name).write_bytes(data)
         bases.append(KnowledgeBase.open_or_create(tmp_path / "kb", settings={"embedding": None}))
-        bases[-1].index_paths([tmp_path / "docs"])
+        bases[-1].index_paths([tmp_path / "docs"], limits=None)
         return bases[-1]
 
     yield index
