@@ -39,7 +39,7 @@ from ragweave.tools.models.messages import counted_calls
 from ragweave.tools.models.roles import unbound
 from ragweave.tools.retrieval.reranking import RerankRetriever
 from ragweave.tools.retrieval.retrievers import fused
-from ragweave.tools.text.untrusted import one_line
+from ragweave.tools.text.untrusted import one_line, untrusted
 from ragweave.tools.text.words import normalize_answer
 
 MAX_QUESTIONS = 5
@@ -138,7 +138,8 @@ def solve_branches(state: DecomposeState) -> list[Send]:
         name = f"sub_{number}"
         if number not in known and name in state["queries"]:
             passages = state["passages"] if state["given"] else state["retrieved"].get(name, [])
-            shared = Branch(question=state["queries"][name], answer_type="short", passages=passages, sample=0)
+            question = untrusted(state["queries"][name])  # it holds answers
+            shared = Branch(question=question, answer_type="short", passages=passages, sample=0)
             branches.append(Send("solve", Branch(**shared, round=int(number))))
     return branches
 

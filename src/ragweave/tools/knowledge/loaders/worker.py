@@ -27,12 +27,11 @@ from ragweave.tools.knowledge.settings import FileLimits, IndexSettings
 
 EXCEEDED = "limits of a file"
 """What notices say of a file that is read again under other limits."""
-_MAX_FILES = 5_000
-"""Files that one process reads: what its libraries leak must not count against a later file."""
 _BATCH = 200
 """Texts that are made before they are sent."""
 _OUT_OF_TIME, _OUT_OF_MEMORY = 1, 3
 """Exit codes; the first is faulthandler's."""
+_REASONS = {_OUT_OF_TIME: "it takes too long", _OUT_OF_MEMORY: "it needs too much memory"}
 _LOADED = TypeAdapter(Loaded)
 _FIELDS = [field.name for field in fields(Loaded)]
 _LINES = {"line": str, "remark": Remark}
@@ -44,7 +43,6 @@ class Worker:
     def __init__(self, limits: FileLimits | None) -> None:
         self.limits = limits
         self._process: Any = None
-        self._files = 0
 
     def load(self, path: Path, file: BinaryIO, settings: IndexSettings) -> Iterator[Loaded | str]:
         """Yield the texts of an open file, and a line for each thing that was not read, as `loaders.load`.
@@ -73,7 +71,8 @@ class Worker:
                     break
                 yield _LOADED.validate_python(value) if kind == "text" else _LINES[kind](value)
             else:
-                value = f"{_reason(process.wait())} ({EXCEEDED}: {self.limits})"
+                code = process.wait()
+                value = f"{_REASONS.get(code, f'its reader crashed with code {code}')} ({EXCEEDED}: {self.limits})"
         except (ValueError, KeyError) as error:
             value = f"its reader gives what is not a text ({' '.join(str(error).split())[:100]})"
         finally:
@@ -83,14 +82,11 @@ class Worker:
             raise UnreadableError(value)
 
     def _started(self, limits: FileLimits) -> Any:
-        """Return the process, a new one after many files."""
-        self._files += 1
-        if self._process and self._files % _MAX_FILES:
+        if self._process:
             return self._process
-        self.close()
         path = os.pathsep.join(filter(None, sys.path))
         # -P: in a folder of strangers' files, Python must not import them.
-        process: Any = subprocess.Popen(  # noqa: S603 - our own module
+        self._process = process = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-P", "-m", __name__, str(limits.max_memory)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -98,8 +94,7 @@ class Worker:
             encoding="utf-8",
             env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},  # its buffers grow with the cores
         )
-        self._process = process
-        if not process.stdout.readline():
+        if not process.stdout or not process.stdout.readline():
             self.close()
             raise KnowledgeBaseError(
                 f"{sys.executable} cannot start the process that reads files; limits=None reads them in this one"
@@ -111,20 +106,18 @@ class Worker:
         process, self._process = self._process, None
         if process:
             process.kill()
-            with process, suppress(BrokenPipeError):  # closes the pipes
+            with suppress(BrokenPipeError), process:  # closes the pipes
                 process.wait()
-
-
-def _reason(code: int) -> str:
-    """Return why a process ended."""
-    known = {_OUT_OF_TIME: "it takes too long", _OUT_OF_MEMORY: "it needs too much memory"}
-    return known.get(code, f"its reader crashed with code {code}")
 
 
 def main() -> None:
     """Read the files that the parent names, until it closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
-    _limit_memory(int(sys.argv[1]) * 2**20)
+    with suppress(ImportError, ValueError, OSError):  # not on Windows; a lower limit stays
+        import resource
+
+        size = int(sys.argv[1]) * 2**20
+        resource.setrlimit(resource.RLIMIT_DATA, (size, size))  # threads map far more than they use
     requests, answers = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
     with Path(os.devnull).open("r+") as null:
         os.dup2(null.fileno(), 0)
@@ -135,14 +128,6 @@ def main() -> None:
         for answer in _answers(json.loads(line)):
             answers.write(f"{json.dumps(answer, default=str)}\n")
         answers.flush()
-
-
-def _limit_memory(size: int) -> None:
-    """Limit what the process allocates, not what it maps: threads reserve far more than they use."""
-    with suppress(ImportError, ValueError, OSError):  # not on Windows; a lower limit stays
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
 def _answers(request: dict[str, Any]) -> Iterator[tuple[str, Any]]:
