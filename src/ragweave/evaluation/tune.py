@@ -194,7 +194,7 @@ class Parts:
     reserved: list[str] = field(default_factory=list)
     """Kept back for the test."""
     tested: list[str] = field(default_factory=list)
-    """The finalist and the incumbent of the test that has spent what was kept back."""
+    """Finalist, incumbent and goal of the test that has spent what was kept back."""
     sizes: dict[str, int] = field(default_factory=dict)
     """How many questions a budget allows to choose by."""
 
@@ -232,6 +232,8 @@ def objective(name: str, questions: Sequence[Question], models: Mapping[str, Any
     short = "contains" if quotes else "f1"
     metric = METRICS.named(name.removeprefix("judge:") or (short if kind == "short" else MAIN[kind]))
     without = [question for question in questions if not (question.answers or question.parts)]
+    if not (metric.higher_is_better and metric.percent):
+        raise UsageError(f"{metric.name} is not a score from 0 to 1 of which more is better, such as f1")
     if name.startswith("judge:") and metric.judge is None:
         raise UsageError(f"{metric.name} has no judge: --objective {metric.name}, or judge:correctness")
     if (without or metric.judge) and EVALUATOR not in models:
@@ -293,25 +295,30 @@ class Outcome:
         return self.arms[0]
 
 
+@dataclass
 class Tuning:
     """A run's folder, what may be asked in it, and all answers so far."""
 
-    def __init__(
-        self,
-        run: Run,
-        settings: EvalSettings,
-        questions: Mapping[str, Question],
-        metric: Metric,
-        given: Mapping[str, Any],
-    ) -> None:
-        """Take what `tune` has opened; `questions` are by hash."""
-        self.run, self.settings, self.questions, self.metric, self.given = run, settings, questions, metric, given
-        self.wordings: dict[str, Mapping[str, Any]] = dict(settings.prompts)
-        self.concurrency, self.quiet = 16, True
-        self.systems: dict[str, Any] = {}
-        self.answers: dict[str, dict[str, Answer]] = {}
-        self.records: list[Record] = []
-        self.unit = "tokens"
+    run: Run
+    settings: EvalSettings
+    questions: Mapping[str, Question]
+    """By hash."""
+    metric: Metric
+    goal: Goal
+    given: Mapping[str, Any]
+    """Models by role as objects."""
+    concurrency: int
+    quiet: bool
+    say: Callable[[str], None]
+    wordings: dict[str, Mapping[str, Any]] = field(init=False)
+    systems: dict[str, Any] = field(default_factory=dict)
+    answers: dict[str, dict[str, Answer]] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    unit: str = "tokens"
+
+    def __post_init__(self) -> None:
+        """Take the caller's prompts, and what has been answered."""
+        self.wordings = dict(self.settings.prompts)
         self.read()
 
     def read(self) -> None:
@@ -326,7 +333,7 @@ class Tuning:
         good = [record for record in self.records if not record["error"] and self.metric.name in record["scores"]]
         dollars = [dollars_of(record["usage"], prices) for record in good]
         tokens = [record["usage"]["input_tokens"] + record["usage"]["output_tokens"] for record in good]
-        known = None not in dollars and any(dollars)
+        known = None not in dollars and (any(dollars) or self.run.limits.max_cost_usd is not None)
         self.unit = "dollars" if known else "tokens"
         self.answers = {}
         for record, cost in zip(good, dollars if known else tokens, strict=True):
@@ -425,7 +432,6 @@ def tune(
     chunkers: Sequence[str] = (),
     rewrite: Callable[[Tuning, Arm, Sequence[str]], Any] | None = None,
     given: Mapping[str, Any] | None = None,
-    cache: Path | None = None,
     concurrency: int = 16,
     quiet: bool = False,
     say: Callable[[str], None] = print,
@@ -444,7 +450,6 @@ def tune(
         chunkers: Chunkers to try, each in a knowledge base made beside the run.
         rewrite: Returns the finalist with better prompts (`prompts.rewrite`), from the questions to choose by.
         given: Models by role as objects.
-        cache: A file of replies that several runs share.
         concurrency: Questions in flight at once.
         quiet: Whether to show no progress bar.
         say: Takes each line of progress.
@@ -468,7 +473,7 @@ def tune(
     kb = str(Path(settings.kb).resolve()) if Path(settings.kb).is_dir() else settings.kb
     fixed = replace(settings, kb=kb, data="", limit=None, sample=None, systems=(), names=(), prompts={})
     plain = replace(fixed, metrics=(metric.name,)).plain()
-    with Run(folder, plain, cache, limits) as run:
+    with Run(folder, plain, limits=limits) as run:
         parts = Parts.of(folder / "tune.json", [*questions], settings.seed)
         choose, reserved = ([name for name in names if name in questions] for names in (parts.choose, parts.reserved))
         gain = 100 * detectable(max(1, len(reserved)))
@@ -485,12 +490,11 @@ def tune(
         methods = list(dict.fromkeys([first, *(settings.systems or shortlist(listed))]))
         arms = arms_of(methods, [*settings.prompts], results)
         say(f"{len(arms)} arms: {', '.join(arm.name for arm in arms)}")
-        tuning = Tuning(run, settings, questions, metric, given or {})
-        tuning.concurrency, tuning.quiet = concurrency, quiet
+        tuning = Tuning(run, settings, questions, metric, goal, given or {}, concurrency, quiet, say)
         outcomes: list[Outcome] = []
 
         async def work() -> Summary:
-            outcomes.append(await _work(tuning, arms, parts, choose, reserved, goal, rewrite, say))
+            outcomes.append(await _work(tuning, arms, parts, choose, reserved, rewrite))
             return Summary()
 
         run.conduct(work())
@@ -511,25 +515,25 @@ async def _work(
     parts: Parts,
     choose: Sequence[str],
     reserved: Sequence[str],
-    goal: Goal,
     rewrite: Any,
-    say: Callable[[str], None],
 ) -> Outcome:
     tuning.open(arms)
     choose = choose[: await affordable(tuning, arms, parts, choose, len(reserved))]
     course, finalist = list[tuple[int, dict[str, float]]](), arms[0]
-    async for finalist, done, means in _race(tuning, arms, choose, goal):
+    async for finalist, done, means in _race(tuning, arms, choose):
         course.append((done, means))
-        tested = 0 if done == len(choose) and finalist == arms[0] else len(reserved)
-        say(_progress(tuning, arms, len(choose), tested, finalist, done, means))
+        answered = tuning.answers[finalist.name].keys() if done == len(choose) else set()
+        tested = 0 if done == len(choose) and finalist == arms[0] else len({*reserved} - answered)
+        tuning.say(_progress(tuning, arms, len(choose), tested, finalist, done, means))
     if rewrite is not None:
         finalist = await rewrite(tuning, finalist, choose)
         arms = list(dict.fromkeys([*arms, finalist]))
     pair, verdict = [finalist.name, arms[0].name], None
-    if finalist != arms[0] and parts.tested in ([], pair):
+    test = [*pair, str(tuning.goal)]
+    if finalist != arms[0] and parts.tested in ([], test):
         await tuning.ask([finalist, arms[0]], reserved)
-        verdict = confirm(*paired(tuning, finalist, arms[0], reserved), goal)
-        parts.tested = pair
+        verdict = confirm(*paired(tuning, finalist, arms[0], reserved), tuning.goal)
+        parts.tested = test
         parts.write()
     ours, theirs = paired(tuning, finalist, arms[0], choose)
     outcome = Outcome(
@@ -559,17 +563,17 @@ async def _work(
 
 
 async def _race(
-    tuning: Tuning, arms: Sequence[Arm], names: Sequence[str], goal: Goal
+    tuning: Tuning, arms: Sequence[Arm], names: Sequence[str]
 ) -> AsyncIterator[tuple[Arm, int, dict[str, float]]]:
     """Yield the leader, the number of answered questions, and the means of all arms that answered them, block by block."""
     by_name, done = {arm.name: arm for arm in arms}, 0
-    steps = race([*by_name], names, goal)
+    steps = race([*by_name], names, tuning.goal)
     entered, block = next(steps)
     while True:
         await tuning.ask([by_name[name] for name in entered], block)
         done += len(block)
         is_last = done == len(names)
-        leader = goal.ranked(entered, tuning.answers, names[:done], is_last=is_last)[0]
+        leader = tuning.goal.ranked(entered, tuning.answers, names[:done], is_last=is_last)[0]
         scores = {
             name: [tuning.answers[name][at].score for at in names[:done] if at in tuning.answers[name]]
             for name in entered
