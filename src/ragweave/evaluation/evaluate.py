@@ -132,7 +132,10 @@ def evaluate(
     if others := [metric for metric in metrics if metric not in METRICS.ours()]:
         plain["own_metrics"] = {metric.name: metric.described() for metric in others}
     with Run(shard_folder(folder, shard), plain, cache, limits) as run:
-        systems = [*open_systems(settings, data, metrics, prompts, given or {}, run), *own_systems]
+        systems = [
+            *open_systems(settings, data, [*metrics, *stages_of(settings)], prompts, given or {}, run),
+            *own_systems,
+        ]
         return run.conduct(run.ask(questions, systems, concurrency=concurrency, quiet=quiet))
 
 
@@ -187,13 +190,13 @@ def open_systems(
     """Open models and retriever, and build the systems; `prompts` are those of each system."""
     if not settings.systems:
         return []
-    lost = _stages(settings)
     specs = {"generator": "extractive", **settings.models, **given}
     models = {
         role: open_priced(settings, role, specs[role], run) for role in EVAL_ROLES if role in specs and role != SCORER
     }
     judge = models.pop(EVALUATOR, None)
-    search = cache(lambda *names: _retriever(replace(settings, **dict(zip(_SEARCH, names, strict=True))), data, run))
+    search = cache(lambda how, rerank: _retriever(replace(settings, retriever=how, rerank=rerank), data, run))
+    named = [read_system(spec, settings.options) for spec in settings.systems]
     more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}
     if settings.second_retriever:
         more["second_retriever"] = retriever_of(settings.second_retriever, settings.kb)
@@ -201,8 +204,8 @@ def open_systems(
         graph_system(
             spec,
             models,
-            given.get("retriever") or search(*_search_of(spec, settings)),
-            [*metrics, *lost],
+            given.get("retriever") or search(system.retriever or settings.retriever, system.rerank or settings.rerank),
+            metrics,
             options=settings.options,
             more={**more, "prompts": own},
             judge=judge,
@@ -213,11 +216,13 @@ def open_systems(
             traces=run.folder / "traces",
             name=name,
         )
-        for name, spec, own in zip(settings.names or settings.systems, settings.systems, prompts, strict=True)
+        for name, spec, system, own in zip(
+            settings.names or settings.systems, settings.systems, named, prompts, strict=True
+        )
     ]
 
 
-def _stages(settings: EvalSettings) -> list[Metric]:
+def stages_of(settings: EvalSettings) -> list[Metric]:
     """Return the metrics of the stages that lose answers, if the documents are a knowledge base at hand, not too large."""
     if settings.passages == "given" or settings.corpus not in ("", "kb") or not KnowledgeBase.exists(settings.kb):
         return []
@@ -228,13 +233,6 @@ def _stages(settings: EvalSettings) -> list[Metric]:
 
 _MAX_PASSAGES = 20_000
 """Passages of a knowledge base that are read into memory to say where answers were lost."""
-_SEARCH = ("retriever", "rerank")
-
-
-def _search_of(spec: str, settings: EvalSettings) -> tuple[str, ...]:
-    """Return how a system searches: as it says itself, else as the settings say."""
-    system = read_system(spec, settings.options)
-    return tuple(getattr(system, name) or getattr(settings, name) for name in _SEARCH)
 
 
 def _retriever(settings: EvalSettings, data: Dataset, run: Run) -> Any:

@@ -146,8 +146,7 @@ async def rewrite(tuning: Tuning, arm: Arm, names: Sequence[str]) -> Arm:
     from gepa.api import optimize
 
     role, _ = reflector_of(tuning.settings.models)
-    spec = tuning.given.get(role) or tuning.settings.models[role]
-    model = open_priced(tuning.settings, role, spec, tuning.run)
+    model = open_priced(tuning.settings, role, tuning.players[role], tuning.run)
     turns = turns_of(arm.system, tuning.wordings.get(arm.wording, {}))
     used = {
         node

@@ -23,7 +23,15 @@ from typing import Any
 from ragweave import __version__
 from ragweave.datasets import Question, open_dataset, select
 from ragweave.errors import UsageError
-from ragweave.evaluation.evaluate import EVALUATOR, EvalSettings, checked_prompts, open_systems, with_names
+from ragweave.evaluation.evaluate import (
+    EVALUATOR,
+    SCORER,
+    EvalSettings,
+    checked_prompts,
+    open_systems,
+    stages_of,
+    with_names,
+)
 from ragweave.evaluation.folder import Record, read_results
 from ragweave.evaluation.metrics import MAIN, METRICS, Metric
 from ragweave.evaluation.metrics.metric import Score, State
@@ -39,6 +47,7 @@ from ragweave.tools.knowledge import KnowledgeBase, open_knowledge_base
 from ragweave.tools.knowledge.retrievers import MODES, retriever_of
 from ragweave.tools.models.budget import Limits
 from ragweave.tools.prices import Price
+from ragweave.tools.providers import chat_model
 from ragweave.tools.text.untrusted import redacted
 
 HIGHEST = Goal()
@@ -310,6 +319,9 @@ class Tuning:
     concurrency: int
     quiet: bool
     say: Callable[[str], None]
+    players: dict[str, Any] = field(init=False)
+    """The same models, and those that the settings name, opened once."""
+    metrics: list[Metric] = field(init=False)
     wordings: dict[str, Mapping[str, Any]] = field(init=False)
     systems: dict[str, Any] = field(default_factory=dict)
     answers: dict[str, dict[str, Answer]] = field(default_factory=dict)
@@ -319,6 +331,9 @@ class Tuning:
     def __post_init__(self) -> None:
         """Take the caller's prompts, and what has been answered."""
         self.wordings = dict(self.settings.prompts)
+        specs = {"generator": "extractive", **self.settings.models, **self.given}
+        self.players = {role: spec if role == SCORER else chat_model(spec) for role, spec in specs.items()}
+        self.metrics = [self.metric, *stages_of(self.settings)]
         self.read()
 
     def read(self) -> None:
@@ -350,7 +365,7 @@ class Tuning:
             prompts={arm.name: self.wordings[arm.wording] for arm in new if arm.wording},
         )
         prompts, data = checked_prompts(settings), open_dataset(settings.data)
-        opened = open_systems(settings, data, [self.metric], prompts, self.given, self.run)
+        opened = open_systems(settings, data, self.metrics, prompts, self.players, self.run)
         self.systems |= {system.name: system for system in opened}
 
     async def ask(self, arms: Sequence[Arm], names: Sequence[str]) -> None:
@@ -479,7 +494,7 @@ def tune(
         gain = 100 * detectable(max(1, len(reserved)))
         say(
             f"{len(questions)} questions, of which {len(reserved)} are kept back for the test. They confirm a gain of "
-            f"{gain:.0f} points of F1 one time in two if one arm challenges the incumbent, less often if several do."
+            f"about {gain:.0f} points one time in two if one arm challenges the incumbent, less often if several do."
         )
         known = [questions[name] for name in choose if questions[name].gold or questions[name].answers]
         others = other_bases(settings.kb, chunkers, folder / "bases")
