@@ -75,11 +75,11 @@ class SnippetRetriever(BaseRetriever):
         return [_with_snippet(passages[at], sentences[at], weights[at]) for at in matching[:k]]
 
     def _similarities(self, query: str, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
-        if self.embeddings is None:
+        if self.embeddings is None or not any(sentences):
             query_terms = set(terms(query))
             return [[float(len(query_terms & set(terms(sentence)))) for sentence in texts] for texts in sentences]
         every = [sentence for texts in sentences for sentence in texts]
-        vectors = np.asarray(self.embeddings.embed_documents(every) if every else [[1.0]], dtype=float)
+        vectors = np.asarray(self.embeddings.embed_documents(every), dtype=float)
         query_vector = np.asarray(self.embeddings.embed_query(query), dtype=float)
         near = iter((vectors @ query_vector / np.linalg.norm(vectors, axis=1)).tolist())
         return [[next(near) for _ in texts] for texts in sentences]
