@@ -22,6 +22,7 @@ import pytest
 from langchain_core.documents import Document
 
 from ragweave.errors import KnowledgeBaseError, MissingExtraError
+from ragweave.names import RetrieverName
 from ragweave.testing.store import WordEmbeddings
 from ragweave.tools.knowledge import KnowledgeBase
 from ragweave.tools.knowledge.store import FILE
@@ -112,7 +113,7 @@ def kill(tmp_path: Path, kills: int, seed: int) -> None:
     with KnowledgeBase.open(folder, embeddings=WordEmbeddings()) as kb:
         kb.index_paths([docs])
         kb.add(Document("One more."))
-        assert len([*folder.glob("index-*")]) == 1
+        assert len([*folder.glob("index-*")]) <= 2
     db = sqlite3.connect(folder / FILE)
     sql = "SELECT count(*) FROM vectors WHERE content NOT IN (SELECT content FROM passages)"
     assert db.execute(sql).fetchone()[0] == 0
@@ -426,3 +427,36 @@ def test_a_strangers_folder_names_its_model_before_it_is_loaded(
     with suppress(MissingExtraError):
         KnowledgeBase.open(tmp_path / "kb").close()
     assert "uses the embedding model ./model" in caplog.text
+
+
+def test_small_writes_leave_the_large_part_of_the_index_as_it_is(tmp_path: Path) -> None:
+    def folders() -> set[str]:
+        return {path.name for path in (tmp_path / "kb").glob("index-*")}
+
+    def found(base: KnowledgeBase, mode: RetrieverName) -> list[set[str]]:
+        retriever = base.as_retriever(90, mode)
+        return [{doc.page_content for doc in retriever.invoke(query)} for query in ("number 7", "late 3", "Alden")]
+
+    texts = {f"d{number}": f"number {number} at Alden" for number in range(40)}
+    with KnowledgeBase.create(tmp_path / "kb", embeddings=WordEmbeddings()) as kb:
+        kb.add([Document(text, id=name) for name, text in texts.items()], "all")
+        (large,) = folders()
+        for number in range(6):
+            texts |= {f"late{number}": f"late {number} at Alden", f"d{number}": f"again {number} at Alden"}
+            kb.add([Document(texts[name], id=name) for name in (f"late{number}", f"d{number}")], "all")
+            for name in (f"d{number + 20}", *[f"late{number - 1}"] * (number % 2)):
+                del texts[name]
+                assert kb.delete(name) == 1
+            assert large in folders() and len(folders()) == 2
+            assert (kb.check(), len(kb)) == ([], len(texts))
+        with KnowledgeBase.create(tmp_path / "other", embeddings=WordEmbeddings()) as fresh:
+            fresh.add([Document(text, id=name) for name, text in texts.items()], "all")
+            modes: tuple[RetrieverName, ...] = "bm25", "dense", "hybrid", "graph"
+            for mode in modes:
+                assert found(kb, mode) == found(fresh, mode), mode
+        kb.add([Document(f"more {number}") for number in range(1001)], "more")
+        assert large not in folders() and len(folders()) == 1
+        kb.add(Document("one more"), "more")
+        kb.backup(tmp_path / "copy")
+        with KnowledgeBase.open(tmp_path / "copy", embeddings=WordEmbeddings()) as copy:
+            assert (copy.check(), len(copy)) == ([], len(texts) + 1002)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 from abc import ABC, abstractmethod
@@ -479,15 +480,13 @@ class KnowledgeBase(AbstractKnowledgeBase):
             yield Writer(db, self._index)
 
     def delete(self, ids: str | Iterable[str] = (), *, source: str | None = None) -> int:
-        """Delete passages, as `AbstractKnowledgeBase.delete`; on a full disk, the index makes room for its successor."""
+        """Delete passages, as `AbstractKnowledgeBase.delete`; on a full disk, in the room that is kept for it."""
         names = listed(ids)
         try:
             return super().delete(names, source=source)
         except KnowledgeBaseError:
-            if not self._store.is_full():
+            if not self._store.release():
                 raise
-        self.close()  # an opened index takes its room on
-        self._store.sweep()
         return super().delete(names, source=source)
 
     def backup(self, folder: str | Path) -> None:
@@ -512,10 +511,11 @@ class KnowledgeBase(AbstractKnowledgeBase):
             count = now.count()
             try:
                 index = self._index.open(now.index, now.dimensions(), now.hashes)
-                damaged = damaged_files(self.path / now.index, now.hashes)
+                damaged = damaged_files(self.path, json.loads(now.hashes))
                 faults += [f"the index is damaged ({name})" for name in damaged]
-                if not len(index.rows) == len(index.bm25.lengths) == count:
-                    faults.append(f"the index has {len(index.rows)} of {count} passages")
+                alive = len(index.rows) - len(index.gone)
+                if alive != count or any(len(part.rows) != len(part.bm25.lengths) for part in index.segments):
+                    faults.append(f"the index has {alive} of {count} passages")
             except (OSError, ValueError) as error:
                 faults.append(f"the index cannot be opened ({error})")
             faults += [
@@ -542,7 +542,7 @@ class KnowledgeBase(AbstractKnowledgeBase):
     def close(self) -> None:
         """Close files; a later query opens them again."""
         self._store.close()
-        self._index.open.cache_clear()
+        self._index.close()
 
 
 class KnowledgeView(AbstractKnowledgeBase):

@@ -7,7 +7,7 @@ names. All of them get an exact cosine and a BM25 score, whichever ranking found
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from langchain_core.documents import Document
@@ -199,7 +199,9 @@ class CandidatePool:
         view, terms = self._view, self._query.terms or []
         best = view.words(terms, DEPTH, ALL) if self._query.chosen != ALL and terms else self._best
         sample = (view.sample or VectorSample()).of(view)
-        return Spread.estimated(np.fromiter(best.values(), np.float32), view.count(), sample @ self._query.vector)
+        return Spread.estimated(
+            np.fromiter(best.values(), np.float32), view.count(), sample @ cast("Scores", self._query.vector)
+        )
 
     def places(self, rows: Collection[int]) -> NDArray[np.int64]:
         """Return where some passages stand in `scores`."""

@@ -3,11 +3,11 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,28 +26,61 @@ _STATES = 2
 """States whose opened index is cached for the next query."""
 _FILTERS = 64
 """Filters whose passages are cached."""
-_ROWS, _VECTORS = "rows", "vectors"
+_ROWS, _VECTORS, _GONE = "rows", "vectors", "gone"
+_SMALL, _SHARE = 1_000, 50
+"""Changes that a small segment holds: so many, or a fiftieth of the passages of the large one."""
+_MAX_ROW = 2**62
 
 
-@dataclass(frozen=True)
-class _Index:
-    """The opened index of one state."""
+class Segment(NamedTuple):
+    """The arrays of some passages: a folder of the index."""
 
     rows: NDArray[np.int64]
-    """Row ids of the passages, in the index's order, ascending."""
+    """Their row ids, ascending."""
     bm25: Bm25Index
     vectors: NDArray[np.float32] | None
     """Vectors in that order."""
-    masks: dict[Condition, Flags] = field(default_factory=dict)
-    """Which passages pass a filter, by the filter."""
+    gone: NDArray[np.int64]
+    """Passages of the segment before that were deleted since it was written."""
+
+
+NOTHING = Segment(np.empty(0, np.int64), EMPTY, None, np.empty(0, np.int64))
+
+
+class _Index:
+    """The opened index of one state: a large segment, and maybe a small one with what came later."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self.segments = segments
+        self.rows = np.concatenate([segment.rows for segment in segments])
+        """Row ids of the passages, ascending."""
+        self.gone = segments[-1].gone
+        self.alive: Flags | None = None
+        """Which passages are not deleted; None: all."""
+        if len(self.gone):
+            self.alive = np.ones(len(self.rows), bool)
+            self.alive[np.searchsorted(self.rows, self.gone)] = False
+        self.masks: dict[Condition, Flags] = {}
+        """Which passages pass a filter, by the filter."""
+
+    def words(self, terms: list[str]) -> Scores:
+        """Return the BM25 score of each passage."""
+        first, *more = (segment.bm25 for segment in self.segments)
+        return first.score(terms, more)
+
+    def near(self, vector: Scores) -> Scores | None:
+        """Return the cosine of each passage, if there are vectors."""
+        vectors = [segment.vectors for segment in self.segments if segment.vectors is not None]
+        return np.concatenate([own @ vector for own in vectors]) if vectors else None
 
     def mask(self, now: Snapshot, chosen: Condition) -> Flags | None:
-        """Return which passages pass a filter; None: all."""
+        """Return which passages are there and pass a filter; None: all."""
         if chosen == ALL:
-            return None
+            return self.alive
         mask = self.masks.get(chosen)
         if mask is None:
             mask = passing(now.db, chosen, self.rows)
+            mask = mask if self.alive is None else mask & self.alive
             if len(self.masks) >= _FILTERS:
                 self.masks.clear()
             self.masks[chosen] = mask
@@ -64,10 +97,8 @@ class FolderView(Snapshot):
     def pool(self, query: Query) -> "_Pool":
         """Return all passages, with their scores."""
         index = self._index
-        words = None if query.terms is None else index.bm25.score(query.terms)
-        near = None
-        if query.vector is not None and index.vectors is not None:
-            near = index.vectors @ query.vector
+        words = None if query.terms is None else index.words(query.terms)
+        near = None if query.vector is None else index.near(query.vector)
         mask = index.mask(self, query.chosen)
         scores = base_scores(words, near)
         return _Pool(self, index, mask, scores if mask is None else np.where(mask, scores, np.float32(0)))
@@ -92,7 +123,7 @@ class _Pool:
 
     def words(self, terms: list[str]) -> Scores:
         """Return the BM25 score of each passage for some terms, as a share of the best."""
-        scores = self._index.bm25.score(terms)
+        scores = self._index.words(terms)
         return scores / np.float32(max(float(scores.max(initial=0)), 1e-9))
 
 
@@ -103,6 +134,7 @@ class FolderIndex:
         self.store, self.embedder = store, embedder
         self.index_terms = analyzer_for(store.settings.language).index_terms
         self.open = lru_cache(maxsize=_STATES)(self._open)
+        self._segments: dict[Any, Segment] = {}
 
     @contextmanager
     def view(self) -> Iterator[FolderView]:
@@ -122,60 +154,100 @@ class FolderIndex:
             f"ragweave doctor --repair --kb {self.store.folder}"
         ) from failure
 
-    def build(self, now: Snapshot, folder: Path) -> None:
-        """Write the index of a state into a folder: row ids, BM25 arrays and vectors.
+    def close(self) -> None:
+        """Close the files that are open; a later query opens them again."""
+        self.open.cache_clear()
+        self._segments = {}
 
-        It extends the index that `now.index` still names.
+    def build(self, now: Snapshot, folder: Path, gone: Collection[int]) -> list[str]:
+        """Write the index of a state into a folder; return the names of its folders.
+
+        It extends the index that `now.index` still names, from which some passages are gone. Few changes make a
+        small segment, written again by each write until it is merged with the large one.
         """
         try:
             before = self.open(now.index, now.dimensions(), now.hashes)
         except (OSError, ValueError):  # damaged, or deleted: it is made from the start
-            before = self.open("", 0, "{}")
-        rows = now.rows()
-        keep = np.isin(before.rows, rows, assume_unique=True)
-        last = int(before.rows[-1]) if len(before.rows) else 0
+            before = _Index([NOTHING])
+        large, *more = before.segments
+        last = int(large.rows[-1]) if len(large.rows) else 0
+        deleted = np.union1d(before.gone, np.array([row for row in gone if row <= last], np.int64))
+        later = now.rows_after(last)
+        if not len(large.rows) or len(later) + len(deleted) > max(_SMALL, len(large.rows) // _SHARE):
+            self._extend(large, np.setdiff1d(large.rows, deleted, assume_unique=True), later, now, folder, None)
+            return [folder.name]
+        small = more[0] if more else NOTHING
+        average = float(large.bm25.lengths.sum()) / len(large.rows)
+        stay = np.intersect1d(small.rows, later, assume_unique=True)
+        new = later[np.searchsorted(later, small.rows[-1:], "right")[0] if len(small.rows) else 0 :]
+        self._extend(small, stay, new, now, folder, average)
+        deleted.tofile(folder / _GONE)
+        return [now.index.split()[0], folder.name]
+
+    def _extend(
+        self,
+        before: Segment,
+        stay: NDArray[np.int64],
+        new: NDArray[np.int64],
+        now: Snapshot,
+        folder: Path,
+        average: float | None,
+    ) -> None:
+        """Write those passages of a segment that stay, and all passages from the first new one on."""
+        keep = np.isin(before.rows, stay, assume_unique=True)
+        last = int(new[0]) - 1 if len(new) else _MAX_ROW
         texts = (self.index_terms(indexed_text(text, meta)) for _, text, meta in now.texts(last))
-        Bm25Index.build(texts, folder, before=before.bm25, keep=keep)
-        rows.tofile(folder / _ROWS)
+        Bm25Index.build(texts, folder, before=before.bm25, keep=keep, average=average)
+        np.concatenate([before.rows[keep], new]).tofile(folder / _ROWS)
         if self.store.settings.embedding is not None:
             with (folder / _VECTORS).open("wb") as file:
                 if before.vectors is not None:
                     before.vectors[keep].tofile(file)
-                file.writelines(now.vectors(0 if before.vectors is None else last))
+                file.writelines(now.vectors(last))
 
-    def _open(self, name: str, dimensions: int, hashes: str) -> _Index:
-        """Open the index of a state, with vectors of so many dimensions (0: none). The name "" is that of an empty index.
+    def _open(self, names: str, dimensions: int, hashes: str) -> _Index:
+        """Open the index of a state, with vectors of so many dimensions (0: none); no name is an empty index's.
 
-        Files are compared with their hashes, except the vectors: reading them all would take longer than a query.
+        Files are compared with their hashes when they are first opened, except the vectors: reading them all would take
+        longer than a query.
 
         Raises:
             OSError, ValueError: It is missing or damaged.
         """
-        if not name:
-            return _Index(np.empty(0, np.int64), EMPTY, None)
+        expected: dict[str, str] = json.loads(hashes)
+        segments = {}
+        for name in names.split():
+            own = tuple((file, digest) for file, digest in expected.items() if file.startswith(f"{name}/"))
+            segments[name, own] = self._segments.get((name, own)) or self._segment(name, dimensions, dict(own))
+        self._segments = segments
+        return _Index([*segments.values()] or [NOTHING])
+
+    def _segment(self, name: str, dimensions: int, hashes: dict[str, str]) -> Segment:
         folder = self.store.folder / name
-        if damaged := damaged_files(folder, hashes, but=_VECTORS):
+        if damaged := damaged_files(self.store.folder, hashes, but=_VECTORS):
             raise ValueError(f"damaged: {', '.join(damaged)}")
         rows = mapped(folder / _ROWS, np.int64)
         vectors = mapped(folder / _VECTORS, np.float32).reshape(len(rows), dimensions) if dimensions else None
-        return _Index(rows, Bm25Index.open(folder), vectors)
+        gone = mapped(folder / _GONE, np.int64) if (folder / _GONE).exists() else NOTHING.gone
+        return Segment(rows, Bm25Index.open(folder), vectors, gone)
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
-    """Return the hash of each file of an index."""
+    """Return the hash of each file of a segment."""
     hashes = {}
     for path in sorted(folder.iterdir()):
         with path.open("rb") as file:
-            hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+            hashes[f"{folder.name}/{path.name}"] = hashlib.file_digest(file, "sha256").hexdigest()
     return hashes
 
 
-def damaged_files(folder: Path, hashes: str, but: str = "") -> list[str]:
-    """Return the files of an index that do not have their hashes, which are JSON, without the file `but`."""
+def damaged_files(folder: Path, hashes: Mapping[str, str], but: str = "") -> list[str]:
+    """Return the names of the files of an index that do not have their hashes, without those named `but`."""
     damaged = []
-    for name, expected in json.loads(hashes).items():
+    for place, expected in hashes.items():
+        name = place.partition("/")[2]
         if name != but:
-            with (folder / name).open("rb") as file:
+            with (folder / place).open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != expected:
                     damaged.append(name)
     return damaged

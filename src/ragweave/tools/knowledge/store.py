@@ -6,13 +6,15 @@
                         vectors    content hash to float32 vector
                         names, mentions    which passage has which names (see `graph.py`)
                         fields, field_values    which passage has which metadata (see `filter_index.py`)
-    index-<name>/       BM25 arrays and vectors in passage order: derived, never changed once named
+    index-<name>/       BM25 arrays and vectors in passage order: derived, never changed once named; a large one, and
+                        a small one with what came later
     writer.lock         locked by the one writer
+    room                a megabyte, given free to delete passages on a full disk
 
 **Reading** is one SQLite transaction: the tables and `meta.index` belong together, whatever a writer
 commits meanwhile. **Writing** goes in three steps. New passages are staged in a temporary table,
 which locks nothing. Missing vectors are committed batch by batch, so that a kill loses one batch of a
-slow or paid model. Then one transaction replaces rows, writes the new index folder and names it in
+slow or paid model. Then one transaction replaces rows, writes a new index folder and names it in
 `meta`. Each writer deletes the folders that `meta` does not name (of the state before, or of a killed
 writer). A reader that was about to open such a folder takes the next state.
 """
@@ -48,6 +50,7 @@ Stamp = tuple[int, ...]
 """What changes with a file that is read without its write-ahead log; () where the log is read."""
 FILE = "knowledge.sqlite3"
 _LOCK = "writer.lock"
+_KEPT, _ROOM = "room", 1 << 20
 INDEX = "index-"
 """How the names of folders with an index begin."""
 _UNFINISHED = f"{INDEX}unfinished-"
@@ -86,7 +89,7 @@ class Snapshot:
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
         self.index = self.meta("index") or ""
-        """Name of the index folder, a new one for each write; "" where nothing was written yet."""
+        """Names of the folders of the index, with a blank between them; "" where nothing was written yet."""
         self.hashes = self.meta("hashes") or "{}"
         """Hash of each file of the index, as JSON."""
 
@@ -131,6 +134,11 @@ class Snapshot:
         """Return the row ids of the passages that pass a filter, ascending, which is the order of the index."""
         rows = np.fromiter((row for (row,) in self.db.execute("SELECT id FROM passages ORDER BY id")), np.int64)
         return rows if chosen == ALL else rows[filter_index.passing(self.db, chosen, rows)]
+
+    def rows_after(self, last: int) -> NDArray[np.int64]:
+        """Return the row ids of the passages above `last`, ascending."""
+        rows = self.db.execute("SELECT id FROM passages WHERE id > ? ORDER BY id", (last,))
+        return np.fromiter((row for (row,) in rows), np.int64)
 
     def texts(self, after: int = 0) -> Iterator[tuple[int, str, dict[str, Any]]]:
         """Yield row id, text and metadata of the passages with row ids above `after`, in order."""
@@ -326,9 +334,12 @@ class Store:
         """
         # A reader that closes last leaves the write-ahead log to those that may not write the folder.
         with _locked(self.folder, wait), closing(self._connect("ro")) as reader, closing(self._connect("rw")) as db:
-            self.sweep(Snapshot(reader).index)
+            self._sweep(Snapshot(reader).index)
             yield db
-            self.sweep(Snapshot(db).index)
+            self._sweep(Snapshot(db).index)
+            with suppress(OSError):  # a full disk
+                if not (self.folder / _KEPT).exists():
+                    (self.folder / _KEPT).write_bytes(os.urandom(_ROOM))
 
     def reset(self, settings: IndexSettings, wait: float) -> None:
         """Change the settings of a store; its sources are to be read again."""
@@ -342,23 +353,25 @@ class Store:
             raise KnowledgeBaseError(f"{folder} exists: a copy needs a new folder")
         with self.writing(wait) as db:
             folder.mkdir(parents=True)
-            if index := Snapshot(db).index:
+            for index in Snapshot(db).index.split():
                 shutil.copytree(self.folder / index, folder / index)
             unfinished = folder / _UNFINISHED
             with closing(sqlite3.connect(unfinished)) as copy:
                 db.backup(copy)
             unfinished.replace(folder / FILE)
 
-    def sweep(self, named: str = "") -> None:
-        """Delete the folders of indexes that no state names, or of all."""
+    def _sweep(self, named: str) -> None:
+        """Delete the folders of indexes that no state names."""
         for index in self.folder.glob(f"{INDEX}*"):
-            if index.name != named:
+            if index.name not in named.split():
                 shutil.rmtree(index, ignore_errors=True)  # Windows keeps what a reader has open: another time
 
-    def is_full(self) -> bool:
-        """Return whether the disk has less room than the index takes."""
-        size = sum(path.stat().st_size for path in self.folder.glob(f"{INDEX}*/*"))
-        return shutil.disk_usage(self.folder).free < size
+    def release(self) -> bool:
+        """Give the kept room free; return whether the disk was full."""
+        is_full = shutil.disk_usage(self.folder).free < _ROOM
+        if is_full:
+            (self.folder / _KEPT).unlink(missing_ok=True)
+        return is_full
 
     def close(self) -> None:
         """Close idle connections; a later use opens new ones."""

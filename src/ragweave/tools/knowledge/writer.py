@@ -31,6 +31,12 @@ class Writer:
         """Begin an empty write; `index` embeds its passages and builds the next state's."""
         self._db, self._index = db, index
         db.execute(f"CREATE TEMP TABLE staged (source TEXT, {_COLUMNS})")
+        db.execute("CREATE TEMP TABLE gone (id INTEGER PRIMARY KEY, source INTEGER, content TEXT)")
+        db.execute(
+            "CREATE TEMP TRIGGER note_gone AFTER DELETE ON passages BEGIN "
+            "INSERT INTO gone VALUES (old.id, old.source, old.content); END"
+        )
+        self._rebuilds = False
         self._sources: list[Source] = []
         self._changes: list[tuple[str, tuple[Any, ...]]] = []
         """Statements that change passages."""
@@ -81,6 +87,7 @@ class Writer:
 
     def rebuild(self) -> None:
         """Make names, values and index again from the passages."""
+        self._rebuilds = True
         for what in ("names", "mentions", "fields", "field_values", "meta WHERE key = 'index'"):
             self._change(f"DELETE FROM {what}")  # noqa: S608
 
@@ -119,9 +126,10 @@ class Writer:
         """Embed what has no vector yet, each batch committed by itself; return their number."""
         db = self._db
         db.execute(
-            "CREATE TEMP TABLE missing AS SELECT content, text, metadata FROM "
-            "(SELECT content, text, metadata FROM staged UNION ALL SELECT content, text, metadata FROM passages) "
-            "WHERE content NOT IN (SELECT content FROM vectors) GROUP BY content"
+            "CREATE TEMP TABLE missing AS SELECT content, text, metadata FROM (SELECT content, text, metadata FROM staged "
+            "UNION ALL SELECT content, text, metadata FROM passages WHERE ?) "
+            "WHERE content NOT IN (SELECT content FROM vectors) GROUP BY content",
+            (self._rebuilds,),
         )
         total = db.execute("SELECT count(*) FROM missing").fetchone()[0]
         rows = db.execute("SELECT content, text, metadata FROM missing")
@@ -141,18 +149,25 @@ class Writer:
     def _build(self, last: int) -> None:
         """Drop what has no passages, find names and values in those after row `last`, and write the index of the new state."""
         db = self._db
-        db.execute("DELETE FROM sources WHERE kind = 'added' AND id NOT IN (SELECT source FROM passages)")
-        db.execute("DELETE FROM vectors WHERE content NOT IN (SELECT content FROM passages)")
+        db.execute(
+            "DELETE FROM sources WHERE kind = 'added' AND id IN (SELECT source FROM gone) "
+            "AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.source = sources.id)"
+        )
+        db.execute(
+            "DELETE FROM vectors WHERE content IN (SELECT content FROM gone) "
+            "AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.content = vectors.content)"
+        )
         now = Snapshot(db)
         first = last if now.index else 0
         add_names(db, now.texts(first))
         add_values(db, now.texts(first))
         folder = self._index.store.folder / f"{INDEX}{secrets.token_hex(8)}"
         folder.mkdir()
-        self._index.build(now, folder)
+        names = self._index.build(now, folder, [row for (row,) in db.execute("SELECT id FROM gone")])
         _sync(folder)
-        db.execute("INSERT OR REPLACE INTO meta VALUES ('hashes', ?)", (json.dumps(hashes_of(folder)),))
-        db.execute("INSERT OR REPLACE INTO meta VALUES ('index', ?)", (folder.name,))
+        stay = {name: digest for name, digest in json.loads(now.hashes).items() if name.split("/")[0] in names}
+        hashes = json.dumps(stay | hashes_of(folder))
+        db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", [("hashes", hashes), ("index", " ".join(names))])
 
 
 def _columns(passage: Passage) -> tuple[str | None, ...]:

@@ -1,7 +1,7 @@
 """BM25 over numbered passages: built as a stream, opened memory-mapped, extended without a rebuild.
 
-The index holds each term's score in each passage, computed once (eager sparse scoring, as in
-bm25s). A build writes blocks of postings sorted by term, then merges them, one range of terms at a
+The index holds each term's score in each passage, except its inverse document frequency, computed once (eager sparse
+scoring, as in bm25s). A build writes blocks of postings sorted by term, then merges them, one range of terms at a
 time: its memory does not grow with the postings. The vocabulary takes eight bytes a term: a sorted
 array of 64-bit hashes, in which a term's number is its index.
 
@@ -11,6 +11,7 @@ Source: Robertson and Zaragoza 2009; Lucene's variant by Kamphuis et al. 2020; e
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -106,7 +107,10 @@ class Postings:
 
 @dataclass(frozen=True)
 class Bm25Index(Postings):
-    """The scores of each term by passage: a sparse matrix with a column for each term."""
+    """The scores of each term by passage: a sparse matrix with a column for each term.
+
+    Inverse document frequency is multiplied when a query is scored: it is that of several indexes together.
+    """
 
     scores: NDArray[np.float32]
     lengths: NDArray[np.int32]
@@ -127,6 +131,7 @@ class Bm25Index(Postings):
         *,
         before: Bm25Index | None = None,
         keep: NDArray[np.bool_] | None = None,
+        average: float | None = None,
     ) -> None:
         """Index the terms of each passage into the files of a folder.
 
@@ -138,30 +143,44 @@ class Bm25Index(Postings):
             folder: An existing folder.
             before: An index to extend; the new passages get the numbers after its own.
             keep: Which of its passages stay, renumbered in their order; None: all.
+            average: Terms of an average passage, if it is not that of these passages.
         """
         base = before or EMPTY
         lengths = array("i", base.lengths.tobytes())
         with TemporaryDirectory(dir=folder) as spill:
             blocks: list[Callable[[], Postings]] = [lambda: base]
+            last: Postings = EMPTY  # stays in memory: few passages need no files
             for number, block in enumerate(_counted(passages, lengths)):
-                # Opened for a moment each time: mapped memory counts as the process's.
-                blocks.append(partial(Postings.open, block.write(Path(spill, str(number)))))
+                if len(last.terms):
+                    # Opened for a moment each time: mapped memory counts as the process's.
+                    blocks.append(partial(Postings.open, last.write(Path(spill, str(number)))))
+                last = block
+            blocks.append(lambda: last)
             stay = np.ones(len(lengths), dtype=bool)
             if keep is not None:
                 stay[: len(keep)] = keep
-            _merge(blocks, np.array(lengths), stay, folder)
+            _merge(blocks, np.array(lengths), stay, folder, average)
 
-    def score(self, terms: list[str]) -> NDArray[np.float32]:
-        """Return a score for each passage; a repeated term counts each time."""
-        scores = np.zeros(len(self.lengths), dtype=np.float32)
+    def score(self, terms: list[str], more: Sequence[Bm25Index] = ()) -> NDArray[np.float32]:
+        """Return a score for each passage, and for those of more indexes after them; a repeated term counts each time."""
+        indexes = [self, *more]
+        scores = [np.zeros(len(index.lengths), dtype=np.float32) for index in indexes]
+        total = sum(map(len, scores))
         for term, count in Counter(terms).items():
-            wanted = np.uint64(_hash(term))
-            place = int(np.searchsorted(self.terms, wanted))
-            if place < len(self.terms) and self.terms[place] == wanted:
-                span = slice(self.starts[place], self.starts[place + 1])
-                worth = self.scores[span]
-                np.add.at(scores, self.passages[span], worth if count == 1 else worth * np.float32(count))
-        return scores
+            spans = [index.span(term) for index in indexes]
+            frequency = sum(span.stop - span.start for span in spans)
+            worth = np.float32(count * math.log(1 + (total - frequency + 0.5) / (frequency + 0.5)))
+            for index, own, span in zip(indexes, scores, spans, strict=True):
+                np.add.at(own, index.passages[span], index.scores[span] * worth)
+        return scores[0] if len(scores) == 1 else np.concatenate(scores)
+
+    def span(self, term: str) -> slice:
+        """Return where the postings of a term stand."""
+        wanted = np.uint64(_hash(term))
+        place = int(np.searchsorted(self.terms, wanted))
+        if place < len(self.terms) and self.terms[place] == wanted:
+            return slice(int(self.starts[place]), int(self.starts[place + 1]))
+        return slice(0, 0)
 
 
 EMPTY = Bm25Index(*(np.zeros(int(name == "starts"), dtype) for name, dtype in _TYPES.items()))
@@ -193,12 +212,17 @@ def _block(terms: array[int], lengths: NDArray[np.int32], first: int) -> Posting
 
 
 def _merge(
-    blocks: Sequence[Callable[[], Postings]], lengths: NDArray[np.int32], stay: NDArray[np.bool_], folder: Path
+    blocks: Sequence[Callable[[], Postings]],
+    lengths: NDArray[np.int32],
+    stay: NDArray[np.bool_],
+    folder: Path,
+    average: float | None,
 ) -> None:
     """Write the index of blocks of postings, without those of passages that do not stay."""
     renumbered = np.cumsum(stay, dtype=np.int32) - 1
     lengths = lengths[stay]
-    norms = K1 * ((1 - B) + B * lengths * (len(lengths) / max(lengths.sum(), 1)))
+    average = average or max(float(lengths.sum()), 1) / max(len(lengths), 1)
+    norms = K1 * ((1 - B) + B * lengths / average)
     terms = reduce(np.union1d, (block().terms for block in blocks))
     max_postings = np.zeros(len(terms) + 1, np.int64)
     for block in blocks:
@@ -212,13 +236,12 @@ def _merge(
         order = order[np.argsort(numbers[order], kind="stable")]
         numbers, passages, counts = numbers[order], renumbered[passages[order]], counts[order]
         sizes = np.bincount(numbers, minlength=span.stop - span.start)
-        idf = np.log(1 + (len(lengths) - sizes + 0.5) / (sizes + 0.5))
         columns = {
             "terms": terms[span][sizes > 0],
             "starts": total + np.cumsum(sizes[sizes > 0]),
             "passages": passages,
             "counts": counts,
-            "scores": (idf[numbers] * (counts / (norms[passages] + counts))).astype(np.float32),
+            "scores": (counts / (norms[passages] + counts)).astype(np.float32),
         }
         for name, column in columns.items():
             with _path(folder, name).open("ab") as file:

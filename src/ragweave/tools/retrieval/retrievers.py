@@ -101,9 +101,9 @@ def fused_scores(words: Scores, near: Scores, spread: Spread) -> Scores:
     log, vectors a paraphrase. Weight and exponent were chosen on the sets of docs/graph-retrieval.md.
     """
     standard = ((near - spread.mean) / max(spread.near, 1e-6)).astype(np.float32)
-    cosine = np.logaddexp(np.float32(0), standard)
+    cosine: Scores = np.logaddexp(np.float32(0), standard)
     bm25 = np.float32(WORDS / max(spread.words, 1e-9)) * words
-    joined: Scores = (bm25**NORM + cosine**NORM) ** (1 / NORM)
+    joined = (bm25**NORM + cosine**NORM) ** (1 / NORM)
     return joined.astype(np.float32, copy=False)
 
 
