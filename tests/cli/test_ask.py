@@ -29,7 +29,7 @@ def test_it_prints_answer_quote_sources_and_cost(scripted: Models, kb: Path) -> 
     assert answer == "Answer: 1932 [1]"
     assert quote.startswith(" [1] “The Old Bridge of Varn was opened in 1932.” (The Old Bridge — ")
     assert meaning.strip() == MEANING
-    assert (head, source[:24]) == ("Sources", "   1. The Old Bridge — /")
+    assert (head, source[:25]) == ("Sources", "   [1] The Old Bridge — /")
     assert "bridge.md — The Old Bridge of Varn was opened" in source
     assert cost.startswith("1 call · ")
     assert "1 search" in cost

@@ -57,7 +57,8 @@ def chats(kb: KnowledgeBase) -> Callable[[Caller, Account], ASGIApp]:
     def make(caller: Caller, account: Account) -> ASGIApp:
         retriever = kb.view(caller.condition()).as_retriever()
         chat = build_chat("concat", model="extractive", retriever=retriever, citations=True)
-        return create_app({"concat": account.recorded("concat", chat)}, AccessLimits(api_keys=[caller.key]))
+        limits, evidence = AccessLimits(api_keys=[caller.key]), retriever.evidence
+        return create_app({"concat": account.recorded("concat", chat)}, limits, evidence=evidence)
 
     return make
 
@@ -86,6 +87,19 @@ def test_completions(file: Path, chats: Any) -> None:
             for path in ("/metrics", "/v1/models", "/v1/models/concat"):
                 assert client.get(path, headers=wrong).status_code == 401
         assert client.get("/health").status_code == 200
+
+
+def test_quotes_in_their_files(file: Path, chats: Any, kb: KnowledgeBase) -> None:
+    with TestClient(KeyedApp(file, chats, AccessLimits())) as client:
+        for key, sees in SEES.items():
+            head = {"Authorization": f"Bearer {key}"}
+            for doc in kb.passages():
+                path = f"/v1/sources/{doc.id}?start=0&end={len(doc.page_content)}"
+                reply = client.get(path, headers=head)
+                assert reply.status_code == (200 if names(doc.page_content) <= sees else 404)
+                assert client.get(path).status_code == 401
+            annotations = ask(client, key).json()["choices"][0]["message"]["annotations"]
+            assert annotations[0]["url_citation"]["places"][0]["lines"] in ([5, 5], [7, 7])
 
 
 def test_mcp(file: Path, kb: KnowledgeBase) -> None:

@@ -12,7 +12,7 @@ from langchain_core.messages import message_to_dict, messages_from_dict
 from tests.quotes import check_citations
 
 from ragweave.tools.citations import cite
-from ragweave.tools.footnotes import cited_message, footnotes, label_of, path_of, with_marks
+from ragweave.tools.footnotes import anthropic_content, cited_message, footnotes, label_of, path_of, with_marks
 
 BRIDGE = Document(
     "The bridge at Alden was opened in 1932. It has five arches of granite. It was painted grey.",
@@ -204,6 +204,31 @@ def test_a_message_carries_langchains_annotations() -> None:
     span = slice(missing["value"]["start_index"], missing["value"]["end_index"])
     assert ANSWER[span] == "Elephants danced in Patagonia."
     assert messages_from_dict([message_to_dict(message)]) == [message]
+
+
+def test_a_quote_has_its_own_place_and_anthropics_form() -> None:
+    rules = Document(
+        "Show a lamp. No dogs.",
+        id="r",
+        metadata={"source": "rules.pdf", "title": "Rules", "page": 1, "breaks": [[13, {"page": 2}]]},
+    )
+    passages = [BRIDGE, rules]
+    citations = cite("What holds?", "It was opened in 1932. No dogs.", passages, "long")
+    quote = citations[1]["quotes"][0]
+    assert (quote["file"], quote["page"], quote["heading"]) == ("rules.pdf", 2, "Rules")
+    output = {"answer": "It was opened in 1932. No dogs.", "passages": passages, "citations": citations}
+    first, second = (block for block in anthropic_content(output) if "citations" in block)
+    assert first["citations"][0]["type"] == "char_location"
+    assert second["citations"] == [
+        {
+            "type": "page_location",
+            "cited_text": "No dogs.",
+            "document_index": 1,
+            "document_title": "Rules — rules.pdf, page 1",
+            "start_page_number": 2,
+            "end_page_number": 3,
+        }
+    ]
 
 
 def test_a_path_is_no_address() -> None:

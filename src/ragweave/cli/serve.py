@@ -57,6 +57,9 @@ def serve(
         int, typer.Option(min=1, help="Requests answered at once by a process; more wait, then get 429.")
     ] = 8,
     workers: Annotated[int, typer.Option(min=1, help="Processes, each with its own models.")] = 1,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Show quotes on their pages, with the lines around, under /v1/sources.")
+    ] = False,
 ) -> None:
     """Serve methods to any client of OpenAI's chat completions, or to agents (--mcp)."""
     names = methods or [options.DEFAULT_METHOD]
@@ -77,6 +80,7 @@ def serve(
     local = host in _LOCAL and not (keys or keys_file)
     limits = {"api_keys": keys, "origins": origin or (), "hosts": _HOSTS if local else (), "concurrency": concurrency}
     served: dict[str, Any] = {"names": names, "mcp": mcp, "host": host, "limits": limits, "keys": str(keys_file or "")}
+    served["pictures"] = pictures
     opened = (names, kb, model, None, retriever, rerank, second_retriever, option)
     setup = options.Setup.open(*opened)
     if mcp and not http:
@@ -101,14 +105,20 @@ def serve(
 
 
 def app_over(
-    setup: options.Setup, names: Sequence[str], mcp: bool, host: str, limits: dict[str, Any], keys: str = ""
+    setup: options.Setup,
+    names: Sequence[str],
+    mcp: bool,
+    host: str,
+    limits: dict[str, Any],
+    keys: str = "",
+    pictures: bool = False,
 ) -> ASGIApp:
     """Return the app that serves methods over the models and the retriever of a setup; `keys` is a file of keys."""
     from ragweave.serving.guard import AccessLimits
 
     access = AccessLimits(**limits)
     if not keys:
-        return _app(setup, names, mcp, host, access)
+        return _app(setup, names, mcp, host, access, pictures)
     from ragweave.serving.keys import Caller, KeyedApp
     from ragweave.tools.knowledge import open_knowledge_base
     from ragweave.tools.prices import check_priced
@@ -120,7 +130,7 @@ def app_over(
             counts = len(base.view(caller.condition())), len(base)
         typer.echo(f"key {caller.name} sees {counts[0]} of {counts[1]} passages", err=True)
         own = setup.over(caller.condition())
-        return _app(own, names, mcp, host, replace(access, api_keys=[caller.key]), account)
+        return _app(own, names, mcp, host, replace(access, api_keys=[caller.key]), pictures, account)
 
     return KeyedApp(Path(keys), make, access)
 
@@ -131,6 +141,7 @@ def _app(
     mcp: bool,
     host: str,
     limits: AccessLimits,
+    pictures: bool,
     account: Account | None = None,
 ) -> ASGIApp:
     graphs: dict[str, Any] = {name: (setup.graph if mcp else setup.chat)(name) for name in names}
@@ -143,8 +154,10 @@ def _app(
 
         return http_app(create_server(graphs[names[0]], searched), host=host, limits=limits)
     from ragweave.serving.openai_api import create_app
+    from ragweave.tools.retrieval.base import known_of
 
-    return create_app(graphs, limits, plain=plain)
+    evidence = known_of(setup.retriever_of(names[0]), "evidence") if pictures else None
+    return create_app(graphs, limits, plain, evidence)
 
 
 def worker_app() -> ASGIApp:

@@ -109,15 +109,17 @@ def _show_quotes(screen: Console, citations: Sequence[Citation], passages: Seque
 
 
 def show_sources(screen: Console, result: Mapping[str, Any]) -> None:
-    """Print the passages of a result; those that gave the answer are marked."""
+    """Print the passages of a result, with the numbers of their quotes; those that gave the answer are marked."""
     if not result["passages"]:
         return
     used = _used(result)
     marked = 0 < len(used) < len(result["passages"])
     screen.print(Text("Sources", "bold").append(" (✓ gave this answer)" if marked else "", "not bold"))
-    for number, doc in enumerate(result["passages"], start=1):
+    notes = footnotes(result["citations"], ())
+    for doc in result["passages"]:
         mark = "✓" if marked and doc.id in used else " "
-        _hang(screen, f" {mark} {number}. ", place_line(doc))
+        numbers = "".join(f"[{note.number}]" for note in notes if note.quote["passage"] == doc.id)
+        _hang(screen, f" {mark} {numbers or '-'} ", place_line(doc))
 
 
 def place_line(doc: Document) -> str:

@@ -19,18 +19,31 @@ from ragweave.graphs.base import MethodGraph
 from ragweave.graphs.watch import Watch, WatchedCall, WatchedSearch, WatchedStep, cost_line, counted
 from ragweave.state import Citation
 from ragweave.tools.drawing import draw_svg, edges_of
-from ragweave.tools.footnotes import MEANING, Footnote, cited_html, footnotes, html_page, label_of, path_of
+from ragweave.tools.footnotes import (
+    MEANING,
+    Footnote,
+    Picture,
+    cited_html,
+    footnotes,
+    html_page,
+    label_of,
+    no_picture,
+    path_of,
+)
 from ragweave.tools.text.words import normalize_answer
 
 _STYLE = Path(__file__).with_suffix(".css").read_text("utf-8")
 
 
-def trace_page(graph: MethodGraph, question: str, watch: Watch) -> str:
-    """Return the page of a run that `watch` has followed, even of one that failed midway."""
+def trace_page(graph: MethodGraph, question: str, watch: Watch, picture: Picture = no_picture) -> str:
+    """Return the page of a run that `watch` has followed, even of one that failed midway.
+
+    `picture` gives the HTML that stands after a quote, such as its page's picture.
+    """
     method, out = str(graph.get_name()), watch.output
     drawn = graph.get_graph()
     links = {step.node: f"#{_anchor(step.node)}" for step in watch.steps if not step.inside}
-    picture = draw_svg(drawn, title=f"The path through {method}", taken=watch.taken(edges_of(drawn)), links=links)
+    drawing = draw_svg(drawn, title=f"The path through {method}", taken=watch.taken(edges_of(drawn)), links=links)
     opened, first = answering_step(watch), {step.name: step for step in reversed(watch.steps)}
     anchors = [_anchor(step.name) if first[step.name] is step else "" for step in watch.steps]
     steps = [_step(step, anchor, step is opened) for step, anchor in zip(watch.steps, anchors, strict=True)]
@@ -40,8 +53,8 @@ def trace_page(graph: MethodGraph, question: str, watch: Watch) -> str:
         f"<h1>{escape(question)}</h1>",
         _answer(watch, citations),
         f'<p class="dim">{escape(method)} · {escape(cost_line(out["usage"], seconds) if out.get("answer") else "")}</p>',
-        _cited_passages(citations, out.get("passages") or []),
-        f'<div class="run">\n<div class="picture">{picture}</div>\n<div class="steps"><h2>Steps</h2>',
+        _cited_passages(citations, out.get("passages") or [], picture),
+        f'<div class="run">\n<div class="picture">{drawing}</div>\n<div class="steps"><h2>Steps</h2>',
         *steps,
         "</div>\n</div>",
     ]
@@ -71,23 +84,28 @@ def _answer(watch: Watch, citations: Sequence[Citation]) -> str:
     return f'<p class="{kind}">{cited_html(out["answer"], citations, footnotes(citations, ()))}</p>'
 
 
-def _cited_passages(citations: Sequence[Citation], passages: Sequence[Document]) -> str:
+def _cited_passages(citations: Sequence[Citation], passages: Sequence[Document], picture: Picture) -> str:
     """Return the cited passages with their quotes marked and numbered; empty without any."""
     notes = footnotes(citations, passages)
     cited = [doc for doc in passages if any(note.quote["passage"] == doc.id for note in notes)]
-    blocks = "\n".join(_marked(doc, [note for note in notes if note.quote["passage"] == doc.id]) for doc in cited)
+    blocks = "\n".join(
+        _marked(doc, [note for note in notes if note.quote["passage"] == doc.id], picture) for doc in cited
+    )
     meaning = f'<p class="dim">{MEANING}</p>'
     return f"<details open><summary><b>Citations</b></summary>\n{meaning}\n{blocks}\n</details>" if cited else ""
 
 
-def _marked(doc: Document, notes: Sequence[Footnote]) -> str:
+def _marked(doc: Document, notes: Sequence[Footnote], picture: Picture) -> str:
     text, pieces, done = doc.page_content, list[str](), 0
     for note in sorted(notes, key=lambda note: note.quote["start"]):
         start, end = max(done, note.quote["start"]), note.quote["end"]
-        mark = f'<mark id="quote-{note.number}"><b>{note.number}</b> {escape(text[start:end])}</mark>'
+        page = note.quote["page"]
+        label = f"{note.number}, page {page}" if page else note.number
+        mark = f'<mark id="quote-{note.number}"><b>{label}</b> {escape(text[start:end])}</mark>'
         pieces += [escape(text[done:start]), mark]
         done = max(done, end)
-    return _block(doc, "".join([*pieces, escape(text[done:])]))
+    pictures = "".join(picture(note.quote) for note in notes)
+    return _block(doc, "".join([*pieces, escape(text[done:])])) + pictures
 
 
 def _block(doc: Document, body: str, score: Any = None) -> str:

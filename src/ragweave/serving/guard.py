@@ -91,7 +91,7 @@ class Guard:
     """An ASGI app that admits callers with a key and limits what they send and how much is answered at once.
 
     The app finds the caller's id in `scope["caller"]`. The body of a POST must be JSON, because a browser sends JSON from a
-    page of another origin only after asking. A request has a slot from when its body has arrived until its answer is
+    page of another origin only after asking. A POST, or a GET of a quote's page (`…/sources/…`), has a slot from when its body has arrived until its answer is
     sent and every thread that worked on it has ended, even if the caller has left.
     """
 
@@ -112,7 +112,7 @@ class Guard:
                 await JSONResponse({"status": "ok"})(scope, receive, send)
                 return
             self._admit(scope)
-            if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            if scope["method"] in ("GET", "HEAD", "OPTIONS") and "/sources/" not in scope["path"]:
                 await self._app(scope, receive, send)
             else:
                 await self._answer(scope, receive, send)

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import ceil
 from typing import Any, NamedTuple
@@ -30,7 +30,8 @@ from ragweave.errors import BrokenReplyError, PromptTooLongError, RunTimeoutErro
 from ragweave.graphs import MethodGraph
 from ragweave.graphs.base import MAX_QUESTION
 from ragweave.serving.guard import AccessLimits, Guard, error_body
-from ragweave.tools.footnotes import UNSUPPORTED
+from ragweave.tools.footnotes import UNSUPPORTED, file_of
+from ragweave.tools.knowledge.evidence import Evidence
 from ragweave.tools.models import ChatModel, is_transient, status_of
 from ragweave.tools.models.calls import code_of, is_overflow, retry_after
 from ragweave.tools.models.messages import ending_of
@@ -98,9 +99,9 @@ class Answer(NamedTuple):
 class Endpoint:
     """The conversations that are served, and their metrics."""
 
-    def __init__(self, chats: Mapping[str, MethodGraph], plain: ChatModel | None) -> None:
-        """Serve `chats` by their names, and `plain` as `PLAIN`."""
-        self._chats, self._plain = chats, plain
+    def __init__(self, chats: Mapping[str, MethodGraph], plain: ChatModel | None, evidence: Any = None) -> None:
+        """Serve `chats` by their names, and `plain` as `PLAIN`; `evidence` places the quotes."""
+        self._chats, self._plain, self._evidence = chats, plain, evidence
         self.names = [*chats, *([PLAIN] if plain is not None else [])]
         self.started = int(time.time())
         self._registry = registry = CollectorRegistry()
@@ -167,13 +168,21 @@ class Endpoint:
             if dropped and out["status"] == "unknown" and not out["passages"]:
                 raise PromptTooLongError("the question does not fit without any passage")
             tokens = out["usage"]
-            return Answer(out["messages"][-1], _finish(out), tokens["input_tokens"], tokens["output_tokens"])
+            message = await asyncio.to_thread(self._placed, out["messages"][-1])
+            return Answer(message, _finish(out), tokens["input_tokens"], tokens["output_tokens"])
         assert self._plain is not None  # noqa: S101 - otherwise `read` would have refused the name
         message = await self._plain.ainvoke(list(messages))
         usage = message.usage_metadata or {"input_tokens": 0, "output_tokens": 0}
         ending = ending_of(message)
         finish = ending if ending in _FINISHES.values() else "stop"
         return Answer(AIMessage(str(message.text)), finish, usage["input_tokens"], usage["output_tokens"])
+
+    def _placed(self, message: AIMessage) -> AIMessage:
+        """Add to each quote where it stands in its file."""
+        for note in _notes(message) if self._evidence else ():
+            if note["type"] == "citation":
+                note["extras"]["places"] = _named(self._evidence(note["extras"]))
+        return message
 
     @asynccontextmanager
     async def _counted(self, model: str) -> AsyncIterator[None]:
@@ -209,19 +218,26 @@ def _finish(state: Mapping[str, Any]) -> str:
 
 
 def create_app(
-    chats: Mapping[str, MethodGraph], limits: AccessLimits | None = None, plain: ChatModel | None = None
+    chats: Mapping[str, MethodGraph],
+    limits: AccessLimits | None = None,
+    plain: ChatModel | None = None,
+    evidence: Callable[[Any], Evidence] | None = None,
 ) -> FastAPI:
     """Return the app that serves conversations, each as a model of the endpoint.
 
-    Paths: `/v1/chat/completions`, `/v1/models`, `/health`, and `/metrics` in Prometheus' form.
+    Paths: `/v1/chat/completions`, `/v1/models`, `/health`, and `/metrics` in Prometheus' form; with `evidence`, also
+    `/v1/sources/PASSAGE?start=0&end=80`, where a quote stands in its file, and `/v1/sources/PASSAGE/picture?…`, its
+    page as PNG (`at=1`: the second page; `whole=true`: not cropped).
 
     Args:
         chats: Conversations by the name of their method, without a checkpointer.
         limits: Keys, origins, sizes; None: the defaults, without a key.
         plain: A chat model to serve without a method, under the name `plain`; None: no such model.
+        evidence: As `KnowledgeBase.evidence`; annotations then have the places of their quotes. A picture shows the
+            lines around a quote, too.
     """
     limits = limits or AccessLimits()
-    endpoint = Endpoint(chats, plain)
+    endpoint = Endpoint(chats, plain, evidence)
     app = FastAPI(title="ragweave", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, limits=limits)
     if limits.origins:
@@ -242,7 +258,39 @@ def create_app(
         return Response(endpoint.metrics(), media_type="text/plain; version=0.0.4")
 
     _add_completions(app, endpoint)
+    if evidence:
+        _add_sources(app, evidence)
     return app
+
+
+def _add_sources(app: FastAPI, evidence: Callable[[Any], Evidence]) -> None:
+    """Add the paths of quotes in their files. A caller names a passage, never a file."""
+
+    async def shown(passage: str, start: int, end: int) -> Evidence:
+        places = await asyncio.to_thread(evidence, {"passage": passage, "start": start, "end": end})
+        if not places:
+            raise ApiError(404, "there is no such quote: passage, start and end are those of an annotation")
+        return places
+
+    @app.get("/v1/sources/{passage:path}/picture")
+    async def picture(passage: str, start: int, end: int, at: int = 0, whole: bool = False) -> Response:
+        places = await shown(passage, start, end)
+        page = await asyncio.to_thread(places.picture, at, whole=whole) if 0 <= at < len(places) else None
+        if page is None:
+            raise ApiError(404, places[0]["note"] or "there is no such page")
+        return Response(page, media_type="image/png", headers={"Cache-Control": "private, max-age=600"})
+
+    @app.get("/v1/sources/{passage:path}")
+    async def source(passage: str, start: int, end: int) -> dict[str, Any]:
+        return {"object": "source", "places": _named(await shown(passage, start, end))}
+
+
+def _named(evidence: Evidence) -> list[dict[str, Any]]:
+    """Return places without folders of this machine."""
+    return [
+        {**place, "file": file_of(place["file"]), "link": place["link"] * place["link"].startswith("http")}
+        for place in evidence
+    ]
 
 
 def _add_completions(app: FastAPI, endpoint: Endpoint) -> None:
@@ -394,15 +442,19 @@ def _text(message: Message) -> str:
 
 def annotated(message: AIMessage) -> dict[str, Any]:
     """Return a message's citations in OpenAI's form, and the spans that no passage supports."""
-    notes: list[Any] = [
-        note for block in message.content_blocks if block["type"] == "text" for note in block.get("annotations", [])
-    ]
+    notes = _notes(message)
     cited = [_annotation(note) for note in notes if note["type"] == "citation"]
     spans = [note["value"] for note in notes if note["type"] == "non_standard_annotation"]
     bare = [
         {name: span[name] for name in ("start_index", "end_index")} for span in spans if span["kind"] == UNSUPPORTED
     ]
     return {name: values for name, values in (("annotations", cited), (UNSUPPORTED, bare)) if values}
+
+
+def _notes(message: AIMessage) -> list[Any]:
+    return [
+        note for block in message.content_blocks if block["type"] == "text" for note in block.get("annotations", [])
+    ]
 
 
 def _annotation(note: Mapping[str, Any]) -> dict[str, Any]:
@@ -416,5 +468,6 @@ def _annotation(note: Mapping[str, Any]) -> dict[str, Any]:
         "file": extras["file"],
         "page": extras["page"],
         "meaning": extras["meaning"],
+        **({"places": extras["places"]} if "places" in extras else {}),
     }
     return {"type": "url_citation", "url_citation": cited}

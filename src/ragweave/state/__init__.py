@@ -51,6 +51,10 @@ class Quote(TypedDict):
     text: str
     score: float
     """Share of the cited part's words that it holds, 0 to 1."""
+    file: str
+    """Its own place: the passage's `source`, the page, and title and headings. The passage may begin on an earlier page."""
+    page: int | None
+    heading: str
 
 
 class Citation(TypedDict):

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 
 from ragweave.state import UNKNOWN, AnswerType, Citation, Quote
+from ragweave.state.passages import heading_of, place_at
 from ragweave.tools.text.numbers import CURRENCIES, comparable
 from ragweave.tools.text.words import Sentence, normalize_answer, rows_of, split_sentences, terms
 
@@ -42,7 +43,7 @@ _MARKS = re.compile(
 class _Line(NamedTuple):
     """A sentence of a passage, with its words."""
 
-    passage: str
+    doc: Document
     sentence: Sentence
     words: frozenset[str]
     around: frozenset[str]
@@ -105,7 +106,7 @@ def _lines(doc: Document) -> Iterable[_Line]:
     headers = rows_of(doc.page_content)
     for sentence in split_sentences(doc.page_content):
         words, header = _words(sentence.text), headers.get(sentence.start)
-        yield _Line(doc.id or "", sentence, words, words | title | _words(header.text if header else ""), header)
+        yield _Line(doc, sentence, words, words | title | _words(header.text if header else ""), header)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -152,14 +153,25 @@ def _quotes(wanted: frozenset[str], near: Iterable[tuple[_Line, float]], weights
             break
         (_, around), (line, _) = best
         score = round(weights.of(around) / total, 4)
-        chosen += [
-            {"passage": line.passage, "start": start, "end": end, "text": text, "score": score}
-            for text, start, end in filter(None, [line.header, line.sentence])
-        ]
+        chosen += [_quote(line.doc, sentence, score) for sentence in filter(None, [line.header, line.sentence])]
         covered |= around
     if not chosen or weights.of(covered) / total < _SUPPORT:
         return []
     return list({(quote["passage"], quote["start"]): quote for quote in chosen}.values())
+
+
+def _quote(doc: Document, sentence: Sentence, score: float) -> Quote:
+    place = place_at(doc, sentence.start)
+    return {
+        "passage": doc.id or "",
+        "start": sentence.start,
+        "end": sentence.end,
+        "text": sentence.text,
+        "score": score,
+        "file": str(doc.metadata.get("source") or ""),
+        "page": place.get("page"),
+        "heading": heading_of({**place, "title": doc.metadata.get("title")}),
+    }
 
 
 def _wanted(claim: str, asked: frozenset[str]) -> frozenset[str]:

@@ -150,7 +150,7 @@ def cited_message(answer: str, passages: Sequence[Document], citations: Sequence
 
 
 def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:
-    where = {name: note.quote[name] for name in ("passage", "start", "end", "score")}
+    where = {name: note.quote[name] for name in ("passage", "start", "end", "score", "heading")}
     meta = note.passage.metadata
     source = str(meta.get("source") or "")
     annotation: Annotated = {
@@ -167,6 +167,33 @@ def _annotation(note: Footnote, span: Mapping[str, int]) -> Annotated:
     if source.startswith(("https://", "http://")):
         annotation["url"] = source
     return annotation
+
+
+def anthropic_content(output: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a method's output in the form of Anthropic's citations: text blocks, the cited ones with their quotes.
+
+    A document is a passage of the output, from 0. A quote of a page is a `page_location`, with pages from 1 and an
+    exclusive end; any other is a `char_location` in its passage.
+    """
+    order = {doc.id: (number, doc) for number, doc in enumerate(output["passages"])}
+    blocks: list[dict[str, Any]] = []
+    done = 0
+    for citation in output["citations"]:
+        start, end = citation["start"], citation["end"]
+        locations = [_location(quote, *order[quote["passage"]]) for quote in citation["quotes"]]
+        cited = {"type": "text", "text": output["answer"][start:end], "citations": locations or None}
+        blocks += [{"type": "text", "text": output["answer"][done:start]}, cited]
+        done = end
+    blocks.append({"type": "text", "text": output["answer"][done:]})
+    return [block for block in blocks if block["text"]]
+
+
+def _location(quote: Quote, number: int, passage: Document) -> dict[str, Any]:
+    common = {"cited_text": quote["text"], "document_index": number, "document_title": label_of(passage)}
+    if first := quote["page"]:
+        last = place_at(passage, quote["end"] - 1)["page"]
+        return {"type": "page_location", **common, "start_page_number": first, "end_page_number": last + 1}
+    return {"type": "char_location", **common, "start_char_index": quote["start"], "end_char_index": quote["end"]}
 
 
 def key_of(quote: Quote) -> tuple[str, int, int]:
@@ -224,8 +251,30 @@ def _escaped(marks: re.Pattern[str], text: str) -> str:
     return marks.sub(r"\\\g<0>", text)
 
 
-def html_report(output: Mapping[str, Any]) -> str:
-    """Return a method's output, with citations, as a page of HTML that needs no other file."""
+Picture = Callable[[Quote], str]
+"""Returns the HTML that stands after a quote."""
+
+
+def no_picture(_quote: Quote) -> str:
+    """Return nothing."""
+    return ""
+
+
+def pictures_of(evidence: Callable[[Quote], Any] | None) -> Picture:
+    """Return what shows a quote on its page, folded away, from a retriever's `evidence`."""
+
+    def picture(quote: Quote) -> str:
+        shown = evidence(quote).html() if evidence else ""
+        return f'<details><summary class="dim">on the page</summary>{shown}</details>' if "<img" in shown else shown
+
+    return picture
+
+
+def html_report(output: Mapping[str, Any], picture: Picture = no_picture) -> str:
+    """Return a method's output, with citations, as a page of HTML that needs no other file.
+
+    `picture` gives the HTML that stands after a quote, such as its page's picture.
+    """
     cited: Sequence[Citation] = output["citations"]
     notes = footnotes(cited, output["passages"])
     quoted = sum(bool(citation["quotes"]) for citation in cited)
@@ -236,7 +285,8 @@ def html_report(output: Mapping[str, Any]) -> str:
     )
     body = "\n".join(_blocks(output["answer"], cited, notes))
     quotes = "\n".join(
-        f'<li id="quote-{note.number}">“{escape(note.quote["text"])}” <span class="dim">{escape(note.label)}</span></li>'
+        f'<li id="quote-{note.number}">“{escape(note.quote["text"])}” <span class="dim">{escape(note.label)}</span>'
+        f"{picture(note.quote)}</li>"
         for note in notes
     )
     return html_page(output["question"], _STYLE, f'{body}\n<p class="dim">{counts}</p>\n<ol>\n{quotes}\n</ol>')

@@ -5,10 +5,13 @@ import io
 
 import pypdfium2
 import pytest
+from fastapi.testclient import TestClient
 from PIL import Image
 from tests.tools.knowledge.loaders.made import pdf
 
-from ragweave import KnowledgeBase
+from ragweave import KnowledgeBase, build_chat, build_graph
+from ragweave.serving.openai_api import create_app
+from ragweave.tools.footnotes import html_report, pictures_of
 
 LEFT = ["The bridge at Alden was opened in 1932.", "It has five arches of gran-", "ite and one of brick."]
 RIGHT = ["Ada Brenner built it.", "She was paid in wool."]
@@ -122,6 +125,46 @@ def test_a_file_that_is_not_what_was_indexed_is_not_shown(indexed, tmp_path, cha
     change(tmp_path / "docs" / "bridge.pdf")
     evidence = kb.evidence(quote_of(kb, LEFT[0]))
     assert note in evidence[0]["note"] and evidence[0]["boxes"] == [] and evidence.picture(0) is None
+
+
+@pytest.fixture
+def output(indexed):
+    """Answer from a PDF of two pages; the quote is of the second."""
+    kb = indexed("bridge.pdf", pdf(page(column(50, ["A river."])), page(column(50, LEFT[:1]))))
+    graph = build_graph("concat", model="extractive", retriever=kb.as_retriever(), citations=True)
+    return kb, graph.invoke({"question": "When was the bridge at Alden opened?"})
+
+
+def test_a_report_folds_the_picture_away_under_its_quote(output, tmp_path):
+    kb, out = output
+    report = html_report(out, pictures_of(kb.as_retriever().evidence))
+    assert "bridge.pdf, page 2" in report and report.count("<summary") == report.count("data:image/png;base64,") == 1
+    (tmp_path / "docs" / "bridge.pdf").unlink()
+    report = html_report(out, pictures_of(kb.as_retriever().evidence))
+    assert "data:image" not in report and "the file is gone since it was indexed" in report
+
+
+def test_the_endpoint_shows_the_quote_on_its_page_and_no_other_file(output):
+    kb, _ = output
+    retriever = kb.as_retriever()
+    chats = {"concat": build_chat("concat", model="extractive", retriever=retriever, citations=True)}
+    question = {"model": "concat", "messages": [{"role": "user", "content": "When was the bridge at Alden opened?"}]}
+    with TestClient(create_app(chats, evidence=retriever.evidence)) as client:
+        message = client.post("/v1/chat/completions", json=question).json()["choices"][0]["message"]
+        cited = message["annotations"][0]["url_citation"]
+        assert (cited["places"][0]["page"], cited["places"][0]["file"]) == (2, "bridge.pdf")
+        path = f"/v1/sources/{cited['url'].rpartition(':')[2]}"
+        quote = {"start": 9, "end": 48}
+        assert client.get(path, params=quote).json()["places"] == cited["places"]
+        picture = client.get(f"{path}/picture", params=quote)
+        assert (picture.headers["content-type"], picture.content[:4]) == ("image/png", b"\x89PNG")
+        for wrong in ({"start": 9, "end": 9_999}, {"start": -5, "end": 3}, {"start": 9, "end": 9}):
+            assert client.get(path, params=wrong).status_code == 404
+        assert client.get(f"{path}/picture", params={**quote, "at": 7}).status_code == 404
+        for name in ("../../docs/bridge.pdf", "%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/etc/passwd"):
+            assert client.get(f"/v1/sources/{name}", params=quote).status_code == 404
+    with TestClient(create_app(chats)) as client:  # an option: a picture shows more than the quote
+        assert client.get(path, params=quote).status_code == 404
 
 
 def test_a_text_is_cited_by_its_lines(indexed):

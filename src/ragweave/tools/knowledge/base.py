@@ -224,6 +224,7 @@ class AbstractKnowledgeBase(ABC):
             words=Bm25Retriever(search=partial(search, mode="bm25"), k=k) if "bm25" in self.modes else None,
             embeddings=None if mode == "bm25" else self._embeddings,
             places=partial(self._around, chosen=chosen),
+            evidence=partial(self._evidence, chosen=chosen),
         )
 
     def _embedder(self) -> Embedder:
@@ -252,12 +253,13 @@ class AbstractKnowledgeBase(ABC):
         return self._evidence(citation, ALL)
 
     def _evidence(self, citation: Citation | Quote, chosen: Condition) -> Evidence:
-        evidence = Evidence()
-        for quote in citation.get("quotes", [citation]):
+        evidence, quotes = Evidence(), citation.get("quotes", [citation])
+        for quote in quotes if isinstance(quotes, list) else ():
             for passage in self._around(quote["passage"], 0, chosen):
-                with self._reading() as now:
-                    source = now.sources().get(passage.metadata["source"])
-                evidence.add(passage, quote["start"], quote["end"], source)
+                if 0 <= quote["start"] < quote["end"] <= len(passage.page_content):
+                    with self._reading() as now:
+                        source = now.sources().get(passage.metadata["source"])
+                    evidence.add(passage, quote["start"], quote["end"], source)
         return evidence
 
     def as_tools(

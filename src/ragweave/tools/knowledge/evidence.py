@@ -24,6 +24,9 @@ _ENDS = 5
 """Number of these words."""
 _MARKUP = re.compile(r"^\s*(?:#{1,6}|[-*+]|\d+\.|>|\|)\s+|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}", re.MULTILINE)
 """What the loader writes where a page has headings, lists, tables or emphasis."""
+_PICTURES: dict[tuple[bytes, Mark, bool], bytes] = {}
+"""The last pictures, by the hash of the file and the place."""
+_MAX_PICTURES = 200
 _HTML = (".html", ".htm", ".xhtml")
 
 
@@ -64,7 +67,13 @@ class Evidence(list[Place]):
         None if there is no page to show.
         """
         page = self._pages[at]
-        return page_picture(*page, whole=whole) if page else None
+        if page is None:
+            return None
+        key = (hashlib.sha256(page[0]).digest(), page[1], whole)
+        picture = _PICTURES.get(key) or page_picture(*page, whole=whole)
+        while len(_PICTURES) >= _MAX_PICTURES:
+            _PICTURES.pop(next(iter(_PICTURES)), None)
+        return _PICTURES.setdefault(key, picture)
 
     def add(self, passage: Document, start: int, end: int, source: Source | None) -> None:
         """Add the places of the quote `page_content[start:end]` of a passage from a source."""

@@ -56,6 +56,8 @@ class PassageRetriever(BaseRetriever):
     places: Callable[[str, int], list[Document]] | None = None
     """Takes an id and a number of neighbours on each side; returns that passage among its neighbours, in order, or
     nothing if the id is unknown."""
+    evidence: Callable[[Any], Any] | None = None
+    """Takes a citation or quote; returns where it stands in its file, as `KnowledgeBase.evidence`."""
 
     @abstractmethod
     def _find(self, query: str, k: int) -> list[Document]:
@@ -90,7 +92,7 @@ def takes_k(retriever: object, method: str = "_get_relevant_documents") -> bool:
 
 
 def known_of(retriever: object, name: str) -> Any:
-    """Return `words`, `embeddings` or `places` of a retriever, bound or not, or of the retriever below it."""
+    """Return `words`, `embeddings`, `places` or `evidence` of a retriever, bound or not, or of the retriever below it."""
     own = unbound(retriever)
     while isinstance(own, PassageRetriever):
         if (value := getattr(own, name)) is not None:
