@@ -63,7 +63,7 @@ class AbstractKnowledgeBase(ABC):
 
     What leads to passages takes a condition: what does not pass it is not there.
 
-    Errors of all methods that write: `KnowledgeBaseError` if another writer is active, the disk or
+    Errors of all methods that write: `KnowledgeBaseError` if another writer is still active after `wait`, the disk or
     server cannot be written, or the embedding model fails.
     """
 

@@ -275,7 +275,7 @@ class Store:
         return db
 
     def _stamp(self) -> Stamp:
-        """Return the file's stamp: SQLite reads the log if its two files are there, or can be made."""
+        """Return () if SQLite can read the log: its two files are there, or can be made. Else return the file's stamp."""
         path = self.folder / FILE
         if os.access(self.folder, os.W_OK) or all(Path(f"{path}{end}").exists() for end in ("-wal", "-shm")):
             return ()
