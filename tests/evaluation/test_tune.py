@@ -16,8 +16,9 @@ from ragweave import build_graph
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation import EvalSettings, Limits
+from ragweave.evaluation.layout import lost_cells, write_tuned
 from ragweave.evaluation.race import Goal
-from ragweave.evaluation.tune import Ended, Outcome, shortlist, tune
+from ragweave.evaluation.tune import Ended, Outcome, sentence, shortlist, tune
 from ragweave.testing import ModelCall, ScriptedModel
 from ragweave.tools.knowledge import KnowledgeBase
 
@@ -60,6 +61,7 @@ def test_a_better_method_is_chosen_confirmed_and_built(settings: EvalSettings, t
     assert confirmed["low"] > 0
     assert confirmed["questions"] == choice["data"]["kept_back"] == 40
     assert choice["decision"]["is_confirmed"]
+    assert {*choice["versions"]} == {"ragweave", "langgraph", "langchain-core"}
     assert max(Counter(call.text for call in model.calls).values()) == 1
     assert "one time in two" in lines[0]
     assert any("to come" in line for line in lines)
@@ -143,6 +145,15 @@ def test_questions_without_right_answers_are_judged(settings: EvalSettings, tmp_
     settings = EvalSettings(data=str(tmp_path / "feedback.jsonl"), systems=("concat_pf[k=3]",), kb=settings.kb)
     with pytest.raises(UsageError, match="10 questions have no right answers: name a judge"):
         run(settings, tmp_path / "run", ScriptedModel(script=reply), target="")
+
+
+def test_questions_are_chosen_by_without_a_folder_to_read(tmp_path: Path) -> None:
+    write(tmp_path / "q.jsonl", range(20))
+    settings = EvalSettings(data=f"jsonl:{tmp_path / 'q.jsonl'}", systems=("cot",))
+    outcome = run(settings, tmp_path / "run", ScriptedModel(script=["Unknown"]), incumbent="direct")
+    assert lost_cells(outcome.lost)[1] == []
+    assert "direct stays" in sentence(outcome)
+    assert "<polyline" in write_tuned(outcome).read_text()
 
 
 def test_few_methods_race_and_they_fit_the_questions() -> None:

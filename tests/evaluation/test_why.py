@@ -1,5 +1,6 @@
 """Each stage at which an answer can be lost, and the report's columns."""
 
+import io
 import json
 import re
 from pathlib import Path
@@ -7,9 +8,11 @@ from typing import Any, get_args
 
 import pytest
 from langchain_core.documents import Document
+from rich.console import Console
 
 from ragweave.datasets import Question
 from ragweave.evaluation import EvalSettings, evaluate, read_report, write
+from ragweave.evaluation.layout import show
 from ragweave.evaluation.why import STATE, Library, Stage, explain, same_in_other_words
 from ragweave.graphs import build_graph
 from ragweave.testing import ScriptedModel
@@ -133,6 +136,8 @@ def test_a_report_says_where_answers_were_lost_and_leads_to_their_traces(base: K
     }
     assert not any(metric.name.startswith("lost") for metric in report.metrics)
     write(report, tmp_path / "run")
+    show(report, screen := Console(file=io.StringIO(), width=120))
+    assert "Questions lost in" in screen.file.getvalue()  # type: ignore[attr-defined]
     assert "| concat | 0 | 0 | 0 | 0 | 1 |" in (tmp_path / "run" / "report.md").read_text()
     links = re.findall(r'href="(traces/[^"]+)">([^<]+)<', (tmp_path / "run" / "report.html").read_text())
     assert [question for _, question in links] == [WHO.question]

@@ -131,12 +131,14 @@ def show(report: Report, console: Console | None = None) -> None:
     while len(shown) > 1 and _width(head, rows) > width:
         shown.pop()
         head, rows = cells(report, shown, brief=True)
-    table = RichTable(box=None, padding=(0, 2, 0, 0), title=Text(report.title, "dim"), title_justify="left")
-    for at, name in enumerate(head):
-        table.add_column(Text(name, "bold"), justify="right" if at else "left", overflow="fold", no_wrap=at > 0)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table, width=width)
+    tables = [(report.title, head, rows), *[("", *lost_cells(report.lost))] * bool(report.lost)]
+    for title, names, lines in tables:
+        table = RichTable(box=None, padding=(0, 2, 0, 0), title=Text(title, "dim"), title_justify="left")
+        for at, name in enumerate(names):
+            table.add_column(Text(name, "bold"), justify="right" if at else "left", overflow="fold", no_wrap=at > 0)
+        for line in lines:
+            table.add_row(*map(Text, line))
+        console.print(table, width=width)
     for text, style in [(verdict(report), "bold"), *((note, "yellow") for note in report.notes)]:
         console.print(text, style=style, markup=False, width=width)
 
@@ -151,7 +153,7 @@ Lost = Mapping[str, Mapping[Stage, Sequence[Record]]]
 
 def lost_cells(lost: Lost) -> tuple[list[str], list[list[str]]]:
     """Return the header and rows of the table of lost answers: a row for each system, a column for each stage."""
-    stages = [*next(iter(lost.values()))]
+    stages = [*next(iter(lost.values()), ())]
     rows = [[system, *(str(len(records)) for records in by_stage.values())] for system, by_stage in lost.items()]
     return ["Questions lost in", *stages], rows
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -66,13 +67,14 @@ def shortlist(questions: Sequence[Question]) -> tuple[str, ...]:
     """Return the methods that race unless the user names others, the incumbent first, by what the questions look like.
 
     They are few, because among many arms chance picks the winner. Several facts are needed where the data set marks
-    several gold passages, or where most questions have several clauses.
+    several gold passages, or many questions have several clauses: 38 to 42 % of those of HotpotQA, 2Wiki and MuSiQue have
+    them, 9 % of NQ's.
     """
     if all(question.kind in ("long", "parts") for question in questions):
         return _LONG
     marked = [len(question.gold) > 1 for question in questions if question.gold]
     linked = [len(_LINKS.findall(question.question)) > 1 for question in questions]
-    return _SEVERAL_FACTS if fmean(marked or linked) > 0.5 else _ONE_FACT
+    return _SEVERAL_FACTS if fmean(marked or linked) > 0.25 else _ONE_FACT
 
 
 @dataclass(frozen=True)
@@ -429,7 +431,7 @@ async def affordable(tuning: Tuning, arms: Sequence[Arm], parts: Parts, choose: 
     fitting = [size for size, total in totals.items() if total <= limit]
     if not fitting:
         option = f"--max-cost {totals[_PILOT]:.2f}" if what == "cost" else f"--max-calls {totals[_PILOT]:.0f}"
-        raise UsageError(f"{len(arms)} arms take about {option}: give that much, or race fewer --methods")
+        raise UsageError(f"the budget is too small for {len(arms)} arms: {option}, or fewer --methods")
     parts.sizes[str(limits)] = fitting[-1]
     parts.write()
     return fitting[-1]
@@ -485,7 +487,7 @@ def tune(
     settings = with_names(settings, given or {})
     metric = objective(target, [*questions.values()], settings.models)
     folder.mkdir(parents=True, exist_ok=True)
-    kb = str(Path(settings.kb).resolve()) if Path(settings.kb).is_dir() else settings.kb
+    kb = str(Path(settings.kb).resolve()) if settings.kb and Path(settings.kb).is_dir() else settings.kb
     fixed = replace(settings, kb=kb, data="", limit=None, sample=None, systems=(), names=(), prompts={})
     plain = replace(fixed, metrics=(metric.name,)).plain()
     with Run(folder, plain, limits=limits) as run:
@@ -572,7 +574,8 @@ async def _work(
         "kept_back": len(reserved),
         "hash": sha256("".join(hashes).encode()).hexdigest()[:16],
     }
-    about = {"decision": decision(outcome), "data": data, "version": __version__}
+    versions = {"ragweave": __version__} | {name: version(name) for name in ("langgraph", "langchain-core")}
+    about = {"decision": decision(outcome), "data": data, "versions": versions}
     write_choice(outcome.choice, _chosen(tuning, outcome.chosen), about)
     return outcome
 

@@ -161,7 +161,7 @@ def write_choice(path: Path, system: SystemSpec, about: Mapping[str, Any]) -> No
     A folder of a knowledge base is named from the file's, so that both can be moved together.
     """
     options = {name: [*value] if isinstance(value, tuple) else value for name, value in system.options.items()}
-    kb = os.path.relpath(system.kb, path.parent) if Path(system.kb).is_dir() else system.kb
+    kb = os.path.relpath(system.kb, path.parent) if system.kb and Path(system.kb).is_dir() else system.kb
     fields = {"method": system.method.name, "options": options, "prompts": dict(system.prompts)}
     fields |= {"retriever": system.retriever, "rerank": system.rerank, "kb": kb, "models": dict(system.models)}
     text = yaml.safe_dump({**fields, **about}, sort_keys=False, allow_unicode=True, width=120)
