@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -151,3 +154,35 @@ def test_postgres_answers_by_its_indexes(server: str) -> None:
         ):
             plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {query}", values))
             assert f"using {index}" in plan or f"on {index}" in plan, plan
+
+
+@pytest.mark.loopback
+def test_a_killed_writer_leaves_one_state(server: str, tmp_path: Path) -> None:
+    pytest.importorskip("lancedb")
+    code = """
+        import sys
+        from langchain_core.documents import Document
+        from ragweave.testing.store import WordEmbeddings
+        from ragweave.tools.knowledge import ServedKnowledgeBase
+        with ServedKnowledgeBase(sys.argv[1], WordEmbeddings()) as kb:
+            for number in range(int(sys.argv[2]), 1_000_000):
+                kb.index_documents([Document(f"State {number} of Alden, part {at}.") for at in range(20)], "all")
+                print(number, flush=True)
+    """
+    for address in engines(server, tmp_path):
+        last = 0
+        with ServedKnowledgeBase(address, WordEmbeddings()) as kb:
+            for _ in range(3):
+                command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code), address, str(last + 1)]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+                    assert child.stdout is not None
+                    child.stdout.readline()
+                    for _ in range(3):
+                        assert len({doc.page_content.split()[1] for doc in kb.passages()}) == 1
+                    child.kill()
+                    written = [*map(int, child.stdout.read().split())]
+                states = [int(doc.page_content.split()[1]) for doc in kb.passages()]
+                assert len(states) == 20 and len({*states}) == 1 and states[0] >= max(written, default=0)
+                assert kb.as_retriever(20, "graph").invoke(f"State {states[0]} of Alden")
+                assert kb.check() == []
+                last = states[0]

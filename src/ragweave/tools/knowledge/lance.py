@@ -336,7 +336,10 @@ class LanceStore:
             if "vector" in table.schema.names and level >= 0 and f"vectors_{level}" not in indexes:
                 partitions = int(math.sqrt(_EXACT * 4 ** (level + 0.5)))
                 config = IvfSq(distance_type="cosine", num_partitions=partitions)
-                table.create_index("vector", config=config, name=f"vectors_{level}", replace=True)
+                table.create_index("vector", config=config, name=f"vectors_{level}")
+                for name in indexes:
+                    if name.startswith("vectors_"):
+                        table.drop_index(name)
         except RuntimeError as error:  # another host does the same
             if "conflict" not in str(error).lower():
                 raise
