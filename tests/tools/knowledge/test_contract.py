@@ -186,3 +186,18 @@ def test_a_killed_writer_leaves_one_state(server: str, tmp_path: Path) -> None:
                 assert kb.as_retriever(20, "graph").invoke(f"State {states[0]} of Alden")
                 assert kb.check() == []
                 last = states[0]
+
+
+@pytest.mark.loopback
+def test_postgres_leaves_other_tables_alone(server: str) -> None:
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as db:
+        db.execute("CREATE TABLE IF NOT EXISTS public.settings (mine text)")
+        db.execute('CREATE SCHEMA IF NOT EXISTS "my ""own"""; CREATE TABLE IF NOT EXISTS "my ""own""".mine (a int)')
+        for _ in range(2):
+            with ServedKnowledgeBase(f'pg:{server}#my "own"', WordEmbeddings()) as kb:
+                kb.add(Document("salt is white"))
+                assert kb.as_retriever(1).invoke("salt") and kb.drop() == 1
+        assert db.execute('SELECT count(*) FROM public.settings, "my ""own""".mine').fetchone() == (0,)
+        db.execute("DROP TABLE public.settings")

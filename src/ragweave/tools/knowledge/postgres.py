@@ -64,6 +64,7 @@ CREATE TABLE mentions (
     PRIMARY KEY (name, passage) INCLUDE (about));
 CREATE INDEX ON mentions (passage);
 """
+_TABLES = "mentions", "passages", "words", "sources", "settings"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtext('ragweave'), hashtext(current_schema()))"
 _COUNTED = "SELECT lexeme AS term, count(*) AS passages FROM passages, unnest(terms) GROUP BY 1"
 _AGAIN = "UPDATE sources SET value = jsonb_set(value, '{hash}', '\"\"')"
@@ -262,10 +263,15 @@ class PostgresStore:
                 url, min_size=1, max_size=8, open=True, kwargs={"autocommit": True}, configure=configure, timeout=60
             )
 
+    def _has(self, db: Connection[Any], relation: str) -> bool:
+        """Return whether the schema has a table or index, whatever `public` has."""
+        query = "SELECT 1 FROM pg_class WHERE relname = %s AND relnamespace = to_regnamespace(quote_ident(%s))"
+        return db.execute(query, (relation, self._name)).fetchone() is not None
+
     def settings(self) -> IndexSettings | None:
         """Return how it was made; None if there is none."""
         with self._pool.connection() as db:
-            if db.execute("SELECT to_regclass('settings')").fetchone() == (None,):
+            if not self._has(db, "settings"):
                 return None
             (value,) = db.execute("SELECT value FROM settings").fetchone() or ({},)
         return IndexSettings(**value)
@@ -275,7 +281,7 @@ class PostgresStore:
         with self._pool.connection() as db, db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(hashtext('ragweave'))")
             value = Jsonb(asdict(settings))
-            if db.execute("SELECT to_regclass('settings')").fetchone() != (None,):
+            if self._has(db, "settings"):
                 db.execute("UPDATE settings SET value = %s", (value,))
                 db.execute(_AGAIN)
                 return
@@ -370,7 +376,7 @@ class PostgresStore:
         with self._pool.connection() as db, db.transaction():
             db.execute(_LOCK)
             size, count = db.execute("SELECT size, passages FROM settings").fetchone() or (0, 0)
-            if size and count and db.execute("SELECT to_regclass('vectors')").fetchone() == (None,):
+            if size and count and not self._has(db, "vectors"):
                 db.execute("SET LOCAL maintenance_work_mem = '512MB'")
                 db.execute("CREATE INDEX vectors ON passages USING hnsw (vector vector_cosine_ops)")
 
@@ -400,9 +406,10 @@ class PostgresStore:
             )
 
     def drop(self) -> None:
-        """Delete the schema."""
+        """Delete the tables; the schema may have others."""
         with self._pool.connection() as db:
-            db.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(self._name)))
+            tables = (sql.Identifier(self._name, table) for table in _TABLES)
+            db.execute(sql.SQL("DROP TABLE {}").format(sql.SQL(", ").join(tables)))
 
     def close(self) -> None:
         """Close the pool."""
