@@ -204,6 +204,19 @@ def test_fields_say_what_can_be_filtered(tmp_path: Path) -> None:
     assert kb.values("year") == [2019, "soon"]
 
 
+def test_a_number_is_not_compared_with_versions(tmp_path: Path) -> None:
+    kb = KnowledgeBase.create(tmp_path / "kb", settings={"embedding": None})
+    kb.add([Document("old", metadata={"release": "1.9"}), Document("new", metadata={"release": "1.10"})])
+    (new,) = kb.as_retriever(filter={"release": {"$gte": "v1.10"}}).invoke("old new")
+    assert new.page_content == "new"
+    kb.as_retriever(filter={"release": {"$gte": 1.5}})  # they may be numbers
+    kb.add(Document("newest", metadata={"release": "1.10.2"}))
+    with pytest.raises(
+        UsageError, match=r"1.5 is a number, but the field holds versions such as .*: write it like v1.10"
+    ):
+        kb.as_retriever(filter={"release": {"$gte": 1.5}})
+
+
 def test_a_stored_value_is_shown_as_it_is_read() -> None:
     for value in VALUES:
         key = filters.key_of(value)

@@ -152,13 +152,13 @@ def test_searches_readings_tools_and_errors(place: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_many_bases(place: Any) -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_many_bases(place: Any, seed: int) -> None:
     """10,000 cases, most of them in a folder."""
-    for seed in range(20):
-        rng = random.Random(100 + seed)
-        shelf = Shelf(place(f"base{seed}"), rng)
-        for _ in range(410 if isinstance(shelf.kb, KnowledgeBase) else 30):
-            check_case(shelf, rng)
+    rng = random.Random(100 + seed)
+    shelf = Shelf(place(f"base{seed}"), rng)
+    for _ in range(410 if isinstance(shelf.kb, KnowledgeBase) else 30):
+        check_case(shelf, rng)
 
 
 @pytest.fixture(scope="module")

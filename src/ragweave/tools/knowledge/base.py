@@ -202,7 +202,7 @@ class AbstractKnowledgeBase(ABC):
         """
         chosen = parse(filter)
         if chosen != ALL and len(self):
-            check_operands(chosen, partial(self._kinds, chosen=ALL), self._names)
+            check_operands(chosen, partial(self._kinds, chosen=ALL), self._names, lambda part: len(self.view(part)))
         retriever = self._retriever(check_k(k), mode, chosen)
         return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)
 

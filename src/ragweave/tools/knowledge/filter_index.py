@@ -79,6 +79,8 @@ def _tested(db: sqlite3.Connection, test: Has) -> list[str]:
     queries: list[tuple[str, tuple[Any, ...]]]
     if test.op == "?" and test.name == "folder":
         queries = [(f"{_OF_SOURCES} instr(replace(ltrim(s.key, '/\\'), '\\', '/'), '/')", ())]
+    elif test.op == "?" and test.keys:
+        queries = [(f"{_TEST} AND f.kind = ?", (test.name, kind)) for kind, _ in test.keys]
     elif test.op == "?":
         queries = [(f"{_OF_SOURCES} true", ()) if test.name == "source" else (_TEST, (test.name,))]
     elif test.name == "source":
