@@ -1,6 +1,7 @@
 """Graph retrieval beside BM25, dense and hybrid: recall of supporting passages among five.
 
     python benchmarks/graph_retrieval.py [--sets hotpotqa musique] [--limit N]
+    python benchmarks/graph_retrieval.py --among     # each set of several hops among the passages of all sets
     python benchmarks/graph_retrieval.py --table
     python benchmarks/graph_retrieval.py --passages 1000000     # names alone, of that many passages
 
@@ -33,7 +34,7 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
 from own_sets import sklearn, stdlib, zones
-from passage_sets import SETS, Asked, PassageSet
+from passage_sets import SETS, Asked, PassageSet, together
 from ragweave.evaluation.statistics import Interval, bootstrap, compare
 from ragweave.tools.knowledge import IndexSettings, KnowledgeBase
 from ragweave.tools.knowledge.graph import SEEDS, TABLES, add_names, along_names
@@ -44,6 +45,7 @@ from vectors import StoredEmbeddings
 
 RESULTS = Path(__file__).parent / "results" / "graph_retrieval.json"
 ALL: dict[str, Callable[[], PassageSet]] = {**SETS, "stdlib": stdlib, "sklearn": sklearn, "zones": zones}
+SEVERAL_HOPS = ("2wiki", "hotpotqa", "musique")
 METHODS = ("BM25", "dense", "hybrid (RRF)", "hybrid", "graph, words", "graph")
 K = 5
 _NAME = re.compile(r"\b[A-Z][a-z]{3,}\b")
@@ -101,6 +103,27 @@ def measure(name: str, limit: int | None) -> dict[str, Any]:
         row |= {f"gain over {other}": in_percent(result.difference), f"p over {other}": round(result.p, 5)}
     shares = {method: round(100 * count / len(questions), 1) for method, count in full.items()}
     return row | {"all in five": shares, "ms": seconds}
+
+
+def measure_among(limit: int | None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the sets of several hops, asked over the passages of all public sets together."""
+    documents, questions = together()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        KnowledgeBase.create(Path(folder) / "kb", embeddings=StoredEmbeddings()) as kb,
+    ):
+        kb.add(documents, "corpus", split=False)
+        for name in SEVERAL_HOPS:
+            row: dict[str, Any] = {"set": name, "passages": len(documents), "questions": len(questions[name][:limit])}
+            values = {}
+            for mode in ("bm25", "dense", "hybrid", "graph"):
+                find = kb.as_retriever(10, mode).invoke
+                values[mode] = [
+                    recall([str(doc.id) for doc in find(each.text)], each) for each in questions[name][:limit]
+                ]
+                row[mode] = in_percent(bootstrap(values[mode]))[0]
+            result = compare(values["graph"], values["hybrid"])
+            yield row | {"gain over hybrid": in_percent(result.difference), "p over hybrid": round(result.p, 5)}
 
 
 def altered(documents: list[Document], count: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
@@ -168,14 +191,14 @@ def named(count: int, path: Path) -> dict[str, Any]:
 
 def stored() -> dict[str, Any]:
     """Return what is recorded."""
-    return json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {"sets": {}, "scale": {}}
+    return json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {"sets": {}, "among": {}, "scale": {}}
 
 
 def store(kind: str, key: str, row: dict[str, Any]) -> None:
     """Record a row."""
     about = {"python": platform.python_version(), "date": time.strftime("%Y-%m-%d")}
     results = stored() | about
-    results[kind][key] = row
+    results.setdefault(kind, {})[key] = row
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
@@ -189,7 +212,7 @@ def table() -> None:
         for other in ("hybrid", "hybrid (RRF)"):
             cells += ["{:+.1f} [{:.1f}, {:.1f}]".format(*row[f"gain over {other}"]), row.get(f"p over {other}", "")]
         print("|", " | ".join(map(str, cells)), "|")
-    for row in results["scale"].values():
+    for row in (*results.get("among", {}).values(), *results["scale"].values()):
         print(row)
 
 
@@ -199,11 +222,15 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=ALL, default=[*ALL])
     parser.add_argument("--limit", type=int, help="questions of each set")
     parser.add_argument("--passages", type=int, help="measure the names of so many passages instead")
+    parser.add_argument("--among", action="store_true", help="ask over the passages of all sets together instead")
     parser.add_argument("--table", action="store_true", help="print what is recorded")
     options = parser.parse_args()
     if options.passages:
         with tempfile.TemporaryDirectory() as folder:
             store("scale", str(options.passages), named(options.passages, Path(folder) / "names.sqlite"))
+    elif options.among:
+        for row in measure_among(options.limit):
+            store("among", row["set"], row)
     elif not options.table:
         for name in options.sets:
             store("sets", name, measure(name, options.limit))

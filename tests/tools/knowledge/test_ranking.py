@@ -143,7 +143,7 @@ def test_words_and_cosines_are_fused(tmp_path: Path) -> None:
         words = {"d": 0.0, **scores(kb, "which salt", "bm25")}
         cosines = {"a": 1.0, "b": 0.6, "c": -0.8, "d": -0.8}
         assert scores(kb, "which salt", "dense") == pytest.approx(cosines)
-        weight = 0.4 / pstdev(words.values())
+        weight = max(0.4 / pstdev(words.values()), math.sqrt(3) / 2 / max(words.values()))
         standard = {
             name: (cosine - mean(cosines.values())) / pstdev(cosines.values()) for name, cosine in cosines.items()
         }

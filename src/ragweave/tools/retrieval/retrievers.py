@@ -21,6 +21,8 @@ DEPTH = 100
 """Passages of each ranking that are fused, unless more are wanted."""
 WORDS = 0.4
 """Weight of one standard deviation of BM25 beside one of the cosine."""
+BEST = 4.5
+"""What the best BM25 score weighs at least among many passages, in standard deviations of the cosine."""
 NORM = 1.5
 """The exponent by which the two are joined; 1 would add them, 2 is the Euclidean norm."""
 Scores = NDArray[np.float32]
@@ -65,6 +67,9 @@ def fused(rankings: Sequence[Sequence[Document]], k: int, *, rrf_k: int = 60) ->
 class Spread(NamedTuple):
     """How the scores of a query are spread over all passages."""
 
+    passages: int
+    best: float
+    """The best BM25 score."""
     words: float
     """Standard deviation of the BM25 scores."""
     mean: float
@@ -75,7 +80,9 @@ class Spread(NamedTuple):
     @classmethod
     def of(cls, words: Scores, near: Scores) -> Self:
         """Return the spread of the scores of all passages."""
-        return cls(float(words.std()), float(near.mean()), float(near.std())) if len(near) else cls(0.0, 0.0, 0.0)
+        if not len(near):
+            return cls(0, 0.0, 0.0, 0.0, 0.0)
+        return cls(len(near), float(words.max()), float(words.std()), float(near.mean()), float(near.std()))
 
     @classmethod
     def estimated(cls, words: Scores, passages: int, near: Scores) -> Self:
@@ -88,7 +95,10 @@ class Spread(NamedTuple):
             near: The cosines of a sample of all passages.
         """
         total = float((words**2).sum()) * (4 if len(words) >= DEPTH else 1)
-        return cls(math.sqrt(total / max(passages, 1)), *cls.of(near, near)[1:])
+        of_sample = cls.of(near, near)
+        return of_sample._replace(
+            passages=passages, best=float(words.max(initial=0)), words=math.sqrt(total / max(passages, 1))
+        )
 
 
 def fused_scores(words: Scores, near: Scores, spread: Spread) -> Scores:
@@ -98,11 +108,13 @@ def fused_scores(words: Scores, near: Scores, spread: Spread) -> Scores:
     mean, both in standard deviations over all passages. So models whose cosines differ by a factor and a constant
     give the same scores: those of MiniLM range from -.1 to .6, those of E5 from .7 to .9. The rarer a term, the more
     deviations away is a passage with it, and the norm lets the greater part decide: words find a code or a line of a
-    log, vectors a paraphrase. Weight and exponent were chosen on the sets of docs/graph-retrieval.md.
+    log, vectors a paraphrase. Of n numbers none deviates by more than √(n - 1): among few passages, the best BM25
+    score weighs half of that. Weights and exponent were chosen on the sets of docs/graph-retrieval.md.
     """
     standard = ((near - spread.mean) / max(spread.near, 1e-6)).astype(np.float32)
     cosine: Scores = np.logaddexp(np.float32(0), standard)
-    bm25 = np.float32(WORDS / max(spread.words, 1e-9)) * words
+    least = min(BEST, math.sqrt(max(spread.passages - 1, 0)) / 2) / max(spread.best, 1e-9)
+    bm25 = np.float32(max(WORDS / max(spread.words, 1e-9), least)) * words
     joined = (bm25**NORM + cosine**NORM) ** (1 / NORM)
     return joined.astype(np.float32, copy=False)
 
