@@ -27,12 +27,13 @@ from langchain_core.documents import Document
 from graph_retrieval import in_percent
 from own_sets import stdlib
 from ragweave.evaluation.statistics import bootstrap
+from ragweave.names import RetrieverName
 from ragweave.tools.knowledge import KnowledgeBase
-from ragweave.tools.knowledge.retrievers import MODES
 from vectors import StoredEmbeddings
 
 RESULTS = Path(__file__).parent / "results" / "exact_words.json"
 PASSAGES, QUERIES = 400, 150
+MODES: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid", "graph")
 _ROFF = re.compile(r"^[.'].*$|\\f.|\\[&|^%]|\\\([a-z]{2}|\\\*\([a-z]{2}", re.MULTILINE)
 
 
@@ -122,7 +123,7 @@ def measure(name: str) -> dict[str, Any]:
         KnowledgeBase.create(Path(folder) / "kb", embeddings=StoredEmbeddings()) as kb,
     ):
         kb.add([Document(text, id=str(at)) for at, text in enumerate(texts)], "corpus", split=False)
-        for mode in MODES[1:]:
+        for mode in MODES:
             retriever = kb.as_retriever(1, mode)
             hits = [float([doc.id for doc in retriever.invoke(query)] == [str(at)]) for query, at in drawn]
             row[mode] = in_percent(bootstrap(hits))
@@ -140,9 +141,9 @@ def main() -> None:
         results[name] = measure(name)
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
         print(name, results[name], flush=True)
-    print("| corpus | passages | queries |", " | ".join(MODES[1:]), "|\n|" + "---|" * (3 + len(MODES[1:])))
+    print("| corpus | passages | queries |", " | ".join(MODES), "|\n|" + "---|" * (3 + len(MODES)))
     for name, row in results.items():
-        print("|", name, "|", row["passages"], "|", row["queries"], *(f"| {row[mode][0]}" for mode in MODES[1:]), "|")
+        print("|", name, "|", row["passages"], "|", row["queries"], *(f"| {row[mode][0]}" for mode in MODES), "|")
 
 
 if __name__ == "__main__":

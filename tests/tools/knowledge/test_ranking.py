@@ -162,6 +162,14 @@ def test_a_rare_term_outweighs_the_nearest_vectors(tmp_path: Path) -> None:
             assert next(iter(scores(kb, "which salt has KX-7741-B?", mode))) == "rare"
 
 
+def test_the_farthest_passage_has_a_score(tmp_path: Path) -> None:
+    with KnowledgeBase.create(tmp_path / "kb", embeddings=Angles()) as kb:
+        kb.add([Document(f"salt of number {n}", id=f"s{n}") for n in range(600)], split=False)
+        kb.add(Document("mine of iron", id="far"), split=False)
+        ranking = [doc.id for doc in kb.as_retriever(601, "hybrid").invoke("which sugar?")]
+        assert (len(ranking), ranking[-1]) == (601, "far")
+
+
 @pytest.mark.parametrize("mode", ["hybrid", "graph"])
 def test_a_model_with_narrow_cosines_ranks_as_one_with_wide_ones(tmp_path: Path, mode: RetrieverName) -> None:
     rankings = []

@@ -23,8 +23,6 @@ WORDS = 0.4
 """Weight of one standard deviation of BM25 beside one of the cosine."""
 BEST = 4.5
 """What the best BM25 score weighs at least among many passages, in standard deviations of the cosine."""
-NORM = 1.5
-"""The exponent by which the two are joined; 1 would add them, 2 is the Euclidean norm."""
 Scores = NDArray[np.float32]
 SearchFunction = Callable[[str, int], list[Document]]
 """Query and k to documents, best first, each with `metadata["score"]`."""
@@ -104,19 +102,20 @@ class Spread(NamedTuple):
 def fused_scores(words: Scores, near: Scores, spread: Spread) -> Scores:
     """Return the fused score of each passage, above 0.
 
-    It joins two parts by the norm (wᵖ + cᵖ)^(1/p): w is .4 · BM25, and c the softplus of the cosine's distance above its
-    mean, both in standard deviations over all passages. So models whose cosines differ by a factor and a constant
-    give the same scores: those of MiniLM range from -.1 to .6, those of E5 from .7 to .9. The rarer a term, the more
+    It joins two parts by the norm (w^1.5 + c^1.5)^(1/1.5): w is .4 · BM25, and c the softplus of the cosine's distance
+    above its mean, both in standard deviations over all passages. So models whose cosines differ by a factor and a
+    constant give the same scores: those of MiniLM range from -.1 to .6, those of E5 from .7 to .9. The rarer a term, the more
     deviations away is a passage with it, and the norm lets the greater part decide: words find a code or a line of a
     log, vectors a paraphrase. Of n numbers none deviates by more than √(n - 1): among few passages, the best BM25
     score weighs half of that. Weights and exponent were chosen on the sets of docs/graph-retrieval.md.
     """
-    standard = ((near - spread.mean) / max(spread.near, 1e-6)).astype(np.float32)
-    cosine: Scores = np.logaddexp(np.float32(0), standard)
+    standard = (near - np.float32(spread.mean)) / np.float32(max(spread.near, 1e-6))
+    # Softplus and powers by functions that numpy runs on several numbers at once.
+    cosine = np.maximum(np.maximum(standard, 0) + np.log(1 + np.exp(-np.abs(standard))), np.float32(1e-6))
     least = min(BEST, math.sqrt(max(spread.passages - 1, 0)) / 2) / max(spread.best, 1e-9)
     bm25 = np.float32(max(WORDS / max(spread.words, 1e-9), least)) * words
-    joined = (bm25**NORM + cosine**NORM) ** (1 / NORM)
-    return joined.astype(np.float32, copy=False)
+    joined: Scores = np.exp(np.log(bm25 * np.sqrt(bm25) + cosine * np.sqrt(cosine)) / np.float32(1.5))
+    return joined
 
 
 class SearchRetriever(PassageRetriever):
