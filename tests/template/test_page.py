@@ -19,6 +19,7 @@ import httpx
 import pytest
 from tests.cli.conftest import run
 from tests.openai_server import OpenAIServer
+from tests.tools.knowledge.loaders.made import pdf, shown
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser's driver is not installed: playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -120,6 +121,28 @@ def test_a_reader_asks_checks_rates_adds_a_file_stops_and_comes_back(browser: An
             page.click("#new")
             page.wait_for_selector(".tries")
             assert page.locator(".me").count() == 0
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_click_on_a_quote_shows_it_marked_on_its_page(browser: Any, folder: Path, tmp_path: Path, width: int) -> None:
+    own = tmp_path / "app"
+    shutil.copytree(folder, own, ignore=shutil.ignore_patterns("documents", "kb", "*.sqlite*"))
+    (own / "documents").mkdir()
+    rules = own / "documents" / "rules.pdf"
+    rules.write_bytes(pdf((shown("Show a lamp at night."), ""), (shown("Dogs are allowed in the cabin."), "")))
+    with app(own, "extractive?similarity=lexical") as url, page_of(browser, url, width) as page:
+        page.wait_for_selector(".tries")
+        page.fill("[name=q]", "Are dogs allowed in the cabin?")
+        page.press("[name=q]", "Enter")
+        page.click("mark button:has-text('1, page 2')")
+        image = page.locator("figure img")
+        assert image.evaluate("async image => { await image.decode(); return image.naturalWidth; }") > 500
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.click("mark button")
+        page.wait_for_selector("figure", state="detached")
+        rules.write_bytes(b"another file")
+        page.click("mark button")
+        page.wait_for_selector("figcaption:has-text('has changed since it was indexed')")
 
 
 @pytest.fixture(scope="module")

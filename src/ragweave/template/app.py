@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, HTTPException, Request
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from history import History
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph_sdk import Auth
@@ -137,7 +137,7 @@ def create_app(library: Library, history: History) -> FastAPI:
     @app.get("/", response_class=HTMLResponse)
     async def page() -> HTMLResponse:
         policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; "
-        policy += "form-action 'none'; frame-ancestors 'none'; connect-src 'self'"
+        policy += "form-action 'none'; frame-ancestors 'none'; connect-src 'self'; img-src blob:"
         return HTMLResponse(shown_page, headers={"Content-Security-Policy": policy})
 
     @app.get("/status")
@@ -150,6 +150,14 @@ def create_app(library: Library, history: History) -> FastAPI:
             await asyncio.to_thread(library.add, name, await request.body())
         except UsageError as error:
             raise HTTPException(400, str(error)) from error
+
+    @app.get("/sources/{passage:path}")
+    async def picture(passage: str, start: int, end: int, at: int = 0) -> Response:
+        places = await asyncio.to_thread(library.evidence, {"passage": passage, "start": start, "end": end})
+        page = await asyncio.to_thread(places.picture, at) if 0 <= at < len(places) else None
+        if page is None:
+            raise HTTPException(404, (places[0]["note"] if places else "") or "there is no page to show")
+        return Response(page, media_type="image/png", headers={"x-pages": str(len(places))})
 
     add_turns(app, library, history)
     return app

@@ -30,6 +30,8 @@ class Library:
     def __init__(self, documents: Path, kb: Path, build: Callable[[Any], Any]) -> None:
         self.documents = documents
         self.chat: Any = None
+        self.evidence: Callable[[Any], Any] = lambda _quote: ()
+        """Finds where a quote stands in its file."""
         self.ready = threading.Event()
         """Set once there is a conversation over indexed files."""
         self.progress = "Reading the documents"
@@ -81,6 +83,7 @@ class Library:
             try:
                 kb = kb or KnowledgeBase.open_or_create(folder)
                 self.chat = self.chat or build(kb.as_retriever())
+                self.evidence = kb.evidence
                 if (files := self._files()) != indexed:
                     report = kb.index_paths([self.documents], self._show)
                     self.notices = [f"{PurePath(notice.path).name}: {notice.reason}" for notice in report.notices]

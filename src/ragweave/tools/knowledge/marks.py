@@ -70,7 +70,7 @@ def marks_of(passage: Document, start: int, end: int, data: bytes) -> list[Mark]
                 break
             page = document[part.page - 1]
             width, height = page.get_size()
-            boxes = _stored(passage, *part.quote) or _boxes(passage.page_content, part, _printed(page))
+            boxes = _stored(passage, *part.quote) or _boxes(passage.page_content, part, printed(page))
             # PDFium also reads what is cropped away.
             shown = [
                 (max(x, 0.0), max(y, 0.0), min(right, width), min(bottom, height)) for x, y, right, bottom in boxes
@@ -102,7 +102,7 @@ def _stored(passage: Document, start: int, end: int) -> list[Box]:
     return boxes
 
 
-def _printed(page: Any) -> _Letters:
+def printed(page: Any) -> _Letters:
     """Return the characters of a page's text, then those of its form fields and notes, each in its field's box."""
     from pypdfium2 import PdfPosConv, raw
 
