@@ -3,6 +3,7 @@
 import gzip
 import io
 
+import openpyxl
 import pypdfium2
 import pytest
 from fastapi.testclient import TestClient
@@ -172,6 +173,27 @@ def test_a_text_is_cited_by_its_lines(indexed):
     kb = indexed("notes.md.gz", gzip.compress(text))
     (place,) = kb.evidence(quote_of(kb, "A quote\r\nover two lines."))
     assert (place["lines"], place["heading"]) == ((7, 8), "T › Head")
+
+
+def test_a_row_of_a_table_is_cited_by_its_line_or_row(indexed):
+    kb = indexed("rents.csv", b"flat,rent\nnorth,900\nsouth,1100\n")
+    book = openpyxl.Workbook()
+    book.active.title = "Rents"
+    for row in (("flat", "rent"), ("east", 700), ("west", 800)):
+        book.active.append(row)
+    file = io.BytesIO()
+    book.save(file)
+    kb = indexed("rents.xlsx", file.getvalue())
+    (line,), (row,) = (kb.evidence(quote_of(kb, text)) for text in ("flat: south", "flat: west"))
+    assert (line["lines"], line["cells"]) == ((3, 3), "")
+    assert (row["lines"], row["cells"], row["heading"]) == (None, "3:3", "Rents")
+
+
+@pytest.mark.parametrize("size", [b"[0 0 99999999 99999999]", b"[0 0 .01 .01]", b"[x y z w]", b"[0 0 600 99999999]"])
+def test_a_page_of_an_absurd_size_has_a_picture(indexed, size):
+    kb = indexed("bridge.pdf", pdf(page(column(50, LEFT))).replace(b"[0 0 600 800]", size))
+    evidence = kb.evidence(quote_of(kb, LEFT[0]))
+    assert evidence.picture(0).startswith(b"\x89PNG")
 
 
 def test_a_saved_web_page_is_linked_at_the_quote(indexed):

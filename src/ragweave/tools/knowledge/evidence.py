@@ -27,6 +27,7 @@ _MARKUP = re.compile(r"^\s*(?:#{1,6}|[-*+]|\d+\.|>|\|)\s+|[*_`]{1,3}(?=\S)|(?<=\
 _PICTURES: dict[tuple[bytes, Mark, bool], bytes] = {}
 """The last pictures, by the hash of the file and the place."""
 _MAX_PICTURES = 200
+_SHEETS = (".xlsx", ".xlsm", ".xltx", ".xltm")
 _HTML = (".html", ".htm", ".xhtml")
 
 
@@ -44,7 +45,7 @@ class Place(TypedDict):
     lines: tuple[int, int] | None
     """First and last line of a text file, from 1."""
     cells: str
-    """The cells of a row of a sheet, `A4:C4`, or of a CSV file; else empty."""
+    """The rows of a sheet as a spreadsheet names them, `4:4`; else empty. The heading names the sheet."""
     heading: str
     """Title and headings above the quote: `Handbook › Refunds`; of a sheet, its name."""
     link: str
@@ -84,7 +85,7 @@ class Evidence(list[Place]):
             "page_size": None,
             "boxes": [],
             "lines": None,
-            "cells": str(passage.metadata.get("cells") or ""),
+            "cells": "",
             "heading": heading_of({"title": passage.metadata.get("title"), **at}),
             "link": "",
             "note": "",
@@ -123,6 +124,9 @@ def _places(
         yield from _marked(place, marks_of(passage, start, end, data), data)
     elif path.suffix.lower() in _HTML:
         yield {**place, "link": text_fragment(Path(place["file"]).as_uri(), quote)}, None
+    elif line := passage.metadata.get("line"):  # a row of a table
+        cells = f"{line}:{line}" if path.suffix.lower() in _SHEETS else ""
+        yield {**place, "cells": cells, "lines": None if cells else (line, line)}, None
     else:
         yield {**place, "lines": _lines_of(data, passage, start, end)}, None
 

@@ -207,8 +207,9 @@ def page_picture(data: bytes, mark: Mark, *, whole: bool = False, dpi: int = 110
         marked[low : round(scale * bottom) + 2, high : round(scale * right) + 2] = True
     pixels[marked] = pixels[marked].astype(np.uint16) * _YELLOW // 255
     if mark.boxes and not whole:
-        first = max(round(scale * (min(top for _, top, _, _ in mark.boxes) - _AROUND)), 0)
-        pixels = pixels[first : round(scale * (max(bottom for *_, bottom in mark.boxes) + _AROUND))]
+        top, bottom = min(box[1] for box in mark.boxes), max(box[3] for box in mark.boxes)
+        first = min(max(round(scale * (top - _AROUND)), 0), len(pixels) - 1)
+        pixels = pixels[first : max(round(scale * (bottom + _AROUND)), first + 1)]
     return _png(pixels)
 
 
