@@ -68,7 +68,8 @@ def best_evidence(question: str, passages: Sequence[TaskPassage], *, encoder: bo
 
     Args:
         question: The question.
-        passages: Passages without a sentence that can be the answer give no evidence; with `encoder`, only the nearest two do.
+        passages: Passages without a sentence that can be the answer give no evidence; with `encoder`, only tables and the
+            two nearest do.
         encoder: Whether MiniLM reads too. It was trained on English prose: a question mostly in another script, or
             without an English function word, is compared by words alone, and so is a table.
     """
@@ -169,8 +170,8 @@ def features_of(
         best = nlargest(_LONGEST_READ, range(len(rows[at])), key=lambda place: weighted(RANK, rows[at][place][1]))
         read = [rows[at][place] for place in sorted(best)]
         odds = answer_odds(asked.text, passages[at]["title"], [text for text, _ in read])
-        for (_, features), chance in zip(read, odds, strict=True):
-            features |= {"read": chance, "cosine": cosines[at]}
+        for (_, features), log_odds in zip(read, odds, strict=True):
+            features |= {"read": log_odds, "cosine": cosines[at]}
         yield at, read
 
 
