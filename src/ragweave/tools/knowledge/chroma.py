@@ -85,39 +85,33 @@ def _joined(joins_all: bool, parts: Iterable[dict[str, Any] | None]) -> dict[str
     return known[0] if len(known) == 1 else {"$and" if joins_all else "$or": known}  # which takes at least two
 
 
-class ChromaView(CandidateView):
+class _View(CandidateView):
     """What the server has now."""
 
     def __init__(self, passages: Any, sources: Any) -> None:
         self._passages, self._sources = passages, sources
 
     def count(self) -> int:
-        """Return the number of passages."""
         return int(self._passages.count())
 
     def dimensions(self) -> int:
-        """Return the length of the vectors; 0 if there are none."""
         first = self._passages.peek(1)["embeddings"]
         return len(first[0]) if len(first) else 0
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
-        """Return the sources by key, in alphabetical order."""
         rows = self._sources.get(where={"kind": kind or {"$ne": _SETTINGS}}, include=["documents"])["documents"]
         sources = sorted((Source(**json.loads(text)) for text in rows), key=lambda source: source.key)
         return {source.key: source for source in sources}
 
     def words(self, terms: list[str], k: int, chosen: Condition, among: Any = None) -> Mapping[int, float]:  # noqa: ARG002
-        """Return nothing: Chroma does not rank words."""
         return {}
 
     def near(self, vector: Scores, k: int, chosen: Condition) -> Collection[int]:
-        """Return about the k nearest passages that pass the filter."""
         found = self._passages.query(query_embeddings=[vector], n_results=k, include=[], where=_where(chosen))
         ids = found["ids"][0]
         return [*map(int, ids)]
 
     def passages(self, rows: Collection[int]) -> Mapping[int, Stored]:
-        """Return passages, in any order."""
         parts = self._passages.get([*map(str, rows)], include=["documents", "metadatas", "embeddings"])
         columns = zip(parts["ids"], parts["documents"], parts["metadatas"], parts["embeddings"], strict=True)
         return {
@@ -133,26 +127,21 @@ class ChromaView(CandidateView):
         }
 
     def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:  # noqa: ARG002
-        """Return nothing: Chroma does not have the names."""
         return {}
 
     def copies(self, name: str) -> Sequence[int]:
-        """Return the passages with an id, in order."""
         return sorted(map(int, self._passages.get(where={_NAME: name}, include=[])["ids"]))
 
     def neighbours(self, row: int, sides: int) -> Sequence[int]:
-        """Return a passage and up to `sides` neighbours on each side in its document, in order."""
         place = self._passages.get([str(row)], include=["metadatas"])["metadatas"][0][_PLACE]
         rows = range(row - sides, row + sides + 1)
         return sorted(map(int, self._passages.get([*map(str, rows)], where={_PLACE: place}, include=[])["ids"]))
 
     def rows(self, chosen: Condition, limit: int | None = None) -> NDArray[np.int64]:
-        """Return the passages that pass a filter, or some of them, in the order in which they were indexed."""
         ids = self._passages.get(where=_where(chosen), limit=limit, include=[])["ids"]
         return np.sort(np.array(ids, np.int64))
 
     def holders(self, name: str) -> Collection[str]:
-        """Return the sources of the passages with an id, or of a document with it."""
         return {meta["source"] for meta in self.having(name)["metadatas"]}
 
     def having(self, part: str | None, **own: str) -> Any:
@@ -162,7 +151,6 @@ class ChromaView(CandidateView):
         return self._passages.get(where=_joined(True, clauses), include=["metadatas"])
 
     def vectors(self, contents: Collection[str]) -> Mapping[str, Scores]:
-        """Return the vectors that are stored, by the hash of what they are of."""
         rows = self._passages.get(where={_CONTENT: {"$in": [*contents]}}, include=["metadatas", "embeddings"])
         pairs = zip(rows["metadatas"], rows["embeddings"], strict=True)
         return {meta[_CONTENT]: np.asarray(vector, np.float32) for meta, vector in pairs}
@@ -210,9 +198,9 @@ class ChromaStore:
         self._collections()[1].upsert([_SETTINGS], embeddings=[[1.0]], **row)
 
     @contextmanager
-    def view(self) -> Iterator[ChromaView]:
+    def view(self) -> Iterator[_View]:
         """Yield the newest state."""
-        yield ChromaView(*self._collections())
+        yield _View(*self._collections())
 
     def _record(self, sources: Mapping[str, Source]) -> None:
         rest = iter(sources.items())
@@ -227,7 +215,7 @@ class ChromaStore:
     def replace(self, changes: Sequence[Change], terms: Callable[[str], list[str]]) -> None:  # noqa: ARG002
         """Write new passages, delete old ones, then write the records: what a kill leaves is replaced the next time."""
         passages, sources = self._collections()
-        view = ChromaView(passages, sources)
+        view = _View(passages, sources)
         records = {change.key: change.source for change in changes}
         for change in changes:
             gone = () if change.stays else view.having(change.part, source=change.key)["ids"]

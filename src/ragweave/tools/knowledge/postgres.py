@@ -109,7 +109,7 @@ def _quoted(term: str) -> str:
     return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-class PostgresView(CandidateView):
+class _View(CandidateView):
     """The state that a transaction reads."""
 
     def __init__(self, db: Connection[Any]) -> None:
@@ -126,22 +126,18 @@ class PostgresView(CandidateView):
         return self._rows("SELECT size, passages, terms FROM settings")[0]
 
     def count(self) -> int:
-        """Return the number of passages."""
         return int(self._settings()[1])
 
     def dimensions(self) -> int:
-        """Return the length of the vectors; 0 if there are none."""
         return int(self._settings()[0])
 
     def sources(self, kind: str | None = None) -> dict[str, Source]:
-        """Return the sources by key, in the order in which they were added."""
         rows = self._rows("SELECT key, value FROM sources WHERE kind = coalesce(%s, kind) ORDER BY number", kind)
         return {key: Source(**value) for key, value in rows}
 
     def words(
         self, terms: list[str], k: int, chosen: Condition, among: Collection[int] | None = None
     ) -> Mapping[int, float]:
-        """Return the BM25 scores of the k best passages that pass the filter, or of some passages."""
         counts = Counter(term[:_MAX_TERM] for term in terms)
         _, passages, length = self._settings()
         sql = "SELECT term, passages FROM words WHERE term = ANY(%s) AND passages > 0 ORDER BY 2, 1"
@@ -185,7 +181,6 @@ class PostgresView(CandidateView):
         return {row: float(score) for row, score in rows}
 
     def near(self, vector: Scores, k: int, chosen: Condition) -> Collection[int]:
-        """Return about the k nearest passages that pass the filter."""
         where, values = _where(chosen)
         self._db.execute(f"SET LOCAL hnsw.ef_search = {min(2 * k, 1000)}")
         self._db.execute("SET LOCAL hnsw.iterative_scan = relaxed_order")  # goes on until k passages pass the filter
@@ -193,7 +188,6 @@ class PostgresView(CandidateView):
         return [row for (row,) in self._rows(query, *values, vector, k)]
 
     def passages(self, rows: Collection[int]) -> Mapping[int, Stored]:
-        """Return passages, in any order."""
         query = "SELECT id, name, source, text, metadata, vector FROM passages WHERE id = ANY(%s)"
         return {
             row: Stored(Document(text, id=name, metadata={"position": row, **metadata, "source": source}), vector)
@@ -201,7 +195,6 @@ class PostgresView(CandidateView):
         }
 
     def named(self, names: Collection[str]) -> Mapping[str, NamePassages]:
-        """Return the passages of each name that is known."""
         rows = self._rows(
             "SELECT n.name, m.passage, m.about FROM unnest(%s::text[]) n (name), "
             "LATERAL (SELECT passage, about FROM mentions WHERE name = n.name LIMIT %s) m",
@@ -214,11 +207,9 @@ class PostgresView(CandidateView):
         return {name: NamePassages(sum(map(len, of)), *map(sorted, of)) for name, of in known.items()}
 
     def copies(self, name: str) -> Sequence[int]:
-        """Return the passages with an id, in order."""
         return [row for (row,) in self._rows("SELECT id FROM passages WHERE name = %s ORDER BY 1", name)]
 
     def neighbours(self, row: int, sides: int) -> Sequence[int]:
-        """Return a passage and up to `sides` neighbours on each side in its document, in order."""
         rows = self._db.execute(
             "SELECT other.id FROM passages own JOIN passages other ON other.id BETWEEN own.id - %(n)s AND own.id + %(n)s "
             "AND other.source = own.source AND other.document IS NOT DISTINCT FROM own.document "
@@ -228,18 +219,15 @@ class PostgresView(CandidateView):
         return [row for (row,) in rows]
 
     def rows(self, chosen: Condition, limit: int | None = None) -> NDArray[np.int64]:
-        """Return the passages that pass a filter, or the first of them, in the order in which they were indexed."""
         where, values = _where(chosen)
         rows = self._rows(f"SELECT id FROM passages WHERE {where} ORDER BY 1 LIMIT %s", *values, limit)
         return np.fromiter((row for (row,) in rows), np.int64)
 
     def holders(self, name: str) -> Collection[str]:
-        """Return the sources of the passages with an id, or of a document with it."""
         query = "SELECT DISTINCT source FROM passages WHERE name = %s OR document = %s"
         return [source for (source,) in self._rows(query, name, name)]
 
     def vectors(self, contents: Collection[str]) -> Mapping[str, Scores]:
-        """Return the vectors that are stored, by the hash of what they are of."""
         query = "SELECT DISTINCT ON (content) content, vector FROM passages WHERE content = ANY(%s)"
         return {content: vector for content, vector in self._rows(query, [*contents]) if vector is not None}
 
@@ -293,11 +281,11 @@ class PostgresStore:
         self._pool.drain()  # connections learn the type of vectors when they are opened
 
     @contextmanager
-    def view(self) -> Iterator[PostgresView]:
+    def view(self) -> Iterator[_View]:
         """Yield the newest state."""
         with self._pool.connection() as db, db.transaction():
             db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield PostgresView(db)
+            yield _View(db)
 
     def replace(self, changes: Sequence[Change], terms: Callable[[str], list[str]]) -> None:
         """Commit changes, all or nothing; `terms` is the analyzer."""
