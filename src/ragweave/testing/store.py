@@ -232,6 +232,7 @@ class KnowledgeStoreTests:
             modes: tuple[RetrieverName, ...] = "auto", "bm25", "graph"
             for mode in modes:
                 assert kb.as_retriever(2, mode).invoke("white salt")[0].page_content == "salt is white", mode
+            kb.rebuild()
             assert kb.check() == []
 
     def test_a_passage_is_read_among_its_neighbours(self) -> None:

@@ -283,7 +283,7 @@ class LanceStore:
         self._db = lancedb.connect(self._uri)
         # With stable row ids a merge of files leaves the indexes as they are.
         options = {"new_table_enable_stable_row_ids": "true"}
-        table = self._db.create_table(self._name, schema=schema, storage_options=options)
+        table = self._db.create_table(self._name, schema=schema, exist_ok=True, storage_options=options)
         words = FTS(
             base_tokenizer="whitespace", lower_case=False, stem=False, remove_stop_words=False, ascii_folding=False
         )
@@ -318,7 +318,7 @@ class LanceStore:
                 if self._merge(table, batches):
                     return
             except RuntimeError as error:
-                if "conflict" not in str(error).lower():
+                if not _lost_race(error):
                     raise
             time.sleep(random.random() * 0.1 * number)
         raise KnowledgeBaseError(f"{self._uri}: too many hosts write at the same time; try again")
@@ -341,7 +341,7 @@ class LanceStore:
                     if name.startswith("vectors_"):
                         table.drop_index(name)
         except RuntimeError as error:  # another host does the same
-            if "conflict" not in str(error).lower():
+            if not _lost_race(error):
                 raise
 
     def check(self) -> list[str]:
@@ -353,6 +353,8 @@ class LanceStore:
     def repair(self) -> None:
         """Have the sources of passages without vectors read again."""
         with self.view() as view:
+            if not view.dimensions():
+                return
             keys = {row["source"] for row in view.having("kind = 'passage' AND vector IS NULL", "source")}
             again = [_record(replace(source, hash="")) for key, source in view.sources().items() if key in keys]
         self._merge(self._latest(), pa.Table.from_pylist(again, self._latest().schema))
@@ -365,6 +367,11 @@ class LanceStore:
     def close(self) -> None:
         """Let the connection go."""
         self._db = None
+
+
+def _lost_race(error: RuntimeError) -> bool:
+    """Return whether a commit failed because other hosts committed at the same time."""
+    return any(word in str(error).lower() for word in ("conflict", "contention", "concurrent"))
 
 
 def _batches(view: _View, changes: Sequence[Change], terms: Callable[[str], list[str]]) -> Iterator[pa.RecordBatch]:
