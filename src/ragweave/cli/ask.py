@@ -104,12 +104,12 @@ def _ask(
         if save is not None and traced:
             from ragweave.graphs.trace_page import trace_page
 
-            save.write_text(trace_page(graph, question, watch, setup.pictures(method)), "utf-8", "replace")
+            save.write_text(trace_page(graph, question, watch, setup.evidence(method)), "utf-8", "replace")
     messages = result.pop("messages", None)
     if save is not None and not traced:
         from ragweave.tools.footnotes import html_report, markdown_report
 
-        shown = html_report(result, setup.pictures(method)) if save.suffix == ".html" else markdown_report(result)
+        shown = html_report(result, setup.evidence(method)) if save.suffix == ".html" else markdown_report(result)
         save.write_text(shown, "utf-8", "replace")
     if json:
         typer.echo(to_json(record(graph, question, watch) if trace else result))

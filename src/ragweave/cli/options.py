@@ -284,12 +284,12 @@ class Setup:
         system = read_system(spec, self.options)
         return self.search(system.retriever, system.rerank)
 
-    def pictures(self, spec: str) -> Callable[[Any], str]:
-        """Return what shows, in HTML, a quote of a system's answer on its page."""
-        from ragweave.tools.footnotes import pictures_of
+    def evidence(self, spec: str) -> Callable[[Any], Any] | None:
+        """Return what finds the quotes of a system's answer in their files; None if nothing does."""
         from ragweave.tools.retrieval.base import known_of
 
-        return pictures_of(known_of(self.retriever_of(spec), "evidence"))
+        evidence: Callable[[Any], Any] | None = known_of(self.retriever_of(spec), "evidence")
+        return evidence
 
     def chat(self, spec: str) -> MethodGraph:
         """Return a conversation over a method.

@@ -154,10 +154,8 @@ def _app(
 
         return http_app(create_server(graphs[names[0]], searched), host=host, limits=limits)
     from ragweave.serving.openai_api import create_app
-    from ragweave.tools.retrieval.base import known_of
 
-    evidence = known_of(setup.retriever_of(names[0]), "evidence") if pictures else None
-    return create_app(graphs, limits, plain, evidence)
+    return create_app(graphs, limits, plain, setup.evidence(names[0]) if pictures else None)
 
 
 def worker_app() -> ASGIApp:

@@ -8,7 +8,7 @@ The page has no script and loads nothing. Every text of the run is untrusted and
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,28 +17,28 @@ from langchain_core.documents import Document
 
 from ragweave.graphs.base import MethodGraph
 from ragweave.graphs.watch import Watch, WatchedCall, WatchedSearch, WatchedStep, cost_line, counted
-from ragweave.state import Citation
+from ragweave.state import Citation, Quote
 from ragweave.tools.drawing import draw_svg, edges_of
 from ragweave.tools.footnotes import (
     MEANING,
     Footnote,
-    Picture,
     cited_html,
     footnotes,
     html_page,
     label_of,
-    no_picture,
+    page_html,
     path_of,
 )
 from ragweave.tools.text.words import normalize_answer
 
+Evidence = Callable[[Quote], Any] | None
 _STYLE = Path(__file__).with_suffix(".css").read_text("utf-8")
 
 
-def trace_page(graph: MethodGraph, question: str, watch: Watch, picture: Picture = no_picture) -> str:
+def trace_page(graph: MethodGraph, question: str, watch: Watch, evidence: Evidence = None) -> str:
     """Return the page of a run that `watch` has followed, even of one that failed midway.
 
-    `picture` gives the HTML that stands after a quote, such as its page's picture.
+    By `evidence`, a knowledge base's or a retriever's, each quote has the picture of its page.
     """
     method, out = str(graph.get_name()), watch.output
     drawn = graph.get_graph()
@@ -53,7 +53,7 @@ def trace_page(graph: MethodGraph, question: str, watch: Watch, picture: Picture
         f"<h1>{escape(question)}</h1>",
         _answer(watch, citations),
         f'<p class="dim">{escape(method)} · {escape(cost_line(out["usage"], seconds) if out.get("answer") else "")}</p>',
-        _cited_passages(citations, out.get("passages") or [], picture),
+        _cited_passages(citations, out.get("passages") or [], evidence),
         f'<div class="run">\n<div class="picture">{drawing}</div>\n<div class="steps"><h2>Steps</h2>',
         *steps,
         "</div>\n</div>",
@@ -84,18 +84,18 @@ def _answer(watch: Watch, citations: Sequence[Citation]) -> str:
     return f'<p class="{kind}">{cited_html(out["answer"], citations, footnotes(citations, ()))}</p>'
 
 
-def _cited_passages(citations: Sequence[Citation], passages: Sequence[Document], picture: Picture) -> str:
+def _cited_passages(citations: Sequence[Citation], passages: Sequence[Document], evidence: Evidence) -> str:
     """Return the cited passages with their quotes marked and numbered; empty without any."""
     notes = footnotes(citations, passages)
     cited = [doc for doc in passages if any(note.quote["passage"] == doc.id for note in notes)]
     blocks = "\n".join(
-        _marked(doc, [note for note in notes if note.quote["passage"] == doc.id], picture) for doc in cited
+        _marked(doc, [note for note in notes if note.quote["passage"] == doc.id], evidence) for doc in cited
     )
     meaning = f'<p class="dim">{MEANING}</p>'
     return f"<details open><summary><b>Citations</b></summary>\n{meaning}\n{blocks}\n</details>" if cited else ""
 
 
-def _marked(doc: Document, notes: Sequence[Footnote], picture: Picture) -> str:
+def _marked(doc: Document, notes: Sequence[Footnote], evidence: Evidence) -> str:
     text, pieces, done = doc.page_content, list[str](), 0
     for note in sorted(notes, key=lambda note: note.quote["start"]):
         start, end = max(done, note.quote["start"]), note.quote["end"]
@@ -104,7 +104,7 @@ def _marked(doc: Document, notes: Sequence[Footnote], picture: Picture) -> str:
         mark = f'<mark id="quote-{note.number}"><b>{label}</b> {escape(text[start:end])}</mark>'
         pieces += [escape(text[done:start]), mark]
         done = max(done, end)
-    pictures = "".join(picture(note.quote) for note in notes)
+    pictures = "".join(page_html(note.quote, evidence) for note in notes)
     return _block(doc, "".join([*pieces, escape(text[done:])])) + pictures
 
 

@@ -251,29 +251,16 @@ def _escaped(marks: re.Pattern[str], text: str) -> str:
     return marks.sub(r"\\\g<0>", text)
 
 
-Picture = Callable[[Quote], str]
-"""Returns the HTML that stands after a quote."""
+def page_html(quote: Quote, evidence: Callable[[Quote], Any] | None) -> str:
+    """Return a quote's page as HTML, folded away, by a retriever's or knowledge base's `evidence`."""
+    shown = evidence(quote).html() if evidence else ""
+    return f'<details><summary class="dim">on the page</summary>{shown}</details>' if "<img" in shown else shown
 
 
-def no_picture(_quote: Quote) -> str:
-    """Return nothing."""
-    return ""
-
-
-def pictures_of(evidence: Callable[[Quote], Any] | None) -> Picture:
-    """Return what shows a quote on its page, folded away, from a retriever's `evidence`."""
-
-    def picture(quote: Quote) -> str:
-        shown = evidence(quote).html() if evidence else ""
-        return f'<details><summary class="dim">on the page</summary>{shown}</details>' if "<img" in shown else shown
-
-    return picture
-
-
-def html_report(output: Mapping[str, Any], picture: Picture = no_picture) -> str:
+def html_report(output: Mapping[str, Any], evidence: Callable[[Quote], Any] | None = None) -> str:
     """Return a method's output, with citations, as a page of HTML that needs no other file.
 
-    `picture` gives the HTML that stands after a quote, such as its page's picture.
+    By `evidence`, a knowledge base's or a retriever's, each quote has the picture of its page.
     """
     cited: Sequence[Citation] = output["citations"]
     notes = footnotes(cited, output["passages"])
@@ -286,7 +273,7 @@ def html_report(output: Mapping[str, Any], picture: Picture = no_picture) -> str
     body = "\n".join(_blocks(output["answer"], cited, notes))
     quotes = "\n".join(
         f'<li id="quote-{note.number}">“{escape(note.quote["text"])}” <span class="dim">{escape(note.label)}</span>'
-        f"{picture(note.quote)}</li>"
+        f"{page_html(note.quote, evidence)}</li>"
         for note in notes
     )
     return html_page(output["question"], _STYLE, f'{body}\n<p class="dim">{counts}</p>\n<ol>\n{quotes}\n</ol>')

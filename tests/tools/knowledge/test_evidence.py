@@ -12,7 +12,7 @@ from tests.tools.knowledge.loaders.made import pdf
 
 from ragweave import KnowledgeBase, build_chat, build_graph
 from ragweave.serving.openai_api import create_app
-from ragweave.tools.footnotes import html_report, pictures_of
+from ragweave.tools.footnotes import html_report
 
 LEFT = ["The bridge at Alden was opened in 1932.", "It has five arches of gran-", "ite and one of brick."]
 RIGHT = ["Ada Brenner built it.", "She was paid in wool."]
@@ -138,10 +138,10 @@ def output(indexed):
 
 def test_a_report_folds_the_picture_away_under_its_quote(output, tmp_path):
     kb, out = output
-    report = html_report(out, pictures_of(kb.as_retriever().evidence))
+    report = html_report(out, kb.as_retriever().evidence)
     assert "bridge.pdf, page 2" in report and report.count("<summary") == report.count("data:image/png;base64,") == 1
     (tmp_path / "docs" / "bridge.pdf").unlink()
-    report = html_report(out, pictures_of(kb.as_retriever().evidence))
+    report = html_report(out, kb.as_retriever().evidence)
     assert "data:image" not in report and "the file is gone since it was indexed" in report
 
 

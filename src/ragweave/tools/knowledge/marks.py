@@ -60,8 +60,7 @@ class _Part(NamedTuple):
 def marks_of(passage: Document, start: int, end: int, data: bytes) -> list[Mark]:
     """Return where the quote `page_content[start:end]` stands in the PDF of its passage, page by page.
 
-    No page has boxes if the place of a part of the quote is not certain. Recognised text has the boxes that were
-    stored when the page was indexed.
+    No page has boxes if the place of a part of the quote is not certain, as on a scan, whose text was recognised.
     """
     marks: list[Mark] = []
     with opened(data) as document:
@@ -70,7 +69,7 @@ def marks_of(passage: Document, start: int, end: int, data: bytes) -> list[Mark]
                 break
             page = document[part.page - 1]
             width, height = page.get_size()
-            boxes = _stored(passage, *part.quote) or _boxes(passage.page_content, part, printed(page))
+            boxes = _boxes(passage.page_content, part, printed(page))
             # PDFium also reads what is cropped away.
             shown = [
                 (max(x, 0.0), max(y, 0.0), min(right, width), min(bottom, height)) for x, y, right, bottom in boxes
@@ -90,16 +89,6 @@ def _parts(passage: Document, start: int, end: int) -> Iterator[_Part]:
         first, last = max(low, start), min(high, end)
         if any(map(str.isalnum, text[first:last])):
             yield _Part(page, (low, high), (first, last))
-
-
-def _stored(passage: Document, start: int, end: int) -> list[Box]:
-    """Return the stored boxes of a part of a passage: of each line's box, the share of the characters in the part."""
-    boxes = []
-    for low, high, (left, top, right, bottom) in passage.metadata.get("boxes", ()):
-        first, last, step = max(start, low), min(end, high), (right - left) / (high - low)
-        if passage.page_content[first:last].strip():
-            boxes.append((left + step * (first - low), top, left + step * (last - low), bottom))
-    return boxes
 
 
 def printed(page: Any) -> _Letters:
