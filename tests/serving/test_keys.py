@@ -168,6 +168,29 @@ def test_tokens_are_a_limit_too(file: Path, kb: KnowledgeBase) -> None:
         assert [ask(client, "a-key").status_code for _ in range(3)] == [200, 200, 429]
 
 
+def test_dollars_are_a_limit_for_the_plain_model_too(
+    file: Path, kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("keys: [{name: a, key: a-key, filter: {dept: hr}, limits: {dollars: 0.5}}]")
+    file.with_name("prices.json").write_text('{"fake": [1000, 1000]}')
+    monkeypatch.setenv("RAGWEAVE_PRICES", str(file.with_name("prices.json")))
+
+    class Model:
+        model_name = "fake"
+
+        async def ainvoke(self, _values: Any, *_: Any, **__: Any) -> AIMessage:
+            return AIMessage("x", usage_metadata={"input_tokens": 200, "output_tokens": 200, "total_tokens": 400})
+
+    def make(caller: Caller, account: Account) -> ASGIApp:
+        return create_app({}, AccessLimits(api_keys=[caller.key]), account.recorded("plain", Model()))
+
+    body = {"model": "plain", "messages": [{"role": "user", "content": "Name this chat"}]}
+    with TestClient(KeyedApp(file, make, AccessLimits())) as client:
+        head = {"Authorization": "Bearer a-key"}
+        replies = [client.post("/v1/chat/completions", json=body, headers=head) for _ in range(3)]
+    assert [reply.status_code for reply in replies] == [200, 200, 429], replies[0].text
+
+
 def test_the_file_is_read_again_when_it_changes(file: Path, chats: Any) -> None:
     def change(text: str) -> None:
         file.write_text(text)

@@ -43,6 +43,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ragweave.errors import UsageError
 from ragweave.serving.guard import AccessLimits, Guard, error_body
 from ragweave.tools.knowledge.filters import ALL, Condition, located, matches, parse
+from ragweave.tools.prices import price_of
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
 
 _LOG = logging.getLogger("ragweave.serving")
@@ -233,18 +234,19 @@ class _Recorded:
             counts = usage.usage_metadata.values()
             self._account.write(self._method, "failed", tokens=sum(count["total_tokens"] for count in counts))
             raise
-        self._account.write(self._method, "answered", *_read_and_spent(out))
+        self._account.write(self._method, "answered", *self._read_and_spent(out))
         return out
 
-
-def _read_and_spent(out: Any) -> tuple[list[str], int, float]:
-    """Return the ids of the passages that an output was read from, its tokens, and its dollars."""
-    if isinstance(out, AIMessage):
-        return [], out.usage_metadata["total_tokens"] if out.usage_metadata else 0, 0.0
-    usage: Mapping[str, Any] = out["usage"]
-    ids = [str(doc.id) for doc in out["passages"]]
-    ids += [name for candidate in (out.get("candidates") or {}).values() for name in candidate["passages"]]
-    return ids, usage["input_tokens"] + usage["output_tokens"], usage.get("usd", 0.0)
+    def _read_and_spent(self, out: Any) -> tuple[list[str], int, float]:
+        """Return the ids of the passages that an output was read from, its tokens, and its dollars."""
+        if isinstance(out, AIMessage):
+            tokens, price = out.usage_metadata, price_of(self._runnable)
+            counts = (tokens["input_tokens"], tokens["output_tokens"]) if tokens else (0, 0)
+            return [], sum(counts), price.of(*counts) if price else 0.0
+        usage: Mapping[str, Any] = out["usage"]
+        ids = [str(doc.id) for doc in out["passages"]]
+        ids += [name for candidate in (out.get("candidates") or {}).values() for name in candidate["passages"]]
+        return ids, usage["input_tokens"] + usage["output_tokens"], usage.get("usd", 0.0)
 
 
 class _RecordedSearch(PassageRetriever):
