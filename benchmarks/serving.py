@@ -33,7 +33,7 @@ import httpx
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 RESULTS = Path(__file__).parent / "results" / "serving.jsonl"
@@ -64,14 +64,12 @@ class Load:
 async def slow_fake(port: int) -> None:
     """Serve a fake of OpenAI's API whose replies take a second."""
 
-    async def reply(_request: Request) -> JSONResponse:
+    async def reply(_request: Request) -> Response:
         await asyncio.sleep(1)
-        message = {"role": "assistant", "content": "Blending queries."}
-        usage = {"prompt_tokens": 500, "completion_tokens": 5, "total_tokens": 505}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        return JSONResponse(
-            {"id": "x", "object": "chat.completion", "created": 0, "model": "x", "choices": [choice], "usage": usage}
-        )
+        head = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "x"}
+        choice = {"index": 0, "delta": {"role": "assistant", "content": "Blending queries."}, "finish_reason": "stop"}
+        text = f"data: {json.dumps({**head, 'choices': [choice]})}\n\ndata: [DONE]\n\n"
+        return Response(text, media_type="text/event-stream")
 
     app = Starlette(routes=[Route("/v1/chat/completions", reply, methods=["POST"])])
     await uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning")).serve()
@@ -121,7 +119,7 @@ async def measured(url: str, pid: int, requests: int, clients: int) -> Load:
     questions = [json.loads(line)["question"] for line in QUESTIONS.read_text("utf-8").splitlines()]
     load, ended = Load(requests), threading.Event()
     watching = asyncio.create_task(asyncio.to_thread(watch, url, load, pid, ended))
-    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
+    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients, keepalive_expiry=2)
     async with httpx.AsyncClient(base_url=url, timeout=300, limits=limits) as client:
         await asyncio.gather(*(ask(client, load, questions) for _ in range(clients)))
     ended.set()
@@ -133,14 +131,14 @@ async def measured(url: str, pid: int, requests: int, clients: int) -> Load:
 def server(kb: Path, model: str, options: list[str]) -> Iterator[tuple[str, int]]:
     """Start `ragweave serve`; yield its URL and process id."""
     command = [*RAGWEAVE, "serve", "concat", "--kb", str(kb), "--model", model, "--port", "0", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        lines = iter(process.stderr.readline, "")
-        url = next(match[1] for line in lines if (match := re.search(r"at (http://\S+)/v1", line)))
-        while not listens(f"{url}/health"):
+    log = kb.parent / "log"  # a pipe that nobody reads would stop the server once it is full
+    with log.open("w") as errors, subprocess.Popen(command, stderr=errors) as process:
+        while not (match := re.search(r"at (http://\S+)/v1", log.read_text())):
+            time.sleep(0.2)
+        while not listens(f"{match[1]}/health"):
             time.sleep(0.2)
         try:
-            yield url, process.pid
+            yield match[1], process.pid
         finally:
             process.terminate()
 

@@ -132,7 +132,7 @@ def report(state: ResearchState, runtime: Runtime[ResearchOptions]) -> RAGState:
     skipped = state["plan"][len(state["sections"]) :]
     ids = [doc_id for section in written or state["sections"] for doc_id in section["passages"]]
     texts = "\n\n".join(section["text"] for section in state["sections"])
-    report_candidate = candidate(UNKNOWN, texts, "report", dict.fromkeys(ids))
+    report_candidate = candidate(UNKNOWN, texts, "write", dict.fromkeys(ids))
     passages, citations = passages_read(state["passages"], state, [report_candidate]), list[Citation]()
     if written:
         answer = f"# {state['question']}"

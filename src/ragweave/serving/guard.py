@@ -65,7 +65,7 @@ def caller_of(authorization: str, api_keys: Sequence[str]) -> str | None:
     if not api_keys:
         return ""
     scheme, _, token = authorization.partition(" ")
-    given = hashlib.sha256(token.strip().encode()).digest()
+    given = hashlib.sha256(token.strip().encode("latin-1", "replace")).digest()
     known = [hashlib.sha256(key.strip().encode()).digest() for key in api_keys]
     matches = [secrets.compare_digest(given, digest) for digest in known]
     return given.hex()[:32] if scheme.lower() == "bearer" and any(matches) else None
@@ -77,14 +77,15 @@ def error_body(status: int, message: str, code: str | None = None) -> dict[str, 
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-class Refusal(Exception):  # noqa: N818 - not an error of ours
-    """A call is refused, with this status."""
+class ApiError(Exception):
+    """An error message for the caller in OpenAI's form, with an HTTP status."""
 
-    def __init__(self, status: int, message: str, **headers: str) -> None:
-        """Set status, message and headers; the connection is closed unless the headers say how to go on."""
+    def __init__(self, status: int, message: str, *, code: str | None = None, **headers: str) -> None:
+        """Set status, message and headers."""
         super().__init__(message)
         self.status = status
-        self.headers = {name.replace("_", "-"): text for name, text in headers.items()} or {"connection": "close"}
+        self.headers = {name.replace("_", "-"): text for name, text in headers.items()}
+        self.body = error_body(status, message, code)
 
 
 class Guard:
@@ -116,20 +117,20 @@ class Guard:
                 await self._app(scope, receive, send)
             else:
                 await self._answer(scope, receive, send)
-        except Refusal as refusal:
-            body = error_body(refusal.status, str(refusal))
-            await JSONResponse(body, refusal.status, refusal.headers)(scope, receive, send)
+        except ApiError as error:  # the rest of a body that was not read would be taken for the next request
+            headers = error.headers or {"connection": "close"}
+            await JSONResponse(error.body, error.status, headers)(scope, receive, send)
 
     def _admit(self, scope: Scope) -> None:
         limits, headers = self._limits, Headers(scope=scope)
         if limits.hosts and re.sub(r":\d*$", "", headers.get("host", "")).lower() not in limits.hosts:
-            raise Refusal(421, f"this server answers only to the host names {', '.join(limits.hosts)}")
+            raise ApiError(421, f"without a key, this server answers only to the host names {', '.join(limits.hosts)}")
         scope["caller"] = caller_of(headers.get("authorization", ""), limits.api_keys)
         if scope["caller"] is None and scope["path"] not in limits.open_paths:
-            raise Refusal(401, "a valid API key is needed: Authorization: Bearer KEY")
+            raise ApiError(401, "a valid API key is needed: Authorization: Bearer KEY")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] == "POST" and kind != "application/json":
-            raise Refusal(415, "the body must be JSON: Content-Type: application/json")
+            raise ApiError(415, "the body must be JSON: Content-Type: application/json")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = bytearray()
@@ -137,7 +138,7 @@ class Guard:
             async with asyncio.timeout(self._limits.body_seconds):
                 await self._read(receive, body)
         except TimeoutError:
-            raise Refusal(408, f"the body did not arrive within {self._limits.body_seconds:g} seconds") from None
+            raise ApiError(408, f"the body did not arrive within {self._limits.body_seconds:g} seconds") from None
         else:
             async with self._slot():
                 await self._app(scope, _with_body(bytes(body), receive), send)
@@ -149,11 +150,13 @@ class Guard:
         limit, more = self._limits.request_bytes, True
         while more:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ApiError(499, "the caller went away")
             piece = message.get("body", b"")
             body += piece
             self._bytes += len(piece)
             if len(body) > limit:
-                raise Refusal(413, f"a request may have at most {limit} bytes")
+                raise ApiError(413, f"a request may have at most {limit} bytes")
             if self._bytes > _MAX_BODIES * limit:
                 raise self._busy()
             more = message.get("more_body", False)
@@ -188,8 +191,8 @@ class Guard:
             loop.set_default_executor(CountedThreads(_THREADS, "ragweave"))
             self._loop = loop
 
-    def _busy(self) -> Refusal:
-        return Refusal(429, "too many requests at once: try again", retry_after=str(ceil(self._limits.queue_seconds)))
+    def _busy(self) -> ApiError:
+        return ApiError(429, "too many requests at once: try again", retry_after=str(ceil(self._limits.queue_seconds)))
 
 
 def _with_body(body: bytes, receive: Receive) -> Receive:

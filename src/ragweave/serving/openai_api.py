@@ -29,7 +29,7 @@ from pydantic import BaseModel, Field, ValidationError
 from ragweave.errors import BrokenReplyError, PromptTooLongError, RunTimeoutError
 from ragweave.graphs import MethodGraph
 from ragweave.graphs.base import MAX_QUESTION
-from ragweave.serving.guard import AccessLimits, Guard, error_body
+from ragweave.serving.guard import AccessLimits, ApiError, Guard
 from ragweave.tools.footnotes import UNSUPPORTED, file_of
 from ragweave.tools.knowledge.evidence import Evidence
 from ragweave.tools.models import ChatModel, is_transient, status_of
@@ -64,17 +64,6 @@ class ChatRequest(BaseModel):
     n: int | None = None
     response_format: dict[str, Any] | None = None
     tool_choice: Any = None
-
-
-class ApiError(Exception):
-    """An error message for the caller, with an HTTP status."""
-
-    def __init__(self, status: int, message: str, *, code: str | None = None, **headers: str) -> None:
-        """Set status, message and headers."""
-        super().__init__(message)
-        self.status = status
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.body = error_body(status, message, code)
 
 
 class Answer(NamedTuple):

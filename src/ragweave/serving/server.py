@@ -71,5 +71,6 @@ def run_server(app: ASGIApp | str, host: str, port: int, workers: int = 1) -> No
         workers=workers,
         http=TimedHeads,
         ws="none",
+        timeout_keep_alive=15,  # longer than the clients', so that none sends into a connection that is being closed
         log_level="warning",
     )
