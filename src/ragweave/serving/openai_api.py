@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import ceil
 from typing import Any, NamedTuple
+from urllib.parse import quote as percent_encoded
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
@@ -457,6 +458,8 @@ def _annotation(note: Mapping[str, Any]) -> dict[str, Any]:
         "file": extras["file"],
         "page": extras["page"],
         "meaning": extras["meaning"],
-        **({"places": extras["places"]} if "places" in extras else {}),
     }
+    if "places" in extras:
+        path = f"/v1/sources/{percent_encoded(extras['passage'], safe='')}"
+        cited |= {"places": extras["places"], "source": f"{path}?start={extras['start']}&end={extras['end']}"}
     return {"type": "url_citation", "url_citation": cited}

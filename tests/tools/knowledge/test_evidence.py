@@ -154,9 +154,8 @@ def test_the_endpoint_shows_the_quote_on_its_page_and_no_other_file(output):
         message = client.post("/v1/chat/completions", json=question).json()["choices"][0]["message"]
         cited = message["annotations"][0]["url_citation"]
         assert (cited["places"][0]["page"], cited["places"][0]["file"]) == (2, "bridge.pdf")
-        path = f"/v1/sources/{cited['url'].rpartition(':')[2]}"
-        quote = {"start": 9, "end": 48}
-        assert client.get(path, params=quote).json()["places"] == cited["places"]
+        assert client.get(cited["source"]).json()["places"] == cited["places"]
+        path, quote = cited["source"].partition("?")[0], {"start": 9, "end": 48}
         picture = client.get(f"{path}/picture", params=quote)
         assert (picture.headers["content-type"], picture.content[:4]) == ("image/png", b"\x89PNG")
         for wrong in ({"start": 9, "end": 9_999}, {"start": -5, "end": 3}, {"start": 9, "end": 9}):
