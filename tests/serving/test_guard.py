@@ -104,6 +104,18 @@ async def test_a_few_wait_for_their_turn_and_more_are_told_when_to_try_again() -
     assert [(await reply).status_code for reply in (first, second)] == [200, 200]
 
 
+async def test_the_picture_of_a_quote_takes_a_slot_and_other_reading_none() -> None:
+    app = App(waits=True)
+    web = client(app, concurrency=1, queue=0)
+    first = asyncio.create_task(web.get("/v1/sources/p/picture"))
+    await until(lambda: app.entered == 1)
+    assert (await web.get("/v1/sources/p")).status_code == 429
+    models = asyncio.create_task(web.get("/v1/models"))
+    await until(lambda: app.entered == 2)
+    app.go.set()
+    assert {(await task).status_code for task in (first, models)} == {200}
+
+
 async def test_waiting_has_an_end() -> None:
     app = App(waits=True)
     web = client(app, concurrency=1, queue_seconds=0.05)
