@@ -33,7 +33,7 @@ import httpx
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 RESULTS = Path(__file__).parent / "results" / "serving.jsonl"
@@ -64,12 +64,14 @@ class Load:
 async def slow_fake(port: int) -> None:
     """Serve a fake of OpenAI's API whose replies take a second."""
 
-    async def reply(_request: Request) -> Response:
+    async def reply(request: Request) -> Response:
         await asyncio.sleep(1)
-        head = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "x"}
-        choice = {"index": 0, "delta": {"role": "assistant", "content": "Blending queries."}, "finish_reason": "stop"}
-        text = f"data: {json.dumps({**head, 'choices': [choice]})}\n\ndata: [DONE]\n\n"
-        return Response(text, media_type="text/event-stream")
+        message, head = {"role": "assistant", "content": "Blending queries."}, {"id": "x", "created": 0, "model": "x"}
+        choice = {"index": 0, "finish_reason": "stop"}
+        if not (await request.json()).get("stream"):
+            return JSONResponse({**head, "object": "chat.completion", "choices": [{**choice, "message": message}]})
+        chunk = {**head, "object": "chat.completion.chunk", "choices": [{**choice, "delta": message}]}
+        return Response(f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n", media_type="text/event-stream")
 
     app = Starlette(routes=[Route("/v1/chat/completions", reply, methods=["POST"])])
     await uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning")).serve()
