@@ -21,7 +21,7 @@ from langchain_core.documents import Document
 
 from passage_sets import DATA
 from ragweave.datasets import Question, open_dataset
-from ragweave.evaluation.metrics.answers import contains, exact_match
+from ragweave.evaluation.metrics.answers import contains
 from ragweave.evaluation.why import STATE, Library, explain
 from ragweave.graphs import build_graph
 from ragweave.testing import ScriptedModel
@@ -47,10 +47,15 @@ def cut_in_two(doc: Document, answers: Sequence[str]) -> list[Document]:
 
 
 def reworded(answer: str) -> list[str]:
-    """Say an answer in ways that exact match refuses."""
-    words = answer.split()
-    turned = " ".join(words[::-1]) if len(words) > 1 else f"the {answer} one"
-    return [f"It was {answer}.", f"{answer}, according to the passage", turned, f"In short: {answer}"]
+    """Say an answer of two words or more in ways that `contains` refuses."""
+    first, *others, last = answer.split()
+    middle = " ".join(others)
+    return [
+        f"{last}, {first} {middle}".strip(),
+        f"{first} {middle} or rather {last}",
+        f"It was {last}: {first} {middle}".strip(),
+        f"{middle} {last}" if middle and not first.isdigit() else f"{last} ({first})",
+    ]
 
 
 class Trials:
@@ -137,10 +142,13 @@ def replies(trials: Trials, base: KnowledgeBase, library: Library, top: list[Que
             trials.check("reading", "another number", question, ask(base, question, reply), library)
     for question in trials.some(top):
         trials.check("refusal", "Unknown", question, ask(base, question, "Unknown"), library)
-    for number, question in enumerate(trials.some(top)):
-        reply = reworded(question.answers[0])[number % 4]
-        if not exact_match(reply, question.answers):
-            trials.check("metric", "in other words", question, ask(base, question, reply), library)
+    refused = [
+        (question, reply)
+        for number, question in enumerate(question for question in top if " " in question.answers[0])
+        if not contains(reply := reworded(question.answers[0])[number % 4], question.answers)
+    ]
+    for question, reply in refused[: trials.each]:
+        trials.check("metric", "in other words", question, ask(base, question, reply), library)
     for question in trials.some(top):
         votes = cycle([question.answers[0], WRONG, WRONG])
         state = ask(base, question, lambda _call, votes=votes: next(votes), samples=3)

@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 from tests.cli.conftest import run
 
+from ragweave.cli.options import DEFAULT_KB, Setup
+from ragweave.cli.serve import app_over
 from ragweave.evaluation.folder import read_results
 from ragweave.graphs.specs import split_systems
 from ragweave.testing import ScriptedModel
@@ -30,6 +33,21 @@ def test_commands_take_its_model_search_and_knowledge_base(choice: str, tmp_path
     assert run("ask", QUESTION, "--method", choice, "--model", "extractive", cwd=tmp_path).stdout.startswith(
         "Answer: The Old Bridge"
     )
+
+
+def test_serve_answers_with_its_method_options_and_prompts(choice: str, scripted: dict[str, ScriptedModel]) -> None:
+    with Path(choice).open("a") as file:
+        file.write("prompts: {concat: 'In one word. {passages} Question: {question} {unknown}'}\n")
+    setup = Setup.open([choice], DEFAULT_KB, None, None, "auto", "", "", None)
+    limits = {"hosts": ("testserver",), "concurrency": 1}
+    with TestClient(app_over(setup, [choice], mcp=False, host="127.0.0.1", limits=limits)) as client:
+        assert choice in [model["id"] for model in client.get("/v1/models").json()["data"]]
+        body = {"model": choice, "messages": [{"role": "user", "content": QUESTION}]}
+        done = client.post("/v1/chat/completions", json=body)
+    assert done.json()["choices"][0]["message"]["content"] == "1932"
+    prompt = scripted["x"].calls[-1].text
+    assert "In one word." in prompt
+    assert prompt.count("<passage") == 1
 
 
 def test_eval_compares_it_with_variants_that_search_otherwise(choice: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -16,6 +17,7 @@ from ragweave import build_graph
 from ragweave.datasets import Question
 from ragweave.errors import UsageError
 from ragweave.evaluation import EvalSettings, Limits
+from ragweave.evaluation.folder import read_results
 from ragweave.evaluation.layout import lost_cells, write_tuned
 from ragweave.evaluation.race import Goal
 from ragweave.evaluation.tune import Ended, Outcome, sentence, shortlist, tune
@@ -48,8 +50,8 @@ def settings(tmp_path: Path) -> EvalSettings:
 
 
 def run(settings: EvalSettings, folder: Path, model: ScriptedModel, **more: Any) -> Outcome:
-    more = {"incumbent": "concat[k=3]", "target": "em", "quiet": True, "say": lambda _line: None, **more}
-    return tune(settings, folder, given={"generator": model}, **more)
+    usual = {"incumbent": "concat[k=3]", "target": "em", "quiet": True, "say": lambda _line: None}
+    return tune(settings, folder, **{**usual, "given": {"generator": model}, **more})
 
 
 def test_a_better_method_is_chosen_confirmed_and_built(settings: EvalSettings, tmp_path: Path) -> None:
@@ -145,6 +147,35 @@ def test_questions_without_right_answers_are_judged(settings: EvalSettings, tmp_
     settings = EvalSettings(data=str(tmp_path / "feedback.jsonl"), systems=("concat_pf[k=3]",), kb=settings.kb)
     with pytest.raises(UsageError, match="10 questions have no right answers: name a judge"):
         run(settings, tmp_path / "run", ScriptedModel(script=reply), target="")
+
+
+def test_a_thumb_up_is_a_right_answer_and_a_judge_scores_the_other_questions(
+    settings: EvalSettings, tmp_path: Path
+) -> None:
+    rows = [
+        {"question": QUESTION.format(n), "answer": f"Builder{n}", "passages": [], "thumb": "down" if n % 2 else "up"}
+        for n in range(COUNT)
+    ]
+    (tmp_path / "feedback.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = replace(settings, data=str(tmp_path / "feedback.jsonl"), systems=("concat_pf[k=3]",))
+
+    def verdict(call: ModelCall) -> str:
+        if "Statements:" in call.text:
+            return "Yes" if "Builder" in call.text.split("Statements:")[1] else "No"
+        return "5" if "Rate how well" in call.text else call.text.split("Answer: ")[-1]
+
+    judge = ScriptedModel(script=verdict)
+    model = ScriptedModel(script=reply)
+    outcome = run(settings, tmp_path / "run", model, given={"generator": model, "evaluator": judge})
+    assert outcome.chosen.name == "concat_pf[k=3]"
+    judged = {int(n) for call in judge.calls for n in re.findall(r"Question: .* house (\d+)", call.text)}
+    assert judged == {*range(1, COUNT, 2)}
+    scores = {
+        (record["system"], record["question"]): record["scores"]["em"] for record in read_results(tmp_path / "run")
+    }
+    assert {scores["concat_pf[k=3]", row["question"]] for row in rows} == {1.0}
+    assert {scores["concat[k=3]", row["question"]] for row in rows} == {0.0, 1.0}
+    assert "Lost answers" in write_tuned(outcome).read_text()
 
 
 def test_questions_are_chosen_by_without_a_folder_to_read(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def why(
     typer.echo(f"{method} answered: {state['answer']}")
     with KnowledgeBase.open(setup.kb) as base:
         asked = Question(id="why", question=question, answers=tuple(expect))
-        finding = explain(asked, state, Library(base, retriever), "contains")  # type: ignore[arg-type]
+        finding = explain(asked, state, Library(base, retriever))  # type: ignore[arg-type]
     typer.echo(finding or "The answer is right.")
     if finding and finding.settings:
         given = {"kb": kb, "method": method, "k": k, "retriever": retriever}

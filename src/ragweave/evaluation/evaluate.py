@@ -133,7 +133,7 @@ def evaluate(
         plain["own_metrics"] = {metric.name: metric.described() for metric in others}
     with Run(shard_folder(folder, shard), plain, cache, limits) as run:
         systems = [
-            *open_systems(settings, data, [*metrics, *stages_of(settings)], prompts, given or {}, run),
+            *open_systems(settings, data, metrics, prompts, given or {}, run),
             *own_systems,
         ]
         return run.conduct(run.ask(questions, systems, concurrency=concurrency, quiet=quiet))
@@ -187,7 +187,10 @@ def open_systems(
     given: Mapping[str, Any],
     run: Run,
 ) -> list[GraphSystem]:
-    """Open models and retriever, and build the systems; `prompts` are those of each system."""
+    """Open models and retrievers, and build the systems; `prompts` are those of each system.
+
+    The metrics of the stages that lose answers are added, by the knowledge base that each system searches.
+    """
     if not settings.systems:
         return []
     specs = {"generator": "extractive", **settings.models, **given}
@@ -196,6 +199,12 @@ def open_systems(
     }
     judge = models.pop(EVALUATOR, None)
     search = cache(lambda how, rerank: _retriever(replace(settings, retriever=how, rerank=rerank), data, run))
+
+    @cache
+    def stages(how: str) -> list[Metric]:
+        library = library_of(settings, how)
+        return stage_metrics(library) if library else []
+
     named = [read_system(spec, settings.options) for spec in settings.systems]
     more: dict[str, Any] = {"scorer": scorer_of(specs[SCORER])} if SCORER in specs else {}
     if settings.second_retriever:
@@ -205,7 +214,7 @@ def open_systems(
             spec,
             models,
             given.get("retriever") or search(system.retriever or settings.retriever, system.rerank or settings.rerank),
-            metrics,
+            [*metrics, *stages(system.retriever or settings.retriever)],
             options=settings.options,
             more={**more, "prompts": own},
             judge=judge,
@@ -222,13 +231,15 @@ def open_systems(
     ]
 
 
-def stages_of(settings: EvalSettings) -> list[Metric]:
-    """Return the metrics of the stages that lose answers, if the documents are a knowledge base at hand, not too large."""
-    if settings.passages == "given" or settings.corpus not in ("", "kb") or not KnowledgeBase.exists(settings.kb):
-        return []
-    base = KnowledgeBase.open(settings.kb)
-    mode: Any = settings.retriever if settings.retriever in MODES else "auto"
-    return stage_metrics(Library(base, mode)) if len(base) <= _MAX_PASSAGES else []
+def library_of(settings: EvalSettings, retriever: str) -> Library | None:
+    """Return the passages that a retriever searches; None unless they are a knowledge base at hand, not too large."""
+    name, _, place = retriever.partition(":")
+    mode: Any = name if name in MODES else "auto"
+    kb = place if place and name in MODES else settings.kb
+    if settings.passages == "given" or settings.corpus not in ("", "kb") or not KnowledgeBase.exists(kb):
+        return None
+    base = KnowledgeBase.open(kb)
+    return Library(base, mode) if len(base) <= _MAX_PASSAGES else None
 
 
 _MAX_PASSAGES = 20_000

@@ -19,13 +19,12 @@ from langchain_core.messages import HumanMessage
 
 from ragweave.datasets import Question
 from ragweave.errors import UsageError, need
-from ragweave.evaluation.evaluate import EVALUATOR, open_priced
+from ragweave.evaluation.evaluate import EVALUATOR, library_of, open_priced
 from ragweave.evaluation.folder import Record
 from ragweave.evaluation.tune import Arm, Tuning
 from ragweave.evaluation.why import Library, explain
 from ragweave.graphs.specs import read_system
 from ragweave.nodes.prompts import template_of
-from ragweave.tools.knowledge import KnowledgeBase
 
 Texts = dict[str, str]
 """System turns by the names of their prompts."""
@@ -132,7 +131,7 @@ def feedback(question: Question, record: Record, score: float, library: Library 
         "passages": [Document(passage["text"], id=passage["id"]) for passage in record["passages"]],
         "retrieved": {query: [Document("", id=name) for name in ids] for query, ids in record["retrieved"].items()},
     }
-    finding = explain(question, state, library, "contains") if library else None
+    finding = explain(question, state, library) if library else None
     if finding is None:
         return f"The right answer is {right}. The answer scored {score:.2f} of 1: say that, and nothing else."
     blame = (
@@ -158,8 +157,7 @@ async def rewrite(tuning: Tuning, arm: Arm, names: Sequence[str]) -> Arm:
     seed = {name: text for name, (kind, text) in first.items() if kind == "system" and "{" not in text}
     if not seed:
         return arm
-    base = KnowledgeBase.open(tuning.settings.kb) if KnowledgeBase.exists(tuning.settings.kb) else None
-    library = Library(base) if base is not None else None
+    library = library_of(tuning.settings, read_system(arm.system).retriever or tuning.settings.retriever)
     adapter: Any = GraphAdapter(tuning, arm, turns, asyncio.get_running_loop(), library)
     search = partial(
         optimize,

@@ -30,7 +30,6 @@ from ragweave.evaluation.evaluate import (
     EvalSettings,
     checked_prompts,
     open_systems,
-    stages_of,
     with_names,
 )
 from ragweave.evaluation.folder import Record, read_results
@@ -323,7 +322,6 @@ class Tuning:
     say: Callable[[str], None]
     players: dict[str, Any] = field(init=False)
     """The same models, and those that the settings name, opened once."""
-    metrics: list[Metric] = field(init=False)
     wordings: dict[str, Mapping[str, Any]] = field(init=False)
     systems: dict[str, Any] = field(default_factory=dict)
     answers: dict[str, dict[str, Answer]] = field(default_factory=dict)
@@ -335,7 +333,6 @@ class Tuning:
         self.wordings = dict(self.settings.prompts)
         specs = {"generator": "extractive", **self.settings.models, **self.given}
         self.players = {role: spec if role == SCORER else chat_model(spec) for role, spec in specs.items()}
-        self.metrics = [self.metric, *stages_of(self.settings)]
         self.read()
 
     def read(self) -> None:
@@ -367,7 +364,7 @@ class Tuning:
             prompts={arm.name: self.wordings[arm.wording] for arm in new if arm.wording},
         )
         prompts, data = checked_prompts(settings), open_dataset(settings.data)
-        opened = open_systems(settings, data, self.metrics, prompts, self.players, self.run)
+        opened = open_systems(settings, data, [self.metric], prompts, self.players, self.run)
         self.systems |= {system.name: system for system in opened}
 
     async def ask(self, arms: Sequence[Arm], names: Sequence[str]) -> None:

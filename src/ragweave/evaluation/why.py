@@ -161,7 +161,7 @@ def _answers(words: tuple[str, ...], answers: Iterable[str]) -> bool:
     return any(stands_in(words_of(answer), words) for answer in answers)
 
 
-def explain(question: Question, state: State, library: Library, metric: str = "em") -> Finding | None:
+def explain(question: Question, state: State, library: Library, metric: str = "contains") -> Finding | None:
     """Return the first stage that lost the answer to a question; None: the answer is right.
 
     Args:
