@@ -37,7 +37,7 @@ _GERMAN = (
 )
 _FRENCH_SOURCE = r"(?:textes?|passages?|documents?|extraits?|contextes?|articles?|auteurs?)"
 _FRENCH = (
-    r"\b(?:je|nous) (?:ne |n')(?:\w+ ){1,3}?pas\b|\bje suis désolée?\b|\b(?:est|sont|reste)(?: \w+)? inconnu"
+    r"\b(?:je|nous) (?:ne |n')(?:\w+ ){1,3}?pas\b|\bje suis désolée?\b|\b(?:est|sont|reste)(?: \w+)? (?:inconnu|indéterminé|non mentionn)"
     r"|\b(?:n'\w+|ne \w+) pas (?:été )?(?:mentionn|indiqu|précis|donn|fourni|conn[au]|clair|dit|disponible|possible)"
     rf"|\bn'est pas dans \w+ {_FRENCH_SOURCE}\b"
     r"|\b(?:aucune? |pas d(?:e |'|es ))(?:\w+ ){0,2}?(?:information|mention|réponse|indication|détail|donnée|précision|référence|document)"
@@ -54,19 +54,19 @@ _SPANISH = (
 )
 _CHINESE = (
     r"不知道|不清楚|不详|不得而知|无法(?:确定|回答|得知|判断|提供|知道|确认|找到)|不在[^。，]{0,8}(?:文章|段落|文本|资料|数据)"
-    r"|(?:没有?|未|并未)(?:有)?(?:在[^。，]{1,12}中)?(?:任何|明确|具体|直接)*(?:提到|提及|说明|说\Z|给出|提供|涉及|找到|包含|记载|描述|指出"
+    r"|(?:没有?|未|并未)(?:有|被)?(?:在[^。，]{1,12}中)?(?:任何|明确|具体|直接)*(?:提到|提及|说明|说\Z|给出|提供|涉及|找到|包含|记载|描述|指出"
     r"|信息|答案|(?:相关|有关|关于)[^。，]{0,20}(?:信息|内容|资料|记载|描述|说明|答案))"
 )
 _JAPANESE = (
     r"不明(?=です|だ|であ|[，,]|\Z)|(?:わか|分か|判)(?:り(?:ません|かね)|らない)|知り(?:ません|ませんでした)|見つか(?:りません|らない)"
     r"|(?:情報|記載|記述|言及|説明|答え|回答|内容)[^。、]{0,12}(?:ません|ない|無い|なし)"
-    r"|(?:書かれて|述べられて|示されて|触れられて)い(?:ません|ない)"
+    r"|(?:書かれて|述べられて|示されて|触れられて|含まれて)い(?:ません|ない)|含まれません|未記載"
     r"|(?:お答え|回答|特定|提供|判断|確認)(?:する|すること|ること)?[はがもを]?でき(?:ません|ない)"
 )
 _KOREAN = (
     r"알 수 ?없|모르(?:겠|지)|모릅니다|모른다|몰라|나와 ?있지 않|(?:언급|포함|제공|명시|기재)(?:되|하)(?:지|어 있지)"
     r"|(?:정보|언급|답변?|내용|기록|설명)[이가은는도을를]? ?(?:\w+ ){0,2}?(?:없|않|못)"
-    r"|(?:찾을|답할|답변할|확인할|제공할|대답할) 수 없"
+    r"|알려 ?주지 않|(?:찾을|답할|답변할|확인할|제공할|대답할) 수 없"
 )
 DECLINES = re.compile("|".join((_ENGLISH, _GERMAN, _FRENCH, _SPANISH, _CHINESE, _JAPANESE, _KOREAN)))
 """How a sentence declines, in case-folded text."""

@@ -145,6 +145,24 @@ def test_embeddings_survive_a_kill(tmp_path: Path) -> None:
     assert len(model.embedded) == report.embedded <= 1_000 - 256
 
 
+def test_embeddings_of_a_killed_write_go_with_the_next(tmp_path: Path) -> None:
+    folder = tmp_path / "kb"
+    kb = KnowledgeBase.create(folder, embeddings=WordEmbeddings())
+    kb.add(Document("Stays."), "first")
+    child = writing(folder, tmp_path, 'kb.add([Document(f"note {n}") for n in range(1_000)])', slow=0.4)
+    db = sqlite3.connect(folder / FILE)
+    while child.poll() is None:
+        if db.execute("SELECT count(*) FROM vectors").fetchone()[0] > 256:
+            child.kill()
+        time.sleep(0.02)
+    child.wait()
+    assert db.execute("SELECT count(*) FROM vectors").fetchone()[0] > 256
+    kb.add(Document("Another."), "second")
+    assert db.execute("SELECT count(*) FROM vectors").fetchone()[0] == 2
+    db.close()
+    assert kb.check() == []
+
+
 def test_a_second_writer_is_refused(tmp_path: Path, docs: Path) -> None:
     model = WordEmbeddings()
     kb = KnowledgeBase.create(tmp_path / "kb", embeddings=model)

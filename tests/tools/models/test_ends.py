@@ -10,6 +10,7 @@ import gc
 import json
 import struct
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -275,6 +276,15 @@ CLIENTS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _clients_end_here() -> Iterator[None]:
+    """Collect clients that leave their sockets open before another module's tests are blamed for them."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
 @contextmanager
 def serving(client: Client) -> Iterator[str]:
     """Yield the address of a server that ends its reply with the word that the question is."""
@@ -321,8 +331,6 @@ def test_how_a_reply_ended(name: str) -> None:
         model: BaseChatModel = made(**client.settings(url))
         at_once = {word: model.invoke(f"End by {word}.") for word in client.ends}
         streamed = {word: joined(model.stream(f"End by {word}.")) for word in client.ends}
-    del model
-    gc.collect()  # so that no later test is blamed for the client's sockets
     for messages in (at_once, streamed):
         assert {word: ending_of(message) for word, message in messages.items()} == client.ends
         spoken = {word: text_of(message) for word, message in messages.items() if word not in (*BLOCKS, "refusal")}

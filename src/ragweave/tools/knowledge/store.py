@@ -75,7 +75,7 @@ CREATE INDEX passages_by_source ON passages (source);
 CREATE INDEX passages_by_name ON passages (name);
 CREATE INDEX passages_by_content ON passages (content);
 CREATE INDEX passages_by_document ON passages (document) WHERE document IS NOT NULL;
-CREATE TABLE vectors (content TEXT PRIMARY KEY, vector BLOB NOT NULL);
+CREATE TABLE vectors (id INTEGER PRIMARY KEY, content TEXT UNIQUE NOT NULL, vector BLOB NOT NULL);
 """
     + TABLES
     + filter_index.TABLES

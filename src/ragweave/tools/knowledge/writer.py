@@ -140,7 +140,7 @@ class Writer:
             pairs = zip((row[0] for row in batch), (vector.tobytes() for vector in vectors), strict=True)
             db.execute("BEGIN IMMEDIATE")
             with db:
-                db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", pairs)
+                db.executemany("INSERT OR REPLACE INTO vectors (content, vector) VALUES (?, ?)", pairs)
             done += len(batch)
             if progress:
                 progress("embed", done, total)
@@ -153,10 +153,11 @@ class Writer:
             "DELETE FROM sources WHERE kind = 'added' AND id IN (SELECT source FROM gone) "
             "AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.source = sources.id)"
         )
-        db.execute(
-            "DELETE FROM vectors WHERE content IN (SELECT content FROM gone) "
-            "AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.content = vectors.content)"
+        db.execute(  # also what a write that was killed had embedded since the last state
+            "DELETE FROM vectors WHERE (content IN (SELECT content FROM gone) OR id > coalesce((SELECT value FROM meta "
+            "WHERE key = 'vectors'), 0)) AND NOT EXISTS (SELECT 1 FROM passages p WHERE p.content = vectors.content)"
         )
+        db.execute("INSERT OR REPLACE INTO meta SELECT 'vectors', max(id) FROM vectors")
         now = Snapshot(db)
         first = last if now.index else 0
         add_names(db, now.texts(first))
