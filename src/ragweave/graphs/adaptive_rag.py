@@ -87,7 +87,7 @@ def _reader(options: AdaptiveRagOptions) -> str:
     ),
     options=AdaptiveRagOptions,
     state=AdaptiveRagState,
-    prompts={**route.PROMPTS, **ircot.ircot.prompts},
+    prompts={**route.PROMPTS, **ircot.PROMPTS},
 )
 def adaptive_rag(graph: Graph, components: Components) -> None:
     """A classifier chooses for each question: no retrieval, one round, or many."""

@@ -24,7 +24,7 @@ from pydantic import Field
 from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, answer_branches, answer_node
 from ragweave.nodes.ask import model_node
-from ragweave.nodes.papers import Style, with_printed
+from ragweave.nodes.papers import Style
 from ragweave.nodes.prompts import PASSAGE_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.read import cut, is_unknown
@@ -191,7 +191,7 @@ def to_answer(state: AstuteState, runtime: Runtime[AstuteOptions]) -> str | list
     calls=lambda o: (bool(o.max_own_passages) + o.samples, bool(o.max_own_passages) + o.iterations - 1 + 2 * o.samples),
     options=AstuteOptions,
     state=AstuteState,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
 )
 def astute(graph: Graph, components: Components) -> None:
     """Own knowledge and retrieved passages, consolidated by source, then answered."""

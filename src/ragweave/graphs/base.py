@@ -96,9 +96,9 @@ def method(
 
     def declare(wire: Callable[[Graph, Components], None]) -> Method:
         searches = issubclass(options, queries.SearchOptions)
-        shared = {**with_printed(answer.PROMPTS), **sufficiency.PROMPTS, **(queries.PROMPTS if searches else {})}
-        own = {**shared, **(prompts or {})}
-        templates = {name: template_of(prompt) for name, prompt in own.items()}
+        shared = {**answer.PROMPTS, **sufficiency.PROMPTS, **(queries.PROMPTS if searches else {})}
+        worded = with_printed({**shared, **(prompts or {})})
+        templates = {name: template_of(prompt) for name, prompt in worded.items()}
         summary = (inspect.getdoc(wire) or "").partition("\n")[0]
         return Method(name, summary, paper, when, counted, options, state, templates, wire, files, second_search, group)
 

@@ -37,7 +37,7 @@ from ragweave.nodes.answer import (
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import style_of, with_printed
+from ragweave.nodes.papers import style_of
 from ragweave.nodes.prompts import PASSAGE_TOKENS, REASONING_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.read import MAX_QUERY_CHARACTERS, cut, is_unknown, phrase, plain, without_unknown
 from ragweave.nodes.retrieve import Route, arranged, found_by_query, join, retrieve_node, search_branches
@@ -349,7 +349,7 @@ def add_blending(graph: Graph, components: Components) -> None:
     calls=lambda o: (o.samples, 2 + o.hops + 2 * len(o.queries) + 2 * o.samples),
     options=BlendFilterOptions,
     state=BlendFilterState,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
 )
 def blendfilter(graph: Graph, components: Components) -> None:
     """Three blended queries, each one's passages filtered by the model itself."""

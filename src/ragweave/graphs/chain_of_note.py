@@ -32,7 +32,7 @@ from ragweave.nodes.answer import (
 )
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited, limited_list
-from ragweave.nodes.papers import style_of, with_printed
+from ragweave.nodes.papers import style_of
 from ragweave.nodes.prompts import SHORT_TOKENS, Asking, Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route
@@ -169,7 +169,7 @@ def to_answer(state: RAGState, runtime: Runtime[ChainOfNoteOptions]) -> Route:
     group="noisy passages",
     calls=lambda o: (o.samples, 2 * o.samples),
     options=ChainOfNoteOptions,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
 )
 def chain_of_note(graph: Graph, components: Components) -> None:
     """A note on each passage, then the answer or Unknown."""

@@ -26,7 +26,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import Branch, add_answer, each_passage
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, Ids, ids_form, limited
-from ragweave.nodes.papers import context_text, with_printed
+from ragweave.nodes.papers import context_text
 from ragweave.nodes.prompts import QUERY_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import choice
@@ -205,7 +205,7 @@ def to_second_search(state: CragState) -> Route:
     calls=lambda o: (o.k + o.refine + o.samples, o.k + (o.rewrite and o.second_search) + o.refine + o.samples),
     options=CragOptions,
     state=CragState,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
     second_search=True,
 )
 def crag(graph: Graph, components: Components) -> None:

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from ragweave.nodes.answer import HOW, OPEN_BOOK, READER, Branch
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import Paper, with_printed
+from ragweave.nodes.papers import Paper
 from ragweave.nodes.prompts import Prompts, Turns
 from ragweave.state import AnswerType
 
@@ -127,14 +127,12 @@ REASON: Prompts = {
 """BlendFilter's reasoning over knowledge (appendix F), and without any."""
 
 _DIRECT = _FROM_KNOWLEDGE + "{instruction}\n\n{examples}Knowledge:\n{passages}\nQuestion: {question}\nAnswer:"
-PROMPTS = with_printed(
-    {
-        "direct_shots": [("system", _READER), ("human", _DIRECT)],
-        "direct_shots_closed": _CLOSED + "{instruction}\n\n{examples}Question: {question}\nAnswer:",
-        "cot_shots": REASON["reason"],
-        "cot_shots_closed": REASON["reason_closed"],
-    }
-)
+PROMPTS: Prompts = {
+    "direct_shots": [("system", _READER), ("human", _DIRECT)],
+    "direct_shots_closed": _CLOSED + "{instruction}\n\n{examples}Question: {question}\nAnswer:",
+    "cot_shots": REASON["reason"],
+    "cot_shots_closed": REASON["reason_closed"],
+}
 """The few-shot forms of the answer prompts."""
 
 

@@ -26,7 +26,7 @@ from ragweave.nodes.answer import add_answer, each_sample
 from ragweave.nodes.ask import cost_of, model_node
 from ragweave.nodes.forms import Ids, ids_form
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import Style, bare_texts, context_text, with_printed
+from ragweave.nodes.papers import Style, bare_texts, context_text
 from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.read import is_unknown
@@ -220,7 +220,7 @@ def scores_by_model(o: FilterOptions) -> int:
     group="noisy passages",
     calls=lambda o: (o.samples, o.samples + scores_by_model(o)),
     options=FilcoOptions,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
     files=frozenset({"encoder"}),
 )
 def filco(graph: Graph, components: Components) -> None:

@@ -25,7 +25,7 @@ from ragweave.nodes.answer import ANSWER_ALONE, unknown_clause
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.loop import LoopState, add_loop, add_step, end_loop
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import INSTRUCTIONS, layout, style_of, with_printed
+from ragweave.nodes.papers import INSTRUCTIONS, layout, style_of
 from ragweave.nodes.prompts import REASONING_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, AnswerType, RAGState, note
@@ -190,7 +190,7 @@ def write(state: LoopState, options: FlareOptions) -> Asking[Any, LoopState | RA
     calls=lambda o: (1, o.max_rounds + 1 + o.ask_again),
     options=FlareOptions,
     state=LoopState,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
 )
 def flare(graph: Graph, components: Components) -> None:
     """Look up each sentence that the model is unsure of, and write it again."""

@@ -29,7 +29,7 @@ from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.loop import LoopState, add_step, end_loop
 from ragweave.nodes.options import Options
-from ragweave.nodes.papers import style_of, with_printed
+from ragweave.nodes.papers import style_of
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.retrieve import TO_RETRIEVAL, Route, add_search, retrieve_node, search_branches, to_retrieval
 from ragweave.nodes.runner import Components
@@ -175,7 +175,7 @@ def add_readers(graph: Graph, components: Components) -> None:
     calls=lambda o: (1 + o.samples * (o.read_by != "chain"), o.max_steps + 2 * o.samples),
     options=IrcotOptions,
     state=LoopState,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
 )
 def ircot(graph: Graph, components: Components) -> None:
     """Each sentence of the reasoning is searched for; a reader answers over what was found."""

@@ -36,7 +36,6 @@ from ragweave.nodes.loop import (
     found_by,
     passages_found,
 )
-from ragweave.nodes.papers import with_printed
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts, Reply
 from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, RAGState, note
@@ -205,7 +204,7 @@ def react(state: LoopState, options: ReactOptions) -> Asking[Action, LoopState |
     calls=lambda o: (1 + o.fallback_retrieval, o.max_steps * (1 + is_plain(o)) + 2),
     options=ReactOptions,
     state=LoopState,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
 )
 def react_method(graph: Graph, components: Components) -> None:
     """Thoughts and actions in turns: search, observe, finish."""

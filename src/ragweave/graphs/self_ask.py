@@ -37,7 +37,7 @@ from ragweave.nodes.loop import (
     is_last,
     passages_found,
 )
-from ragweave.nodes.papers import bare_texts, with_printed
+from ragweave.nodes.papers import bare_texts
 from ragweave.nodes.prompts import QUERY_TOKENS, Asking, Prompt, Prompts
 from ragweave.nodes.runner import Components
 from ragweave.state import UNKNOWN, RAGState, note
@@ -218,7 +218,7 @@ def read(state: LoopState, options: SelfAskOptions) -> Asking[Any, LoopState]:
     calls=lambda o: (1 + o.fallback_retrieval * (1 + o.reader), 2 * o.max_rounds + 3),
     options=SelfAskOptions,
     state=LoopState,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
 )
 def self_ask(graph: Graph, components: Components) -> None:
     """The model asks follow-up questions, reads what each finds, then answers."""

@@ -18,7 +18,7 @@ from ragweave.graphs.base import Graph, method
 from ragweave.nodes.answer import answer_branches, answer_node
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form
-from ragweave.nodes.papers import Paper, with_printed
+from ragweave.nodes.papers import Paper
 from ragweave.nodes.prompts import VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, search_node
 from ragweave.nodes.read import choice
@@ -135,7 +135,7 @@ def add_decision(graph: Graph, components: Components, decision: str) -> None:
     calls=lambda o: (1 + o.samples, 1 + (1 + o.fallback_retrieval) * o.samples),
     options=SelfEvalOptions,
     state=DecisionState,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
 )
 def self_eval(graph: Graph, components: Components) -> None:
     """The model itself says first whether it needs to retrieve."""

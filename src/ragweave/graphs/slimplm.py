@@ -38,7 +38,7 @@ from ragweave.nodes.answer import answer_branches, answer_node, each_sample
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited, limited_list
 from ragweave.nodes.gate import GateOptions, GateState, decide_node, gate_branches, gate_node
-from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style, layout, with_printed
+from ragweave.nodes.papers import INSTRUCTIONS, MANY_ANSWERS, Style, layout
 from ragweave.nodes.prompts import PASSAGE_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.read import bare, choice, cut, is_unknown
 from ragweave.nodes.retrieve import Route, add_search, fallback_wanted, retrieve_node, search_branches
@@ -430,7 +430,7 @@ def small_calls(o: ProxyOptions) -> tuple[int, int]:
     calls=lambda o: (small_calls(o)[0] + o.samples, small_calls(o)[1] + (1 + o.fallback_retrieval) * o.samples),
     options=SlimPlmOptions,
     state=ProxyState,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
 )
 def slimplm(graph: Graph, components: Components) -> None:
     """A small proxy model decides when and what to retrieve; one call to the big one."""

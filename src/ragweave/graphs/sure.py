@@ -25,7 +25,7 @@ from ragweave.nodes import read
 from ragweave.nodes.answer import READER, unknown_clause
 from ragweave.nodes.ask import model_node
 from ragweave.nodes.forms import Form, limited, limited_list
-from ragweave.nodes.papers import style_of, with_printed
+from ragweave.nodes.papers import style_of
 from ragweave.nodes.prompts import PASSAGE_TOKENS, SHORT_TOKENS, VERDICT_TOKENS, Asking, Prompt, Prompts, few_shot
 from ragweave.nodes.queries import SearchOptions, add_retrieval
 from ragweave.nodes.retrieve import Route, join
@@ -261,7 +261,7 @@ def to_checks(state: SureState, runtime: Runtime[SureOptions]) -> Route:
     calls=lambda o: (1, 1 + o.max_candidates * (1 + o.validity + (o.max_candidates - 1) * o.ranking)),
     options=SureOptions,
     state=SureState,
-    prompts=with_printed(PROMPTS),
+    prompts=PROMPTS,
 )
 def sure(graph: Graph, components: Components) -> None:
     """Candidate answers, a summary for each; the best supported one wins."""
