@@ -14,6 +14,7 @@ from langchain_core.embeddings import Embeddings
 
 from ragweave.errors import UsageError
 from ragweave.names import RetrieverName
+from ragweave.tools.citations import cite
 from ragweave.tools.knowledge import KnowledgeBase, ServedKnowledgeBase, place_at
 
 LINES = ("salt is white", "pepper is black", "sugar is sweet", "lemon is sour")
@@ -123,6 +124,7 @@ class KnowledgeStoreTests:
                 best = kb.as_retriever(1).invoke("grey salt")[0]
                 assert best.page_content == "salt is grey"
                 assert best.metadata["source"].endswith("0.txt")
+                assert kb.evidence(cite("What is grey?", "salt", [best])[0])[0]["lines"] == (1, 1)
                 assert "pepper is black" not in _texts(kb, "black pepper")
                 assert kb.delete(str(best.id)) == 1
                 assert kb.index_paths([folder]).passages == 4, "a file whose passage was deleted is read again"

@@ -84,42 +84,30 @@ def test_not_is_the_opposite_and_joins_are_joins(meta: dict, chosen: dict) -> No
     assert matches(parse({"$or": [chosen, {"$not": chosen}]}), meta)
 
 
-@pytest.fixture(scope="module")
-def folder(shelf: list[dict], tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
-    kb = KnowledgeBase.create(tmp_path_factory.mktemp("kb") / "kb", settings={"embedding": None})
-    kb.add([Document(f"text {at}", id=str(at), metadata=meta) for at, meta in enumerate(shelf)], split=False)
-    return kb
-
-
-@MANY
-@given(chosen=some_filters)
-def test_a_folder(shelf: list[dict], folder: KnowledgeBase, chosen: dict) -> None:
-    view = folder.view(chosen)
-    assert {int(doc.id) for doc in view.passages()} == wanted(shelf, chosen)
-    assert len(view) == len(wanted(shelf, chosen))
-
-
-@pytest.fixture(scope="module", params=["chroma", "lance", pytest.param("pg", marks=pytest.mark.loopback)])
-def served(
+@pytest.fixture(scope="module", params=["folder", "chroma", "lance", pytest.param("pg", marks=pytest.mark.loopback)])
+def base(
     shelf: list[dict], tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[ServedKnowledgeBase]:
+) -> Iterator[KnowledgeBase | ServedKnowledgeBase]:
     with ExitStack() as stack:
-        if request.param == "pg":
-            if postgres_server.binaries() is None:
-                pytest.skip("no PostgreSQL")
-            url = stack.enter_context(postgres_server.postgres())
+        place = tmp_path_factory.mktemp(request.param)
+        if request.param == "folder":
+            kb = stack.enter_context(KnowledgeBase.create(place, embeddings=WordEmbeddings()))
         else:
-            pytest.importorskip({"chroma": "chromadb", "lance": "lancedb"}[request.param])
-            url = tmp_path_factory.mktemp(request.param)
-        kb = stack.enter_context(ServedKnowledgeBase(f"{request.param}:{url}#shelf", WordEmbeddings()))
+            if request.param == "pg":
+                if postgres_server.binaries() is None:
+                    pytest.skip("no PostgreSQL")
+                place = stack.enter_context(postgres_server.postgres())
+            else:
+                pytest.importorskip({"chroma": "chromadb", "lance": "lancedb"}[request.param])
+            kb = stack.enter_context(ServedKnowledgeBase(f"{request.param}:{place}#shelf", WordEmbeddings()))
         kb.add([Document(f"text {at}", id=str(at), metadata=meta) for at, meta in enumerate(shelf)], split=False)
         yield kb
 
 
 @MANY
 @given(chosen=some_filters)
-def test_engines(shelf: list[dict], served: ServedKnowledgeBase, chosen: dict) -> None:
-    view = served.view(chosen)
+def test_engines(shelf: list[dict], base: KnowledgeBase | ServedKnowledgeBase, chosen: dict) -> None:
+    view = base.view(chosen)
     assert {int(doc.id) for doc in view.passages()} == wanted(shelf, chosen)
     assert len(view) == len(wanted(shelf, chosen))
 

@@ -254,12 +254,15 @@ class AbstractKnowledgeBase(ABC):
 
     def _evidence(self, citation: Citation | Quote, chosen: Condition) -> Evidence:
         evidence, quotes = Evidence(), citation.get("quotes", [citation])
-        for quote in quotes if isinstance(quotes, list) else ():
-            for passage in self._around(quote["passage"], 0, chosen):
-                if 0 <= quote["start"] < quote["end"] <= len(passage.page_content):
-                    with self._reading() as now:
-                        source = now.sources().get(passage.metadata["source"])
-                    evidence.add(passage, quote["start"], quote["end"], source)
+        with self._view() as view:
+            cited = [
+                (passage, quote["start"], quote["end"], view.source(passage.metadata["source"]))
+                for quote in (quotes if isinstance(quotes, list) else ())
+                for passage in view.around(quote["passage"], 0, chosen)
+                if 0 <= quote["start"] < quote["end"] <= len(passage.page_content)
+            ]
+        for quoted in cited:
+            evidence.add(*quoted)
         return evidence
 
     def as_tools(
@@ -385,8 +388,9 @@ class AbstractKnowledgeBase(ABC):
             before = len(self)
             writer.remove_passages(listed(ids))
             if source is not None:
-                known = {indexed.key for indexed in self.sources()}
-                writer.remove(source if source in known else os.path.abspath(source))  # noqa: PTH100 - as indexed
+                with self._reading() as now:
+                    known = now.source(source)
+                writer.remove(source if known else os.path.abspath(source))  # noqa: PTH100 - as indexed
             writer.commit()
             return before - len(self)
 

@@ -77,6 +77,10 @@ class CandidateView(ABC):
         """Return the sources by key; those of a kind, if it is given."""
 
     @abstractmethod
+    def source(self, key: str) -> Source | None:
+        """Return a source by its key; None if there is none."""
+
+    @abstractmethod
     def words(
         self, terms: list[str], k: int, chosen: Condition, among: Collection[int] | None = None
     ) -> Mapping[int, float]:

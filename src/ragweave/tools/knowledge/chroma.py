@@ -103,6 +103,10 @@ class _View(CandidateView):
         sources = sorted((Source(**json.loads(text)) for text in rows), key=lambda source: source.key)
         return {source.key: source for source in sources}
 
+    def source(self, key: str) -> Source | None:
+        texts = self._sources.get([f"source:{key}"], include=["documents"])["documents"]
+        return Source(**json.loads(texts[0])) if texts else None
+
     def words(self, terms: list[str], k: int, chosen: Condition, among: Any = None) -> Mapping[int, float]:  # noqa: ARG002
         return {}
 

@@ -160,6 +160,10 @@ class _View(CandidateView):
         sources = (Source(**json.loads(row["metadata"])) for row in sorted(rows, key=lambda row: row["position"]))
         return {source.key: source for source in sources if kind in (None, source.kind)}
 
+    def source(self, key: str) -> Source | None:
+        rows = self.having(f"kind = 'source' AND {_in('id', [f'source:{key}'])}", "metadata")
+        return Source(**json.loads(rows[0]["metadata"])) if rows else None
+
     def _matched(self, tokens: Iterable[str], column: str, k: int, where: str, *columns: str) -> list[dict[str, Any]]:
         """Return the k best rows by the words of a full-text column."""
         words = MatchQuery(" ".join(tokens), column)  # type: ignore[call-arg, unused-ignore]

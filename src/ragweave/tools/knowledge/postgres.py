@@ -135,6 +135,10 @@ class _View(CandidateView):
         rows = self._rows("SELECT key, value FROM sources WHERE kind = coalesce(%s, kind) ORDER BY number", kind)
         return {key: Source(**value) for key, value in rows}
 
+    def source(self, key: str) -> Source | None:
+        rows = self._rows("SELECT value FROM sources WHERE key = %s", key)
+        return Source(**rows[0][0]) if rows else None
+
     def words(
         self, terms: list[str], k: int, chosen: Condition, among: Collection[int] | None = None
     ) -> Mapping[int, float]:

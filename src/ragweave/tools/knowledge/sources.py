@@ -37,6 +37,10 @@ class SourceReader(Protocol):
         """Return the sources by key; those of a kind, if it is given."""
         ...
 
+    def source(self, key: str) -> Source | None:
+        """Return a source by its key; None if there is none."""
+        ...
+
 
 class SourceWriter(Protocol):
     """A write to a store, finished by `commit`."""

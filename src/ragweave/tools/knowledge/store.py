@@ -107,6 +107,11 @@ class Snapshot:
         rows = self.db.execute("SELECT key, value FROM sources WHERE kind = coalesce(?, kind) ORDER BY id", (kind,))
         return {key: Source(**json.loads(value)) for key, value in rows}
 
+    def source(self, key: str) -> Source | None:
+        """Return a source by its key; None if there is none."""
+        row = self.db.execute("SELECT value FROM sources WHERE key = ?", (key,)).fetchone()
+        return Source(**json.loads(row[0])) if row else None
+
     def documents(self, rowids: Sequence[int]) -> dict[int, Document]:
         """Return passages by row id, in the given order.
 
