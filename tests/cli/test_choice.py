@@ -35,6 +35,12 @@ def test_commands_take_its_model_search_and_knowledge_base(choice: str, tmp_path
     )
 
 
+def test_a_variant_searches_the_knowledge_base_that_it_names(kb: Path, tmp_path: Path) -> None:
+    for spec in (f"concat[retriever=bm25:{kb}]", f"concat[retriever={kb}]"):
+        assert "1932" in run("ask", QUESTION, "--method", spec, cwd=tmp_path).stdout
+        assert "The answer is right." in run("why", QUESTION, "--expect", "1932", "-m", spec, cwd=tmp_path).stdout
+
+
 def test_serve_answers_with_its_method_options_and_prompts(choice: str, scripted: dict[str, ScriptedModel]) -> None:
     with Path(choice).open("a") as file:
         file.write("prompts: {concat: 'In one word. {passages} Question: {question} {unknown}'}\n")

@@ -149,8 +149,8 @@ def test_a_report_says_where_answers_were_lost_and_leads_to_their_traces(base: K
 def test_each_system_is_explained_by_the_knowledge_base_that_it_searches(base: KnowledgeBase, tmp_path: Path) -> None:
     other = knowledge_base(tmp_path / "other", [" ".join(TEXTS)])  # chunked otherwise: its passages have other ids
     (tmp_path / "q.jsonl").write_text(json.dumps({"question": WHO.question, "answers": ["Ada Brenner"]}))
-    systems = ("concat[retriever=bm25]", f"concat[retriever=bm25:{other.path}]")
+    systems = ("concat[retriever=bm25]", f"concat[retriever=bm25:{other.path}]", f"concat[retriever={other.path}]")
     settings = EvalSettings(data=f"jsonl:{tmp_path / 'q.jsonl'}", kb=str(base.path), systems=systems)
     evaluate(settings, tmp_path / "run", given={"generator": ScriptedModel(script=["Karl Oster"])}, quiet=True)
     lost = read_report(tmp_path / "run").lost
-    assert [len(lost[system]["reading"]) for system in systems] == [1, 1]
+    assert [len(lost[system]["reading"]) for system in systems] == [1, 1, 1]

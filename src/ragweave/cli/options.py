@@ -164,7 +164,9 @@ def open_retriever(
         KnowledgeBaseError: The knowledge base cannot be opened.
     """
     from ragweave.tools.knowledge import KnowledgeBase, needs_kb, retriever_of
+    from ragweave.tools.knowledge.retrievers import searched
 
+    spec, kb = searched(spec, kb)
     base = None
     if needs_kb(spec):
         if kb == DEFAULT_KB and not KnowledgeBase.exists(kb):

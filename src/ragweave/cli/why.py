@@ -28,20 +28,23 @@ def why(
     """
     from ragweave.datasets import Question
     from ragweave.evaluation.why import STATE, Library, explain
+    from ragweave.graphs.specs import read_system
     from ragweave.names import RetrieverName
     from ragweave.tools.knowledge import KnowledgeBase
+    from ragweave.tools.knowledge.retrievers import searched
 
     if not expect or not all(map(str.strip, expect)):
         raise UsageError("name the right answer: --expect ANSWER")
-    if retriever not in get_args(RetrieverName):
-        raise UsageError(f"--retriever must be one of {', '.join(get_args(RetrieverName))}, not {retriever!r}")
+    mode, place = searched(read_system(method).retriever or retriever, "")
+    if mode not in get_args(RetrieverName):
+        raise UsageError(f"--retriever must be one of {', '.join(get_args(RetrieverName))}, not {mode!r}")
     with progress_console().status(f"{method} …"):
         setup = options.Setup.open([method], kb, model, k, retriever, "", "", option, citations=False)
         state = setup.graph(method).invoke({"question": question}, output_keys=STATE)
     typer.echo(f"{method} answered: {state['answer']}")
-    with KnowledgeBase.open(setup.kb) as base:
+    with KnowledgeBase.open(place or setup.kb) as base:
         asked = Question(id="why", question=question, answers=tuple(expect))
-        finding = explain(asked, state, Library(base, retriever))  # type: ignore[arg-type]
+        finding = explain(asked, state, Library(base, mode))  # type: ignore[arg-type]
     typer.echo(finding or "The answer is right.")
     if finding and finding.settings:
         given = {"kb": kb, "method": method, "k": k, "retriever": retriever}

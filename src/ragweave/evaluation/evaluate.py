@@ -32,7 +32,7 @@ from ragweave.evaluation.why import Library, stage_metrics
 from ragweave.graphs.specs import read_system
 from ragweave.roles import ROLES
 from ragweave.tools.knowledge import KnowledgeBase
-from ragweave.tools.knowledge.retrievers import MODES, retriever_of
+from ragweave.tools.knowledge.retrievers import MODES, needs_kb, retriever_of, searched
 from ragweave.tools.models.budget import Limits
 from ragweave.tools.prices import Price, price_of
 from ragweave.tools.providers import scorer_of
@@ -132,10 +132,7 @@ def evaluate(
     if others := [metric for metric in metrics if metric not in METRICS.ours()]:
         plain["own_metrics"] = {metric.name: metric.described() for metric in others}
     with Run(shard_folder(folder, shard), plain, cache, limits) as run:
-        systems = [
-            *open_systems(settings, data, metrics, prompts, given or {}, run),
-            *own_systems,
-        ]
+        systems = [*open_systems(settings, data, metrics, prompts, given or {}, run), *own_systems]
         return run.conduct(run.ask(questions, systems, concurrency=concurrency, quiet=quiet))
 
 
@@ -233,13 +230,13 @@ def open_systems(
 
 def library_of(settings: EvalSettings, retriever: str) -> Library | None:
     """Return the passages that a retriever searches; None unless they are a knowledge base at hand, not too large."""
-    name, _, place = retriever.partition(":")
-    mode: Any = name if name in MODES else "auto"
-    kb = place if place and name in MODES else settings.kb
+    mode, kb = searched(retriever, settings.kb)
     if settings.passages == "given" or settings.corpus not in ("", "kb") or not KnowledgeBase.exists(kb):
         return None
+    if not needs_kb(mode):
+        return None
     base = KnowledgeBase.open(kb)
-    return Library(base, mode) if len(base) <= _MAX_PASSAGES else None
+    return Library(base, mode if mode in MODES else "auto") if len(base) <= _MAX_PASSAGES else None  # type: ignore[arg-type]
 
 
 _MAX_PASSAGES = 20_000

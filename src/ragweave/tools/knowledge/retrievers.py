@@ -4,7 +4,7 @@ import inspect
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
 from langchain_core.retrievers import BaseRetriever
 
@@ -20,6 +20,8 @@ from ragweave.tools.retrieval.retrievers import SearchRetriever
 
 MODES: tuple[str, ...] = get_args(RetrieverName)
 """How a knowledge base is searched: `auto`, `bm25`, `dense`, `hybrid`, `graph`."""
+
+Place = TypeVar("Place")
 
 
 def retriever_of(
@@ -48,12 +50,7 @@ def retriever_of(
         UsageError: There is no such retriever, or it needs a knowledge base and there is none.
         KnowledgeBaseError: The knowledge base cannot be opened.
     """
-    spec = spec.strip()
-    name, _, place = spec.partition(":")
-    if name in MODES and place:
-        spec, kb = name, place
-    elif spec not in MODES and (is_address(spec) or Path(spec).is_dir()):
-        spec, kb = "auto", spec
+    spec, kb = searched(spec, kb)
     if not needs_kb(spec):
         if filter or permitted:
             raise UsageError(f"{spec} does not search a knowledge base, so no filter holds for it")
@@ -67,6 +64,17 @@ def retriever_of(
         raise UsageError(f"{spec} is not a LangChain retriever, but {type(inner).__name__}")
     retriever = SearchRetriever(search=partial(find_with, inner), k=k)
     return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)
+
+
+def searched(spec: str, kb: Place) -> tuple[str, Place | str]:
+    """Return the mode or import path that a retriever's spec names, and its knowledge base: the spec's own, else `kb`."""
+    spec = spec.strip()
+    name, _, place = spec.partition(":")
+    if name in MODES and place:
+        return name, place
+    if spec not in MODES and (is_address(spec) or Path(spec).is_dir()):
+        return "auto", spec
+    return spec, kb
 
 
 def _opened(spec: str, kb: AbstractKnowledgeBase | str | Path | None, permitted: Filter) -> AbstractKnowledgeBase:
