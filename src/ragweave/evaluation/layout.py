@@ -7,7 +7,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -18,10 +18,10 @@ from rich.text import Text
 
 from ragweave.evaluation.folder import Record
 from ragweave.evaluation.metrics import Metric
-from ragweave.evaluation.report import Line, Report
+from ragweave.evaluation.report import Line, Lost, Report
 from ragweave.evaluation.statistics import Comparison, Interval
 from ragweave.evaluation.tune import Outcome, sentence
-from ragweave.evaluation.why import SUMMARIES, Stage
+from ragweave.evaluation.why import SUMMARIES
 from ragweave.tools.footnotes import html_page
 
 WIDTH = 100
@@ -146,9 +146,6 @@ def show(report: Report, console: Console | None = None) -> None:
 def _width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     first, *others = (max(map(len, column)) + 2 for column in zip(head, *rows, strict=True))
     return min(first, 24) + sum(others)  # long names are folded
-
-
-Lost = Mapping[str, Mapping[Stage, Sequence[Record]]]
 
 
 def lost_cells(lost: Lost) -> tuple[list[str], list[list[str]]]:
@@ -348,7 +345,7 @@ def write_tuned(outcome: Outcome) -> Path:
     """Write `report.html` beside the choice, and return its path."""
     path = outcome.choice.with_name("report.html")
     unit = "US dollars" if outcome.unit == "dollars" else "tokens"
-    spent = ", ".join(f"{value:,.4g} {name}" for name, value in outcome.spent.items())
+    spent = ", ".join(f"{_cost(value, name)} {name}" for name, value in outcome.spent.items())
     body = f"""<h1>{escape(outcome.chosen.name)}</h1>
 <p class="verdict">{escape(sentence(outcome))}</p>
 {_table(*gain_cells(outcome))}
@@ -376,8 +373,15 @@ def arm_cells(outcome: Outcome) -> tuple[list[str], list[list[str]]]:
     """Return the header and rows of the race: an arm's questions, its mean score on them, and its cost."""
     last = {name: (asked, score) for asked, means in outcome.course for name, score in means.items()}
     order = sorted(last, key=last.__getitem__, reverse=True)
-    rows = [[name, f"{last[name][0]}", f"{100 * last[name][1]:.1f}", f"{outcome.costs[name]:,.4g}"] for name in order]
+    rows = [
+        [name, f"{last[name][0]}", f"{100 * last[name][1]:.1f}", _cost(outcome.costs[name], outcome.unit)]
+        for name in order
+    ]
     return ["Arm", "questions", outcome.metric.label, outcome.unit], rows
+
+
+def _cost(value: float, unit: str) -> str:
+    return f"{value:,.4g}" if unit == "dollars" else f"{value:,.0f}"
 
 
 def course(outcome: Outcome) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from ragweave.errors import UsageError
 from ragweave.evaluation.folder import Record, read_results, read_settings, shards
@@ -22,6 +22,9 @@ from ragweave.tools.prices import Price
 
 _SHOWN_ELSEWHERE = ("data", "names", "own_metrics")
 """Settings that a report shows in other places."""
+
+Lost: TypeAlias = Mapping[str, Mapping[Stage, Sequence[Record]]]
+"""The records of lost answers, by system and stage (`why.py`)."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,8 @@ class Report:
     notes: list[str] = field(default_factory=list)
     about: dict[str, str] = field(default_factory=dict)
     """The run's settings, as text."""
-    lost: Mapping[str, Mapping[Stage, Sequence[Record]]] = field(default_factory=dict)
-    """The records of lost answers, by system and stage (`why.py`); empty if it was not computed."""
+    lost: Lost = field(default_factory=dict)
+    """Empty if it was not computed."""
 
     @property
     def metric(self) -> Metric:

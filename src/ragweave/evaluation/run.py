@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 from rich.console import Console
@@ -57,6 +57,9 @@ def _redacted(value: Any) -> Any:
     if isinstance(value, list):
         return [*map(_redacted, value)]
     return redacted(value) if isinstance(value, str) else value
+
+
+Result = TypeVar("Result")
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
@@ -176,21 +179,24 @@ class Run:
             return None
         return sum(self.prices[model].of(sent, received) for model, (_, sent, received) in spent.items())
 
+    def summary(self) -> Summary:
+        """Return what the run has cost."""
+        return Summary(spent=self.cache.spent, dollars=self.cost())
+
     def check_limits(self) -> None:
         """Raise `Stopped` if the budget is spent."""
-        counts = self.cache.spent.values()
-        calls, tokens = sum(count[0] for count in counts), sum(count[1] + count[2] for count in counts)
-        if limit := self.limits.reached(calls, tokens, self.cost() or 0.0, time.monotonic() - self._began):
+        now, seconds = self.summary(), time.monotonic() - self._began
+        if limit := self.limits.reached(now.calls, now.tokens, now.dollars or 0.0, seconds):
             raise Stopped(f"the budget is spent: {limit}={getattr(self.limits, limit):g}")
 
     def write(self, record: Record) -> None:
         """Append a record with one system call, so that a killed process leaves complete lines."""
         os.write(self._file, (json.dumps(record, ensure_ascii=False) + "\n").encode(errors="replace"))
 
-    def conduct(self, work: Coroutine[Any, Any, Summary]) -> Summary:
+    def conduct(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine to its end, and close the clients; if a loop is running, as in a notebook, in a thread."""
 
-        async def closed() -> Summary:
+        async def closed() -> Result:
             threads = ThreadPoolExecutor(_THREADS)  # asyncio's own pool has four threads more than cores
             asyncio.get_running_loop().set_default_executor(threads)
             async with self.closing:

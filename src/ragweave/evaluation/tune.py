@@ -37,14 +37,13 @@ from ragweave.evaluation.metrics import MAIN, METRICS, Metric
 from ragweave.evaluation.metrics.metric import Score, State
 from ragweave.evaluation.metrics.passages import answer_recall, gold_names, recall_at
 from ragweave.evaluation.race import RESERVED, Answer, Goal, Verdict, block_sizes, confirm, detectable, race
-from ragweave.evaluation.report import dollars_of, lost_of, trace_of
+from ragweave.evaluation.report import Lost, dollars_of, lost_of, trace_of
 from ragweave.evaluation.run import Run, Summary
-from ragweave.evaluation.why import Stage
 from ragweave.graphs.specs import SystemSpec, is_choice, read_system, write_choice
 from ragweave.nodes.options import make_options
 from ragweave.roles import ROLES
 from ragweave.tools.knowledge import KnowledgeBase, open_knowledge_base
-from ragweave.tools.knowledge.retrievers import MODES, retriever_of
+from ragweave.tools.knowledge.retrievers import MODES, retriever_of, searched
 from ragweave.tools.models.budget import Limits
 from ragweave.tools.prices import Price
 from ragweave.tools.providers import chat_model
@@ -290,8 +289,8 @@ class Outcome:
     """None: nothing was tested, because the incumbent led, or because what was kept back is spent."""
     course: Sequence[tuple[int, Mapping[str, float]]]
     """After each block of the race: the questions answered, and the mean score of each arm that answered them."""
-    lost: Mapping[str, Mapping[Stage, Sequence[Record]]]
-    """The records of lost answers of finalist and incumbent, by arm and stage."""
+    lost: Lost
+    """Those of finalist and incumbent."""
     unit: str
     """What costs are in: `dollars` or `tokens`."""
     costs: Mapping[str, float]
@@ -393,11 +392,9 @@ class Tuning:
 
     def spent(self) -> dict[str, float]:
         """Return what the run has cost."""
-        counts = self.run.cache.spent.values()
-        spent = {"calls": float(sum(count[0] for count in counts))}
-        spent["tokens"] = float(sum(count[1] + count[2] for count in counts))
-        dollars = self.run.cost()
-        return spent if dollars is None else {**spent, "dollars": dollars}
+        now = self.run.summary()
+        dollars = {} if now.dollars is None else {"dollars": now.dollars}
+        return {"calls": now.calls, "tokens": now.tokens, **dollars}
 
 
 def expected(tuning: Tuning, arms: Sequence[Arm], size: int, done: int, tested: int, what: str) -> float:
@@ -505,14 +502,7 @@ def tune(
         arms = arms_of(methods, [*settings.prompts], results)
         say(f"{len(arms)} arms: {', '.join(arm.name for arm in arms)}")
         tuning = Tuning(run, settings, questions, metric, goal, given or {}, concurrency, quiet, say)
-        outcomes: list[Outcome] = []
-
-        async def work() -> Summary:
-            outcomes.append(await _work(tuning, arms, parts, choose, reserved, rewrite))
-            return Summary()
-
-        run.conduct(work())
-    return outcomes[0]
+        return run.conduct(_work(tuning, arms, parts, choose, reserved, rewrite))
 
 
 def _copied(incumbent: str, folder: Path) -> str:
@@ -603,7 +593,7 @@ def _progress(
     tuning: Tuning, arms: Sequence[Arm], size: int, tested: int, leader: Arm, done: int, means: Mapping[str, float]
 ) -> str:
     spent = tuning.spent()
-    so_far, to_come = f"{spent['calls']:.0f} calls", f"{expected(tuning, arms, size, done, tested, 'calls'):.0f}"
+    so_far, to_come = f"{spent['calls']} calls", f"{expected(tuning, arms, size, done, tested, 'calls'):.0f}"
     if tuning.unit == "dollars" and "dollars" in spent:
         so_far += f" and ${spent['dollars']:.2f}"
         to_come += f" and ${expected(tuning, arms, size, done, tested, 'cost'):.2f}"
@@ -624,9 +614,7 @@ def _chosen(tuning: Tuning, arm: Arm) -> SystemSpec:
     """Return the system of an arm, with all that it needs."""
     settings = tuning.settings
     system = read_system(arm.system, settings.options)
-    mode, _, place = (system.retriever or settings.retriever).partition(":")
-    if mode not in MODES:
-        mode, place = system.retriever or settings.retriever, ""
+    mode, kb = searched(system.retriever or settings.retriever, system.kb or settings.kb)
     models = {
         role: redacted(spec) for role, spec in settings.models.items() if role in ROLES and role not in tuning.given
     }
@@ -634,7 +622,7 @@ def _chosen(tuning: Tuning, arm: Arm) -> SystemSpec:
         system,
         retriever=mode,
         rerank=system.rerank or settings.rerank,
-        kb=place or system.kb or settings.kb,
+        kb=kb,
         models=system.played({**system.models, **models}),
         prompts={**system.prompts, **tuning.wordings.get(arm.wording, {})},
     )

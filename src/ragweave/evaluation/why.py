@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 from langchain_core.documents import Document
 
 from ragweave.datasets import Question
-from ragweave.evaluation.metrics import METRICS, Metric, State, given
+from ragweave.evaluation.metrics import Metric, State, given
 from ragweave.evaluation.metrics.answers import contains
 from ragweave.evaluation.metrics.metric import Compute
 from ragweave.evaluation.metrics.passages import gold_names
@@ -161,20 +161,19 @@ def _answers(words: tuple[str, ...], answers: Iterable[str]) -> bool:
     return any(stands_in(words_of(answer), words) for answer in answers)
 
 
-def explain(question: Question, state: State, library: Library, metric: str = "contains") -> Finding | None:
-    """Return the first stage that lost the answer to a question; None: the answer is right.
+def explain(question: Question, state: State, library: Library) -> Finding | None:
+    """Return the first stage that lost the answer to a question; None: the answer is right, as `contains` counts.
 
     Args:
         question: The question with its right answers, and its gold passages if they are known.
         state: The graph's final state, with the keys `STATE`.
         library: What was searched.
-        metric: What says whether an answer is right; it is then 1.0.
     """
     answer = given(state)
-    if METRICS.named(metric).compute(question, state) == 1.0:
+    if contains(answer, question.answers):
         return None
     if answer and same_in_other_words(answer, question.answers):
-        advice = "a metric that counts it, such as contains, or a judge, such as correctness (eval --metrics)"
+        advice = "a judge, which counts it, such as correctness (eval --metrics)"
         return Finding("metric", f"{answer!r} stands for {question.answers[0]!r}.", advice)
     for name, candidate in (state.get("candidates") or {}).items():
         if contains(candidate["answer"], question.answers):
@@ -272,11 +271,11 @@ LOST = "lost_"
 """Before the name of a stage in the names of its metric."""
 
 
-def stage_metrics(library: Library, metric: str = "contains") -> list[Metric]:
+def stage_metrics(library: Library) -> list[Metric]:
     """Return a metric for each stage: whether it lost the answer to a question.
 
-    Over questions with short answers they add up to what `metric` lacks to 100 %. `contains` counts no answer as lost
-    that says more than the right one.
+    Over questions with short answers they add up to what `contains` lacks to 100 %: it counts no answer as lost that says
+    more than the right one.
     """
     latest: list[tuple[State, Finding | None]] = []  # all metrics ask about one state in turn
 
@@ -285,7 +284,7 @@ def stage_metrics(library: Library, metric: str = "contains") -> list[Metric]:
             if question.kind != "short" or not question.answers:
                 return None
             if not latest or latest[0][0] is not state:
-                latest[:] = [(state, explain(question, state, library, metric))]
+                latest[:] = [(state, explain(question, state, library))]
             finding = latest[0][1]
             return float(finding is not None and finding.stage == stage)
 
