@@ -322,6 +322,9 @@ def test_a_reply_that_its_provider_broke_off_is_asked_for_again() -> None:
     assert (output["answer"], output["usage"]["calls"]) == ("Ada Brenner", 2)
     assert "reply_broken_off" in events(ScriptedModel(script=[half, "Ada Brenner"]))
     always = ScriptedModel(script=[half])
+    output = build_graph("concat", model=always, retriever=few(), max_calls=1).invoke(ASK)
+    assert (output["answer"], output["truncated"], output["usage"]["calls"]) == ("Unknown", True, 1)
+    always = ScriptedModel(script=[half])
     with pytest.raises(BrokenReplyError, match="3 times: error"):
         build_graph("concat", model=always, retriever=few()).invoke(ASK)
     assert len(always.calls) == 3

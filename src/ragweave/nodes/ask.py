@@ -92,7 +92,7 @@ def model_node(
                 try:
                     prompt = next(steps)
                     while True:
-                        answered.append(await _ask(prompt, chosen, components, state, config, caller))
+                        answered += await _ask(prompt, chosen, components, state, config, caller)
                         prompt = steps.send(answered[-1].reply)
                 except StopIteration as end:
                     return _with_costs(end.value, answered)
@@ -128,18 +128,8 @@ def _with_costs(update: Any, answered: Sequence[_Answered]) -> dict[str, Any]:
 
 async def _ask(
     prompt: Any, role: RoleName, components: Components, state: Any, config: RunnableConfig, caller: Caller
-) -> _Answered:
-    """Ask a model, unless the run's budget is spent: the reply is then empty."""
-    try:
-        return await _ask_model(prompt, role, components, state, config, caller)
-    except BudgetSpent as spent:
-        return _Answered(Reply(), no_usage(), [note("budget_spent", limit=str(spent))], refused=True)
-
-
-async def _ask_model(
-    prompt: Any, role: RoleName, components: Components, state: Any, config: RunnableConfig, caller: Caller
-) -> _Answered:
-    """Ask the model of the prompt's role, else of the node's: a chat model, again without what its server refuses."""
+) -> list[_Answered]:
+    """Ask the model of the prompt's role, else of the node's; the last reply counts, those before it were broken off."""
     if not isinstance(prompt, Prompt):
         raise UsageError(f"the node {running()[1]} yielded a {type(prompt).__name__}, not a Prompt")
     role = prompt.role or role
@@ -149,9 +139,9 @@ async def _ask_model(
     if options.max_cost_usd is not None:
         check_priced(endpoint.client)
     if isinstance(endpoint.client, BaseDecisionModel):
-        return await _ask_decision_model(prompt, role, endpoint, config, caller)
+        return [await _ask_decision_model(prompt, role, endpoint, config, caller)]
     call = _prepared(prompt, role, endpoint, components.prompts, state, options)
-    return await _answer(call, _labelled(config, role, call.sample), caller)
+    return await _ask_chat_model(call, _labelled(config, role, call.sample), caller)
 
 
 @dataclass(frozen=True)
@@ -312,20 +302,23 @@ class _Call:
         return [*(value for value in self.prompt.values.values() if isinstance(value, str)), *passages]
 
 
-async def _answer(call: _Call, config: RunnableConfig, caller: Caller) -> _Answered:
+async def _ask_chat_model(call: _Call, config: RunnableConfig, caller: Caller) -> list[_Answered]:
     """Make a call, again if its model refuses a part of it or breaks off its reply."""
-    broken = list[_Answered]()
+    answered = list[_Answered]()
     while call.prompt.passages or not call.dropped:  # once all passages are dropped, there is nothing to ask
-        outcome = await _outcome(call, config, caller)
+        try:
+            outcome = await _outcome(call, config, caller)
+        except BudgetSpent as spent:
+            return [*answered, _refused(spent)]
         if isinstance(outcome, _Call):
             call = outcome
             continue
+        answered.append(outcome)
         if not outcome.broken:
-            return _joined(outcome, broken)
-        broken.append(outcome)
-        if len(broken) == _TRIES:
+            return answered
+        if len(answered) == _TRIES:
             raise BrokenReplyError(f"the model's provider broke off its reply {_TRIES} times: {outcome.broken}")
-    return _joined(_Answered(Reply(), no_usage(), call.dropped_notes()), broken)
+    return [*answered, _Answered(Reply(), no_usage(), call.dropped_notes())]
 
 
 async def _outcome(call: _Call, config: RunnableConfig, caller: Caller) -> _Call | _Answered:
@@ -353,10 +346,9 @@ def _broken(fault: str, usage: Usage | None = None) -> _Answered:
     return _Answered(Reply(), usage or no_usage(), [note("reply_broken_off", reason=fault)], broken=fault)
 
 
-def _joined(answered: _Answered, broken: Sequence[_Answered]) -> _Answered:
-    """Return what was answered, with the costs and notes of the calls before it whose replies were broken off."""
-    usage = reduce(add_usage, (call.usage for call in broken), answered.usage)
-    return answered._replace(usage=usage, notes=[*chain.from_iterable(call.notes for call in broken), *answered.notes])
+def _refused(spent: BudgetSpent) -> _Answered:
+    """Return what is left of a call that the run's budget refused."""
+    return _Answered(Reply(), no_usage(), [note("budget_spent", limit=str(spent))], refused=True)
 
 
 def _labelled(config: RunnableConfig, role: RoleName, sample: int) -> RunnableConfig:
@@ -384,8 +376,11 @@ async def _ask_decision_model(
     if not requests or form is None:
         return _Answered(Reply(), no_usage(), [])
     labelled = _labelled(config, role, 0)
-    async with current_budget().call(len(requests), awaits=caller.awaits):
-        responses = await caller.call(endpoint.model.map(), requests, labelled, is_sync=endpoint.is_sync)
+    try:
+        async with current_budget().call(len(requests), awaits=caller.awaits):
+            responses = await caller.call(endpoint.model.map(), requests, labelled, is_sync=endpoint.is_sync)
+    except BudgetSpent as spent:
+        return _refused(spent)
     answers = [response.answers["answer"] for response in responses]
     chances = [answer.noul if isinstance(answer, NoulAnswer) else answer.probabilities for answer in answers]
     threshold = 0.5 if (stated := getattr(endpoint.client, "threshold", None)) is None else stated

@@ -7,7 +7,6 @@ import ctypes
 import io
 import re
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,9 +63,6 @@ def load_pdf(name: str, data: bytes, _settings: IndexSettings) -> Iterator[Loade
             texts.append(text)
             if problem:
                 problems[problem].append(number + 1)
-            _LOCK.release()
-            time.sleep(0.001)  # a picture of a page need not wait for the whole file
-            _LOCK.acquire()
         name = " ".join(document.get_metadata_value("Title").split()) or name
     notes = [f"{_named(on)}: {what}" for what, on in problems.items()]
     if not any(text.strip() for text in texts):

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,7 +33,6 @@ _OUT_OF_TIME, _OUT_OF_MEMORY = 1, 3
 """Exit codes; the first is faulthandler's."""
 _REASONS = {_OUT_OF_TIME: "it takes too long", _OUT_OF_MEMORY: "it needs too much memory"}
 _LOADED = TypeAdapter(Loaded)
-_FIELDS = [field.name for field in fields(Loaded)]
 _LINES = {"line": str, "remark": Remark}
 
 
@@ -73,7 +72,7 @@ class Worker:
             else:
                 code = process.wait()
                 value = f"{_REASONS.get(code, f'its reader crashed with code {code}')} ({EXCEEDED}: {self.limits})"
-        except (ValueError, KeyError) as error:
+        except ValueError as error:
             value = f"its reader gives what is not a text ({' '.join(str(error).split())[:100]})"
         finally:
             if not ended:
@@ -139,7 +138,7 @@ def _answers(request: dict[str, Any]) -> Iterator[tuple[str, Any]]:
                 if isinstance(loaded, str):
                     yield "remark" if isinstance(loaded, Remark) else "line", loaded
                 else:
-                    yield "text", {name: getattr(loaded, name) for name in _FIELDS}
+                    yield "text", _LOADED.dump_python(loaded)
     except UnreadableError as error:
         reason = str(error)
     except MemoryError:
