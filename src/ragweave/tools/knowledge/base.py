@@ -61,7 +61,7 @@ SomeSettings: TypeAlias = IndexSettings | Mapping[str, Any] | None
 class AbstractKnowledgeBase(ABC):
     """Passages with the sources that they come from, in a folder or on a server.
 
-    What leads to passages takes a condition: what does not pass it is not there.
+    It may have a condition: passages that do not pass it are not there.
 
     Errors of all methods that write: `KnowledgeBaseError` if another writer is still active after `wait`, the disk or
     server cannot be written, or the embedding model fails.
@@ -74,6 +74,8 @@ class AbstractKnowledgeBase(ABC):
     settings: IndexSettings
     """How it chunks, analyses and embeds."""
     _embeddings: Embeddings | None
+    _condition: Condition = ALL
+    """Which passages it shows: every method that leads to passages asks the store with it."""
 
     modes: Sequence[str] = get_args(RetrieverName)
     """How it can be searched."""
@@ -100,23 +102,41 @@ class AbstractKnowledgeBase(ABC):
 
     def __len__(self) -> int:
         """Return the number of passages."""
-        return self._count(ALL)
+        if self._condition == ALL:
+            with self._reading() as now:
+                return now.count()
+        with self._view() as view:
+            return len(view.rows(self._condition))
 
     def sources(self) -> list[Source]:
         """Return what was indexed: files, pages and names of added documents."""
-        return self._sources(ALL)
+        if self._condition == ALL:
+            with self._reading() as now:
+                return [*now.sources().values()]
+        with self._view() as view:
+            return view.sources_of(view.rows(self._condition))
 
     def passages(self) -> list[Document]:
         """Return every passage, in the order in which they were indexed."""
-        return self._passages(ALL)
+        with self._view() as view:
+            return [*view.documents(view.rows(self._condition).tolist()).values()]
 
     def fields(self) -> list[Field]:
         """Return the fields of the passages' metadata, by which a filter can choose."""
-        return self._fields(ALL)
+        with self._view() as view:
+            return view.fields(self._condition)
 
     def values(self, name: str) -> list[Any]:
         """Return the values that passages have in a field of their metadata, which a filter may ask for."""
-        return self._values(name, ALL)
+        if name in PLACES:
+            keys = [source.key for source in self.sources()]
+            return keys if name == "source" else sorted({folder for key in keys for folder in folders(key)})
+        with self._view() as view:
+            return view.values(name, self._condition)
+
+    def _kinds(self, name: str) -> dict[Kind, Any]:
+        with self._view() as view:
+            return view.kinds(name, self._condition)
 
     def view(self, filter: Filter) -> KnowledgeView:
         """Return a knowledge base that holds only the passages that pass a filter, to be searched and read.
@@ -125,39 +145,6 @@ class AbstractKnowledgeBase(ABC):
             UsageError: It is not a filter.
         """
         return KnowledgeView(self, parse(filter))
-
-    def _count(self, chosen: Condition) -> int:
-        if chosen == ALL:
-            with self._reading() as now:
-                return now.count()
-        with self._view() as view:
-            return len(view.rows(chosen))
-
-    def _sources(self, chosen: Condition) -> list[Source]:
-        if chosen == ALL:
-            with self._reading() as now:
-                return [*now.sources().values()]
-        with self._view() as view:
-            return view.sources_of(view.rows(chosen))
-
-    def _passages(self, chosen: Condition) -> list[Document]:
-        with self._view() as view:
-            return [*view.documents(view.rows(chosen).tolist()).values()]
-
-    def _fields(self, chosen: Condition) -> list[Field]:
-        with self._view() as view:
-            return view.fields(chosen)
-
-    def _values(self, name: str, chosen: Condition) -> list[Any]:
-        if name in PLACES:
-            keys = [source.key for source in self._sources(chosen)]
-            return keys if name == "source" else sorted({folder for key in keys for folder in folders(key)})
-        with self._view() as view:
-            return view.values(name, chosen)
-
-    def _kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
-        with self._view() as view:
-            return view.kinds(name, chosen)
 
     def _names(self) -> list[str]:
         """Return the names of fields to suggest."""
@@ -202,11 +189,12 @@ class AbstractKnowledgeBase(ABC):
         """
         chosen = parse(filter)
         if chosen != ALL and len(self):
-            check_operands(chosen, partial(self._kinds, chosen=ALL), self._names, lambda part: len(self.view(part)))
-        retriever = self._retriever(check_k(k), mode, chosen)
+            check_operands(chosen, self._kinds, self._names, lambda part: len(self.view(part)))
+        base = self if chosen == ALL else self.view(chosen)
+        retriever = base._retriever(check_k(k), mode)
         return retriever if rerank is None else RerankRetriever.over(retriever, rerank, k=k)
 
-    def _retriever(self, k: int, mode: RetrieverName, chosen: Condition) -> PassageRetriever:
+    def _retriever(self, k: int, mode: RetrieverName) -> PassageRetriever:
         if mode not in self.modes:
             raise UsageError(f"unknown mode {mode!r}; choose one of: {', '.join(self.modes)}")
         if mode == "auto" and "graph" not in self.modes:
@@ -217,31 +205,31 @@ class AbstractKnowledgeBase(ABC):
             )
         if self.settings.embedding is not None and mode != "bm25":
             self._embedder().loaded()
-        search = partial(self._search, chosen=chosen)
+        words = Bm25Retriever(search=partial(self._search, mode="bm25"), k=k) if "bm25" in self.modes else None
         return SearchRetriever(
-            search=partial(search, mode=mode),
+            search=partial(self._search, mode=mode),
             k=k,
-            words=Bm25Retriever(search=partial(search, mode="bm25"), k=k) if "bm25" in self.modes else None,
+            words=words,
             embeddings=None if mode == "bm25" else self._embeddings,
-            places=partial(self._around, chosen=chosen),
-            evidence=partial(self._evidence, chosen=chosen),
+            places=self._around,
+            evidence=self.evidence,
         )
 
     def _embedder(self) -> Embedder:
         return Embedder(str(self.path), self.settings.embedding, self._embeddings)
 
-    def _search(self, question: str, k: int, mode: RetrieverName, chosen: Condition) -> list[Document]:
+    def _search(self, question: str, k: int, mode: RetrieverName) -> list[Document]:
         vector = None if mode == "bm25" or self._embeddings is None else self._embedder().query(question)
         terms = analyzer_for(self.settings.language).terms
-        query = Query(None if mode == "dense" else terms(question), vector, chosen)
+        query = Query(None if mode == "dense" else terms(question), vector, self._condition)
         with self._view() as view:
             if vector is not None:
                 self._embedder().check(vector, view.dimensions())
             return search(view, question, query, k, mode, terms)
 
-    def _around(self, name: str, sides: int, chosen: Condition) -> list[Document]:
+    def _around(self, name: str, sides: int) -> list[Document]:
         with self._view() as view:
-            return view.around(name, sides, chosen)
+            return view.around(name, sides, self._condition)
 
     def evidence(self, citation: Citation | Quote) -> Evidence:
         """Return where the quotes of a citation, or one quote, stand in their files, which are read again.
@@ -250,15 +238,12 @@ class AbstractKnowledgeBase(ABC):
         page as it is shown. A notebook shows the pictures of the pages. A quote of a passage that this knowledge
         base does not hold has no place.
         """
-        return self._evidence(citation, ALL)
-
-    def _evidence(self, citation: Citation | Quote, chosen: Condition) -> Evidence:
         evidence, quotes = Evidence(), citation.get("quotes", [citation])
         with self._view() as view:
             cited = [
                 (passage, quote["start"], quote["end"], view.source(passage.metadata["source"]))
                 for quote in (quotes if isinstance(quotes, list) else ())
-                for passage in view.around(quote["passage"], 0, chosen)
+                for passage in view.around(quote["passage"], 0, self._condition)
                 if 0 <= quote["start"] < quote["end"] <= len(passage.page_content)
             ]
         for quoted in cited:
@@ -270,8 +255,8 @@ class AbstractKnowledgeBase(ABC):
     ) -> list[BaseTool]:
         """Return `keyword_search`, `semantic_search` and `read`, for an agent such as `create_agent`'s.
 
-        Searches give `k` snippets, `read` gives whole passages, in a folder with their neighbours, each once a
-        conversation. The method `agentic` is the same as a graph. Arguments are those of `as_retriever`.
+        Searches give `k` snippets, `read` gives whole passages with their neighbours, each once a conversation.
+        The method `agentic` is the same as a graph. Arguments are those of `as_retriever`.
         """
         from ragweave.tools.retrieval.toolkit import search_tools
 
@@ -557,40 +542,14 @@ class KnowledgeView(AbstractKnowledgeBase):
     def __init__(self, base: AbstractKnowledgeBase, condition: Condition) -> None:
         """Show what of `base` passes `condition`."""
         self.path, self.settings, self.modes, self._embeddings = base.path, base.settings, base.modes, base._embeddings
-        self._base, self._condition = base, condition
-
-    def _both(self, chosen: Condition) -> Condition:
-        return self._condition if chosen == ALL else Every((self._condition, chosen))
-
-    def _count(self, chosen: Condition) -> int:
-        return self._base._count(self._both(chosen))
-
-    def _sources(self, chosen: Condition) -> list[Source]:
-        return self._base._sources(self._both(chosen))
-
-    def _passages(self, chosen: Condition) -> list[Document]:
-        return self._base._passages(self._both(chosen))
-
-    def _fields(self, chosen: Condition) -> list[Field]:
-        return self._base._fields(self._both(chosen))
-
-    def _values(self, name: str, chosen: Condition) -> list[Any]:
-        return self._base._values(name, self._both(chosen))
-
-    def _kinds(self, name: str, chosen: Condition) -> dict[Kind, Any]:
-        return self._base._kinds(name, self._both(chosen))
-
-    def _retriever(self, k: int, mode: RetrieverName, chosen: Condition) -> PassageRetriever:
-        return self._base._retriever(k, mode, self._both(chosen))
-
-    def _evidence(self, citation: Citation | Quote, chosen: Condition) -> Evidence:
-        return self._base._evidence(citation, self._both(chosen))
+        self._base = base
+        self._condition = condition if base._condition == ALL else Every((base._condition, condition))
 
     def _reading(self) -> AbstractContextManager[SourceReader]:
-        raise NotImplementedError("a view reads its knowledge base by the methods that take a condition")
+        return self._base._reading()
 
     def _view(self) -> AbstractContextManager[View]:
-        raise NotImplementedError("a view reads its knowledge base by the methods that take a condition")
+        return self._base._view()
 
     def _writing(self) -> AbstractContextManager[SourceWriter]:
         raise UsageError("a view cannot be written: write to the knowledge base itself")
