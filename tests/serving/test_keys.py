@@ -89,6 +89,15 @@ def test_completions(file: Path, chats: Any) -> None:
         assert client.get("/health").status_code == 200
 
 
+def test_a_page_of_a_named_origin_may_call_and_is_told_what_is_refused(file: Path, chats: Any) -> None:
+    origin = {"Origin": "https://chat.example"}
+    with TestClient(KeyedApp(file, chats, AccessLimits(origins=[origin["Origin"]]))) as client:
+        asks_first = {**origin, "Access-Control-Request-Method": "POST"}
+        replies = [client.options("/v1/chat/completions", headers=asks_first), client.get("/v1/models", headers=origin)]
+    assert [reply.status_code for reply in replies] == [200, 401]
+    assert {reply.headers["access-control-allow-origin"] for reply in replies} == {origin["Origin"]}
+
+
 def test_quotes_in_their_files(file: Path, chats: Any, kb: KnowledgeBase) -> None:
     with TestClient(KeyedApp(file, chats, AccessLimits())) as client:
         for key, sees in SEES.items():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -60,15 +61,19 @@ class AccessLimits:
             raise UsageError("request_bytes and concurrency must be at least 1, and queue at least 0")
 
 
+def caller_id(key: bytes) -> str:
+    """Return the id of the caller that has a key."""
+    return hashlib.sha256(key.strip()).hexdigest()[:32]
+
+
 def caller_of(authorization: str, api_keys: Sequence[str]) -> str | None:
     """Return an id of the caller, made from the key; "" if no key is needed; None if a valid key is missing."""
     if not api_keys:
         return ""
     scheme, _, token = authorization.partition(" ")
-    given = hashlib.sha256(token.strip().encode("latin-1", "replace")).digest()
-    known = [hashlib.sha256(key.strip().encode()).digest() for key in api_keys]
-    matches = [secrets.compare_digest(given, digest) for digest in known]
-    return given.hex()[:32] if scheme.lower() == "bearer" and any(matches) else None
+    given = caller_id(token.encode("latin-1", "replace"))
+    matches = [secrets.compare_digest(given, caller_id(key.encode())) for key in api_keys]
+    return given if scheme.lower() == "bearer" and any(matches) else None
 
 
 def error_body(status: int, message: str, code: str | None = None) -> dict[str, object]:
@@ -92,22 +97,31 @@ class Guard:
     """An ASGI app that admits callers with a key and limits what they send and how much is answered at once.
 
     The app finds the caller's id in `scope["caller"]`. The body of a POST must be JSON, because a browser sends JSON from a
-    page of another origin only after asking. A POST, or a GET of a quote's page (`…/sources/…`), has a slot from when its body has arrived until its answer is
-    sent and every thread that worked on it has ended, even if the caller has left.
+    page of another origin only after asking. A POST, or a GET of a quote's page (`…/sources/…`), has a slot from when its
+    body has arrived until its answer is sent and every thread that worked on it has ended, even if the caller has left.
     """
 
     def __init__(self, app: ASGIApp, limits: AccessLimits) -> None:
         """Guard `app`."""
-        self._app, self._limits = app, limits
+        self.limits = limits
+        self._app, self._guarded = app, self._let_through
+        if limits.origins:
+            self._guarded = CORSMiddleware(
+                self._let_through,
+                allow_origins=list(limits.origins),
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],  # OpenAI's own client sends a dozen; cookies stay forbidden
+                expose_headers=["x-should-retry", "retry-after"],
+            )
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._waiting = self._bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a call through, or refuse it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        await (self._guarded if scope["type"] == "http" else self._app)(scope, receive, send)
+
+    async def _let_through(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if scope["path"] == "/health":
                 await JSONResponse({"status": "ok"})(scope, receive, send)
@@ -122,7 +136,7 @@ class Guard:
             await JSONResponse(error.body, error.status, headers)(scope, receive, send)
 
     def _admit(self, scope: Scope) -> None:
-        limits, headers = self._limits, Headers(scope=scope)
+        limits, headers = self.limits, Headers(scope=scope)
         if limits.hosts and re.sub(r":\d*$", "", headers.get("host", "")).lower() not in limits.hosts:
             raise ApiError(421, f"without a key, this server answers only to the host names {', '.join(limits.hosts)}")
         scope["caller"] = caller_of(headers.get("authorization", ""), limits.api_keys)
@@ -135,10 +149,10 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = bytearray()
         try:
-            async with asyncio.timeout(self._limits.body_seconds):
+            async with asyncio.timeout(self.limits.body_seconds):
                 await self._read(receive, body)
         except TimeoutError:
-            raise ApiError(408, f"the body did not arrive within {self._limits.body_seconds:g} seconds") from None
+            raise ApiError(408, f"the body did not arrive within {self.limits.body_seconds:g} seconds") from None
         else:
             async with self._slot():
                 await self._app(scope, _with_body(bytes(body), receive), send)
@@ -147,7 +161,7 @@ class Guard:
 
     async def _read(self, receive: Receive, body: bytearray) -> None:
         """Read a request's body, which counts as being in memory until the request has ended."""
-        limit, more = self._limits.request_bytes, True
+        limit, more = self.limits.request_bytes, True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -163,11 +177,11 @@ class Guard:
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
-        if self._slots.locked() and self._waiting >= self._limits.queue:
+        if self._slots.locked() and self._waiting >= self.limits.queue:
             raise self._busy()
         self._waiting += 1
         try:
-            async with asyncio.timeout(self._limits.queue_seconds):
+            async with asyncio.timeout(self.limits.queue_seconds):
                 await self._slots.acquire()
         except TimeoutError:
             raise self._busy() from None
@@ -192,7 +206,7 @@ class Guard:
             self._loop = loop
 
     def _busy(self) -> ApiError:
-        return ApiError(429, "too many requests at once: try again", retry_after=str(ceil(self._limits.queue_seconds)))
+        return ApiError(429, "too many requests at once: try again", retry_after=str(ceil(self.limits.queue_seconds)))
 
 
 def _with_body(body: bytes, receive: Receive) -> Receive:

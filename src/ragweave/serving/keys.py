@@ -18,16 +18,15 @@ method, and the ids of the passages that were read, but no text.
 """
 
 import asyncio
-import hashlib
 import json
 import logging
 import os
 import re
-import secrets
 import sqlite3
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from pathlib import Path
@@ -37,11 +36,10 @@ from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ragweave.errors import UsageError
-from ragweave.serving.guard import AccessLimits, Guard, error_body
+from ragweave.serving.guard import AccessLimits, ApiError, Guard, caller_id
 from ragweave.tools.knowledge.filters import ALL, Condition, located, matches, parse
 from ragweave.tools.prices import price_of
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
@@ -262,6 +260,7 @@ class _Keyed(NamedTuple):
     caller: Caller
     account: Account
     app: ASGIApp
+    lifespan: "_Lifespan"
 
 
 class KeyedApp:
@@ -283,15 +282,14 @@ class KeyedApp:
         """
         self._path, self._make = path, make
         self._guard = Guard(self._dispatch, limits)
-        self._apps: dict[bytes, _Keyed] = {}
-        self._running: dict[bytes, _Lifespan] = {}
+        self._apps: dict[str, _Keyed] = {}
+        """By the id of the caller."""
         self._lock = asyncio.Lock()
-        self._state: object = None
+        self._state = self._stat()
         file = read_keys(path)
         self._ledger = Ledger(path.parent / (file.usage or f"{path.stem}.usage.sqlite3"))
         self._audit = path.parent / file.audit if file.audit else None
-        self._state = self._stat()
-        self._apps = self._made(file)
+        self._admit(self._made(file))
 
     def _stat(self) -> object:
         try:
@@ -300,16 +298,21 @@ class KeyedApp:
             return None
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
-    def _made(self, file: KeyFile) -> dict[bytes, _Keyed]:
+    def _made(self, file: KeyFile) -> dict[str, _Keyed]:
         apps = {}
         for caller in file.keys:
-            digest = hashlib.sha256(caller.key.encode()).digest()
-            keyed = self._apps.get(digest)
+            name = caller_id(caller.key.encode())
+            keyed = self._apps.get(name)
             if keyed is None or keyed.caller != caller:
                 account = Account(caller, self._ledger, self._audit)
-                keyed = _Keyed(caller, account, self._make(caller, account))
-            apps[digest] = keyed
+                app = self._make(caller, account)
+                keyed = _Keyed(caller, account, app, _Lifespan(app))
+            apps[name] = keyed
         return apps
+
+    def _admit(self, apps: dict[str, _Keyed]) -> None:
+        self._apps = apps
+        self._guard.limits = replace(self._guard.limits, api_keys=[keyed.caller.key for keyed in apps.values()])
 
     async def _reload(self) -> None:
         async with self._lock:
@@ -322,72 +325,48 @@ class KeyedApp:
             except UsageError as error:
                 _LOG.error("the keys stay as they were: %s", error)
                 return
-            for digest, keyed in apps.items():
-                if self._apps.get(digest) is not keyed:
-                    await self._start(digest, keyed.app)
-            gone = [self._running.pop(digest) for digest in self._running.keys() - apps.keys()]
-            self._apps = apps
-            for lifespan in gone:
-                await lifespan.stop()
-
-    async def _start(self, digest: bytes, app: ASGIApp) -> None:
-        before = self._running.pop(digest, None)
-        self._running[digest] = lifespan = _Lifespan(app)
-        await lifespan.start()
-        if before:
-            await before.stop()
+            before = self._apps
+            for name, keyed in apps.items():
+                if before.get(name) is not keyed:
+                    await keyed.lifespan.start()
+            self._admit(apps)
+            for name, keyed in before.items():
+                if apps.get(name) is not keyed:
+                    await keyed.lifespan.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a call on, or refuse it."""
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
             return
-        if scope["path"] == "/health":
-            await JSONResponse({"status": "ok"})(scope, receive, send)
-            return
-        if self._stat() != self._state:
+        if scope["path"] != "/health" and self._stat() != self._state:
             await self._reload()
-        apps = self._apps
-        scheme, _, token = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
-        given = hashlib.sha256(token.strip()).digest()
-        own = [known for digest, known in apps.items() if secrets.compare_digest(digest, given)]
-        if scope["method"] == "OPTIONS":  # a browser asks before it sends a key
-            await next(iter(apps.values())).app(scope, receive, send)
-        elif scheme.lower() != b"bearer" or not own:
-            body = error_body(401, "a valid API key is needed: Authorization: Bearer KEY")
-            await JSONResponse(body, 401)(scope, receive, send)
-        else:
-            scope["key"] = own[0]
-            await self._guard(scope, receive, send)
+        scope["keyed"] = self._apps  # as they are now, when the guard checks the key
+        await self._guard(scope, receive, send)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        caller, account, app = scope["key"]
+        caller, account, app, _ = scope["keyed"][scope["caller"]]
         if scope["path"] == "/metrics" and caller.filter != "all":
-            await JSONResponse(error_body(404, "this key sees no metrics"), 404)(scope, receive, send)
-            return
+            raise ApiError(404, "this key sees no metrics")
         reached = await asyncio.to_thread(account.take) if scope["method"] == "POST" else ""
         if reached:
             account.write(scope["path"], f"limit of {reached}")
             now = datetime.now(UTC)
             tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC)
-            head = {"retry-after": str(ceil((tomorrow - now).total_seconds())), "x-should-retry": "false"}
+            seconds = str(ceil((tomorrow - now).total_seconds()))
             message = f"this key has reached its limit of {reached} for today (UTC)"
-            await JSONResponse(error_body(429, message, "insufficient_quota"), 429, head)(scope, receive, send)
-            return
+            raise ApiError(429, message, code="insufficient_quota", retry_after=seconds, x_should_retry="false")
         await app(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                for digest, keyed in self._apps.items():
-                    await self._start(digest, keyed.app)
-                await send({"type": "lifespan.startup.complete"})
-            else:
-                for lifespan in self._running.values():
-                    await lifespan.stop()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+        await receive()
+        for keyed in self._apps.values():
+            await keyed.lifespan.start()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        for keyed in self._apps.values():
+            await keyed.lifespan.stop()
+        await send({"type": "lifespan.shutdown.complete"})
 
 
 class _Lifespan:
@@ -395,24 +374,14 @@ class _Lifespan:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._to: asyncio.Queue[Message] = asyncio.Queue()
-        self._from: asyncio.Queue[Message] = asyncio.Queue()
-        self._task: asyncio.Task[None] | None = None
+        self._messages, self._answers = asyncio.Queue[Message](), asyncio.Queue[Message]()
 
     async def start(self) -> None:
-        async def run() -> None:
-            await self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._to.get, self._from.put)
-
-        self._task = asyncio.create_task(run())
-        await self._say("lifespan.startup")
+        scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}
+        self._task = asyncio.ensure_future(self._app(scope, self._messages.get, self._answers.put))
+        await self._messages.put({"type": "lifespan.startup"})
+        await self._answers.get()
 
     async def stop(self) -> None:
-        await self._say("lifespan.shutdown")
-
-    async def _say(self, kind: str) -> None:
-        if self._task is None or self._task.done():
-            return
-        await self._to.put({"type": kind})
-        answer = asyncio.create_task(self._from.get())
-        await asyncio.wait({answer, self._task}, return_when=asyncio.FIRST_COMPLETED)
-        answer.cancel()
+        await self._messages.put({"type": "lifespan.shutdown"})
+        await self._task

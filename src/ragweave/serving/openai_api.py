@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from urllib.parse import quote as percent_encoded
 
 from fastapi import FastAPI, Request
-from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -226,18 +225,9 @@ def create_app(
         evidence: As `KnowledgeBase.evidence`; annotations then have the places of their quotes. A picture shows the
             lines around a quote, too.
     """
-    limits = limits or AccessLimits()
     endpoint = Endpoint(chats, plain, evidence)
     app = FastAPI(title="ragweave", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(Guard, limits=limits)
-    if limits.origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(limits.origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["*"],  # OpenAI's own client sends a dozen; cookies stay forbidden
-            expose_headers=["x-should-retry", "retry-after"],
-        )
+    app.add_middleware(Guard, limits=limits or AccessLimits())
 
     @app.exception_handler(ApiError)
     async def refused(_request: Request, error: ApiError) -> JSONResponse:
