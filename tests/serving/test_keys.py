@@ -23,6 +23,7 @@ from ragweave.serving.guard import AccessLimits
 from ragweave.serving.keys import Account, Caller, KeyedApp, read_keys
 from ragweave.serving.mcp_server import create_server, http_app
 from ragweave.serving.openai_api import create_app
+from ragweave.testing import ModelCall, ScriptedModel
 
 KEYS = """
 keys:
@@ -155,34 +156,44 @@ def test_a_limit_holds_for_the_day_and_all_processes(file: Path, chats: Any, kb:
     assert not names(file.with_name("audit.jsonl").read_text())
 
 
-def test_tokens_are_a_limit_too(file: Path, kb: KnowledgeBase) -> None:
-    file.write_text("keys: [{name: a, key: a-key, filter: {dept: hr}, limits: {tokens: 100}}]")
+class PricedModel(ScriptedModel):
+    model_name: str = "fake"
 
-    class Chat:
-        async def ainvoke(self, _values: Any, *_: Any, **__: Any) -> Any:
-            usage = {"input_tokens": 70, "output_tokens": 20}
-            return {
-                "usage": usage,
-                "passages": [],
-                "candidates": {},
-                "status": "unknown",
-                "answer": "x",
-                "messages": [AIMessage("x")],
-            }
+
+@pytest.fixture
+def prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "prices.json").write_text('{"fake": [1000, 1000]}')
+    monkeypatch.setenv("RAGWEAVE_PRICES", str(tmp_path / "prices.json"))
+
+
+@pytest.mark.usefixtures("prices")
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("limit", ["tokens: 1", "dollars: 0.001"])
+def test_what_a_run_spent_counts_even_if_it_failed(file: Path, kb: KnowledgeBase, limit: str, status: int) -> None:
+    file.write_text(f"keys: [{{name: a, key: a-key, filter: {{dept: hr}}, limits: {{{limit}}}}}]")
+
+    def reply(_call: ModelCall) -> str:
+        if status == 500:
+            raise UsageError("the model is gone")
+        return "Ada"
 
     def make(caller: Caller, account: Account) -> ASGIApp:
-        return create_app({"concat": account.recorded("concat", Chat())}, AccessLimits(api_keys=[caller.key]))
+        retriever = kb.view(caller.condition()).as_retriever()
+        model, restater = PricedModel(script=reply), PricedModel(script=["Who is the boss?"])
+        chat = build_chat("concat", model=model, retriever=retriever, restater=restater)
+        return create_app({"concat": account.recorded("concat", chat)}, AccessLimits(api_keys=[caller.key]))
 
+    texts = (("user", "Who is Ada?"), ("assistant", "The boss."), ("user", "Of what?"))
+    body = {"model": "concat", "messages": [{"role": role, "content": text} for role, text in texts]}
     with TestClient(KeyedApp(file, make, AccessLimits())) as client:
-        assert [ask(client, "a-key").status_code for _ in range(3)] == [200, 200, 429]
+        head = {"Authorization": "Bearer a-key"}
+        replies = [client.post("/v1/chat/completions", json=body, headers=head) for _ in range(2)]
+    assert [reply.status_code for reply in replies] == [status, 429], replies[0].text
 
 
-def test_dollars_are_a_limit_for_the_plain_model_too(
-    file: Path, kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("prices")
+def test_dollars_are_a_limit_for_the_plain_model_too(file: Path) -> None:
     file.write_text("keys: [{name: a, key: a-key, filter: {dept: hr}, limits: {dollars: 0.5}}]")
-    file.with_name("prices.json").write_text('{"fake": [1000, 1000]}')
-    monkeypatch.setenv("RAGWEAVE_PRICES", str(file.with_name("prices.json")))
 
     class Model:
         model_name = "fake"

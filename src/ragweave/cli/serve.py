@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,11 +20,9 @@ from ragweave.errors import UsageError, need
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from ragweave.serving.guard import AccessLimits
     from ragweave.serving.keys import Account
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
-_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _WORKER = "RAGWEAVE_WORKER"
 """The variable that tells a worker process what it serves."""
 
@@ -77,10 +74,11 @@ def serve(
     if host not in _LOCAL and not (keys or keys_file or no_key):
         why = f"{host} can be reached from other machines"
         raise UsageError(f"{why}: give --keys or --api-key, or --no-key to let anyone call")
-    local = host in _LOCAL and not (keys or keys_file)
-    limits = {"api_keys": keys, "origins": origin or (), "hosts": _HOSTS if local else (), "concurrency": concurrency}
-    served: dict[str, Any] = {"names": names, "mcp": mcp, "host": host, "limits": limits, "keys": str(keys_file or "")}
-    served["pictures"] = pictures
+    from ragweave.serving.guard import LOCAL_HOSTS
+
+    hosts = LOCAL_HOSTS if host in _LOCAL and not (keys or keys_file) else ()
+    limits = {"api_keys": keys, "origins": origin or (), "hosts": hosts, "concurrency": concurrency}
+    served: Any = (names, mcp, host, limits, str(keys_file or ""), pictures)
     opened = (names, kb, model, None, retriever, rerank, second_retriever, option)
     setup = options.Setup.open(*opened)
     if mcp and not http:
@@ -91,7 +89,7 @@ def serve(
         return
     from ragweave.serving.server import free_address, run_server
 
-    app = app_over(setup, **served)
+    app = app_over(setup, *served)
     setup.show_notice()
     port, url = free_address(host, port)
     typer.echo(f"serving {'ask and search' if mcp else ', '.join(names)} at {url}/{'mcp' if mcp else 'v1'}", err=True)
@@ -110,15 +108,30 @@ def app_over(
     mcp: bool,
     host: str,
     limits: dict[str, Any],
-    keys: str = "",
-    pictures: bool = False,
+    keys: str,
+    pictures: bool,
 ) -> ASGIApp:
     """Return the app that serves methods over the models and the retriever of a setup; `keys` is a file of keys."""
     from ragweave.serving.guard import AccessLimits
 
     access = AccessLimits(**limits)
+
+    def app_of(setup: options.Setup, account: Account | None = None) -> ASGIApp:
+        graphs: dict[str, Any] = {name: (setup.graph if mcp else setup.chat)(name) for name in names}
+        searched, plain = setup.retriever_of(names[0]), setup.models["generator"]
+        if account:
+            graphs = {name: account.recorded(name, graph) for name, graph in graphs.items()}
+            searched, plain = account.recorded_search(searched), account.recorded("plain", plain)
+        if mcp:
+            from ragweave.serving.mcp_server import create_server, http_app
+
+            return http_app(create_server(graphs[names[0]], searched), host=host, limits=access)
+        from ragweave.serving.openai_api import create_app
+
+        return create_app(graphs, access, plain, setup.evidence(names[0]) if pictures else None)
+
     if not keys:
-        return _app(setup, names, mcp, host, access, pictures)
+        return app_of(setup)
     from ragweave.serving.keys import Caller, KeyedApp
     from ragweave.tools.knowledge import open_knowledge_base
     from ragweave.tools.prices import check_priced
@@ -129,39 +142,15 @@ def app_over(
         with open_knowledge_base(setup.kb) as base:
             counts = len(base.view(caller.condition())), len(base)
         typer.echo(f"key {caller.name} sees {counts[0]} of {counts[1]} passages", err=True)
-        own = setup.over(caller.condition())
-        return _app(own, names, mcp, host, replace(access, api_keys=[caller.key]), pictures, account)
+        return app_of(setup.over(caller.condition()), account)
 
     return KeyedApp(Path(keys), make, access)
-
-
-def _app(
-    setup: options.Setup,
-    names: Sequence[str],
-    mcp: bool,
-    host: str,
-    limits: AccessLimits,
-    pictures: bool,
-    account: Account | None = None,
-) -> ASGIApp:
-    graphs: dict[str, Any] = {name: (setup.graph if mcp else setup.chat)(name) for name in names}
-    searched, plain = setup.retriever_of(names[0]), setup.models["generator"]
-    if account:
-        graphs = {name: account.recorded(name, graph) for name, graph in graphs.items()}
-        searched, plain = account.recorded_search(searched), account.recorded("plain", plain)
-    if mcp:
-        from ragweave.serving.mcp_server import create_server, http_app
-
-        return http_app(create_server(graphs[names[0]], searched), host=host, limits=limits)
-    from ragweave.serving.openai_api import create_app
-
-    return create_app(graphs, limits, plain, setup.evidence(names[0]) if pictures else None)
 
 
 def worker_app() -> ASGIApp:
     """Return the app of a worker process."""
     opened, served = json.loads(os.environ[_WORKER])
-    return app_over(options.Setup.open(*opened), **served)
+    return app_over(options.Setup.open(*opened), *served)
 
 
 def new(folder: Annotated[Path, typer.Argument(help="The folder to create.")]) -> None:

@@ -24,7 +24,7 @@ import os
 import re
 import sqlite3
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,6 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
@@ -41,7 +40,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ragweave.errors import UsageError
 from ragweave.serving.guard import AccessLimits, ApiError, Guard, caller_id
 from ragweave.tools.knowledge.filters import ALL, Condition, located, matches, parse
-from ragweave.tools.prices import price_of
+from ragweave.tools.models.budget import Budget, Limits
+from ragweave.tools.prices import Price, price_of
 from ragweave.tools.retrieval.base import PassageRetriever, find_with
 
 _LOG = logging.getLogger("ragweave.serving")
@@ -224,27 +224,21 @@ class _Recorded:
         self._account, self._method, self._runnable = account, method, runnable
 
     async def ainvoke(self, values: Any, config: Any = None, **more: Any) -> Any:
-        usage = UsageMetadataCallbackHandler()
-        callbacks = [*((config or {}).get("callbacks") or []), usage]
+        spent, status, ids = Budget(Limits()), "failed", list[str]()
         try:
-            out = await self._runnable.ainvoke(values, {**(config or {}), "callbacks": callbacks}, **more)
-        except BaseException:  # the caller may have left: what was spent counts
-            counts = usage.usage_metadata.values()
-            self._account.write(self._method, "failed", tokens=sum(count["total_tokens"] for count in counts))
-            raise
-        self._account.write(self._method, "answered", *self._read_and_spent(out))
-        return out
-
-    def _read_and_spent(self, out: Any) -> tuple[list[str], int, float]:
-        """Return the ids of the passages that an output was read from, its tokens, and its dollars."""
-        if isinstance(out, AIMessage):
-            tokens, price = out.usage_metadata, price_of(self._runnable)
-            counts = (tokens["input_tokens"], tokens["output_tokens"]) if tokens else (0, 0)
-            return [], sum(counts), price.of(*counts) if price else 0.0
-        usage: Mapping[str, Any] = out["usage"]
-        ids = [str(doc.id) for doc in out["passages"]]
-        ids += [name for candidate in (out.get("candidates") or {}).values() for name in candidate["passages"]]
-        return ids, usage["input_tokens"] + usage["output_tokens"], usage.get("usd", 0.0)
+            with spent.holding():
+                out = await self._runnable.ainvoke(values, config, **more)
+            status = "answered"
+            if not isinstance(out, AIMessage):
+                ids = [str(doc.id) for doc in out["passages"]]
+                ids += [name for candidate in (out.get("candidates") or {}).values() for name in candidate["passages"]]
+            elif counts := out.usage_metadata:  # no node made this call, which would have counted it
+                price = price_of(self._runnable) or Price(0, 0)
+                usd = price.of(counts["input_tokens"], counts["output_tokens"])
+                spent.spend(1, counts["total_tokens"], usd)
+            return out
+        finally:  # the caller may have left: what was spent counts
+            self._account.write(self._method, status, ids, spent.tokens, spent.usd)
 
 
 class _RecordedSearch(PassageRetriever):

@@ -64,8 +64,9 @@ class Budget:
         """Start to count, and the clock."""
         self.limits, self.outer = limits, outer
         self.timed_out = self.answered = False
-        self._calls = self._under_way = self._tokens = 0
-        self._usd, self._began, self._lock = 0.0, time.monotonic(), Lock()
+        self.tokens, self.usd = 0, 0.0
+        self._calls = self._under_way = 0
+        self._began, self._lock = time.monotonic(), Lock()
 
     @asynccontextmanager
     async def call(self, count: int = 1, *, awaits: bool = True) -> AsyncIterator[None]:
@@ -95,7 +96,7 @@ class Budget:
     def reached(self) -> str:
         """Return the name of a limit that is reached, this run's or an outer one's; "" if there is none."""
         seconds = time.monotonic() - self._began
-        limit = self.limits.reached(self._calls + self._under_way, self._tokens, self._usd, seconds)
+        limit = self.limits.reached(self._calls + self._under_way, self.tokens, self.usd, seconds)
         self.timed_out |= limit == "timeout"
         return limit or (self.outer.reached() if self.outer else "")
 
@@ -103,8 +104,8 @@ class Budget:
         """Count calls that were made."""
         with self._lock:
             self._calls += calls
-            self._tokens += tokens
-            self._usd += usd
+            self.tokens += tokens
+            self.usd += usd
         if self.outer:
             self.outer.spend(calls, tokens, usd)
 
