@@ -148,7 +148,7 @@ def write_questions(
     todo = islice(candidates(_passages(settings.kb), random.Random(settings.seed)), _MAX_REPLIES * count)
 
     async def work(run: Run, system: FunctionSystem) -> Summary:
-        summary = Summary(spent=run.cache.spent)
+        summary = run.summary()
         while (missing := count - len(_rows(run.folder))) > 0 and not (summary.stopped or summary.failed):
             if not (batch := list(islice(todo, missing))):
                 break
