@@ -13,12 +13,13 @@ import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from random import Random
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from ragweave.evaluation.race import ALPHA, RESERVED, Answer, Goal, Verdict, confirm, race, split
+from ragweave.evaluation.race import ALPHA, RESERVED, Answer, Goal, Verdict, confirm, race
 from ragweave.evaluation.statistics import bootstrap
 
 RECORDED = Path(__file__).parent / "results" / "real_models"
@@ -87,6 +88,13 @@ class World:
         rows = (self.arms.index(finalist), 0)
         pair = [[Answer(*self.table[row, int(at)]) for at in others] for row in rows]
         return finalist, confirm(*pair, Goal()), taken + 2 * len(others)
+
+
+def split(questions: Sequence[str], reserved: float, seed: int) -> tuple[list[str], list[str]]:
+    """Return the questions to choose by and those kept back, each in random order."""
+    order = Random(seed).sample(questions, len(questions))
+    at = round(len(order) * (1 - reserved))
+    return order[:at], order[at:]
 
 
 def halves(world: World, rounds: int) -> Iterator[dict[str, Any]]:

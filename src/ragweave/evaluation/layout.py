@@ -7,7 +7,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -276,6 +276,20 @@ _WIDE, _HIGH, _LEFT, _LOW = 640, 360, 50, 44
 """Width and height of the plot, and its margins left of and below the axes, in pixels."""
 
 
+def _plot(label: str, bottom: float, top: float) -> tuple[list[str], Callable[[float], float]]:
+    """Begin an SVG plot with a grid of the values from `bottom` to `top`; return its parts, and what places a value."""
+
+    def down(value: float) -> float:
+        return _HIGH - _LOW - (_HIGH - _LOW - 10) * (value - bottom) / (top - bottom)
+
+    parts = [f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="{label}">']
+    for tick in _ticks(bottom, top):
+        y = down(tick)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE}" y1="{y:.0f}" y2="{y:.0f}"/>')
+        parts.append(_text(_LEFT - 6, y + 4, f"{tick:g}", "end"))
+    return parts, down
+
+
 def scatter(report: Report) -> str:
     """Return an SVG plot of the main score, with its interval, against tokens per question."""
     times = 100 if report.metric.percent else 1
@@ -288,18 +302,11 @@ def scatter(report: Report) -> str:
     most = max(x for _, x, *_ in points) * 1.15 or 1.0
     bottom, top = min(point[3] for point in points), max(point[4] for point in points)
     margin = max((top - bottom) / 10, 0.5)
-    bottom, top = bottom - margin, top + margin
+    parts, down = _plot("score against tokens", bottom - margin, top + margin)
 
     def across(x: float) -> float:
         return _LEFT + (_WIDE - _LEFT - 20) * x / most
 
-    def down(y: float) -> float:
-        return _HIGH - _LOW - (_HIGH - _LOW - 10) * (y - bottom) / (top - bottom)
-
-    parts = [f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="score against tokens">']
-    for y in _ticks(bottom, top):
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE}" y1="{down(y):.0f}" y2="{down(y):.0f}"/>')
-        parts.append(_text(_LEFT - 6, down(y) + 4, f"{y:g}", "end"))
     parts += [_text(across(x), _HIGH - 24, f"{x:,.0f}", "middle") for x in _ticks(0, most)]
     parts.append(_text(_WIDE, _HIGH - 4, "tokens per question", "end"))
     taken = [(across(x) - 6, across(x) + 6, down(y) + 4) for _, x, y, *_ in points]
@@ -308,11 +315,15 @@ def scatter(report: Report) -> str:
         left = x > _WIDE * 0.6
         parts.append(f'<line class="bar" x1="{x:.1f}" x2="{x:.1f}" y1="{down(low):.1f}" y2="{down(high):.1f}"/>')
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5"><title>{escape(name)}</title></circle>')
-        shown = name if len(name) <= 40 else f"{name[:39]}…"
+        shown = _short(name, 40)
         start = x - 9 - 8 * len(shown) if left else x + 9
         height = _free(start, y + 4, 8 * len(shown), taken)
         parts.append(_text(x + (-9 if left else 9), height, shown, "end" if left else "start"))
     return "\n".join([*parts, "</svg>"])
+
+
+def _short(name: str, length: int) -> str:
+    return name if len(name) <= length else f"{name[: length - 1]}…"
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -389,24 +400,19 @@ def course(outcome: Outcome) -> str:
     scores = [100 * score for _, means in outcome.course for score in means.values()]
     if not scores:
         return ""
-    bottom, top, last = min(scores) - 2, max(scores) + 2, outcome.course[-1][0]
+    parts, down = _plot("scores during the race", min(scores) - 2, max(scores) + 2)
+    last, taken = outcome.course[-1][0], _Taken()
 
-    def place(asked: int, score: float) -> tuple[float, float]:
-        across = _LEFT + (_WIDE - _LEFT - 260) * asked / last
-        return across, _HIGH - _LOW - (_HIGH - _LOW - 10) * (score - bottom) / (top - bottom)
+    def across(asked: int) -> float:
+        return _LEFT + (_WIDE - _LEFT - 260) * asked / last
 
-    parts, taken = [f'<svg viewBox="0 0 {_WIDE} {_HIGH}" role="img" aria-label="scores during the race">'], _Taken()
-    for tick in _ticks(bottom, top):
-        y = place(0, tick)[1]
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDE}" y1="{y:.0f}" y2="{y:.0f}"/>')
-        parts.append(_text(_LEFT - 6, y + 4, f"{tick:g}", "end"))
-    parts += [_text(place(asked, 0)[0], _HIGH - 24, str(asked), "middle") for asked, _ in outcome.course]
-    parts.append(_text(place(last, 0)[0], _HIGH - 4, "questions answered", "end"))
+    parts += [_text(across(asked), _HIGH - 24, str(asked), "middle") for asked, _ in outcome.course]
+    parts.append(_text(across(last), _HIGH - 4, "questions answered", "end"))
     for name in dict.fromkeys(name for _, means in outcome.course for name in means):
-        points = [place(asked, 100 * means[name]) for asked, means in outcome.course if name in means]
+        points = [(across(asked), down(100 * means[name])) for asked, means in outcome.course if name in means]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         parts.append(f'<polyline class="bar" fill="none" points="{line}"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in points]
-        shown, (x, y) = name if len(name) <= 34 else f"{name[:33]}…", points[-1]
+        shown, (x, y) = _short(name, 34), points[-1]
         parts.append(_text(x + 8, _free(x + 8, y + 4, 8 * len(shown), taken), shown, "start"))
     return "\n".join([*parts, "</svg>"])

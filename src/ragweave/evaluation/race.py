@@ -10,7 +10,6 @@ Sources: Jamieson and Talwalkar 2016 (successive halving); Noreen 1989 (paired r
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from random import Random
 from statistics import NormalDist, fmean, stdev
 from typing import NamedTuple, TypeAlias
 
@@ -22,6 +21,9 @@ RESERVED = 2 / 3
 """The share of questions kept back: a race needs few questions to find a good arm, a test many to show that it is one."""
 MIN_BLOCK = 6
 """Minimum questions that an arm answers before it may leave."""
+
+_DEVIATION = 0.58
+"""The standard deviation of the differences in F1 between two methods, as measured by `benchmarks/tune.py`."""
 
 
 class Answer(NamedTuple):
@@ -73,13 +75,6 @@ class Goal:
             return not fits, cost if fits else -score
 
         return [*sorted(running, key=place), *failing]
-
-
-def split(questions: Sequence[str], reserved: float = RESERVED, seed: int = 0) -> tuple[list[str], list[str]]:
-    """Return the questions to choose by and those kept back, each in random order."""
-    order = Random(seed).sample(questions, len(questions))
-    at = round(len(order) * (1 - reserved))
-    return order[:at], order[at:]
 
 
 def block_sizes(arms: int, questions: int) -> list[tuple[int, int]]:
@@ -150,9 +145,6 @@ def needed(gaps: Sequence[float], null: float, alpha: float) -> int | None:
     return math.ceil((sides * max(stdev(gaps), 1e-9) / above) ** 2)
 
 
-def detectable(reserved: int, deviation: float = 0.58) -> float:
-    """Return the gain of a single challenger that so many questions kept back confirm one time in two.
-
-    `deviation` is that of the differences in F1 between two methods, as measured by `benchmarks/tune.py`.
-    """
-    return NormalDist().inv_cdf(1 - ALPHA) * deviation / math.sqrt(reserved)
+def detectable(reserved: int) -> float:
+    """Return the gain of a single challenger that so many questions kept back confirm one time in two."""
+    return NormalDist().inv_cdf(1 - ALPHA) * _DEVIATION / math.sqrt(reserved)
