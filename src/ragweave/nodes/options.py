@@ -110,21 +110,6 @@ class Options(BaseModel):
         """Return the defaults that follow from other options, by name: the paper's. A method may add its own."""
         return {**SETTINGS.get(self.paper, {}), **self.paper_settings.get(self.paper, {})}
 
-    @classmethod
-    def maxima(cls) -> dict[str, float]:
-        """Return the maximum of each number that a remote caller may choose.
-
-        It is the build's number if the build was given one, and otherwise ten times the default of a count that has no
-        maximum of its own.
-        """
-        numbers = {name: field for name, field in cls.model_fields.items() if type(field.default) in (int, float)}
-        return {
-            name: field.default * (1 if name in cls.built_with else 10)
-            for name, field in numbers.items()
-            if name in cls.built_with
-            or (type(field.default) is int and not any(hasattr(bound, "le") for bound in field.metadata))
-        }
-
     @property
     def paper(self) -> str:
         """The paper whose wording and settings hold; "" if they are ours."""

@@ -10,7 +10,7 @@ operator's environment names the models, the knowledge base and the options' def
     RAGWEAVE_METHOD                  the method of the conversation `chat`
 
 A remote caller chooses a question and a method's options, but neither files nor models. What the environment sets is the
-maximum that a caller may set; any other count may be ten times its default (`Options.maxima`).
+maximum that a caller may set; any other count may be ten times its default.
 """
 
 import asyncio
@@ -61,8 +61,16 @@ class ServedGraph(MethodGraph):
 
     @property
     def _maxima(self) -> dict[str, float]:
+        """By option: the operator's number, else ten times the default of a count without a maximum of its own."""
         options = cast("type[Options]", self.context_schema)
-        return {name: maximum for name, maximum in options.maxima().items() if name not in self._operators}
+        fields = {name: field for name, field in options.model_fields.items() if name not in self._operators}
+        counts = {
+            name: 10 * field.default
+            for name, field in fields.items()
+            if type(field.default) is int and not any(hasattr(bound, "le") for bound in field.metadata)
+        }
+        own = {name: field.default for name, field in fields.items() if name in options.built_with}
+        return counts | {name: value for name, value in own.items() if type(value) in (int, float)}
 
     def _options(self, context: Any) -> Options:
         """Return the options of a run.
